@@ -1,0 +1,1 @@
+"""Kubernetes objects as typed structs that decode only the fields used."""

@@ -1,0 +1,130 @@
+"""What every Kubernetes object has: metadata, a kind, a key.
+
+The structs here and beside it decode only the fields that Mooring uses, are frozen, and are never written back whole:
+changes travel as patches (`kube/patch.py`). JSON names are camelCase on the wire.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+
+class ApiStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """Base of all API structs. No reference cycles, so the collector may leave them alone."""
+
+
+class OwnerReference(ApiStruct, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(ApiStruct, frozen=True):
+    """metadata, without managedFields. Times are RFC 3339 text as the server sent them; resource_version is opaque text."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    finalizers: tuple[str, ...] | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
+
+
+class Key(NamedTuple):
+    """Names one object of a kind. namespace: "" for cluster-scoped kinds."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Object(Protocol):
+    """Any API object of ours."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """A resource of the API server, and the type its objects are decoded into.
+
+    type: a struct with `metadata`, or `dict` for whole objects (needed by who must PUT).
+    """
+
+    group: str
+    version: str
+    name: str
+    plural: str
+    namespaced: bool
+    type: type[T]
+
+    @property
+    def api_version(self) -> str:
+        """`storage.k8s.io/v1`, or `v1` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """`volumeattachments.storage.k8s.io`, as error messages name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def decoded_as(self, other: type[U]) -> Kind[U]:
+        """The same resource, decoded into another type."""
+        return Kind(self.group, self.version, self.name, self.plural, self.namespaced, other)
+
+    def whole(self) -> Kind[dict[str, Any]]:
+        """The same resource as whole JSON objects."""
+        return self.decoded_as(dict)
+
+
+def key_of(obj: Object) -> Key:
+    """The object's namespace and name."""
+    return Key(obj.metadata.namespace, obj.metadata.name)
+
+
+def is_deleting(obj: Object) -> bool:
+    """True once somebody asked for the object's deletion and finalizers still hold it."""
+    return obj.metadata.deletion_timestamp is not None
+
+
+def finalizers_of(obj: Object) -> tuple[str, ...]:
+    """The finalizers, () when there are none."""
+    return obj.metadata.finalizers or ()
+
+
+def annotation(obj: Object, name: str) -> str:
+    """An annotation's value, "" when it is absent."""
+    return (obj.metadata.annotations or {}).get(name, "")
+
+
+def newer(left: str, right: str) -> bool:
+    """True when resource version `left` is later than `right`. "" is older than all.
+
+    Resource versions are comparable as integers since Kubernetes 1.35 (spec/api-objects.md 9). Where one isn't a number,
+    the answer is "not newer" unless they differ from "".
+    """
+    if not left:
+        return False
+    if not right:
+        return True
+    try:
+        return int(left) > int(right)
+    except ValueError:
+        return False

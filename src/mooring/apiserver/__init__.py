@@ -1,0 +1,1 @@
+"""The embedded API server: pure store, rules per kind, HTTP."""

@@ -1,0 +1,1 @@
+"""Turns VolumeAttachments into ControllerPublishVolume and ControllerUnpublishVolume."""

@@ -1,0 +1,1 @@
+"""The bottom: clock, chance, log, metrics, errors, units, flags. No Kubernetes, no CSI."""

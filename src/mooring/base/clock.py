@@ -1,0 +1,62 @@
+"""Time as a port: nothing outside `base` reads a clock or sleeps on its own."""
+
+import asyncio
+import datetime
+import time
+from typing import Protocol
+
+Instant = float
+"""Seconds on the monotonic clock of the running loop. Only differences mean anything."""
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def now(self) -> Instant:
+        """Monotonic seconds; deadlines and back-off are counted on it."""
+        ...
+
+    def wall_s(self) -> float:
+        """Seconds since the Unix epoch, for what is shown to others."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Returns after so many seconds of this clock, at once for zero or less."""
+        ...
+
+
+class LoopClock:
+    """The clock of the running event loop, so that a loop with virtual time carries everything along.
+
+    epoch_s: the wall time at loop time zero, for runs that must repeat exactly; None is the machine's own wall clock.
+    """
+
+    def __init__(self, epoch_s: float | None = None) -> None:
+        self._epoch_s = epoch_s
+
+    def now(self) -> Instant:
+        return asyncio.get_running_loop().time()
+
+    def wall_s(self) -> float:
+        return time.time() if self._epoch_s is None else self._epoch_s + self.now()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(0.0, seconds))
+
+
+def rfc3339(wall_s: float) -> str:
+    """Whole seconds, as Kubernetes' Time: `2024-01-02T03:04:05Z`."""
+    return datetime.datetime.fromtimestamp(int(wall_s), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def rfc3339_micro(wall_s: float) -> str:
+    """Six decimals, as Kubernetes' MicroTime: `2024-01-02T03:04:05.000000Z`."""
+    return datetime.datetime.fromtimestamp(wall_s, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_rfc3339(text: str) -> float:
+    """Seconds since the epoch. Raises ValueError for anything that is not RFC 3339 with a zone."""
+    moment = datetime.datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"time {text!r} has no zone")
+    return moment.timestamp()

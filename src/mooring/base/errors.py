@@ -1,0 +1,20 @@
+"""The roots of the error classes. Each class says who must act."""
+
+
+class MooringError(Exception):
+    """Base of every error of ours; never raised itself. Messages: lower case, no full stop, the next step if there is one."""
+
+
+class ConfigError(MooringError):
+    """The operator must act, at start: a flag, a file or an environment variable is wrong.
+
+    exit_code: what the process ends with; 2 for a flag that can't be read, 1 for anything that can be read but not used.
+    """
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class InvariantError(MooringError):
+    """We must act: something happened that the code rules out. Carries the story of the object."""

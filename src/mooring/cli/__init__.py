@@ -1,0 +1,1 @@
+"""Commands and flags: one file per executable; with `dev`, the only place that builds things."""

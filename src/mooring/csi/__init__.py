@@ -1,0 +1,1 @@
+"""The CSI driver as a port, `Driver`, over gRPC and in process."""

@@ -1,0 +1,134 @@
+"""The API server as a port.
+
+Everything that decides sees Kubernetes through `Cluster`: over HTTP in production (`kube/http.py`), in process on the
+embedded server's store (`apiserver/local.py`). Methods raise `ApiError` and its classes (`kube/errors.py`) and nothing else.
+A write whose answer was lost raises `Unreachable` or `ServerError`: it may have happened.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from mooring.api.meta import Kind
+
+T = TypeVar("T")
+
+
+class PatchType(enum.Enum):
+    """The patch formats, by their content type."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Patch:
+    """A change to one object. body: a list of operations for JSON, a mapping for the others."""
+
+    type: PatchType
+    body: Any
+
+
+class EventType(enum.Enum):
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WatchEvent(Generic[T]):
+    """One line of a watch. object: None only for BOOKMARK. initial_events_end: the bookmark that closes sendInitialEvents."""
+
+    type: EventType
+    object: T | None
+    resource_version: str
+    initial_events_end: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A list, or one page of it. resource_version: a valid start for a watch. continue_token: "" on the last page."""
+
+    items: tuple[T, ...]
+    resource_version: str
+    continue_token: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Selection:
+    """What a list or watch covers. namespace: None is all namespaces."""
+
+    namespace: str | None = None
+    label_selector: str = ""
+    field_selector: str = ""
+
+
+EVERYTHING = Selection()
+
+
+class Cluster(Protocol):
+    """The API server. One coroutine per verb; the kind says the resource and the type of the answer."""
+
+    async def list(
+        self,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        *,
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> Page[T]:
+        """limit: items a page at the most, 0 for all. resource_version: "" is the newest state, "0" any.
+
+        Raises Gone for a continue token that is too old.
+        """
+        ...
+
+    def watch(
+        self,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        *,
+        resource_version: str,
+        timeout_s: float = 0.0,
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        """Changes after resource_version, with bookmarks, until the server ends the stream (the generator just ends).
+
+        timeout_s: asks the server to end it by then; 0 leaves it to the server. Raises Gone when the version is too old,
+        Unreachable when the connection breaks. Close it with `contextlib.aclosing`.
+        """
+        ...
+
+    async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
+        """Raises NotFound."""
+        ...
+
+    async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
+        """body: the whole object, as JSON values or as a struct. Raises AlreadyExists, Invalid."""
+        ...
+
+    async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:
+        """PUT of a whole object: never of one that was decoded in part. Raises Conflict, NotFound, Invalid."""
+        ...
+
+    async def patch(self, kind: Kind[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
+        """Raises NotFound, Conflict, Invalid (also for a JSON patch whose test failed)."""
+        ...
+
+    async def delete(
+        self,
+        kind: Kind[T],
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        grace_period_s: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        """uid: a precondition, "" for none. propagation: Background, Foreground, Orphan, "" for the default. Raises NotFound, Conflict."""
+        ...
