@@ -65,7 +65,7 @@ U = TypeVar("U")
 class Kind(Generic[T]):
     """A resource of the API server, and the type its objects are decoded into.
 
-    type: a struct with `metadata`, or `dict` for whole objects (needed by who must PUT).
+    struct: a struct with `metadata`, or `dict` for whole objects (needed by who must PUT).
     """
 
     group: str
@@ -73,7 +73,7 @@ class Kind(Generic[T]):
     name: str
     plural: str
     namespaced: bool
-    type: type[T]
+    struct: type[T]
 
     @property
     def api_version(self) -> str:
