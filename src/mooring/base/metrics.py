@@ -1,0 +1,46 @@
+"""Metrics of one process: a registry of its own, and its page in the form that the Go parts serve."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Final
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Metric, ProcessCollector, generate_latest
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+
+CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+
+
+class Metrics:
+    """Owns a registry, so that two sidecars in one process do not share series. Process metrics are in it from the start."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+
+    def render(self) -> bytes:
+        """The page, Prometheus text format 0.0.4 (CONTENT_TYPE)."""
+        return generate_latest(_AsGoWrites(self.registry))
+
+
+class _AsGoWrites(Collector):
+    """The registry's metrics without `_created` series, and with bucket bounds as Go writes them (`le="1"`, not `le="1.0"`).
+
+    Dashboards for the Go parts select buckets by that text. The library's own switch for `_created` is global; this is not.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterable[Metric]:
+        for metric in self._registry.collect():
+            shown = copy.copy(metric)
+            shown.samples = [_as_go(sample) for sample in metric.samples if sample.name != f"{metric.name}_created"]
+            yield shown
+
+
+def _as_go(sample: Sample) -> Sample:
+    bound = sample.labels.get("le", "")
+    return sample._replace(labels={**sample.labels, "le": bound[:-2]}) if bound.endswith(".0") else sample
