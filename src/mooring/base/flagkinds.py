@@ -1,0 +1,96 @@
+"""Kinds of flag values, read as Go's strconv and time packages read them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, Generic, TypeVar
+
+from mooring.base.units import format_duration, parse_duration_s
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """How a flag's text becomes its value.
+
+    word: stands for the value in the usage, "" for booleans. read: raises ValueError. hint: what is allowed, shown with the error.
+    show: the default as the usage shows it, "" to leave it out. bare: the text meant by the flag alone, None when it needs a value.
+    merge: joins an earlier value with a later one; None lets the last win.
+    """
+
+    word: str
+    read: Callable[[str], T]
+    hint: str = ""
+    show: Callable[[T], str] = str
+    bare: str | None = None
+    merge: Callable[[T, T], T] | None = None
+
+
+_BOOLEANS: Final = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
+    ("0", "f", "F", "false", "FALSE", "False"), False
+)
+_INTEGER: Final = re.compile(r"[+-]?(0[xX]|0[bB]|0[oO]|0)?[0-9a-fA-F_]+", re.ASCII)
+_FLOAT: Final = re.compile(
+    r"[+-]?([0-9]+\.?[0-9]*([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE
+)
+
+
+def read_bool(text: str) -> bool:
+    if text not in _BOOLEANS:
+        raise ValueError("parse error")
+    return _BOOLEANS[text]
+
+
+def read_int(text: str) -> int:
+    """Go's base 0: 10, 0x0a, 0o12, 012, 0b1010. 64 bits."""
+    match = _INTEGER.fullmatch(text)
+    if match is None:
+        raise ValueError("parse error")
+    try:
+        value = int(text, 8 if match[1] == "0" else 0)
+    except ValueError:
+        raise ValueError("parse error") from None
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("value out of range")
+    return value
+
+
+def read_uint(text: str) -> int:
+    if text[:1] in ("-", "+"):
+        raise ValueError("parse error")
+    return read_int(text)
+
+
+def read_float(text: str) -> float:
+    if _FLOAT.fullmatch(text) is None:
+        raise ValueError("parse error")
+    return float(text)
+
+
+def read_labels(text: str) -> dict[str, str]:
+    """`k:v,k2:v2`; each item has exactly one colon."""
+    labels = {}
+    for item in text.split(","):
+        key, *value = item.split(":")
+        if len(value) != 1:
+            raise ValueError(f'"{item}" is no pair')
+        labels[key.strip()] = value[0].strip()
+    return labels
+
+
+def _joined(earlier: Mapping[str, T], later: Mapping[str, T]) -> Mapping[str, T]:
+    return {**earlier, **later}
+
+
+STRING: Final[Kind[str]] = Kind("string", str, show=lambda value: f'"{value}"' if value else "")
+BOOL: Final[Kind[bool]] = Kind("", read_bool, "true or false, after =", lambda value: "true" if value else "", bare="true")
+INT: Final[Kind[int]] = Kind("int", read_int, "a whole number", lambda value: str(value) if value else "")
+UINT: Final[Kind[int]] = Kind("uint", read_uint, "a whole number, not negative", lambda value: str(value) if value else "")
+FLOAT: Final[Kind[float]] = Kind("float", read_float, "a number", lambda value: f"{value:g}" if value else "")
+DURATION: Final[Kind[float]] = Kind("duration", parse_duration_s, "numbers with units, as in 15s, 300ms or 1m30s", format_duration)
+LABELS: Final[Kind[Mapping[str, str]]] = Kind(
+    "labels", read_labels, "key:value pairs, as in team:storage,tier:gold", lambda _: "", merge=_joined
+)
