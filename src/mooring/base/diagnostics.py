@@ -1,0 +1,179 @@
+"""A tiny HTTP server for /metrics and the health probes.
+
+Not aiohttp: every sidecar has this server, aiohttp's server part would cost it several MiB of its memory budget, and aiohttp has its
+doors elsewhere (the client in `kube/http.py`, the embedded server in `apiserver/http.py`). Kubelet and Prometheus need no more than
+GET and HEAD of a fixed list of paths. Everything is bounded, since the address is often open to the whole cluster: one request a
+connection, 8 KiB of request line and headers, ten seconds a connection, 64 connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import errno
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Final
+
+from mooring.base.errors import ConfigError
+from mooring.base.log import logger
+
+_log = logger(__name__)
+
+HEADER_BYTES_MAX: Final = 8 * 1024
+CONNECTION_S_MAX: Final = 10.0
+CONNECTIONS_MAX: Final = 64
+_BACKLOG: Final = 128
+_UNREAD_BYTES_MAX: Final = 64 * 1024
+
+TEXT: Final = "text/plain; charset=utf-8"
+_NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer. status: HTTP's number."""
+
+    status: int
+    body: bytes | str = ""
+    content_type: str = TEXT
+
+
+Route = Callable[[], Awaitable[Reply]]
+
+
+class Diagnostics:
+    """The server. routes: path to what answers it; a path may be added later, until then it is 404."""
+
+    def __init__(self, routes: Mapping[str, Route]) -> None:
+        self._routes = routes
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def start(self, address: str) -> tuple[str, int]:
+        """Listens, and gives the bound host and port. address: `:8080` (all interfaces), `0.0.0.0:8080`, `[::1]:80`, `localhost:80`.
+
+        Raises ConfigError that names the address.
+        """
+        assert self._server is None, "started twice"
+        host, port = split_address(address)
+        try:
+            listener = await _listen(host, port)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConfigError(f'cannot listen on "{address}": {reason}; choose another address or free this one') from error
+        bound: tuple[str, int] = listener.getsockname()[:2]
+        self._server = await asyncio.start_server(self._serve, sock=listener, limit=HEADER_BYTES_MAX, backlog=_BACKLOG)
+        _log.info(2, "Diagnostics server listens", address=f"{bound[0]}:{bound[1]}")
+        return bound
+
+    async def close(self) -> None:
+        """Stops listening and cuts what is open. Harmless twice."""
+        if self._server is None:
+            return
+        self._server.close()
+        self._server = None
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, in a task that asyncio's server made for it."""
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._connections) >= CONNECTIONS_MAX:
+            _log.info(2, "Too many diagnostics connections, one was cut", limit=CONNECTIONS_MAX)
+            writer.transport.abort()
+            return
+        task.set_name("diagnostics/connection")
+        self._connections.add(task)
+        try:
+            async with asyncio.timeout(CONNECTION_S_MAX):
+                await self._exchange(reader, writer)
+        except (TimeoutError, OSError):
+            writer.transport.abort()
+        except asyncio.CancelledError:
+            writer.transport.abort()  # close() ends us; to the stream machinery this task has simply finished
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.IncompleteReadError:
+            return  # the client left, or opened the port only to see that it is open
+        except asyncio.LimitOverrunError:
+            method, reply, is_whole = "", Reply(431, "request line and headers are too long\n"), False
+        else:
+            method, path = _request(head)
+            reply, is_whole = await self._reply(method, path), method in ("GET", "HEAD")
+        writer.write(_rendered(reply, with_body=method != "HEAD"))
+        await writer.drain()
+        if not is_whole:
+            await _read_away(reader, writer)
+
+    async def _reply(self, method: str, path: str) -> Reply:
+        if not method:
+            return Reply(400, "bad request\n")
+        route = self._routes.get(path)
+        if route is None:
+            return Reply(404, "404 page not found\n")
+        if method not in ("GET", "HEAD"):
+            return Reply(405, "only GET and HEAD are allowed\n")
+        try:
+            return await route()
+        except Exception as error:
+            _log.error("Diagnostics request failed", error=error, path=path)
+            return Reply(500, "internal server error\n")
+
+
+def _request(head: bytes) -> tuple[str, str]:
+    """Method and path without the query; ("", "") for what is no HTTP/1 request."""
+    words = head.split(b"\r\n", 1)[0].split(b" ")
+    if len(words) != 3 or not words[2].startswith(b"HTTP/1.") or not words[0].isalpha() or not words[1].startswith(b"/"):
+        return "", ""
+    return words[0].decode("ascii"), words[1].partition(b"?")[0].decode("latin-1")
+
+
+def _rendered(reply: Reply, *, with_body: bool) -> bytes:
+    body = reply.body.encode() if isinstance(reply.body, str) else reply.body
+    head = f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}\r\nContent-Type: {reply.content_type}\r\n"
+    head += f"Content-Length: {len(body)}\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n"
+    if reply.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        head += "Allow: GET, HEAD\r\n"
+    return head.encode("latin-1") + b"\r\n" + (body if with_body else b"")
+
+
+async def _read_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Takes what a refused client still sends: closing on unread bytes resets the connection, and the answer would be lost with it."""
+    if writer.can_write_eof():
+        writer.write_eof()
+    left = _UNREAD_BYTES_MAX
+    while left > 0 and (chunk := await reader.read(HEADER_BYTES_MAX)):
+        left -= len(chunk)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host ("" for all interfaces) and port. Raises ConfigError that names the address."""
+    host, colon, port = address.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or (":" in host and not bracketed) or not (port.isascii() and port.isdecimal()) or int(port) > 65535:
+        raise ConfigError(f'"{address}" is no address to listen on; it has the form host:port, as in :8080, 127.0.0.1:8080 or [::1]:8080')
+    return host[1:-1] if bracketed else host, int(port)
+
+
+async def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket; for all interfaces it takes IPv6 and IPv4, or IPv4 alone where there is no IPv6. Raises OSError."""
+    if not host:
+        if socket.has_dualstack_ipv6():
+            try:
+                return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG)
+            except OSError as error:
+                if error.errno not in _NO_IPV6:
+                    raise
+        return socket.create_server(("", port), backlog=_BACKLOG)
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, *_, where = min(found, key=lambda entry: entry[0] != socket.AF_INET)  # IPv4 first, as Go does
+    return socket.create_server((str(where[0]), port), family=family, backlog=_BACKLOG)
