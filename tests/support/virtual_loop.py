@@ -1,0 +1,89 @@
+"""An event loop with time of its own: hours pass in milliseconds, and every run repeats exactly.
+
+Time stands still while anything is ready, and jumps to the next timer when nothing is. A seed shuffles what is ready in each turn
+of the loop, timers that fall due together included: whatever holds for all seeds does not hang on luck. When nothing is ready and
+no timer is left, nothing will ever happen again: the loop raises Deadlock and names the tasks that wait.
+
+For code on in-process ports only. A thread or a socket of the outside world would not be waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import heapq
+import random
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Deadlock(Exception):
+    """Every task waits, and no timer will wake any of them."""
+
+
+class _JumpingSelector(selectors.SelectSelector):
+    """Instead of waiting for a while, moves the clock on by it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or timeout == 0:
+            return ready
+        if timeout is None:
+            waiting = sorted(task.get_name() for task in asyncio.all_tasks(asyncio.get_running_loop()))
+            raise Deadlock(f"nothing is ready and no timer is set; waiting: {', '.join(waiting) or 'nobody'}")
+        self.now += timeout
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """seed: None keeps asyncio's own order."""
+
+    _ready: Any  # asyncio's own deque of handles that run in the next turn
+    _scheduled: Any  # asyncio's own heap of timers
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._time = _JumpingSelector()
+        self._order = None if seed is None else random.Random(seed)
+        super().__init__(self._time)
+        self._clock_resolution = 1e-9  # two timers nearer than this fall due together
+
+    def time(self) -> float:
+        return self._time.now
+
+    def _process_events(self, event_list: Any) -> None:
+        """The loop calls this once a turn, between waiting and running: the place to reorder."""
+        super()._process_events(event_list)  # type: ignore[misc]
+        if self._order is None:
+            return
+        while self._scheduled and self._scheduled[0].when() < self.time() + self._clock_resolution:
+            timer = heapq.heappop(self._scheduled)
+            timer._scheduled = False
+            self._ready.append(timer)
+        handles = list(self._ready)
+        self._order.shuffle(handles)
+        self._ready.clear()
+        self._ready.extend(handles)
+
+
+def run_virtual(main: Coroutine[Any, Any, T], seed: int | None = None) -> T:
+    """Runs a coroutine to its end in virtual time, which begins at 0.0. Raises Deadlock, or what the coroutine raises."""
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
+        return runner.run(main)
+
+
+def in_virtual_time(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Makes a test of a coroutine function, which then runs in virtual time."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run_virtual(test(*args, **kwargs))
+
+    return run
