@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import errno
+import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -61,7 +62,7 @@ class Diagnostics:
         try:
             listener = await _listen(host, port)
         except OSError as error:
-            reason = error.strerror or str(error)
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
             raise ConfigError(f'cannot listen on "{address}": {reason}; choose another address or free this one') from error
         bound: tuple[str, int] = listener.getsockname()[:2]
         self._server = await asyncio.start_server(self._serve, sock=listener, limit=HEADER_BYTES_MAX, backlog=_BACKLOG)

@@ -11,6 +11,7 @@ import dataclasses
 import enum
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -148,8 +149,13 @@ def _safely(convert: Callable[[Any], Any], value: Any) -> Any:
         return f"<{type(value).__name__}: {type(error).__name__} while it was shown>"
 
 
+_UNSAFE: Final = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
 def _dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=lambda other: str(_safely(str, other)))
+    """One line of JSON, also for readers that know more line ends than JSON, and without lone surrogates, which no stream takes."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=lambda other: str(_safely(str, other)))
+    return text if text.isprintable() else _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 _second: tuple[int, str] = (-1, "")

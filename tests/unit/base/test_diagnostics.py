@@ -1,0 +1,184 @@
+"""The small HTTP server: what it answers, and its bounds. Over real sockets on loopback, without waiting."""
+
+import asyncio
+import contextlib
+import socket
+
+import pytest
+
+from mooring.base import diagnostics
+from mooring.base.diagnostics import CONNECTIONS_MAX, Diagnostics, Reply, split_address
+from mooring.base.errors import ConfigError
+
+
+async def fine():
+    return Reply(200, "ok")
+
+
+async def broken():
+    raise RuntimeError("secret")
+
+
+@contextlib.asynccontextmanager
+async def serving(address="127.0.0.1:0", **routes):
+    server = Diagnostics({"/healthz": fine, "/broken": broken, **routes})
+    bound = await server.start(address)
+    try:
+        yield bound
+    finally:
+        await server.close()
+
+
+async def exchange(bound, request):
+    """(status line, headers, body) of one request given as bytes."""
+    reader, writer = await asyncio.open_connection(*bound)
+    try:
+        writer.write(request)
+        head, _, body = (await asyncio.wait_for(reader.read(), 5)).partition(b"\r\n\r\n")
+    finally:
+        writer.close()
+        await writer.wait_closed()
+    status, *headers = head.decode().split("\r\n")
+    return status, dict(line.split(": ", 1) for line in headers), body.decode()
+
+
+async def asked(bound, path, method="GET"):
+    return await exchange(bound, f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+
+
+async def test_a_known_path_is_answered():
+    async with serving() as bound:
+        status, headers, body = await asked(bound, "/healthz")
+    assert ("HTTP/1.1 200 OK", "ok") == (status, body)
+    assert ("2", "close", "text/plain; charset=utf-8") == (headers["Content-Length"], headers["Connection"], headers["Content-Type"])
+
+
+async def test_the_query_does_not_count():
+    async with serving() as bound:
+        assert "HTTP/1.1 200 OK" == (await asked(bound, "/healthz?verbose=1"))[0]
+
+
+async def test_head_has_the_same_head_and_no_body():
+    async with serving() as bound:
+        status, headers, body = await asked(bound, "/healthz", "HEAD")
+    assert ("HTTP/1.1 200 OK", "2", "") == (status, headers["Content-Length"], body)
+
+
+@pytest.mark.parametrize("path", ["/", "/unknown", "/healthz/", "/healthz/leader-election"])
+async def test_HT03_an_unknown_path_is_404(path):
+    async with serving() as bound:
+        assert "HTTP/1.1 404 Not Found" == (await asked(bound, path))[0]
+
+
+async def test_other_methods_are_405():
+    async with serving() as bound:
+        status, headers, _ = await exchange(bound, b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello")
+    assert ("HTTP/1.1 405 Method Not Allowed", "GET, HEAD") == (status, headers["Allow"])
+
+
+@pytest.mark.parametrize(
+    "head", [b"rubbish", b"GET /healthz", b"GET /healthz HTTP/2", b"GET  /healthz HTTP/1.1", b"\x16\x03\x01", b"GET http://x/ HTTP/1.1"]
+)
+async def test_what_is_no_http_request_is_400(head):
+    async with serving() as bound:
+        assert "HTTP/1.1 400 Bad Request" == (await exchange(bound, head + b"\r\n\r\n"))[0]
+
+
+async def test_long_headers_are_431_and_are_not_kept():
+    async with serving() as bound:
+        status, _, _ = await exchange(bound, b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n")
+    assert "HTTP/1.1 431 Request Header Fields Too Large" == status
+
+
+async def test_an_answer_that_fails_is_500_and_keeps_its_reason_in_the_log(capsys):
+    async with serving() as bound:
+        status, _, body = await asked(bound, "/broken")
+    assert ("HTTP/1.1 500 Internal Server Error", "internal server error\n") == (status, body)
+    assert 'err="secret" path="/broken"' in capsys.readouterr().err
+
+
+async def test_a_slow_client_is_cut(monkeypatch):
+    monkeypatch.setattr(diagnostics, "CONNECTION_S_MAX", 0.02)
+    async with serving() as bound:
+        reader, writer = await asyncio.open_connection(*bound)
+        writer.write(b"GET /heal")
+        with contextlib.suppress(ConnectionError):
+            assert b"" == await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+
+
+async def test_a_client_that_only_knocks_is_no_error(capsys):
+    async with serving() as bound:
+        _, writer = await asyncio.open_connection(*bound)
+        writer.close()
+        await writer.wait_closed()
+        assert "HTTP/1.1 200 OK" == (await asked(bound, "/healthz"))[0]
+    assert "" == capsys.readouterr().err
+
+
+async def test_connections_above_the_limit_are_cut_and_the_others_live():
+    async with serving() as bound, contextlib.AsyncExitStack() as stack:
+        open_ones = []
+        for _ in range(CONNECTIONS_MAX):
+            reader, writer = await asyncio.open_connection(*bound)
+            stack.callback(writer.close)
+            open_ones.append((reader, writer))
+        with contextlib.suppress(ConnectionError):
+            assert ("", {}, "") == await exchange(bound, b"GET /healthz HTTP/1.1\r\n\r\n")
+        reader, writer = open_ones[0]
+        writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 200")
+
+
+async def test_closing_cuts_what_is_open():
+    server = Diagnostics({"/healthz": fine})
+    bound = await server.start("127.0.0.1:0")
+    reader, writer = await asyncio.open_connection(*bound)
+    await server.close()
+    await server.close()
+    with contextlib.suppress(ConnectionError):
+        assert b"" == await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+    with pytest.raises(OSError):
+        await asyncio.open_connection(*bound)
+
+
+async def test_HT02_a_taken_port_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=f'cannot listen on "{address}": .*in use; choose another address') as refusal:
+            await Diagnostics({}).start(address)
+    assert refusal.value.exit_code == 1
+
+
+async def test_a_port_alone_is_all_interfaces():
+    async with serving(":0") as (_, port):
+        assert "HTTP/1.1 200 OK" == (await asked(("127.0.0.1", port), "/healthz"))[0]
+
+
+async def test_a_name_is_looked_up_and_ipv4_comes_first():
+    async with serving("localhost:0") as bound:
+        assert "127.0.0.1" == bound[0]
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        (":8080", ("", 8080)),
+        ("0.0.0.0:8080", ("0.0.0.0", 8080)),
+        ("[::1]:80", ("::1", 80)),
+        ("[::]:80", ("::", 80)),
+        ("localhost:80", ("localhost", 80)),
+    ],
+)
+def test_the_forms_of_an_address(address, expected):
+    assert expected == split_address(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["8080", "localhost", "localhost:", "localhost:http", "::1:80", ":99999", ":-1", "http://x:80", ":８０"]
+)
+def test_what_is_no_address_is_refused_by_name(address):
+    with pytest.raises(ConfigError, match="no address to listen on") as refusal:
+        split_address(address)
+    assert f'"{address}"' in str(refusal.value)
