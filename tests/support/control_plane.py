@@ -1,0 +1,264 @@
+"""A real control plane for tests: etcd and kube-apiserver on loopback, controllers and a scheduler on request.
+
+About five seconds to start, so the fixture `control_plane` is shared by all tests and all workers of a run: names must be a test's
+own, and no controller may run on it that acts on the whole cluster. Who needs those takes `new_control_plane`.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import json
+import shutil
+import ssl
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import trustme
+
+from tests.support.programs import Program, free_ports
+from tests.support.real import binary
+from tests.support.real import kubectl as real_kubectl
+from tests.support.waiting import eventually
+
+ADMIN = "test-admin"
+ADMIN_TOKEN = "test-admin-token"
+READY_S_MAX = 90.0
+
+
+class ControlPlane:
+    """`start` makes one in a folder of its own, `attached` uses one that another process started."""
+
+    def __init__(self, folder: Path, server: str) -> None:
+        self.folder = folder
+        self.server = server
+        self.ca_file = folder / "ca.crt"
+        self._programs: dict[str, Program] = {}
+        self._authority: trustme.CA | None = None
+
+    # -- from start to end
+
+    @classmethod
+    def start(cls, *, apiserver_flags: Sequence[str] = (), etcd_flags: Sequence[str] = ()) -> Self:
+        """A control plane that answers."""
+        programs = {name: binary(name) for name in ("etcd", "kube-apiserver")}  # first of all: the test may end here
+        etcd_port, peer_port, port = free_ports(3)
+        plane = cls(Path(tempfile.mkdtemp(prefix="mooring-plane-")), f"https://127.0.0.1:{port}")
+        try:
+            plane._make_certificates()
+            plane._run("etcd", [programs["etcd"], *_etcd_flags(plane.folder, etcd_port, peer_port), *etcd_flags])
+            flags = _apiserver_flags(plane.folder, etcd_port, port)
+            plane._run("kube-apiserver", [programs["kube-apiserver"], *flags, *apiserver_flags])
+            eventually(plane.is_ready, READY_S_MAX, "the API server is ready", every_s=0.1)
+        except BaseException as error:
+            error.add_note(plane.log_tails())
+            plane.stop()
+            raise
+        return plane
+
+    @classmethod
+    def attached(cls, state: str) -> Self:
+        """Another process' control plane. state: what `state` gave there."""
+        values = json.loads(state)
+        return cls(Path(values["folder"]), values["server"])
+
+    def state(self) -> str:
+        """What another process needs to use this one."""
+        return json.dumps({"folder": str(self.folder), "server": self.server})
+
+    def is_ready(self) -> bool:
+        """True when the API server says so and its own objects are there. Raises AssertionError when a program has ended."""
+        for program in self._programs.values():
+            program.assert_alive()
+        try:
+            return self.request("GET", "/readyz")[0] == 200 and self.request("GET", "/api/v1/namespaces/default")[0] == 200
+        except OSError:
+            return False
+
+    def stop(self) -> None:
+        """Ends what this process started, the youngest first, and removes the folder."""
+        for name in reversed(list(self._programs)):
+            self._programs.pop(name).kill()  # nothing here is worth a clean end
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def log_tails(self, lines_max: int = 30) -> str:
+        """The end of each program's output."""
+        logs = sorted(self.folder.glob("*.log"))
+        return "\n".join(f"-- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-lines_max:]) for log in logs)
+
+    # -- more programs on it
+
+    def start_controllers(self, *controllers: str, flags: Sequence[str] = ()) -> Program:
+        """kube-controller-manager with only these controllers, such as "persistentvolume-attach-detach-controller"."""
+        return self._run(
+            "kube-controller-manager",
+            [
+                binary("kube-controller-manager"),
+                f"--kubeconfig={self.kubeconfig('kube-controller-manager')}",
+                f"--controllers={','.join(controllers)}",
+                f"--service-account-private-key-file={self.folder / 'service-accounts.key'}",
+                "--leader-elect=false",
+                "--secure-port=0",
+                *flags,
+            ],
+        )
+
+    def start_scheduler(self, *flags: str) -> Program:
+        """kube-scheduler with its default profile."""
+        kubeconfig = self.kubeconfig("kube-scheduler")
+        command = [binary("kube-scheduler"), f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0", *flags]
+        return self._run("kube-scheduler", command)
+
+    def _run(self, name: str, command: Sequence[str | Path]) -> Program:
+        assert name not in self._programs, f"{name} runs already"
+        self._programs[name] = Program(command, self.folder / f"{name}.log")
+        return self._programs[name]
+
+    # -- access
+
+    def kubeconfig(self, user: str = ADMIN, group: str = "system:masters", *, server: str = "") -> Path:
+        """A file that logs in with a client certificate of this user, made once. server: another address, such as a proxy's."""
+        path = self.folder / f"{_file_name(user, group, server)}.kubeconfig"
+        if not path.exists():
+            # The name is for nobody: Go takes no certificate with an empty list of names.
+            certificate = self._ca().issue_cert("client.invalid", common_name=user, organization_name=group)
+            login = {
+                "client-certificate-data": _base64(certificate.cert_chain_pems[0].bytes()),
+                "client-key-data": _base64(certificate.private_key_pem.bytes()),
+            }
+            self._write_kubeconfig(path, server or self.server, user, login)
+        return path
+
+    def token_kubeconfig(self) -> Path:
+        """A file that logs in as cluster admin with a bearer token."""
+        path = self.folder / "token.kubeconfig"
+        if not path.exists():
+            self._write_kubeconfig(path, self.server, ADMIN, {"token": ADMIN_TOKEN})
+        return path
+
+    def kubectl(self, *args: str, stdin: str = "") -> str:
+        """What kubectl prints, as cluster admin. Raises AssertionError with its words when it fails."""
+        return real_kubectl(self.kubeconfig(), *args, stdin=stdin)
+
+    def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> tuple[int, bytes]:
+        """Status and body of one request as cluster admin. body: JSON values. Raises OSError when there was no answer."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": content_type, "Accept": "application/json"}
+        request = urllib.request.Request(self.server + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=30, context=ssl.create_default_context(cafile=self.ca_file)) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read()
+
+    def _write_kubeconfig(self, path: Path, server: str, user: str, login: dict[str, str]) -> None:
+        cluster = {"server": server, "certificate-authority-data": _base64(self.ca_file.read_bytes())}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test",
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": user, "user": login}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+        }
+        _write_whole(path, json.dumps(config, indent=1).encode())
+
+    # -- certificates
+
+    def _ca(self) -> trustme.CA:
+        if self._authority is None:
+            self._authority = trustme.CA.from_pem(self.ca_file.read_bytes(), (self.folder / "ca.key").read_bytes())
+        return self._authority
+
+    def _make_certificates(self) -> None:
+        authority = self._authority = trustme.CA(organization_name="Mooring tests")
+        authority.cert_pem.write_to_path(self.ca_file)
+        authority.private_key_pem.write_to_path(self.folder / "ca.key")
+        server = authority.issue_cert("127.0.0.1", "localhost", "kubernetes.default.svc")
+        server.private_key_pem.write_to_path(self.folder / "server.key")
+        for pem in server.cert_chain_pems:
+            pem.write_to_path(self.folder / "server.crt", append=True)
+        # Any key pair does for signing the tokens of service accounts.
+        authority.issue_cert("service-accounts").private_key_pem.write_to_path(self.folder / "service-accounts.key")
+        (self.folder / "tokens.csv").write_text(f'{ADMIN_TOKEN},{ADMIN},{ADMIN},"system:masters"\n')
+
+
+def _etcd_flags(folder: Path, port: int, peer_port: int) -> list[str]:
+    client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
+    return [
+        f"--data-dir={folder / 'etcd'}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--unsafe-no-fsync",  # what is lost with the machine is lost with the test
+        "--log-level=warn",
+    ]
+
+
+def _apiserver_flags(folder: Path, etcd_port: int, port: int) -> list[str]:
+    return [
+        f"--etcd-servers=http://127.0.0.1:{etcd_port}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--tls-cert-file={folder / 'server.crt'}",
+        f"--tls-private-key-file={folder / 'server.key'}",
+        f"--client-ca-file={folder / 'ca.crt'}",
+        f"--token-auth-file={folder / 'tokens.csv'}",
+        "--authorization-mode=RBAC",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={folder / 'service-accounts.key'}",
+        f"--service-account-signing-key-file={folder / 'service-accounts.key'}",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--endpoint-reconciler-type=none",
+        "--disable-admission-plugins=ServiceAccount",  # nobody makes the default accounts that pods would need
+    ]
+
+
+def _file_name(*parts: str) -> str:
+    return "-".join("".join(letter if letter.isalnum() else "_" for letter in part) for part in parts if part)
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Other workers see the whole file or none."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(data)
+    Path(file.name).replace(path)
+
+
+@contextlib.contextmanager
+def shared_control_plane(folder: Path) -> Iterator[ControlPlane]:
+    """One control plane for all processes that name the same folder: the first starts it, and ends it when nobody uses it any more."""
+    state_file, users = folder / "control-plane.json", folder / "control-plane.users"
+    own: ControlPlane | None = None
+    with users.open("w") as user:
+        with _locked(folder / "control-plane.lock"):
+            plane = ControlPlane.attached(state_file.read_text()) if state_file.exists() else None
+            if plane is None or not plane.is_ready():  # its owner may have been killed, and the programs with it
+                plane = own = ControlPlane.start()
+                _write_whole(state_file, own.state().encode())
+            fcntl.flock(user, fcntl.LOCK_SH)
+        yield plane
+        if own is not None:
+            with _locked(folder / "control-plane.lock"):
+                state_file.unlink()  # who comes from now on starts another
+            fcntl.flock(user, fcntl.LOCK_EX)  # waits for those who came before
+            own.stop()
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,58 @@
+"""Layers of tests that need something from the machine, and what is said when it isn't there.
+
+A test that can't run calls `not_tested(layer, what)`: it is skipped, and the run's last block names the layer. With
+MOORING_REQUIRE_REAL=1 (CI) it fails instead, so that no layer goes missing unseen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Final, NoReturn
+
+import pytest
+
+MARK: Final = "NOT TESTED: "
+
+REAL_SERVER: Final = "real API server"
+REAL_CONTROLLERS: Final = "real controllers"
+REAL_PEERS: Final = "Go peers"
+SPECIFICATION: Final = "specification beside the project"
+
+REMEDIES: Final = {
+    REAL_SERVER: "`make real-parts` (needs Go), or KUBE_TEST_BIN=folder with the programs",
+    REAL_CONTROLLERS: "as above",
+    REAL_PEERS: "as above",
+    SPECIFICATION: "a checkout of the shared folder beside this one",
+}
+
+
+def is_required() -> bool:
+    """True when a missing layer is a failure."""
+    return os.environ.get("MOORING_REQUIRE_REAL", "") not in ("", "0")
+
+
+def not_tested(layer: str, what: str) -> NoReturn:
+    """Skips the running test, or fails it where every layer is required. layer: a key of REMEDIES. what: what is missing."""
+    assert layer in REMEDIES, f"unknown layer {layer!r}: add it to REMEDIES with what helps"
+    reason = f"{MARK}{layer}: {what}"
+    if is_required():
+        pytest.fail(f"{reason} (MOORING_REQUIRE_REAL is set)", pytrace=False)
+    pytest.skip(reason)
+
+
+def summary(reasons: Iterable[str]) -> list[str]:
+    """The lines of the block about what was not tested, [] when all was. reasons: of all skipped tests, as pytest words them."""
+    missing: dict[str, dict[str, int]] = {}
+    for reason in reasons:
+        text = reason.removeprefix("Skipped: ")
+        if text.startswith(MARK):
+            layer, _, what = text.removeprefix(MARK).partition(": ")
+            counts = missing.setdefault(layer, {})
+            counts[what] = counts.get(what, 0) + 1
+    lines = []
+    for layer, counts in sorted(missing.items()):
+        lines.append(f"NOT TESTED: {layer} ({sum(counts.values())} tests)")
+        lines.extend(f"    {what}" for what in sorted(counts))
+        lines.append(f"    to test it: {REMEDIES.get(layer, 'see tests/support/layers.py')}")
+    return lines
