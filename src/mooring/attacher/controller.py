@@ -1,0 +1,331 @@
+"""The attacher's shell: what wakes a key, which keys run side by side, and what a failure leads to.
+
+Two queues, as in external-attacher: attachments, and volumes for the finalizer's end. A key that failed comes again after its back-off, or
+at once when something changes that could heal it: the volume, the node's registration, room on a full node, the backend.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
+
+from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
+from mooring.api.meta import is_deleting
+from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, CSINode, VolumeAttachment
+from mooring.attacher import because as why
+from mooring.attacher.actions import Actions, Failed
+from mooring.attacher.decide import Decision, decide_attachment, decide_volume
+from mooring.attacher.reconcile import Reconciler
+from mooring.attacher.requests import shown
+from mooring.attacher.secrets import SecretCache
+from mooring.attacher.view import (
+    ATTACHMENT_INDEXES,
+    BY_NODE,
+    BY_VOLUME,
+    DriverFacts,
+    View,
+    attachment_pruner,
+    node_pruner,
+    prune_volume,
+    same_but_for_version,
+    volume_of,
+    worth_a_look,
+)
+from mooring.base.chance import Chance
+from mooring.base.clock import Clock, rfc3339
+from mooring.base.log import logger
+from mooring.base.metrics import Metrics
+from mooring.csi.codes import Code
+from mooring.csi.driver import Driver
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.session import DriverInfo
+from mooring.kube.cluster import Cluster
+from mooring.kube.errors import ApiError
+from mooring.kube.informer import Cause, Change, Informer
+from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
+
+log = logger("attacher")
+
+WORKERS_PER_CALL: Final = 4
+"""Workers for each allowed call, so that cheap checks and writes go on while calls are slow."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AttacherOptions:
+    """The attacher's flags, under their names. Durations in seconds."""
+
+    timeout_s: float = 15.0
+    worker_threads: int = 10
+    retry_interval_start_s: float = 1.0
+    retry_interval_max_s: float = 300.0
+    resync_s: float = 600.0
+    reconcile_sync_s: float = 60.0
+    max_entries: int = 0
+    default_fstype: str = ""
+    report_error_codes: bool = True  # the gate MutableCSINodeAllocatableCount
+
+
+class Attacher:
+    """The controller for one driver.
+
+    Reads VolumeAttachments, PersistentVolumes and (for drivers that publish) CSINodes; decides with `decide`; acts through `Actions`.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        driver: Driver,
+        info: DriverInfo,
+        options: AttacherOptions,
+        clock: Clock,
+        chance: Chance,
+        metrics: Metrics,
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._facts = facts_of(info)
+        resync_s = options.resync_s
+        self._attachments: Informer[VolumeAttachment] = Informer(
+            cluster,
+            VOLUME_ATTACHMENTS,
+            clock=clock,
+            chance=chance,
+            indexes=ATTACHMENT_INDEXES,
+            prune=attachment_pruner(info.name),
+            resync_s=resync_s,
+        )
+        self._volumes: Informer[PersistentVolume] = Informer(
+            cluster, PERSISTENT_VOLUMES, clock=clock, chance=chance, prune=prune_volume, resync_s=resync_s
+        )
+        self._nodes: Informer[CSINode] = Informer(cluster, CSI_NODES, clock=clock, chance=chance, prune=node_pruner(info.name))
+        back_off = BackOff(options.retry_interval_start_s, options.retry_interval_max_s)
+        queue_metrics = QueueMetrics(metrics.registry)
+        self._queue: WorkQueue[str] = WorkQueue("csi-attacher-va", clock=clock, chance=chance, backoff=back_off, metrics=queue_metrics)
+        self._volume_queue: WorkQueue[str] = WorkQueue(
+            "csi-attacher-pv", clock=clock, chance=chance, backoff=back_off, metrics=queue_metrics
+        )
+        self._in_flight: dict[str, str] = {}
+        self._waiting: dict[str, set[str]] = {}
+        self._full_nodes: set[str] = set()
+        self._drained = asyncio.Event()
+        self._actions = Actions(
+            cluster,
+            driver,
+            self._attachments,
+            self._volumes,
+            SecretCache(cluster, clock),
+            timeout_s=options.timeout_s,
+            calls_max=options.worker_threads,
+        )
+        self._reconciler = Reconciler(driver, self._view, self._attachments.store.values, self._queue.add, options, clock)
+        self._attachments.on_change(self._attachment_changed)
+        self._volumes.on_change(self._volume_changed)
+        self._nodes.on_change(self._node_changed)
+
+    @property
+    def has_synced(self) -> bool:
+        """True once every cache has been filled."""
+        return all(informer.has_synced for informer in self._informers)
+
+    @property
+    def _informers(self) -> tuple[Informer[VolumeAttachment] | Informer[PersistentVolume] | Informer[CSINode], ...]:
+        if self._facts.publishes:
+            return (self._attachments, self._volumes, self._nodes)
+        return (self._attachments, self._volumes)
+
+    def _view(self) -> View:
+        return View(
+            driver=self._facts,
+            attachments=self._attachments.store,
+            volumes=self._volumes.store,
+            nodes=self._nodes.store,
+            drift=self._reconciler.drift,
+            in_flight=self._in_flight,
+            default_fs_type=self._options.default_fstype,
+        )
+
+    # -- life
+
+    async def run(self) -> None:
+        """Attaches and detaches until cancelled, or until drained."""
+        async with asyncio.TaskGroup() as group:
+            helpers = [group.create_task(i.run(), name=f"attacher/informer/{i.kind.plural}") for i in self._informers]
+            for informer in self._informers:
+                await informer.synced()
+            log.info(2, "caches synced", driver=self._facts.name)
+            if self._facts.publishes and self._facts.lists_published_nodes:
+                helpers.append(group.create_task(self._reconciler.run(), name="attacher/reconcile"))
+            await self._work()
+            for helper in helpers:
+                helper.cancel()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Takes no new work, lets what runs end and be stored. timeout_s: how long at the most. Returns False when that was too short."""
+        self._queue.close()
+        self._volume_queue.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._drained.wait()
+        return self._drained.is_set()
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._options.worker_threads * WORKERS_PER_CALL):
+                group.create_task(self._worker(self._queue, self._attach_or_detach), name=f"attacher/worker/{number}")
+            for number in range(self._options.worker_threads):
+                group.create_task(self._worker(self._volume_queue, self._release_volume), name=f"attacher/volume-worker/{number}")
+        self._drained.set()
+
+    async def _worker(self, queue: WorkQueue[str], handle: Callable[[str], Awaitable[None]]) -> None:
+        while True:
+            try:
+                name = await queue.get()
+            except QueueClosed:
+                return
+            try:
+                await handle(name)
+            except Exception as error:  # a bug of ours must not end the other volumes' work
+                log.error("reconciling failed unexpectedly, trying again", error=error, key=name)
+                queue.retry(name)
+            finally:
+                queue.done(name)
+
+    # -- one key
+
+    async def _attach_or_detach(self, name: str) -> None:
+        view = self._view()
+        decision = decide_attachment(view, name)  # no await since the view was taken
+        if isinstance(decision.because, why.CallInFlight):
+            self._waiting.setdefault(decision.because.volume_handle, set()).add(name)
+            return
+        told = log.bind(VolumeAttachment=name)
+        told.info(4, "decided", because=str(decision.because))
+        try:
+            with self._alone(decision.volume_handle, name):
+                await self._actions.perform(view, name, decision)
+            if decision.problem is not None:
+                raise Failed(decision.problem.error)
+        except Failed as failure:
+            await self._failed(name, decision, failure)
+            return
+        self._queue.forget(name)
+        if decision.actions:
+            told.info(2, "done", because=str(decision.because))
+        self._reconciler.settled(name)
+
+    @contextlib.contextmanager
+    def _alone(self, volume_handle: str, name: str) -> Iterator[None]:
+        """Keeps the volume for one attachment's calls; whoever waited for it is woken afterwards, detaches first."""
+        if not volume_handle:
+            yield
+            return
+        assert volume_handle not in self._in_flight, "two calls for one volume"
+        self._in_flight[volume_handle] = name
+        self._reconciler.touched(name)
+        try:
+            yield
+        finally:
+            del self._in_flight[volume_handle]
+            self._reconciler.touched(name)
+            for waiting in sorted(self._waiting.pop(volume_handle, ()), key=self._detaches_first):
+                self._queue.add(waiting)
+
+    def _detaches_first(self, name: str) -> tuple[bool, str]:
+        attachment = self._view().attachment(name)
+        return (attachment is None or not is_deleting(attachment), name)
+
+    async def _failed(self, name: str, decision: Decision, failure: Failed) -> None:
+        """Shows the failure to the user and puts the key into its back-off."""
+        delay_s = self._queue.retry(name)
+        attachment = self._view().attachment(name)
+        if attachment is None:
+            return
+        detaching = isinstance(decision.because, why.Detaching) or is_deleting(attachment)
+        field, verb = ("detachError", "detach") if detaching else ("attachError", "attach")
+        told = log.bind(VolumeAttachment=name)
+        told.error(f"failed to {verb}: {failure}", retry_in_s=round(delay_s, 3), because=str(decision.because))
+        if failure.code == Code.RESOURCE_EXHAUSTED:
+            self._full_nodes.add(attachment.spec.node_name)
+        if not failure.reported:
+            return
+        code = failure.code if self._options.report_error_codes and not detaching else None
+        try:
+            await self._actions.save_error(self._view(), name, field, shown(str(failure)), rfc3339(self._clock.wall_s()), code)
+        except ApiError as error:
+            told.error("could not save the error in the status", error=error)
+
+    async def _release_volume(self, name: str) -> None:
+        view = self._view()
+        decision = decide_volume(view, name)
+        told = log.bind(PersistentVolume=name)
+        told.info(4, "decided", because=str(decision.because))
+        try:
+            await self._actions.perform(view, name, decision)
+        except Failed as failure:
+            told.error(str(failure), retry_in_s=round(self._volume_queue.retry(name), 3))
+            return
+        self._volume_queue.forget(name)
+        if decision.actions:
+            told.info(2, "removed the finalizer", because=str(decision.because))
+
+    # -- what wakes keys
+
+    def _attachment_changed(self, change: Change[VolumeAttachment]) -> None:
+        if change.new is None:
+            self._attachment_gone(change.old)
+            return
+        if change.new.spec.attacher != self._facts.name or change.cause is Cause.OWN_WRITE:
+            return
+        name = change.new.metadata.name
+        if change.old is not None and change.old.metadata.uid != change.new.metadata.uid:
+            self._queue.forget(name)  # the same name, but another history
+        if worth_a_look(change.old, change.new):
+            self._queue.add(name)
+
+    def _attachment_gone(self, old: VolumeAttachment | None) -> None:
+        if old is None:
+            return
+        self._queue.forget(old.metadata.name)
+        self._reconciler.forget(old.metadata.name)
+        if old.spec.source.persistent_volume_name:
+            self._volume_queue.add(old.spec.source.persistent_volume_name)
+        self._wake(BY_VOLUME, volume_of(old))  # one for a single node may wait for its turn
+        if old.spec.node_name in self._full_nodes:
+            self._full_nodes.discard(old.spec.node_name)
+            self._wake(BY_NODE, old.spec.node_name)
+
+    def _volume_changed(self, change: Change[PersistentVolume]) -> None:
+        if change.cause is Cause.OWN_WRITE or change.new is None:
+            return
+        pv = change.new
+        if self._view().releasable(pv):
+            self._volume_queue.add(pv.metadata.name)
+        if change.old is None or not same_but_for_version(change.old, pv):
+            self._wake(BY_VOLUME, pv.metadata.name)
+
+    def _node_changed(self, change: Change[CSINode]) -> None:
+        if change.new is not None and (change.old is None or not same_but_for_version(change.old, change.new)):
+            self._wake(BY_NODE, change.new.metadata.name)
+
+    def _wake(self, index: str, value: str) -> None:
+        """Ends the back-off of attachments that wait for just this."""
+        for attachment in self._attachments.store.by(index, value):
+            if self._queue.failures(attachment.metadata.name):
+                self._queue.add(attachment.metadata.name)
+
+
+def facts_of(info: DriverInfo) -> DriverFacts:
+    """What the attacher needs of a driver's capabilities."""
+    rpc = csi.ControllerServiceCapability.RPC
+    has_controller = csi.PluginCapability.Service.CONTROLLER_SERVICE in info.plugin
+    controller = info.controller if has_controller else frozenset()
+    return DriverFacts(
+        name=info.name,
+        publishes=rpc.PUBLISH_UNPUBLISH_VOLUME in controller,
+        publishes_readonly=rpc.PUBLISH_READONLY in controller,
+        single_node_multi_writer=rpc.SINGLE_NODE_MULTI_WRITER in controller,
+        lists_published_nodes={rpc.LIST_VOLUMES, rpc.LIST_VOLUMES_PUBLISHED_NODES} <= controller,
+    )

@@ -1,0 +1,181 @@
+"""In-tree volumes as their CSI drivers see them (spec/attacher.md 10).
+
+Translation happens on a copy in memory; nothing is written back. Only what attaching needs is translated: handle, attributes, access
+modes, file system, read-only, the node-stage secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from mooring.api.core import CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeSpec, SecretReference
+from mooring.api.meta import annotation
+from mooring.base.errors import MooringError
+
+UNSPECIFIED: Final = "UNSPECIFIED"
+ZONE_LABELS: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
+AZURE_RESOURCE_GROUP: Final = "kubernetes.io/azure-file-resource-group"
+_AZURE_SECRET_NAME: Final = re.compile("azure-storage-account-(.+)-secret")
+PORTWORX_SECRET_NAME: Final = "openstorage.io/auth-secret-name"
+PORTWORX_SECRET_NAMESPACE: Final = "openstorage.io/auth-secret-namespace"
+MIGRATED_TO: Final = "pv.kubernetes.io/migrated-to"
+
+
+class TranslationError(MooringError):
+    """An in-tree volume says something that its CSI driver has no word for."""
+
+
+def _csi(driver: str, handle: str, attributes: dict[str, str], *, fs_type: str = "", read_only: bool = False) -> CSIPersistentVolumeSource:
+    return CSIPersistentVolumeSource(
+        driver=driver, volume_handle=handle, fs_type=fs_type, read_only=read_only, volume_attributes=attributes or None
+    )
+
+
+def _zones(pv: PersistentVolume) -> tuple[str, ...]:
+    labels = pv.metadata.labels or {}
+    text = next((labels[name] for name in ZONE_LABELS if labels.get(name)), "")
+    return tuple(text.split("__")) if text else ()
+
+
+def _region(zones: tuple[str, ...]) -> str:
+    regions = set()
+    for zone in zones:
+        parts = zone.split("-")
+        if len(parts) != 3:
+            raise TranslationError(f"zone {zone!r} does not have three parts, as in us-central1-a")
+        regions.add("-".join(parts[:2]))
+    if len(regions) != 1:
+        raise TranslationError(f"zones {', '.join(zones)} are not of one region")
+    return regions.pop()
+
+
+def _gce(pv: PersistentVolume) -> CSIPersistentVolumeSource:
+    disk = pv.spec.gce_persistent_disk
+    assert disk is not None
+    zones = _zones(pv)
+    place = f"regions/{_region(zones)}" if len(zones) > 1 else f"zones/{zones[0] if zones else UNSPECIFIED}"
+    partition = str(disk.partition) if disk.partition else ""
+    source = _csi(
+        "pd.csi.storage.gke.io", f"projects/{UNSPECIFIED}/{place}/disks/{disk.pd_name}", {}, fs_type=disk.fs_type, read_only=disk.read_only
+    )
+    return msgspec.structs.replace(source, volume_attributes={"partition": partition})
+
+
+def _aws(pv: PersistentVolume) -> CSIPersistentVolumeSource:
+    disk = pv.spec.aws_elastic_block_store
+    assert disk is not None
+    handle = disk.volume_id
+    if handle.startswith("aws://"):
+        handle = handle.removeprefix("aws://").partition("/")[2].strip("/")
+        if not handle.startswith("vol-") or "/" in handle:
+            raise TranslationError(f"Invalid format for AWS volume ({disk.volume_id})")
+    return _csi("ebs.csi.aws.com", handle, {"partition": str(disk.partition)}, fs_type=disk.fs_type, read_only=disk.read_only)
+
+
+def _cinder(pv: PersistentVolume) -> CSIPersistentVolumeSource:
+    disk = pv.spec.cinder
+    assert disk is not None
+    return _csi("cinder.csi.openstack.org", disk.volume_id, {}, fs_type=disk.fs_type, read_only=disk.read_only)
+
+
+def _azure_disk(pv: PersistentVolume) -> CSIPersistentVolumeSource:
+    disk = pv.spec.azure_disk
+    assert disk is not None
+    if (disk.kind or "Managed").lower() != "managed":
+        raise TranslationError(f"kind {disk.kind} is not supported by the CSI driver: only Managed disks are")
+    attributes = {"kind": "Managed"}
+    if disk.caching_mode:
+        attributes["cachingmode"] = disk.caching_mode
+    if disk.fs_type:
+        attributes["fstype"] = disk.fs_type
+    return _csi("disk.csi.azure.com", disk.disk_uri, attributes, fs_type=disk.fs_type or "", read_only=bool(disk.read_only))
+
+
+def _azure_file(pv: PersistentVolume) -> CSIPersistentVolumeSource:
+    share = pv.spec.azure_file
+    assert share is not None
+    claim_namespace = pv.spec.claim_ref.namespace if pv.spec.claim_ref else ""
+    namespace = claim_namespace if share.secret_namespace is None else share.secret_namespace
+    if not namespace:
+        raise TranslationError("could not find a secret namespace in PersistentVolumeSource or ClaimRef")
+    account = _AZURE_SECRET_NAME.search(share.secret_name)
+    group = annotation(pv, AZURE_RESOURCE_GROUP)
+    handle = "#".join((group, account[1] if account else share.secret_name, share.share_name, pv.metadata.name, namespace))
+    source = _csi("file.csi.azure.com", handle, {"sharename": share.share_name})
+    return msgspec.structs.replace(
+        source, read_only=share.read_only, node_stage_secret_ref=SecretReference(name=share.secret_name, namespace=namespace)
+    )
+
+
+def _vsphere(pv: PersistentVolume) -> CSIPersistentVolumeSource:
+    disk = pv.spec.vsphere_volume
+    assert disk is not None
+    attributes = {"storagepolicyname": disk.storage_policy_name} if disk.storage_policy_name else {}
+    return _csi("csi.vsphere.vmware.com", disk.volume_path, attributes, fs_type=disk.fs_type)
+
+
+def _portworx(pv: PersistentVolume) -> CSIPersistentVolumeSource:
+    disk = pv.spec.portworx_volume
+    assert disk is not None
+    source = _csi("pxd.portworx.com", disk.volume_id, {}, fs_type=disk.fs_type)
+    name, namespace = annotation(pv, PORTWORX_SECRET_NAME), annotation(pv, PORTWORX_SECRET_NAMESPACE)
+    if not (name and namespace):
+        return source
+    secret = SecretReference(name=name, namespace=namespace)
+    return msgspec.structs.replace(source, controller_publish_secret_ref=secret, node_stage_secret_ref=secret)
+
+
+_TRANSLATIONS: Final[Mapping[str, Callable[[PersistentVolume], CSIPersistentVolumeSource]]] = {
+    "gce_persistent_disk": _gce,
+    "aws_elastic_block_store": _aws,
+    "cinder": _cinder,
+    "azure_disk": _azure_disk,
+    "azure_file": _azure_file,
+    "vsphere_volume": _vsphere,
+    "portworx_volume": _portworx,
+}
+
+
+def is_migratable(spec: PersistentVolumeSpec) -> bool:
+    """True when the volume has an in-tree source that a CSI driver took over."""
+    return any(getattr(spec, field) is not None for field in _TRANSLATIONS)
+
+
+def translated(pv: PersistentVolume) -> PersistentVolumeSpec:
+    """The volume's spec with a csi source in place of the in-tree one. Raises TranslationError."""
+    field = next(field for field in _TRANSLATIONS if getattr(pv.spec, field) is not None)
+    csi = _TRANSLATIONS[field](pv)
+    modes = _gce_access_modes(pv.spec.access_modes) if field == "gce_persistent_disk" else pv.spec.access_modes
+    return msgspec.structs.replace(pv.spec, csi=csi, access_modes=modes, **{field: None})
+
+
+def _gce_access_modes(modes: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """A persistent disk knows one writer or many readers: everything but read-only-many becomes ReadWriteOnce."""
+    if modes is None or set(modes) == {"ReadOnlyMany"}:
+        return modes
+    return ("ReadWriteOnce",)
+
+
+def repaired_handle(driver_name: str, handle: str, node_id: str) -> str:
+    """A translated handle with what is UNSPECIFIED in it filled in from the node id, as the backend reports it.
+
+    Only pd.csi.storage.gke.io leaves gaps: `projects/P/zones/Z/disks/D`, node `projects/P/zones/Z/instances/I`; and only a
+    handle whose project is unspecified is one of ours. Raises TranslationError when either has fewer than six parts.
+    """
+    if driver_name != "pd.csi.storage.gke.io":
+        return handle
+    parts, node = handle.split("/"), node_id.split("/")
+    if len(parts) < 6:
+        raise TranslationError(f"volume handle {handle!r} has fewer than six parts")
+    if parts[1] != UNSPECIFIED:
+        return handle
+    if len(node) < 6:
+        raise TranslationError(f"node id {node_id!r} has fewer than six parts")
+    place = parts[3]
+    if place == UNSPECIFIED:
+        place = node[3] if parts[2] == "zones" else _region((node[3],))
+    return "/".join(("projects", node[1], parts[2], place, "disks", parts[5]))

@@ -1,0 +1,110 @@
+"""ReconcileVA: asking the backend what is published, round after round, and waking the attachments that differ.
+
+Only for drivers with LIST_VOLUMES and LIST_VOLUMES_PUBLISHED_NODES. CSI has no events, so this one loop asks periodically. A round changes
+nothing itself: it leaves a mark that `decide` reads (spec/attacher.md 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from mooring.api.storage import VolumeAttachment
+from mooring.attacher.drift import Report, find_drift
+from mooring.attacher.view import Drift, View
+from mooring.base.clock import Clock, Instant
+from mooring.base.log import logger
+from mooring.csi.codes import DriverError
+from mooring.csi.driver import Call, Driver
+from mooring.csi.proto import csi_pb2 as csi
+
+log = logger("attacher")
+
+
+class ReconcileOptions(Protocol):
+    """Durations in seconds. max_entries: a page's size, 0 leaves it to the driver."""
+
+    @property
+    def timeout_s(self) -> float: ...
+    @property
+    def reconcile_sync_s(self) -> float: ...
+    @property
+    def max_entries(self) -> int: ...
+
+
+class Reconciler:
+    """Keeps the marks. wake: called with an attachment's name when the backend's state has come to differ from its own."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        view: Callable[[], View],
+        attachments: Callable[[], Iterable[VolumeAttachment]],
+        wake: Callable[[str], None],
+        options: ReconcileOptions,
+        clock: Clock,
+    ) -> None:
+        self._driver = driver
+        self._view = view
+        self._attachments = attachments
+        self._wake = wake
+        self._options = options
+        self._clock = clock
+        self._drift: dict[str, Drift] = {}
+        self._touched_at: dict[str, Instant] = {}
+
+    @property
+    def drift(self) -> Mapping[str, Drift]:
+        return self._drift
+
+    def touched(self, name: str) -> None:
+        """A call for this attachment begins or ends: a report from before says nothing about it."""
+        self._touched_at[name] = self._clock.now()
+
+    def settled(self, name: str) -> None:
+        """What was decided for this attachment has been done: the mark is used up."""
+        self._drift.pop(name, None)
+
+    def forget(self, name: str) -> None:
+        self._drift.pop(name, None)
+        self._touched_at.pop(name, None)
+
+    async def run(self) -> None:
+        """A round at once, then one each period, counted from the end of the one before."""
+        while True:
+            started = self._clock.now()
+            report = await self._report()
+            if report is not None:
+                self._compare(report, started)
+            await self._clock.sleep(self._options.reconcile_sync_s)
+
+    async def _report(self) -> Report | None:
+        """All pages, or None when one could not be had: then nothing is concluded."""
+        report, token, seen = Report(), "", {""}
+        while True:
+            request = csi.ListVolumesRequest(max_entries=self._options.max_entries, starting_token=token)
+            try:
+                page = await self._driver.list_volumes(request, Call(self._options.timeout_s))
+            except DriverError as error:
+                log.error("failed to list volumes, this round is left out", error=error, starting_token=token)
+                return None
+            report.add(page.entries)
+            token = page.next_token
+            if not token:
+                return report
+            if token in seen:
+                log.error("the driver repeats a page token, this round is left out", starting_token=token)
+                return None
+            seen.add(token)
+
+    def _compare(self, report: Report, started: Instant) -> None:
+        view = self._view()
+        busy = set(view.in_flight.values())
+        quiet = (
+            va for va in self._attachments() if va.metadata.name not in busy and self._touched_at.get(va.metadata.name, started) <= started
+        )
+        before, self._drift = self._drift, dict(find_drift(view, quiet, report))
+        for name, drift in self._drift.items():
+            if before.get(name) is not drift:
+                log.error("the backend differs from the attachment", VolumeAttachment=name, drift=drift.value)
+                self._wake(name)

@@ -1,0 +1,202 @@
+"""What the attacher reads, and with which indexes.
+
+A `View` is the world at one moment, as far as the attacher's judgement needs it: three caches, what the backend last reported, and
+which calls are running. It is read between two awaits and holds no memory of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from mooring.api.core import PersistentVolume
+from mooring.api.meta import Key, Object, ObjectMeta, annotation, finalizers_of, is_deleting
+from mooring.api.storage import CSINode, CSINodeSpec, VolumeAttachment, VolumeAttachmentStatus
+from mooring.attacher.migration import (
+    AZURE_RESOURCE_GROUP,
+    MIGRATED_TO,
+    PORTWORX_SECRET_NAME,
+    PORTWORX_SECRET_NAMESPACE,
+    ZONE_LABELS,
+    is_migratable,
+)
+
+NODE_ID_ANNOTATION: Final = "csi.alpha.kubernetes.io/node-id"
+BY_VOLUME: Final = "volume"
+BY_NODE: Final = "node"
+
+T_co = TypeVar("T_co", covariant=True)
+Watched = TypeVar("Watched", PersistentVolume, CSINode)
+
+
+class Reader(Protocol[T_co]):
+    """The read side of a cache."""
+
+    def get(self, key: Key) -> T_co | None: ...
+    def by(self, index: str, value: str) -> tuple[T_co, ...]: ...
+
+
+def sanitised(text: str) -> str:
+    """A name as it may stand in finalizers and object names: other characters than letters, digits and dashes become dashes."""
+    clean = re.sub("[^a-zA-Z0-9-]", "-", text)
+    return clean + "X" if clean.endswith("-") else clean
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DriverFacts:
+    """What the driver said of itself at start."""
+
+    name: str
+    publishes: bool = True
+    publishes_readonly: bool = False
+    single_node_multi_writer: bool = False
+    lists_published_nodes: bool = False
+
+    @property
+    def finalizer(self) -> str:
+        """The finalizer that this driver's attacher keeps on attachments and volumes."""
+        return "external-attacher/" + sanitised(self.name)
+
+
+class Drift(enum.Enum):
+    """How the backend's last report contradicts an attachment's status."""
+
+    MISSING = "attached here, not published in the backend"
+    EXTRA = "not attached here, but published in the backend"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """The world as the attacher sees it.
+
+    drift: by attachment name, only those that differ. in_flight: volume handle -> name of the attachment whose call is running.
+    """
+
+    driver: DriverFacts
+    attachments: Reader[VolumeAttachment]
+    volumes: Reader[PersistentVolume]
+    nodes: Reader[CSINode]
+    drift: Mapping[str, Drift] = dataclasses.field(default_factory=dict)
+    in_flight: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    default_fs_type: str = ""
+
+    def attachment(self, name: str) -> VolumeAttachment | None:
+        return self.attachments.get(Key("", name))
+
+    def volume(self, pv_name: str) -> PersistentVolume | None:
+        return self.volumes.get(Key("", pv_name))
+
+    def node_id(self, node_name: str) -> str:
+        """The driver's name for the node as CSINode tells it, "" when it doesn't. An empty id is no id: to CSI it means all nodes."""
+        csi_node = self.nodes.get(Key("", node_name))
+        drivers = csi_node.spec.drivers if csi_node else None
+        return next((d.node_id for d in drivers or () if d.name == self.driver.name), "")
+
+    def holds(self, obj: Object) -> bool:
+        """True when this driver's finalizer is on the object."""
+        return self.driver.finalizer in finalizers_of(obj)
+
+    def releasable(self, pv: PersistentVolume) -> bool:
+        """True when the finalizer on this volume has no future: deleted, or an in-tree volume that is not migrated any more."""
+        rolled_back = is_migratable(pv.spec) and annotation(pv, MIGRATED_TO) != self.driver.name
+        return self.holds(pv) and (is_deleting(pv) or rolled_back)
+
+
+# -- indexes
+
+
+def volume_of(attachment: VolumeAttachment) -> str:
+    """Names the volume among attachments: the PersistentVolume's name, or the handle of an inline volume; "" for none."""
+    source = attachment.spec.source
+    if source.persistent_volume_name:
+        return source.persistent_volume_name
+    inline = source.inline_volume_spec
+    return f"inline {inline.csi.volume_handle}" if inline and inline.csi else ""
+
+
+ATTACHMENT_INDEXES: Final[Mapping[str, Callable[[VolumeAttachment], Iterable[str]]]] = {
+    BY_VOLUME: lambda attachment: (volume_of(attachment),),
+    BY_NODE: lambda attachment: (attachment.spec.node_name,),
+}
+
+
+# -- pruning: what is not read is not kept
+
+
+def _only(mapping: Mapping[str, str] | None, names: Iterable[str]) -> dict[str, str] | None:
+    return {name: mapping[name] for name in names if name in mapping} or None if mapping else None
+
+
+def attachment_pruner(driver_name: str) -> Callable[[VolumeAttachment], VolumeAttachment]:
+    """Of a foreign attachment only that it exists is kept, and which volume it holds."""
+
+    def prune(attachment: VolumeAttachment) -> VolumeAttachment:
+        if attachment.spec.attacher == driver_name:
+            return attachment
+        meta = attachment.metadata
+        bare = ObjectMeta(name=meta.name, uid=meta.uid, resource_version=meta.resource_version)
+        return msgspec.structs.replace(attachment, metadata=bare, status=VolumeAttachmentStatus())
+
+    return prune
+
+
+def prune_volume(pv: PersistentVolume) -> PersistentVolume:
+    """Labels and annotations are kept only where translation reads them, the claim only for its namespace."""
+    meta = pv.metadata
+    slim = ObjectMeta(
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        deletion_timestamp=meta.deletion_timestamp,
+        finalizers=meta.finalizers,
+        labels=_only(meta.labels, ZONE_LABELS),
+        annotations=_only(meta.annotations, (MIGRATED_TO, AZURE_RESOURCE_GROUP, PORTWORX_SECRET_NAME, PORTWORX_SECRET_NAMESPACE)),
+    )
+    claim = pv.spec.claim_ref if pv.spec.azure_file else None
+    return msgspec.structs.replace(pv, metadata=slim, spec=msgspec.structs.replace(pv.spec, claim_ref=claim))
+
+
+def node_pruner(driver_name: str) -> Callable[[CSINode], CSINode]:
+    """Of a CSINode only this driver's entry is kept, so that other drivers' registrations wake nobody."""
+
+    def prune(node: CSINode) -> CSINode:
+        meta = node.metadata
+        bare = ObjectMeta(name=meta.name, uid=meta.uid, resource_version=meta.resource_version)
+        own = tuple(d for d in node.spec.drivers or () if d.name == driver_name)
+        return msgspec.structs.replace(node, metadata=bare, spec=CSINodeSpec(drivers=own))
+
+    return prune
+
+
+def worth_a_look(old: VolumeAttachment | None, new: VolumeAttachment) -> bool:
+    """False for an update that only tells of errors or of field managers, so that error reports don't defeat the back-off.
+
+    Source: spec/attacher.md 4, "ignorable VA update"; managedFields are not decoded at all.
+    """
+    if old is None or old.metadata.resource_version == new.metadata.resource_version:
+        return True
+    has_errors = any((va.status.attach_error, va.status.detach_error) != (None, None) for va in (old, new))
+    return not has_errors or _without_errors(old) != _without_errors(new)
+
+
+def _without_errors(attachment: VolumeAttachment) -> VolumeAttachment:
+    status = msgspec.structs.replace(attachment.status, attach_error=None, detach_error=None)
+    meta = msgspec.structs.replace(
+        attachment.metadata,
+        resource_version="",
+        finalizers=attachment.metadata.finalizers or None,
+        labels=attachment.metadata.labels or None,
+        annotations=attachment.metadata.annotations or None,
+    )
+    return msgspec.structs.replace(attachment, metadata=meta, status=status)
+
+
+def same_but_for_version(old: Watched, new: Watched) -> bool:
+    """True when nothing that is kept of the object has changed."""
+    meta = msgspec.structs.replace(old.metadata, resource_version=new.metadata.resource_version)
+    return msgspec.structs.replace(old, metadata=meta) == new

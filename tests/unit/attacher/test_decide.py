@@ -1,0 +1,375 @@
+"""The attacher's judgement as tables: one situation, one decision. Ids: scenario tables of the attacher's specification."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mooring.attacher import because as why
+from mooring.attacher.decide import (
+    BOTH_SOURCES,
+    INLINE_WITHOUT_CSI,
+    NEITHER_SOURCE,
+    NOT_MIGRATED,
+    Claim,
+    Decision,
+    HoldVolume,
+    LoadSecret,
+    MarkAttached,
+    Publish,
+    Release,
+    ReleaseVolume,
+    Unpublish,
+    decide_attachment,
+    decide_volume,
+)
+from mooring.attacher.view import Drift
+from tests.support.objects import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_va, an_attached_va
+from tests.unit.attacher.world import a_view, facts
+
+VA = "pv1-node1"
+SECRET_REF = {"controllerPublishSecretRef": {"name": "secret", "namespace": "default"}}
+INLINE: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "csi": {"driver": DRIVER, "volumeHandle": "inline1"}}
+RWO = ("ReadWriteOnce",)
+
+
+def decided(va: dict[str, Any], pvs: Any = None, nodes: Any = None, others: Any = (), **view: Any) -> Decision:
+    """The decision for one attachment; base PV and CSINode unless said otherwise."""
+    pvs = [a_pv()] if pvs is None else pvs
+    nodes = [a_csi_node()] if nodes is None else nodes
+    return decide_attachment(a_view(vas=[va, *others], pvs=pvs, nodes=nodes, **view), va["metadata"]["name"])
+
+
+def steps(decision: Decision) -> list[type]:
+    return [type(action) for action in decision.actions]
+
+
+def order_of(decision: Decision) -> Any:
+    return next(action.order for action in decision.actions if isinstance(action, Publish | Unpublish))
+
+
+def error_of(decision: Decision) -> str:
+    assert decision.problem is not None
+    assert not any(isinstance(action, Claim | Publish | Unpublish) for action in decision.actions)
+    return decision.problem.error
+
+
+# -- attach
+
+
+def test_AT01_a_new_attachment_is_claimed_then_published():
+    decision = decided(a_va())
+    assert [Claim, Publish] == steps(decision)
+    assert Claim("nodeID1") == decision.actions[0]
+    assert ("handle1", "nodeID1", False) == (order_of(decision).handle, order_of(decision).node_id, order_of(decision).migrated)
+    assert why.Attaching("node1", "nodeID1") == decision.because
+
+
+def test_AT03_the_finalizer_goes_on_the_volume_first():
+    assert [HoldVolume, Claim, Publish] == steps(decided(a_va(), [a_pv(finalizers=None)]))
+
+
+def test_the_volume_is_held_even_when_a_later_check_fails():
+    decision = decided(a_va(), [a_pv(finalizers=None)], nodes=[])
+    assert [HoldVolume] == steps(decision)
+    assert decision.problem is not None
+
+
+@pytest.mark.parametrize(("capable", "asked", "sent"), [(True, True, True), (False, True, False), (True, False, False)])
+def test_AT04_AT05_readonly_needs_the_capability(capable, asked, sent):
+    decision = decided(a_va(), [a_pv(readOnly=asked)], driver=facts(publishes_readonly=capable))
+    assert sent is order_of(decision).read_only
+
+
+def test_AT06_attributes_become_the_context():
+    assert {"foo": "bar"} == dict(order_of(decided(a_va(), [a_pv(volumeAttributes={"foo": "bar"})])).context)
+
+
+def test_AT07_the_secret_is_loaded_before_the_claim():
+    decision = decided(a_va(), [a_pv(**SECRET_REF)])
+    assert [LoadSecret, Claim, Publish] == steps(decision)
+    ref = decision.actions[0].ref  # type: ignore[union-attr]
+    assert ("default", "secret") == (ref.namespace, ref.name)
+
+
+def test_AT11_an_attached_one_is_left_alone():
+    assert Decision(why.Attached("node1")) == decided(an_attached_va())
+
+
+def test_AT12_a_deleted_volume_is_not_attached():
+    assert 'PersistentVolume "pv1" is marked for deletion' == error_of(decided(a_va(), [a_pv(deleting=True)]))
+
+
+def test_AT13_a_foreign_attachment_is_not_touched():
+    assert Decision(why.Foreign("other")) == decided(a_va(attacher="other"))
+
+
+def test_AT14_a_missing_volume_is_named():
+    assert 'persistentvolume "pv1" not found' == error_of(decided(a_va(), pvs=[]))
+
+
+@pytest.mark.parametrize(
+    ("va", "error"),
+    [
+        pytest.param(a_va(pv=None), NEITHER_SOURCE, id="AT16"),
+        pytest.param(a_va(inline=INLINE), BOTH_SOURCES, id="AT17"),
+        pytest.param(a_va(pv=None, inline={"accessModes": ["ReadWriteOnce"]}), INLINE_WITHOUT_CSI, id="inline-without-csi"),
+    ],
+)
+def test_bad_sources_are_named(va, error):
+    assert error == error_of(decided(va))
+
+
+def test_AT16_AT17_texts():
+    assert "neither InlineCSIVolumeSource nor PersistentVolumeName specified in VA source" == NEITHER_SOURCE
+    assert "both InlineCSIVolumeSource and PersistentVolumeName specified in VA source" == BOTH_SOURCES
+
+
+def test_a_volume_of_no_known_source_is_named():
+    assert error_of(decided(a_va(), [a_pv(source={"nfs": {"server": "s", "path": "/"}})])) == NOT_MIGRATED
+
+
+def test_AT18_a_missing_csinode_is_named():
+    assert 'csinode.storage.k8s.io "node1" not found' == error_of(decided(a_va(), nodes=[]))
+
+
+@pytest.mark.parametrize("node_id", [None, ""], ids=["no-entry", "empty-id"])
+def test_AT19_a_csinode_without_the_driver_is_named_even_with_annotation(node_id):
+    """An empty node id would mean all nodes to the driver, so it counts as none."""
+    drivers = {"other": "x"} if node_id is None else {DRIVER: node_id}
+    va = a_va(annotations={NODE_ID_ANNOTATION: "nodeID1"})
+    assert f"CSINode node1 does not contain driver {DRIVER}" == error_of(decided(va, nodes=[a_csi_node(drivers=drivers)]))
+
+
+def test_AT27_an_inline_volume_needs_no_pv():
+    decision = decided(a_va(pv=None, inline=INLINE), pvs=[])
+    assert [Claim, Publish] == steps(decision)
+    assert "inline1" == order_of(decision).handle
+    assert 1 == order_of(decision).capability.access_mode.mode
+
+
+def test_AT28_an_inline_volume_with_everything():
+    source = {**INLINE["csi"], "readOnly": True, "volumeAttributes": {"a": "b"}, **SECRET_REF}
+    decision = decided(a_va(pv=None, inline={**INLINE, "csi": source}), pvs=[])
+    assert [LoadSecret, Claim, Publish] == steps(decision)
+    assert (True, {"a": "b"}) == (order_of(decision).read_only, dict(order_of(decision).context))
+
+
+def test_AT29_an_in_tree_volume_is_translated():
+    source = {"gcePersistentDisk": {"pdName": "testpd"}}
+    pv = a_pv(source=source, modes=RWO, labels={"failure-domain.beta.kubernetes.io/zone": "testZone"})
+    order = order_of(decided(a_va(), [pv]))
+    assert ("projects/UNSPECIFIED/zones/testZone/disks/testpd", {"partition": ""}) == (order.handle, dict(order.context))
+    assert (1, True) == (order.capability.access_mode.mode, order.migrated)
+
+
+def test_a_volume_that_cannot_be_translated_is_named():
+    pv = a_pv(source={"azureDisk": {"diskName": "d", "diskURI": "u", "kind": "Dedicated"}})
+    assert error_of(decided(a_va(), [pv])).startswith("failed to translate in tree pv to CSI: ")
+
+
+def test_a_claimed_attachment_is_not_claimed_again():
+    va = a_va(finalizers=[FINALIZER], annotations={NODE_ID_ANNOTATION: "nodeID1"})
+    assert [Publish] == steps(decided(va))
+
+
+@pytest.mark.parametrize(
+    "va",
+    [
+        a_va(finalizers=[FINALIZER]),
+        a_va(annotations={NODE_ID_ANNOTATION: "nodeID1"}),
+        a_va(finalizers=[FINALIZER], annotations={NODE_ID_ANNOTATION: "old"}),
+    ],
+    ids=["no-annotation", "no-finalizer", "another-node-id"],
+)
+def test_what_lacks_is_claimed(va):
+    assert [Claim("nodeID1")] == [action for action in decided(va).actions if isinstance(action, Claim)]
+
+
+# -- one volume, one call, one node
+
+
+def test_a_running_call_for_the_volume_is_waited_for():
+    decision = decided(a_va(), in_flight={"handle1": "other-va"})
+    assert Decision(why.CallInFlight("handle1", "other-va")) == decision
+
+
+@pytest.mark.parametrize(
+    ("modes", "waits"), [(RWO, True), (("ReadWriteOncePod",), True), (("ReadWriteMany",), False), (("ReadOnlyMany",), False)]
+)
+@pytest.mark.parametrize("deleting", [True, False], ids=["deleting", "staying"])
+def test_a_single_node_volume_waits_until_it_is_detached_elsewhere(modes, waits, deleting):
+    other = an_attached_va("pv1-node2", node="node2", deleting=deleting)
+    decision = decided(a_va(), [a_pv(modes=modes)], others=[other])
+    assert waits is isinstance(decision.because, why.HeldElsewhere)
+    if waits:
+        assert why.HeldElsewhere("node2", "pv1-node2", deleting) == decision.problem
+        assert () == decision.actions
+
+
+def test_an_attachment_that_was_never_claimed_holds_nothing():
+    assert [Claim, Publish] == steps(decided(a_va(), [a_pv(modes=RWO)], others=[a_va("pv1-node2", node="node2")]))
+
+
+def test_two_uncertain_attachments_never_wait_for_each_other():
+    """Left so by an attacher that publishes side by side: one of them must go first."""
+    first, second = (a_va(name, node=name, finalizers=[FINALIZER]) for name in ("a", "b"))
+    nodes = [a_csi_node("a"), a_csi_node("b")]
+    view = a_view(vas=[first, second], pvs=[a_pv(modes=RWO)], nodes=nodes)
+    reasons = [type(decide_attachment(view, name).because) for name in ("a", "b")]
+    assert [why.Attaching, why.HeldElsewhere] == reasons
+
+
+# -- detach
+
+
+def test_DT01_unpublish_then_release():
+    decision = decided(an_attached_va(deleting=True))
+    assert [Unpublish, Release] == steps(decision)
+    assert ("handle1", "nodeID1") == (order_of(decision).handle, order_of(decision).node_id)
+
+
+def test_DT02_an_inline_volume_is_detached_without_a_pv():
+    decision = decided(an_attached_va(pv=None, inline=INLINE, deleting=True), pvs=[])
+    assert [Unpublish, Release] == steps(decision)
+    assert "inline1" == order_of(decision).handle
+
+
+def test_DT03_the_secret_is_loaded_for_the_detach():
+    assert [LoadSecret, Unpublish, Release] == steps(decided(an_attached_va(deleting=True), [a_pv(**SECRET_REF)]))
+
+
+def test_DT07_without_the_finalizer_nothing_is_done():
+    assert Decision(why.Detached()) == decided(a_va(deleting=True, finalizers=["other/one"]))
+
+
+def test_an_attachment_that_may_be_attached_is_detached():
+    """attached=false with the finalizer: an earlier publish may have timed out after it took effect."""
+    assert [Unpublish, Release] == steps(decided(a_va(deleting=True, finalizers=[FINALIZER])))
+
+
+def test_DT08_a_missing_volume_blocks_the_detach():
+    assert 'persistentvolume "pv1" not found' == error_of(decided(an_attached_va(deleting=True), pvs=[]))
+
+
+def test_a_deleted_volume_does_not_block_the_detach():
+    assert [Unpublish, Release] == steps(decided(an_attached_va(deleting=True), [a_pv(deleting=True)]))
+
+
+@pytest.mark.parametrize(("source", "error"), [({"pv": None}, NEITHER_SOURCE), ({"inline": INLINE}, BOTH_SOURCES)], ids=["neither", "both"])
+def test_DT09_bad_sources_block_the_detach(source, error):
+    assert error == error_of(decided(an_attached_va(deleting=True, **source)))
+
+
+@pytest.mark.parametrize("annotations", [{}, {NODE_ID_ANNOTATION: ""}], ids=["absent", "empty"])
+def test_DT10_no_node_id_at_all_blocks_the_detach(annotations):
+    va = an_attached_va(deleting=True, annotations=annotations)
+    assert 'csinode.storage.k8s.io "node1" not found' == error_of(decided(va, nodes=[]))
+
+
+@pytest.mark.parametrize("nodes", [[], [a_csi_node(drivers={"other": "x"})]], ids=["no-csinode", "without-driver"])
+def test_DT11_the_annotation_serves_a_node_that_is_gone(nodes):
+    va = an_attached_va(deleting=True, annotations={NODE_ID_ANNOTATION: "annotatedNodeID"})
+    assert "annotatedNodeID" == order_of(decided(va, nodes=nodes)).node_id
+
+
+def test_csinode_wins_over_the_annotation():
+    va = an_attached_va(deleting=True, annotations={NODE_ID_ANNOTATION: "old"})
+    assert "nodeID1" == order_of(decided(va)).node_id
+
+
+def test_DT14_an_in_tree_volume_is_detached_by_its_translated_handle():
+    pv = a_pv(source={"gcePersistentDisk": {"pdName": "testpd"}}, labels={"failure-domain.beta.kubernetes.io/zone": "testZone"})
+    assert "projects/UNSPECIFIED/zones/testZone/disks/testpd" == order_of(decided(an_attached_va(deleting=True), [pv])).handle
+
+
+# -- the volume's finalizer
+
+
+def released(pv: dict[str, Any], vas: Any = (), **view: Any) -> Decision:
+    return decide_volume(a_view(pvs=[pv], vas=vas, **view), pv["metadata"]["name"])
+
+
+GCE: dict[str, Any] = {"gcePersistentDisk": {"pdName": "d"}}
+
+
+@pytest.mark.parametrize("source", [pytest.param(None, id="PV01"), pytest.param(GCE, id="PV02")])
+def test_a_deleted_unused_volume_is_released(source):
+    assert Decision(why.VolumeReleased(), (ReleaseVolume("pv1"),)) == released(a_pv(deleting=True, source=source))
+
+
+def test_PV03_a_volume_that_is_not_held_needs_no_release():
+    assert Decision(why.VolumeNotHeld()) == released(a_pv(deleting=True, finalizers=["other/one"]))
+
+
+def test_PV04_a_volume_that_nobody_deleted_keeps_its_finalizer():
+    assert Decision(why.VolumeKept()) == released(a_pv())
+
+
+@pytest.mark.parametrize("va", [a_va(), a_va(deleting=True), a_va(attacher="other")], ids=["wanted", "deleting", "foreign"])
+def test_PV05_an_attachment_that_names_the_volume_keeps_it(va):
+    assert Decision(why.VolumeInUse((VA,))) == released(a_pv(deleting=True), [va])
+
+
+@pytest.mark.parametrize(
+    ("migrated_to", "reason"),
+    [
+        pytest.param(None, why.VolumeReleased(), id="PV09-missing"),
+        pytest.param("another", why.VolumeReleased(), id="PV09-other"),
+        pytest.param(DRIVER, why.VolumeKept(), id="PV10"),
+    ],
+)
+def test_an_in_tree_volume_is_released_once_its_migration_was_rolled_back(migrated_to, reason):
+    annotations = {"pv.kubernetes.io/migrated-to": migrated_to} if migrated_to else None
+    assert reason == released(a_pv(source=GCE, annotations=annotations)).because
+
+
+# -- what the backend reports
+
+
+def test_RC01_what_the_backend_lost_is_published_again():
+    decision = decided(an_attached_va(), drift={VA: Drift.MISSING})
+    assert [Publish] == steps(decision)
+    assert why.Attaching("node1", "nodeID1", again=True) == decision.because
+
+
+def test_RC03_what_the_backend_has_too_much_is_unpublished_without_a_write():
+    va = a_va(deleting=True, finalizers=["other/one"], annotations={NODE_ID_ANNOTATION: "nodeID1"})
+    assert [Unpublish] == steps(decided(va, drift={VA: Drift.EXTRA}))
+
+
+# -- drivers without publish
+
+TRIVIAL = facts(publishes=False)
+
+
+def test_TR01_a_driver_without_publish_marks_only():
+    assert Decision(why.AttachedWithoutCall(), (MarkAttached(),)) == decided(a_va(), pvs=[], nodes=[], driver=TRIVIAL)
+
+
+def test_TR03_a_foreign_attachment_is_foreign_there_too():
+    assert Decision(why.Foreign("other")) == decided(a_va(attacher="other"), driver=TRIVIAL)
+
+
+def test_a_trivially_attached_one_is_left_alone():
+    assert Decision(why.Attached("node1")) == decided(a_va(status={"attached": True}), driver=TRIVIAL)
+
+
+def test_finalizers_of_a_time_with_publish_are_dropped():
+    """Else objects would be stuck for ever once a driver stops publishing."""
+    assert Decision(why.ReleasedWithoutCall(), (Release(mark=False),)) == decided(an_attached_va(deleting=True), driver=TRIVIAL)
+
+
+def test_a_deleted_attachment_is_not_marked_attached():
+    assert Decision(why.Detached()) == decided(a_va(deleting=True, finalizers=["other/one"]), driver=TRIVIAL)
+
+
+def test_a_vanished_key_needs_nothing():
+    assert Decision(why.Gone("x")) == decide_attachment(a_view(), "x")
+    assert Decision(why.Gone("x")) == decide_volume(a_view(), "x")
+
+
+def test_every_reason_reads_as_a_sentence():
+    reasons = [decided(a_va()).because, decided(a_va(), pvs=[]).because, decided(an_attached_va(deleting=True)).because]
+    assert all(len(str(reason)) > 10 for reason in reasons)

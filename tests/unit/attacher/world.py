@@ -1,0 +1,55 @@
+"""A view made of objects, for tables of (situation, decision)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+from mooring.api.meta import Key
+from mooring.attacher.view import ATTACHMENT_INDEXES, Drift, DriverFacts, View
+from tests.support.objects import DRIVER, csi_node_struct, pv_struct, va_struct
+
+T = TypeVar("T")
+
+
+class Shelf(Generic[T]):
+    """A cache that never changes."""
+
+    def __init__(self, objects: Iterable[T], indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None) -> None:
+        self._objects = {Key("", o.metadata.name): o for o in objects}  # type: ignore[attr-defined]
+        self._indexes = indexes or {}
+
+    def get(self, key: Key) -> T | None:
+        return self._objects.get(key)
+
+    def by(self, index: str, value: str) -> tuple[T, ...]:
+        return tuple(o for o in self._objects.values() if value in self._indexes[index](o))
+
+    def values(self) -> tuple[T, ...]:
+        return tuple(self._objects.values())
+
+
+def facts(**changes: Any) -> DriverFacts:
+    """The base driver: it publishes, also read-only."""
+    return DriverFacts(**{"name": DRIVER, "publishes_readonly": True, **changes})
+
+
+def a_view(
+    *,
+    vas: Iterable[Mapping[str, Any]] = (),
+    pvs: Iterable[Mapping[str, Any]] = (),
+    nodes: Iterable[Mapping[str, Any]] = (),
+    driver: DriverFacts | None = None,
+    drift: Mapping[str, Drift] | None = None,
+    in_flight: Mapping[str, str] | None = None,
+    default_fs_type: str = "ext4",
+) -> View:
+    return View(
+        driver=driver or facts(),
+        attachments=Shelf(map(va_struct, vas), ATTACHMENT_INDEXES),
+        volumes=Shelf(map(pv_struct, pvs)),
+        nodes=Shelf(map(csi_node_struct, nodes)),
+        drift=drift or {},
+        in_flight=in_flight or {},
+        default_fs_type=default_fs_type,
+    )
