@@ -111,7 +111,13 @@ class ControlPlane:
     def start_scheduler(self, *flags: str) -> Program:
         """kube-scheduler with its default profile."""
         kubeconfig = self.kubeconfig("kube-scheduler")
-        command = [binary("kube-scheduler"), f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0", *flags]
+        command: list[str | Path] = [
+            binary("kube-scheduler"),
+            f"--kubeconfig={kubeconfig}",
+            "--leader-elect=false",
+            "--secure-port=0",
+            *flags,
+        ]
         return self._run("kube-scheduler", command)
 
     def _run(self, name: str, command: Sequence[str | Path]) -> Program:

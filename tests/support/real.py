@@ -43,7 +43,12 @@ def kubectl(kubeconfig: Path, *args: str, stdin: str = "", timeout_s: float = 60
 
 def run_kubectl(kubeconfig: Path, *args: str, stdin: str = "", timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
     """The same for a kubectl that may fail: exit code and both outputs."""
-    command = [binary("kubectl"), f"--kubeconfig={kubeconfig}", f"--cache-dir={kubeconfig.parent / 'kubectl-cache'}", *args]
+    command: list[str | Path] = [
+        binary("kubectl"),
+        f"--kubeconfig={kubeconfig}",
+        f"--cache-dir={kubeconfig.parent / 'kubectl-cache'}",
+        *args,
+    ]
     return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
