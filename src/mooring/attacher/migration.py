@@ -85,8 +85,8 @@ def _cinder(pv: PersistentVolume) -> CSIPersistentVolumeSource:
 def _azure_disk(pv: PersistentVolume) -> CSIPersistentVolumeSource:
     disk = pv.spec.azure_disk
     assert disk is not None
-    if (disk.kind or "Managed").lower() != "managed":
-        raise TranslationError(f"kind {disk.kind} is not supported by the CSI driver: only Managed disks are")
+    if disk.kind is not None and disk.kind.lower() != "managed":
+        raise TranslationError(f"kind({disk.kind}) is not supported in csi migration")
     attributes = {"kind": "Managed"}
     if disk.caching_mode:
         attributes["cachingmode"] = disk.caching_mode
@@ -122,10 +122,10 @@ def _portworx(pv: PersistentVolume) -> CSIPersistentVolumeSource:
     disk = pv.spec.portworx_volume
     assert disk is not None
     source = _csi("pxd.portworx.com", disk.volume_id, {}, fs_type=disk.fs_type)
-    name, namespace = annotation(pv, PORTWORX_SECRET_NAME), annotation(pv, PORTWORX_SECRET_NAMESPACE)
-    if not (name and namespace):
+    annotations = pv.metadata.annotations or {}
+    if not {PORTWORX_SECRET_NAME, PORTWORX_SECRET_NAMESPACE} <= annotations.keys():
         return source
-    secret = SecretReference(name=name, namespace=namespace)
+    secret = SecretReference(name=annotations[PORTWORX_SECRET_NAME], namespace=annotations[PORTWORX_SECRET_NAMESPACE])
     return msgspec.structs.replace(source, controller_publish_secret_ref=secret, node_stage_secret_ref=secret)
 
 

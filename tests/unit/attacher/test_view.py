@@ -1,0 +1,103 @@
+"""What is kept of the objects, and which updates are worth a look."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mooring.attacher.view import attachment_pruner, node_pruner, prune_volume, same_but_for_version, sanitised, volume_of, worth_a_look
+from tests.support.objects import DRIVER, FINALIZER, a_csi_node, a_pv, a_va, an_attached_va, csi_node_struct, pv_struct, va_struct
+from tests.unit.attacher.world import facts
+
+ERROR = {"message": "m", "time": "2026-01-01T00:00:00Z"}
+
+
+def versions(old: dict[str, Any], new: dict[str, Any], same: bool = False) -> bool:
+    old["metadata"]["resourceVersion"] = "1"
+    new["metadata"]["resourceVersion"] = "1" if same else "2"
+    return worth_a_look(va_struct(old), va_struct(new))
+
+
+@pytest.mark.parametrize("field", ["attachError", "detachError"])
+@pytest.mark.parametrize("before", [{}, {"attachError": {**ERROR, "message": "older"}}], ids=["added", "changed"])
+def test_AT33_an_update_that_only_tells_of_errors_is_ignored(field, before):
+    assert not versions(a_va(status=before), a_va(status={**before, field: ERROR}))
+
+
+def test_AT33_managed_fields_beside_errors_are_ignored():
+    with_fields = a_va(status={"attachError": ERROR})
+    with_fields["metadata"]["managedFields"] = [{"manager": "kubectl"}]
+    assert not versions(a_va(status={"attachError": ERROR}), with_fields)
+
+
+def test_AT33_empty_and_absent_collections_are_equal():
+    assert not versions(a_va(status={"attachError": ERROR}), a_va(finalizers=[], status={"attachError": {**ERROR, "message": "n"}}))
+
+
+def test_AT34_an_unchanged_version_is_a_resync_and_is_processed():
+    assert versions(a_va(status={"attachError": ERROR}), a_va(status={"attachError": ERROR}), same=True)
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        a_va(status={"attachError": ERROR}, node="node2"),
+        a_va(status={"attachError": ERROR}, annotations={"touched": "yes"}),
+        a_va(status={"attachError": ERROR}, finalizers=["x/y"]),
+        a_va(status={"attachError": ERROR}, deleting=True),
+        a_va(status={"attached": True, "attachError": ERROR}),
+    ],
+    ids=["spec", "annotations", "finalizers", "deleted", "attached"],
+)
+def test_AT35_other_changes_are_processed_though_errors_are_present(new):
+    assert versions(a_va(status={"attachError": ERROR}), new)
+
+
+def test_AT02_updates_without_errors_are_processed():
+    assert versions(a_va(), a_va())
+    assert worth_a_look(None, va_struct(a_va()))
+
+
+@pytest.mark.parametrize(
+    ("name", "finalizer"), [("csi/test", "external-attacher/csi-test"), ("s!a@n#i$t(i%z^e&d*", "external-attacher/s-a-n-i-t-i-z-e-d-X")]
+)
+def test_finalizers_are_sanitised(name, finalizer):
+    assert finalizer == facts(name=name).finalizer
+
+
+@pytest.mark.parametrize(("text", "clean"), [("test!driver/foo", "test-driver-foo"), ("driver\\", "driver-X"), ("a.b.c", "a-b-c")])
+def test_names_are_sanitised(text, clean):
+    assert clean == sanitised(text)
+
+
+def test_of_a_foreign_attachment_only_its_volume_is_kept():
+    prune = attachment_pruner(DRIVER)
+    kept = prune(va_struct(an_attached_va(attacher="other")))
+    assert (None, False, "pv1") == (kept.metadata.annotations, kept.status.attached, volume_of(kept))
+    own = va_struct(an_attached_va())
+    assert own is prune(own)
+
+
+def test_of_a_volume_nothing_is_lost_that_is_read():
+    pv = prune_volume(pv_struct(a_pv(labels={"topology.kubernetes.io/zone": "z", "app": "x"}, annotations={"a": "b"})))
+    assert ({"topology.kubernetes.io/zone": "z"}, None, (FINALIZER,)) == (
+        pv.metadata.labels,
+        pv.metadata.annotations,
+        pv.metadata.finalizers,
+    )
+
+
+def test_another_drivers_registration_is_no_change():
+    prune = node_pruner(DRIVER)
+    old = prune(csi_node_struct(a_csi_node()))
+    both = prune(csi_node_struct(a_csi_node(drivers={DRIVER: "nodeID1", "other": "x"})))
+    moved = prune(csi_node_struct(a_csi_node(drivers={DRIVER: "nodeID2"})))
+    assert same_but_for_version(old, both)
+    assert not same_but_for_version(old, moved)
+
+
+def test_attachments_of_inline_volumes_are_indexed_by_handle():
+    inline = {"csi": {"driver": DRIVER, "volumeHandle": "h"}}
+    assert "inline h" == volume_of(va_struct(a_va(pv=None, inline=inline)))
+    assert "" == volume_of(va_struct(a_va(pv=None)))
