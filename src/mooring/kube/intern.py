@@ -1,0 +1,96 @@
+"""Equal parts of cached objects are kept once: 20,000 volumes of one driver share its name, their labels, their claims' namespaces.
+
+A decoded object is fresh, each of its strings a copy of its own. Interning replaces them by equal ones that were seen before, and does
+the same with mappings, tuples and structs below the object itself. Sharing is safe since nothing from a cache is ever written to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from mooring.api.meta import ObjectMeta
+
+S = TypeVar("S")
+
+_UNIQUE: Final = frozenset({"uid", "resource_version"})  # never worth a place in the table
+_UNIQUE_IN_META: Final = _UNIQUE | {"name"}
+
+
+class Interner:
+    """Remembers parts, and forgets those not met again for a while.
+
+    size_max: parts per generation; two are kept, and a part that is met moves to the younger. What is common thus stays shared for ever,
+    what is unique leaves, and the table is bounded.
+    """
+
+    def __init__(self, size_max: int = 4096) -> None:
+        assert size_max > 0
+        self._size_max = size_max
+        self._young: dict[Hashable, Any] = {}
+        self._old: dict[Hashable, Any] = {}
+
+    def shared(self, obj: S) -> S:
+        """The same object, its parts replaced by equal ones that are shared. Anything but a struct is given back as it is."""
+        if isinstance(obj, msgspec.Struct):
+            self._share_fields(obj)
+        return obj
+
+    def _share_fields(self, struct: msgspec.Struct) -> None:
+        unique = _UNIQUE_IN_META if isinstance(struct, ObjectMeta) else _UNIQUE
+        for name in struct.__struct_fields__:
+            value = getattr(struct, name)
+            if value is None or name in unique:
+                continue
+            part = self._part(value)
+            if part is not value:
+                msgspec.structs.force_setattr(struct, name, part)  # an equal value: nobody can tell
+
+    def _part(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self._known(value, value)
+            case dict():
+                return self._mapping(value)
+            case tuple():
+                return self._hashed(tuple(self._part(item) for item in value))
+            case msgspec.Struct():
+                self._share_fields(value)
+                return self._hashed(value)
+        return value
+
+    def _mapping(self, value: dict[Any, Any]) -> Any:
+        """Only text to text, as labels and annotations are; others stay."""
+        found = self._find((dict, *value.items())) if all(isinstance(item, str) for item in value.values()) else value
+        if found is not None:
+            return found
+        mapping = {self._part(key): self._part(item) for key, item in value.items()}
+        return self._known((dict, *mapping.items()), mapping)
+
+    def _hashed(self, value: Any) -> Any:
+        try:
+            return self._known(value, value)
+        except TypeError:  # a mapping inside: shared by itself, its owner isn't
+            return value
+
+    def _known(self, key: Hashable, value: Any) -> Any:
+        found = self._find(key)
+        if found is not None:
+            return found
+        self._remember(key, value)
+        return value
+
+    def _find(self, key: Hashable) -> Any:
+        found = self._young.get(key)
+        if found is None:
+            found = self._old.get(key)
+            if found is not None:
+                self._remember(key, found)
+        return found
+
+    def _remember(self, key: Hashable, value: Any) -> None:
+        self._young[key] = value
+        if len(self._young) >= self._size_max:
+            self._old, self._young = self._young, {}
