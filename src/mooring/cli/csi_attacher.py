@@ -1,0 +1,124 @@
+"""`csi-attacher`: upstream's external-attacher by its name, its flags and its exit codes. `mooring attacher` is the same program."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from mooring.base.errors import ConfigError
+from mooring.base.flagkinds import DURATION, INT, STRING, UINT
+from mooring.base.flags import Parsed, flag
+from mooring.base.gates import GATES, Gate, Stage, gates_help
+from mooring.base.units import format_duration
+from mooring.cli.process import Command, Machine, Setup, run_command
+from mooring.cli.settings import check_common
+from mooring.cli.tables import SidecarFlags
+
+if TYPE_CHECKING:
+    from mooring.cli.sidecar import Context, Work
+
+KNOWN_GATES: Final[Mapping[str, Gate]] = {
+    "MutableCSINodeAllocatableCount": Gate(Stage.GA, True),
+    "ReleaseLeaderElectionOnExit": Gate(Stage.ALPHA, False),
+}
+
+REMOVED: Final[Mapping[str, bool]] = {
+    "connection_timeout": True,
+    "dummy": False,
+    "leader_election_type": True,
+    "leader_election_identity": True,
+}
+"""Former flags of external-attacher, and whether each needs a value."""
+
+_INT32_MAX: Final = 2**31 - 1
+_WORKERS_MAX: Final = 10_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AttacherFlags(SidecarFlags):
+    """external-attacher's flags."""
+
+    feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(KNOWN_GATES))
+    timeout_s: float = flag("timeout", DURATION, 15.0, "Timeout for waiting for attaching or detaching the volume.")
+    worker_threads: int = flag("worker-threads", UINT, 10, "How many calls to the driver run at once at the most.")
+    retry_interval_start_s: float = flag(
+        "retry-interval-start", DURATION, 1.0, "Initial retry interval of failed attach or detach. It doubles with each failure."
+    )
+    retry_interval_max_s: float = flag("retry-interval-max", DURATION, 300.0, "Maximum retry interval of failed attach or detach.")
+    resync_s: float = flag("resync", DURATION, 600.0, "How often everything known is looked at again.")
+    reconcile_sync_s: float = flag("reconcile-sync", DURATION, 60.0, "How often attachments are compared with the driver's ListVolumes.")
+    max_entries: int = flag("max-entries", INT, 0, "Entries a page in ListVolumes at the most; 0 leaves it to the driver.")
+    default_fstype: str = flag("default-fstype", STRING, "", "The filesystem type of volumes whose PersistentVolume names none.")
+    max_grpc_log_length: int = flag("max-grpc-log-length", INT, -1, "Characters of a logged gRPC response at the most; -1 is no limit.")
+
+
+def main() -> int:
+    """The entry point."""
+    return run(sys.argv[1:], sys.argv[0])
+
+
+def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
+    """Runs until it is told to end; gives the exit code. argv: the words after the name. prog: the name as typed, for --version."""
+    return run_command(COMMAND, argv, prog, lambda setup: _serve(setup, machine or Machine()))
+
+
+def check(parsed: Parsed[AttacherFlags]) -> None:
+    """Raises ConfigError for values that can be read but not used."""
+    check_common(parsed)
+    flags = parsed.flags
+    if flags.worker_threads <= 0:
+        raise ConfigError("Option -worker-threads must be greater than zero")
+    if flags.worker_threads > _WORKERS_MAX:
+        raise ConfigError(f"worker-threads: {flags.worker_threads} is more than {_WORKERS_MAX}; a few hundred are plenty")
+    for name, seconds in (
+        ("timeout", flags.timeout_s),
+        ("retry-interval-start", flags.retry_interval_start_s),
+        ("retry-interval-max", flags.retry_interval_max_s),
+        ("reconcile-sync", flags.reconcile_sync_s),
+    ):
+        if seconds <= 0:
+            raise ConfigError(f"{name}: must be greater than zero, as in 15s; got {format_duration(seconds)}")
+    if flags.resync_s < 0:
+        raise ConfigError(f"resync: must not be negative, 0 turns it off; got {format_duration(flags.resync_s)}")
+    if not 0 <= flags.max_entries <= _INT32_MAX:
+        raise ConfigError(f"max-entries: must be between 0 and {_INT32_MAX}, got {flags.max_entries}")
+
+
+COMMAND: Final[Command[AttacherFlags]] = Command(AttacherFlags, KNOWN_GATES, REMOVED, check)
+
+
+def _serve(setup: Setup[AttacherFlags], machine: Machine) -> int:
+    from mooring.cli.sidecar import Sidecar, run_sidecar  # here, so that --version and --help need not load it
+
+    sidecar: Sidecar[AttacherFlags] = Sidecar(
+        name="csi-attacher",
+        lock_prefix="external-attacher-leader-",
+        timeout_s=setup.flags.timeout_s,
+        log_length_max=setup.flags.max_grpc_log_length,
+        make_work=_attacher,
+    )
+    return run_sidecar(sidecar, setup, machine)
+
+
+def _attacher(context: Context[AttacherFlags]) -> Work:
+    from mooring.attacher.controller import Attacher, AttacherOptions
+
+    flags = context.setup.flags
+    options = AttacherOptions(
+        timeout_s=flags.timeout_s,
+        worker_threads=flags.worker_threads,
+        retry_interval_start_s=min(flags.retry_interval_start_s, flags.retry_interval_max_s),  # upstream caps it without a word
+        retry_interval_max_s=flags.retry_interval_max_s,
+        resync_s=flags.resync_s,
+        reconcile_sync_s=flags.reconcile_sync_s,
+        max_entries=flags.max_entries,
+        default_fstype=flags.default_fstype,
+        report_error_codes=context.setup.gates["MutableCSINodeAllocatableCount"],
+    )
+    return Attacher(context.cluster, context.driver, context.info, options, context.clock, context.chance, context.metrics)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""From the words of a command line to a process that runs: flags, logging, gates, version, and the exit code of every way to end.
+
+| exit code | when |
+|---|---|
+| 0 | --version, --help, an end by SIGTERM or SIGINT |
+| 2 | a command line that can't be read, impossible lease durations |
+| 1 | anything else |
+
+Nothing here imports a client: --version and --help answer before grpc and aiohttp are loaded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, Generic, NoReturn, TypeVar
+
+import mooring
+from mooring.base import log
+from mooring.base.errors import ConfigError
+from mooring.base.flags import Parsed, UsageError, parse, usage
+from mooring.base.gates import Gate, Gates, decide_gates
+from mooring.cli.tables import ALPHA_LOGGING, REMOVED, ProcessFlags
+
+_log = log.logger(__name__)
+
+F = TypeVar("F", bound=ProcessFlags)
+
+VERSION: Final = f"v{mooring.__version__}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Machine:
+    """What a process finds around it; tests hand in another."""
+
+    environ: Mapping[str, str] = dataclasses.field(default_factory=lambda: os.environ)
+    host_name: Callable[[], str] = socket.gethostname
+    termination_log: Path = Path("/dev/termination-log")
+    service_account: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+    exit_now: Callable[[int], NoReturn] = os._exit
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Command(Generic[F]):
+    """How one executable reads its flags. removed: its own former flags, to whether they need a value. check: raises ConfigError."""
+
+    table: type[F]
+    gates: Mapping[str, Gate] = dataclasses.field(default_factory=dict)
+    removed: Mapping[str, bool] = dataclasses.field(default_factory=dict)
+    check: Callable[[Parsed[F]], None] = lambda _: None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Setup(Generic[F]):
+    """A command line that was accepted. given: the flags that stood there. prog: argv[0] as typed."""
+
+    prog: str
+    flags: F
+    given: frozenset[str]
+    gates: Mapping[str, bool]
+
+
+def run_command(command: Command[F], argv: Sequence[str], prog: str, serve: Callable[[Setup[F]], int]) -> int:
+    """Reads argv (without the program's name) and serves. Gives the exit code; raises nothing but what ends the interpreter."""
+    try:
+        with _signals_end_quietly():
+            setup = prepare(command, argv, prog)
+            return 0 if setup is None else serve(setup)
+    except UsageError as error:
+        sys.stderr.write(f"{error}\n{usage(command.table, prog)}")
+        return error.exit_code
+    except ConfigError as error:
+        _log.error("Cannot start", error=error)
+        return error.exit_code
+    except Exception as error:
+        _log.error("Ended by an unexpected error", error=error, traceback=traceback.format_exc())
+        return 1
+
+
+def prepare(command: Command[F], argv: Sequence[str], prog: str) -> Setup[F] | None:
+    """Flags, logging and gates in upstream's order; None when --help or --version has been answered. Raises ConfigError."""
+    parsed = parse(command.table, argv, {**REMOVED, **command.removed})
+    if parsed.help_wanted:
+        sys.stdout.write(usage(command.table, prog))
+        return None
+    configure_logging(parsed)
+    gates = decide_gates(getattr(parsed.flags, "feature_gates", {}), command.gates)
+    if parsed.flags.version:
+        sys.stdout.write(f"{prog} {VERSION}\n")
+        return None
+    _log.info(0, "Version", version=VERSION)
+    _warn(parsed, gates)
+    command.check(parsed)
+    return Setup(prog, parsed.flags, parsed.given, gates.enabled)
+
+
+def configure_logging(parsed: Parsed[F]) -> None:
+    """Raises ConfigError for a format or an alpha option that we don't have."""
+    flags = parsed.flags
+    if flags.logging_format not in ("text", "json"):
+        raise ConfigError(f'logging-format: unsupported log format "{flags.logging_format}"; use text or json')
+    for name in ALPHA_LOGGING:
+        if name in parsed.given:
+            raise ConfigError(f"{name}: an alpha option that is not available; remove the flag")
+    if flags.vmodule and flags.logging_format == "json":
+        raise ConfigError("vmodule: only works with the text format; remove it, or use --logging-format=text")
+    log.configure(verbosity=flags.v, vmodule=flags.vmodule, json=flags.logging_format == "json")
+
+
+def _warn(parsed: Parsed[Any], gates: Gates) -> None:
+    for name, value in parsed.removed:
+        _log.warning("Flag is deprecated and has no effect", flag=name, value=value)
+    for warning in gates.warnings:
+        _log.warning(warning)
+    if parsed.rest:
+        words = " ".join(parsed.rest)
+        _log.warning("Words after the flags are ignored; flags among them too: write booleans as --flag=false", words=words)
+
+
+@contextmanager
+def _signals_end_quietly() -> Iterator[None]:
+    """Until the event loop has its own handlers, SIGTERM and SIGINT end the process with 0: nothing has begun.
+
+    As PID 1 of a container a process without a handler would not even notice SIGTERM.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _end_quietly) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_quietly(_number: int, _frame: FrameType | None) -> NoReturn:
+    os._exit(0)

@@ -1,0 +1,75 @@
+"""What the common flags come to: the checks that need more than one of them, and the limits of the API client."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from typing import Final, TypeVar
+
+from mooring.base.diagnostics import split_address
+from mooring.base.errors import ConfigError
+from mooring.base.flags import Parsed
+from mooring.cli.election import check_durations
+from mooring.cli.tables import ClusterFlags, SidecarFlags
+
+F = TypeVar("F", bound=SidecarFlags)
+
+_QPS_OF_ZERO: Final = 5.0  # client-go's own default
+
+
+def check_common(parsed: Parsed[F]) -> None:
+    """Raises ConfigError for common flags that can be read but not used."""
+    flags = parsed.flags
+    if flags.http_endpoint and flags.metrics_address:
+        raise ConfigError("only one of `--metrics-address` and `--http-endpoint` can be set; metrics-address is deprecated, drop it")
+    for name, address in (("http-endpoint", flags.http_endpoint), ("metrics-address", flags.metrics_address)):
+        if address:
+            _check_address(name, address)
+    if not flags.metrics_path.startswith("/"):
+        raise ConfigError(f'metrics-path: "{flags.metrics_path}" must begin with /, as in /metrics')
+    if flags.leader_election:
+        check_durations(flags)
+    request_limit(flags, parsed.given)
+    socket_address(flags.csi_address)
+
+
+def _check_address(name: str, address: str) -> None:
+    try:
+        split_address(address)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RequestLimit:
+    """A token bucket before the API server. qps: None for no bucket."""
+
+    qps: float | None = None
+    burst: int = 0
+
+
+def request_limit(flags: ClusterFlags, given: Collection[str]) -> RequestLimit:
+    """The limit that the flags ask for. Raises ConfigError when there is a rate and no burst.
+
+    Differs from the Go sidecars: without either flag there is no bucket, since the API server protects itself (priority and
+    fairness) and five requests a second make two attachments a second. As there, 0 is the library's default and < 0 is no limit.
+    """
+    if "kube-api-qps" not in given and "kube-api-burst" not in given:
+        return RequestLimit()
+    qps = flags.kube_api_qps or _QPS_OF_ZERO
+    if qps < 0:
+        return RequestLimit()
+    if not qps < float("inf"):
+        raise ConfigError(f"kube-api-qps: {flags.kube_api_qps} is no rate; a negative number is no limit")
+    if flags.kube_api_burst <= 0:
+        raise ConfigError("kube-api-burst: burst is required to be greater than 0 when kube-api-qps is not negative, as in 10")
+    return RequestLimit(qps, flags.kube_api_burst)
+
+
+def socket_address(address: str) -> str:
+    """The driver's address as gRPC takes it: `/run/x.sock` is `unix:///run/x.sock`. Raises ConfigError for what is no unix socket."""
+    if address.startswith("/"):
+        return f"unix://{address}"
+    if address.startswith("unix://") and len(address) > len("unix://"):
+        return address
+    raise ConfigError(f'csi-address: "{address}" is no unix socket; use a path as in /run/csi/socket, or unix:///run/csi/socket')

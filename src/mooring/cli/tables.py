@@ -1,0 +1,114 @@
+"""The flags that sidecars share, as tables to inherit from. Names and defaults are upstream's (csi-lib-utils, component-base).
+
+A sidecar takes `SidecarFlags`; one that has no driver, no cluster or no election takes the tables it needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Final
+
+from mooring.base.errors import ConfigError
+from mooring.base.flagkinds import BOOL, DURATION, FLOAT, INT, LABELS, STRING, Kind
+from mooring.base.flags import flag
+from mooring.base.gates import GATES
+from mooring.base.log import parse_vmodule
+
+
+def _read_vmodule(text: str) -> str:
+    try:
+        parse_vmodule(text)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+_VMODULE: Final[Kind[str]] = Kind("pattern=N,...", _read_vmodule)
+_UNSET_SIZE: Final[Kind[str]] = Kind("quantity", str)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProcessFlags:
+    """What every command has."""
+
+    version: bool = flag("version", BOOL, False, "Show version.")
+    automaxprocs: bool = flag("automaxprocs", BOOL, False, "Accepted for compatibility: one event loop needs no limit of threads.")
+    v: int = flag("v", INT, 0, "Number for the log level verbosity.")
+    vmodule: str = flag(
+        "vmodule", _VMODULE, "", "Comma-separated list of pattern=N settings for file-filtered logging (only works for text log format)."
+    )
+    logging_format: str = flag("logging-format", STRING, "text", "Sets the log format. Permitted formats: json, text.")
+    log_flush_s: float = flag("log-flush-frequency", DURATION, 5.0, "Accepted for compatibility: each log line is written at once.")
+    log_text_split_stream: bool = flag("log-text-split-stream", BOOL, False, "[Alpha] Not available.")
+    log_text_info_buffer_size: str = flag("log-text-info-buffer-size", _UNSET_SIZE, "", "[Alpha] Not available.")
+    log_json_split_stream: bool = flag("log-json-split-stream", BOOL, False, "[Alpha] Not available.")
+    log_json_info_buffer_size: str = flag("log-json-info-buffer-size", _UNSET_SIZE, "", "[Alpha] Not available.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GateFlags:
+    """A sidecar puts its own text here, with its gates."""
+
+    feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, "Feature gates, as Name=true|false pairs.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DriverFlags:
+    csi_address: str = flag("csi-address", STRING, "/run/csi/socket", "The gRPC endpoint of the CSI driver: a unix socket.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClusterFlags:
+    kubeconfig: str = flag("kubeconfig", STRING, "", "Absolute path to the kubeconfig file. Empty: the service account of the pod.")
+    kube_api_qps: float = flag("kube-api-qps", FLOAT, 5.0, "Requests a second to the API server, once this flag or kube-api-burst is set.")
+    kube_api_burst: int = flag("kube-api-burst", INT, 10, "Requests at once to the API server, once this flag or kube-api-qps is set.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DiagnosticsFlags:
+    http_endpoint: str = flag(
+        "http-endpoint",
+        STRING,
+        "",
+        "The TCP address where the HTTP server for diagnostics, including metrics and health checks, listens (example: :8080). "
+        "Empty: no server. Only one of metrics-address and http-endpoint can be set.",
+    )
+    metrics_address: str = flag("metrics-address", STRING, "", "(deprecated) As http-endpoint, for metrics alone.")
+    metrics_path: str = flag("metrics-path", STRING, "/metrics", "The HTTP path where metrics are exposed.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ElectionFlags:
+    leader_election: bool = flag("leader-election", BOOL, False, "Enable leader election.")
+    leader_election_namespace: str = flag(
+        "leader-election-namespace", STRING, "", "Namespace of the Lease. Empty: $POD_NAMESPACE, else the namespace of the pod."
+    )
+    lease_duration_s: float = flag("leader-election-lease-duration", DURATION, 15.0, "How long others wait before they take a lost Lease.")
+    renew_deadline_s: float = flag("leader-election-renew-deadline", DURATION, 10.0, "How long the leader tries to renew its Lease.")
+    retry_period_s: float = flag("leader-election-retry-period", DURATION, 5.0, "How long to wait between tries.")
+    election_labels: Mapping[str, str] = flag("leader-election-labels", LABELS, {}, "Labels of the Lease, as key:value,key2:value2.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SidecarFlags(ProcessFlags, GateFlags, DriverFlags, ClusterFlags, DiagnosticsFlags, ElectionFlags):
+    """Everything that attacher, provisioner, resizer and snapshotter have in common."""
+
+
+REMOVED: Final[Mapping[str, bool]] = {
+    "add_dir_header": False,
+    "alsologtostderr": False,
+    "log_backtrace_at": True,
+    "log_dir": True,
+    "log_file": True,
+    "log_file_max_size": True,
+    "logtostderr": False,
+    "one_output": False,
+    "skip_headers": False,
+    "skip_log_headers": False,
+    "stderrthreshold": True,
+}
+"""klog's former flags, still found in manifests, and whether each needs a value. Accepted with a warning; upstream exits 2."""
+
+ALPHA_LOGGING: Final = ("log-text-split-stream", "log-text-info-buffer-size", "log-json-split-stream", "log-json-info-buffer-size")
+"""Refused when given (exit code 1), as upstream does without its gate LoggingAlphaOptions."""

@@ -1,0 +1,254 @@
+"""From a command line to a process: exit codes, logging, version, in process."""
+
+import dataclasses
+import json
+import re
+import sys
+
+import pytest
+
+import mooring
+from mooring.base import log
+from mooring.base.errors import ConfigError
+from mooring.cli import csi_attacher
+from mooring.cli.process import Command, run_command
+from mooring.cli.tables import SidecarFlags
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before():
+    yield
+    log.configure()
+
+
+@pytest.fixture
+def attempt(capsys):
+    """attempt(*flags): (exit code, stdout, stderr, set-up or None) of a command that serves nothing."""
+
+    def run(*flags, fail=None):
+        served = []
+
+        def serve(setup):
+            served.append(setup)
+            if fail is not None:
+                raise fail
+            return 0
+
+        code = run_command(csi_attacher.COMMAND, flags, "/bin/csi-attacher", serve)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err, served[0] if served else None
+
+    return run
+
+
+@pytest.mark.parametrize("flag", ["--version", "-version", "--version=true"])
+def test_FL01_version_is_the_name_as_typed_and_the_version(attempt, flag):
+    assert (0, f"/bin/csi-attacher v{mooring.__version__}\n", "", None) == attempt(flag)
+
+
+def test_FL01_a_bad_gate_wins_over_the_version(attempt):
+    code, out, err, _ = attempt("--version", "--feature-gates=NoSuchGate=true")
+    assert (1, "") == (code, out)
+    assert "NoSuchGate" in err
+
+
+def test_FL01_a_bad_format_wins_over_the_version(attempt):
+    assert 1 == attempt("--version", "--logging-format=xml")[0]
+
+
+@pytest.mark.parametrize(
+    "flag", ["--no-such", "--time=5s", "--timeout=5", "--worker-threads=-1", "--kube-api-qps=x", "--leader-election=maybe"]
+)
+def test_FL03_what_cannot_be_read_is_said_with_the_usage(attempt, flag):
+    code, out, err, _ = attempt(flag)
+    assert (2, "") == (code, out)
+    assert err.splitlines()[0].startswith(("flag provided but not defined", "invalid value"))
+    assert "Usage of /bin/csi-attacher:" in err
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_FL03_help_is_no_error(attempt, flag):
+    code, out, err, _ = attempt(flag)
+    assert (0, "") == (code, err)
+    for name in ("csi-address", "worker-threads", "leader-election-lease-duration", "reconcile-sync", "max-entries", "feature-gates"):
+        assert f"--{name}" in out
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--kube-api-burst=0"], "burst is required to be greater than 0"),
+        (["--kube-api-qps=5", "--kube-api-burst=-1"], "burst is required to be greater than 0"),
+        (["--kube-api-qps=nan"], "kube-api-qps"),
+    ],
+)
+def test_FL04_a_rate_without_a_burst_is_refused(attempt, flags, reason):
+    code, _, err, _ = attempt(*flags)
+    assert 1 == code
+    assert reason in err
+
+
+@pytest.mark.parametrize(
+    ("flag", "code", "on"), [("--automaxprocs", 0, True), ("--automaxprocs=false", 0, False), ("--automaxprocs=error", 2, None)]
+)
+def test_FL05_automaxprocs(attempt, flag, code, on):
+    ended, _, _, setup = attempt(flag)
+    assert (code, on) == (ended, setup and setup.flags.automaxprocs)
+
+
+@pytest.mark.parametrize(
+    "flag", ["--connection-timeout=15s", "--leader-election-type=leases", "--leader-election-identity=me", "--dummy", "--logtostderr=true"]
+)
+def test_FL_removed_flags_are_taken_with_a_warning(attempt, flag):
+    code, _, err, setup = attempt(flag)
+    assert 0 == code
+    assert setup is not None
+    assert re.search(r"^W.*Flag is deprecated and has no effect", err, re.MULTILINE)
+    assert flag.lstrip("-").partition("=")[0] in err
+
+
+def test_words_after_the_flags_are_told(attempt):
+    _, _, err, setup = attempt("--leader-election", "true", "--timeout=3s")
+    assert 15.0 == setup.flags.timeout_s
+    assert 'words="true --timeout=3s"' in err
+
+
+def test_HT01_two_addresses_are_refused(attempt):
+    code, _, err, _ = attempt("--http-endpoint=:8080", "--metrics-address=:8081")
+    assert 1 == code
+    assert "only one of `--metrics-address` and `--http-endpoint` can be set" in err
+
+
+def test_LG05_an_unknown_log_format_is_refused(attempt):
+    code, _, err, _ = attempt("--logging-format=xml")
+    assert 1 == code
+    assert 'unsupported log format \\"xml\\"; use text or json' in err
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--log-text-split-stream=true",
+        "--log-json-info-buffer-size=1Mi",
+        "--log-json-split-stream",
+        "--log-text-info-buffer-size",
+        "--vmodule=a=1",
+    ],
+)
+def test_LG_alpha_options_and_vmodule_with_json_are_refused(attempt, flag):
+    code, _, err, _ = attempt("--logging-format=json", *([flag, "1"] if flag.endswith("size") else [flag]))
+    assert 1 == code
+    assert flag.lstrip("-").partition("=")[0] in err
+
+
+def test_LG_a_vmodule_that_cannot_be_read_is_a_usage_error(attempt):
+    code, _, err, _ = attempt("--vmodule=queue")
+    assert 2 == code
+    assert "pattern=N" in err
+
+
+def test_LG04_the_first_line_is_the_version_in_the_chosen_form(attempt):
+    _, out, err, _ = attempt("--logging-format=json")
+    record = json.loads(err.splitlines()[0])
+    assert ("Version", 0, f"v{mooring.__version__}", "") == (record["msg"], record["v"], record["version"], out)
+    _, _, err, _ = attempt()
+    assert f'] "Version" version="v{mooring.__version__}"' in err.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("flags", "names"),
+    [
+        (["--leader-election-renew-deadline=15s"], "leader-election-lease-duration must be greater than leader-election-renew-deadline"),
+        (["--leader-election-retry-period=9s"], "leader-election-renew-deadline must be greater than leader-election-retry-period*1.2"),
+        (["--leader-election-lease-duration=0s"], "must be greater than zero"),
+        (["--leader-election-retry-period=-1s"], "must be greater than zero"),
+    ],
+)
+def test_LE04_impossible_durations_are_refused(attempt, flags, names):
+    code, _, err, _ = attempt("--leader-election", *flags)
+    assert 2 == code
+    assert names in err
+
+
+def test_LE04_durations_do_not_matter_without_an_election(attempt):
+    assert 0 == attempt("--leader-election-renew-deadline=15s")[0]
+
+
+@pytest.mark.parametrize("labels", ["a", "a:b:c", "a:b,c"])
+def test_LE06_labels_that_are_no_pairs_are_a_usage_error(attempt, labels):
+    code, _, err, _ = attempt(f"--leader-election-labels={labels}")
+    assert 2 == code
+    assert "leader-election-labels" in err
+
+
+@pytest.mark.parametrize(
+    ("gates", "code"), [("NoSuchGate=true", 1), ("MutableCSINodeAllocatableCount", 2), ("MutableCSINodeAllocatableCount=maybe", 2)]
+)
+def test_ST04_bad_gates(attempt, gates, code):
+    ended, _, err, _ = attempt(f"--feature-gates={gates}")
+    assert code == ended
+    assert gates.partition("=")[0] in err
+
+
+def test_ST04_gates_reach_the_set_up(attempt):
+    setup = attempt("--feature-gates=AllAlpha=true, AllBeta=true", "--feature-gates=MutableCSINodeAllocatableCount=false,")[3]
+    assert {"MutableCSINodeAllocatableCount": False, "ReleaseLeaderElectionOnExit": True} == setup.gates
+
+
+def test_ST01_no_workers(attempt):
+    code, _, err, _ = attempt("--worker-threads=0")
+    assert 1 == code
+    assert "Option -worker-threads must be greater than zero" in err
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--timeout=0s",
+        "--retry-interval-start=-1s",
+        "--retry-interval-max=0s",
+        "--reconcile-sync=0s",
+        "--resync=-1s",
+        "--max-entries=-1",
+        "--max-entries=2147483648",
+        "--worker-threads=1000000",
+        "--metrics-path=m",
+        "--http-endpoint=8080",
+        "--csi-address=localhost:1234",
+        "--csi-address=",
+    ],
+)
+def test_values_that_cannot_be_used_are_named(attempt, flag):
+    code, _, err, setup = attempt(flag)
+    assert (1, None) == (code, setup)
+    name, _, value = flag.lstrip("-").partition("=")
+    assert f"{name}: " in err or f"{name}=" in err
+    assert value in err
+
+
+def test_a_configuration_error_while_serving_keeps_its_exit_code(attempt):
+    code, _, err, _ = attempt(fail=ConfigError("no driver there; start it", exit_code=1))
+    assert 1 == code
+    assert '"Cannot start" err="no driver there; start it"' in err
+
+
+def test_an_unexpected_error_is_logged_with_its_traceback_and_ends_with_1(attempt):
+    code, _, err, _ = attempt(fail=RuntimeError("a bug"))
+    assert 1 == code
+    (line,) = [line for line in err.splitlines() if line.startswith("E")]
+    assert 'err="a bug"' in line
+    assert "test_process.py" in line
+
+
+def test_a_command_needs_no_gates():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Plain(SidecarFlags):
+        pass
+
+    assert 3 == run_command(Command(Plain), ["-v=0"], "x", lambda setup: 3)
+
+
+def test_the_entry_point_takes_the_name_as_typed(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["./csi-attacher", "--version"])
+    assert 0 == csi_attacher.main()
+    assert capsys.readouterr().out == f"./csi-attacher v{mooring.__version__}\n"

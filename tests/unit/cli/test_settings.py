@@ -1,0 +1,82 @@
+"""Limits of the API client, the driver's address, names and places of the election."""
+
+import pytest
+
+from mooring.base.chance import Chance
+from mooring.base.errors import ConfigError
+from mooring.base.flags import parse
+from mooring.cli.election import identity, namespace, sanitised
+from mooring.cli.process import Machine
+from mooring.cli.settings import RequestLimit, request_limit, socket_address
+from mooring.cli.tables import SidecarFlags
+
+
+def limit(*words):
+    parsed = parse(SidecarFlags, words)
+    return request_limit(parsed.flags, parsed.given)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], RequestLimit()),
+        (["--kube-api-qps=-1"], RequestLimit()),
+        (["--kube-api-qps=-1", "--kube-api-burst=0"], RequestLimit()),
+        (["--kube-api-qps=50"], RequestLimit(50.0, 10)),
+        (["--kube-api-burst=20"], RequestLimit(5.0, 20)),
+        (["--kube-api-qps=0"], RequestLimit(5.0, 10)),
+        (["--kube-api-qps=5"], RequestLimit(5.0, 10)),
+    ],
+)
+def test_W1_there_is_no_bucket_unless_a_flag_asks_for_one(words, expected):
+    assert expected == limit(*words)
+
+
+def test_FL04_a_burst_of_zero_is_refused():
+    with pytest.raises(ConfigError, match="burst is required"):
+        limit("--kube-api-burst=0")
+
+
+@pytest.mark.parametrize(
+    ("address", "target"),
+    [
+        ("/run/csi/socket", "unix:///run/csi/socket"),
+        ("unix:///run/x.sock", "unix:///run/x.sock"),
+        ("unix:////run/x.sock", "unix:////run/x.sock"),
+    ],
+)
+def test_CO01_the_forms_of_the_drivers_address(address, target):
+    assert target == socket_address(address)
+
+
+@pytest.mark.parametrize("address", ["localhost:1234", "run/csi.sock", "", "unix://", "dns:///x", "unix:x"])
+def test_CO07_only_unix_sockets(address):
+    with pytest.raises(ConfigError, match="is no unix socket; use a path as in /run/csi/socket"):
+        socket_address(address)
+
+
+@pytest.mark.parametrize(
+    ("name", "clean"), [("test!driver/foo", "test-driver-foo"), ("driver\\", "driver-X"), ("ebs.csi.aws.com", "ebs-csi-aws-com"), ("", "")]
+)
+def test_LE01_names_are_sanitised_as_the_go_sidecars_do(name, clean):
+    assert clean == sanitised(name)
+
+
+def test_C3_two_candidates_on_one_host_differ():
+    machine = Machine(host_name=lambda: "host.a_")
+    first, second = identity(machine, Chance(1)), identity(machine, Chance(2))
+    assert first != second
+    assert first.startswith("host-a-X_")
+
+
+def election_flags(*words):
+    return parse(SidecarFlags, words).flags
+
+
+def test_LE05_the_namespace_is_the_pods(tmp_path):
+    (tmp_path / "namespace").write_text(" from-file\n")
+    pod = Machine(environ={"POD_NAMESPACE": "from-pod"}, service_account=tmp_path)
+    assert "from-pod" == namespace(election_flags(), pod)
+    assert "from-flag" == namespace(election_flags("--leader-election-namespace=from-flag"), pod)
+    assert "from-file" == namespace(election_flags(), Machine(environ={"POD_NAMESPACE": ""}, service_account=tmp_path))
+    assert "default" == namespace(election_flags(), Machine(environ={}, service_account=tmp_path / "none"))
