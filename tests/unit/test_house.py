@@ -1,0 +1,212 @@
+"""The house is in order: the rules of CONTRIBUTING.md that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.support.tidy import findings, imported_modules
+
+ROOT = Path(__file__).resolve().parents[2]
+SRC = ROOT / "src" / "mooring"
+SOURCES = sorted(path for path in SRC.rglob("*.py") if "_pb2" not in path.name)
+ROOMS = sorted(path.parent for path in SRC.glob("*/__init__.py"))
+LINES_MAX = 350
+
+# Who may import what others must not, as paths below src/mooring. A folder stands for all in it.
+DOORS = {
+    "aiohttp": ["kube/http.py", "apiserver/http.py"],
+    "grpc": ["csi/grpc.py", "driver/server.py"],
+    "sqlite3": ["apiserver/durable.py"],
+    "structlog": ["base/log.py"],
+    "cryptography": ["apiserver/tls.py"],
+    "rich": ["dev/", "cli/"],
+    "uvloop": ["cli/"],
+    "mooring.kube.http": ["dev/", "cli/"],
+    "mooring.csi.grpc": ["dev/", "cli/"],
+    "mooring.apiserver.http": ["apiserver/", "dev/", "cli/"],
+}
+
+# What a sidecar must not carry: memory and start time are budgets.
+HEAVY = ["rich", "pygments", "cryptography", "sqlite3", "aiohttp.web", "mooring.apiserver", "mooring.dev", "mooring.driver"]
+SIDECAR_ROOMS = ["base", "api", "kube", "csi", "attacher"]
+
+
+def below_src(path: Path) -> str:
+    return path.relative_to(SRC).as_posix()
+
+
+def tracked_texts() -> list[tuple[str, str]]:
+    """Every text file that git knows or would take in, by its path from the root."""
+    try:
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout")
+    names = [name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
+    texts = ((name, (ROOT / name).read_bytes()) for name in sorted(names))
+    return [(name, data.decode()) for name, data in texts if b"\0" not in data]
+
+
+# -- time, chance, tasks
+
+
+def test_time_chance_and_tasks_come_through_their_doors() -> None:
+    outside_base = [path for path in SOURCES if not below_src(path).startswith("base/")]
+    assert [] == [one for path in outside_base for one in findings(path.read_text(), below_src(path))]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import time\nx = time.time()",
+        "from time import monotonic as m\nx = m()",
+        "import random\nx = random.random()",
+        "from random import choice",
+        "import datetime as dt\nx = dt.datetime.now(dt.UTC)",
+        "from datetime import datetime\nx = datetime.utcnow()",
+        "import asyncio\nasync def f(): await asyncio.sleep(1)",
+        "from asyncio import sleep\nlater = sleep",
+        "import asyncio\nx = asyncio.create_task(f(), name='n')",
+        "import asyncio\nx = asyncio.get_running_loop().create_task(f(), name='n')",
+        "async def f(group): group.create_task(g())",
+        "import uuid\nx = uuid.uuid4()",
+    ],
+)
+def test_the_tidy_rules_find_what_they_are_for(code: str) -> None:
+    assert findings(code)
+
+
+def test_the_tidy_rules_leave_good_code_alone() -> None:
+    code = """
+import asyncio, datetime, time
+async def f(clock, group, chance):
+    group.create_task(g(), name="n")
+    await clock.sleep(chance.uniform(0, 1))
+    async with asyncio.timeout(1): time.strftime("%Y", time.gmtime(clock.wall_s()))
+    return datetime.datetime.fromisoformat("2024-01-01")
+"""
+    assert [] == findings(code)
+
+
+# -- rooms and their doors
+
+
+@pytest.mark.parametrize("module", DOORS)
+def test_each_third_party_and_each_port_has_its_door(module: str) -> None:
+    doors = tuple(DOORS[module])
+    strangers = [
+        f"{below_src(path)}:{line}"
+        for path in SOURCES
+        if not below_src(path).startswith(doors)
+        for name, line in imported_modules(path.read_text()).items()
+        if name == module or name.startswith(f"{module}.")
+    ]
+    assert [] == sorted(set(strangers)), f"{module} is imported outside of {', '.join(doors)}"
+
+
+@pytest.mark.slow
+def test_a_sidecar_carries_no_server_no_driver_and_no_terminal() -> None:
+    """Idle memory and start time are budgets, and one import can spend them."""
+    files = [path for room in SIDECAR_ROOMS for path in (SRC / room).rglob("*.py")]
+    files += [path for name in ("sidecar.py", "csi_attacher.py") if (path := SRC / "cli" / name).exists()]
+    modules = sorted(f"mooring.{'.'.join(path.relative_to(SRC).with_suffix('').parts)}".removesuffix(".__init__") for path in files)
+    code = f"import importlib, sys\nfor name in {modules}: importlib.import_module(name)\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    loaded = done.stdout.split()
+    assert "mooring.kube.cluster" in loaded
+    assert [] == [name for name in loaded if any(name == heavy or name.startswith(f"{heavy}.") for heavy in HEAVY)]
+
+
+def test_every_module_says_what_it_is() -> None:
+    assert [] == [below_src(path) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))]
+
+
+def test_the_architecture_page_knows_every_room() -> None:
+    page = " ".join((ROOT / "docs" / "architecture.md").read_text().split())
+    unknown = [room.name for room in ROOMS if _first_sentence(room / "__init__.py") not in page]
+    assert [] == unknown, "the first sentence of each room's __init__ opens its paragraph in docs/architecture.md"
+
+
+def _first_sentence(path: Path) -> str:
+    text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "no docstring").split())
+    return text.partition(". ")[0].rstrip(".")
+
+
+def test_a_file_holds_one_idea() -> None:
+    lengths = {below_src(path): len(path.read_text().splitlines()) for path in SOURCES}
+    assert {} == {name: count for name, count in lengths.items() if count > LINES_MAX}
+
+
+# -- what must not be in the repository
+
+
+def test_no_file_names_a_package_registry_or_a_place_on_somebodys_machine() -> None:
+    # Written in parts, so that this file may pass, too.
+    hosts = ["pypi" + ".org", "python" + "hosted", "proxy.go" + "lang", "sum.go" + "lang", "npm" + "js", "crates" + ".io", "maven" + ".org"]
+    places = ["/ro" + "ot/", "/ho" + "me/[a-z]", "/Use" + "rs/", "/wo" + "rk/"]
+    pattern = re.compile("|".join([*map(re.escape, hosts), *(rf"(?<![\w.*]){place}" for place in places)]))
+    found = [
+        f"{name}:{number}: {match[0]}"
+        for name, text in tracked_texts()
+        for number, line in enumerate(text.splitlines(), 1)
+        if (match := pattern.search(line))
+    ]
+    assert [] == found
+
+
+# -- the lock
+
+
+def direct_requirements() -> dict[str, Requirement]:
+    """What pyproject.toml asks for itself, by normalised name: run time, extras and the group dev with what it includes."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    texts = [*project["project"]["dependencies"], *(one for extra in project["project"]["optional-dependencies"].values() for one in extra)]
+    groups = ["dev"]
+    while groups:
+        for one in project["dependency-groups"][groups.pop()]:
+            if isinstance(one, str):
+                texts.append(one)
+            else:
+                groups.append(one["include-group"])
+    return {canonicalize_name(requirement.name): requirement for requirement in map(Requirement, texts)}
+
+
+def locked(file: str) -> dict[str, tuple[str, str]]:
+    """Version and everything said about each package in a lock file."""
+    parts = re.split(r"^(?=[A-Za-z0-9])", (ROOT / file).read_text(), flags=re.MULTILINE)[1:]
+    heads = [re.match(r"(\S+)==(\S+)", part) for part in parts]
+    return {head[1]: (head[2], part) for head, part in zip(heads, parts, strict=True) if head}
+
+
+def test_the_lock_holds_what_pyproject_asks_for() -> None:
+    """Run `make lock` when this fails."""
+    packages = locked("requirements.lock")
+    wrong = [
+        str(wanted) for name, wanted in direct_requirements().items() if name not in packages or packages[name][0] not in wanted.specifier
+    ]
+    assert [] == wrong, "missing in requirements.lock, or locked at a version that doesn't fit: make lock"
+    asked = {name for name, (_, text) in packages.items() if "pyproject.toml" in text}
+    assert set(direct_requirements()) == asked, "requirements.lock was made from another pyproject.toml: make lock"
+
+
+def test_every_locked_file_has_its_hash() -> None:
+    for file in ("requirements.lock", "hack/uv.txt"):
+        packages = locked(file)
+        assert packages
+        assert [] == [name for name, (_, text) in packages.items() if "--hash=sha256:" not in text]
+
+
+def test_uv_is_pinned_where_pyproject_says() -> None:
+    bootstrap = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["bootstrap"]
+    assert bootstrap == [f"{name}=={version}" for name, (version, _) in locked("hack/uv.txt").items()]
