@@ -11,10 +11,11 @@ from mooring.base.errors import ConfigError
 from mooring.base.flags import Parsed
 from mooring.cli.election import check_durations
 from mooring.cli.tables import ClusterFlags, SidecarFlags
+from mooring.csi.address import socket_path
 
 F = TypeVar("F", bound=SidecarFlags)
 
-_QPS_OF_ZERO: Final = 5.0  # client-go's own default
+_DEFAULT: Final = (5.0, 10)  # client-go's own, in place of 0
 
 
 def check_common(parsed: Parsed[F]) -> None:
@@ -30,7 +31,7 @@ def check_common(parsed: Parsed[F]) -> None:
     if flags.leader_election:
         check_durations(flags)
     request_limit(flags, parsed.given)
-    socket_address(flags.csi_address)
+    socket_path(flags.csi_address)
 
 
 def _check_address(name: str, address: str) -> None:
@@ -56,20 +57,13 @@ def request_limit(flags: ClusterFlags, given: Collection[str]) -> RequestLimit:
     """
     if "kube-api-qps" not in given and "kube-api-burst" not in given:
         return RequestLimit()
-    qps = flags.kube_api_qps or _QPS_OF_ZERO
+    qps, burst = flags.kube_api_qps, flags.kube_api_burst
     if qps < 0:
         return RequestLimit()
+    if qps == 0:
+        return RequestLimit(_DEFAULT[0], burst if burst > 0 else _DEFAULT[1])
     if not qps < float("inf"):
-        raise ConfigError(f"kube-api-qps: {flags.kube_api_qps} is no rate; a negative number is no limit")
-    if flags.kube_api_burst <= 0:
-        raise ConfigError("kube-api-burst: burst is required to be greater than 0 when kube-api-qps is not negative, as in 10")
-    return RequestLimit(qps, flags.kube_api_burst)
-
-
-def socket_address(address: str) -> str:
-    """The driver's address as gRPC takes it: `/run/x.sock` is `unix:///run/x.sock`. Raises ConfigError for what is no unix socket."""
-    if address.startswith("/"):
-        return f"unix://{address}"
-    if address.startswith("unix://") and len(address) > len("unix://"):
-        return address
-    raise ConfigError(f'csi-address: "{address}" is no unix socket; use a path as in /run/csi/socket, or unix:///run/csi/socket')
+        raise ConfigError(f"kube-api-qps: {qps} is no rate; a negative number is no limit")
+    if burst <= 0:
+        raise ConfigError(f"kube-api-burst: burst is required to be greater than 0 when kube-api-qps is, as in 10; got {burst}")
+    return RequestLimit(qps, burst)

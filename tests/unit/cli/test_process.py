@@ -222,7 +222,7 @@ def test_values_that_cannot_be_used_are_named(attempt, flag):
     code, _, err, setup = attempt(flag)
     assert (1, None) == (code, setup)
     name, _, value = flag.lstrip("-").partition("=")
-    assert f"{name}: " in err or f"{name}=" in err
+    assert name in err
     assert value in err
 
 

@@ -7,7 +7,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.flags import parse
 from mooring.cli.election import identity, namespace, sanitised
 from mooring.cli.process import Machine
-from mooring.cli.settings import RequestLimit, request_limit, socket_address
+from mooring.cli.settings import RequestLimit, request_limit
 from mooring.cli.tables import SidecarFlags
 
 
@@ -25,6 +25,7 @@ def limit(*words):
         (["--kube-api-qps=50"], RequestLimit(50.0, 10)),
         (["--kube-api-burst=20"], RequestLimit(5.0, 20)),
         (["--kube-api-qps=0"], RequestLimit(5.0, 10)),
+        (["--kube-api-qps=0", "--kube-api-burst=0"], RequestLimit(5.0, 10)),
         (["--kube-api-qps=5"], RequestLimit(5.0, 10)),
     ],
 )
@@ -35,24 +36,6 @@ def test_W1_there_is_no_bucket_unless_a_flag_asks_for_one(words, expected):
 def test_FL04_a_burst_of_zero_is_refused():
     with pytest.raises(ConfigError, match="burst is required"):
         limit("--kube-api-burst=0")
-
-
-@pytest.mark.parametrize(
-    ("address", "target"),
-    [
-        ("/run/csi/socket", "unix:///run/csi/socket"),
-        ("unix:///run/x.sock", "unix:///run/x.sock"),
-        ("unix:////run/x.sock", "unix:////run/x.sock"),
-    ],
-)
-def test_CO01_the_forms_of_the_drivers_address(address, target):
-    assert target == socket_address(address)
-
-
-@pytest.mark.parametrize("address", ["localhost:1234", "run/csi.sock", "", "unix://", "dns:///x", "unix:x"])
-def test_CO07_only_unix_sockets(address):
-    with pytest.raises(ConfigError, match="is no unix socket; use a path as in /run/csi/socket"):
-        socket_address(address)
 
 
 @pytest.mark.parametrize(
