@@ -21,12 +21,15 @@ from mooring.attacher.requests import PublishOrder, RequestError, UnpublishOrder
 from mooring.attacher.secrets import SecretCache
 from mooring.attacher.view import NODE_ID_ANNOTATION, View
 from mooring.base.errors import MooringError
+from mooring.base.log import logger
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound
 from mooring.kube.informer import Informer
 from mooring.kube.patch import merge_diff
+
+log = logger(__name__)
 
 
 class Failed(MooringError):
@@ -67,6 +70,7 @@ class Actions:
         """Carries out the decision's actions for the object of that name, in order. Raises Failed."""
         secrets: Mapping[str, str] = {}
         ref: SecretReference | None = None
+        before = view.attachment(name)
         for action in decision.actions:
             match action:
                 case decide.HoldVolume(pv_name):
@@ -76,7 +80,9 @@ class Actions:
                 case decide.Claim(node_id):
                     await self._claim(view, name, node_id)
                 case decide.Publish(order):
-                    await self._mark_attached(view, name, await self._publish(order, secrets, ref))
+                    metadata = await self._publish(order, secrets, ref)
+                    if not await self._mark_attached(view, name, metadata) and before and not view.held_by_others(before):
+                        await self._undo(name, order, secrets, ref)
                 case decide.Unpublish(order):
                     await self._unpublish(order, secrets, ref)
                 case decide.Release(mark):
@@ -155,10 +161,11 @@ class Actions:
         if mark:
             await self._mark_detached(view, name)
 
-    async def _mark_attached(self, view: View, name: str, metadata: Mapping[str, str]) -> None:
+    async def _mark_attached(self, view: View, name: str, metadata: Mapping[str, str]) -> bool:
+        """Returns False when the attachment is no more."""
         attachment = view.attachment(name)
         if attachment is None:
-            return
+            return False
         wanted = _status_body(attachment.status)
         wanted["attached"] = True
         wanted.pop("attachError", None)
@@ -166,11 +173,12 @@ class Actions:
         try:
             await self._save_status(attachment, wanted)
         except NotFound:
-            return
+            return False
         except Invalid as error:  # asking again would get the same answer, so the user must see it
             raise Failed(f"could not save the driver's publish_context: {error}") from error
         except ApiError as error:
             raise Failed(f"could not mark as attached: {error}", reported=False) from error
+        return True
 
     async def _mark_detached(self, view: View, name: str) -> None:
         attachment = view.attachment(name)
@@ -234,6 +242,14 @@ class Actions:
                 await self._driver.controller_unpublish_volume(order.request(secrets), call)
             except DriverError as error:
                 raise self._failed_call(error, ref) from error
+
+    async def _undo(self, name: str, order: PublishOrder, secrets: Mapping[str, str], ref: SecretReference | None) -> None:
+        """Somebody tore the attachment away, finalizer and all, while the volume was being published: nobody else would ever detach it.
+
+        external-attacher has no undo.
+        """
+        log.error("the attachment vanished while its volume was being published: undoing", VolumeAttachment=name, volume=order.handle)
+        await self._unpublish(UnpublishOrder(order.handle, order.node_id, order.migrated), secrets, ref)
 
     def _failed_call(self, error: DriverError, ref: SecretReference | None) -> Failed:
         if ref is not None:  # perhaps it was the secret: read it anew next time

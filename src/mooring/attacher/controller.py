@@ -47,7 +47,7 @@ from mooring.kube.errors import ApiError
 from mooring.kube.informer import Cause, Change, Informer
 from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
 
-log = logger("attacher")
+log = logger(__name__)
 
 WORKERS_PER_CALL: Final = 4
 """Workers for each allowed call, so that cheap checks and writes go on while calls are slow."""

@@ -18,7 +18,7 @@ from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
 
-log = logger("attacher")
+log = logger(__name__)
 
 
 class ReconcileOptions(Protocol):

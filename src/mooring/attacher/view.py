@@ -101,6 +101,11 @@ class View:
         """True when this driver's finalizer is on the object."""
         return self.driver.finalizer in finalizers_of(obj)
 
+    def held_by_others(self, attachment: VolumeAttachment) -> bool:
+        """True when another attachment holds the same volume on the same node."""
+        others = (o for o in self.attachments.by(BY_VOLUME, volume_of(attachment)) if o.metadata.name != attachment.metadata.name)
+        return any(other.spec.node_name == attachment.spec.node_name and self.holds(other) for other in others)
+
     def releasable(self, pv: PersistentVolume) -> bool:
         """True when the finalizer on this volume has no future: deleted, or an in-tree volume that is not migrated any more."""
         rolled_back = is_migratable(pv.spec) and annotation(pv, MIGRATED_TO) != self.driver.name
