@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Metric, ProcessCollector, generate_latest
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
+
+T = TypeVar("T")
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -18,7 +20,16 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._families: dict[Callable[[CollectorRegistry], object], object] = {}
         ProcessCollector(registry=self.registry)
+
+    def once(self, make: Callable[[CollectorRegistry], T]) -> T:
+        """make(registry), and the same object for the same make later: a family can be registered only once, its users come and go."""
+        if make not in self._families:
+            self._families[make] = make(self.registry)
+        family: Any = self._families[make]
+        made: T = family
+        return made
 
     def render(self) -> bytes:
         """The page, Prometheus text format 0.0.4 (CONTENT_TYPE)."""

@@ -36,3 +36,13 @@ def test_two_registries_share_nothing():
 
 def test_the_content_type_is_the_text_format():
     assert CONTENT_TYPE.startswith("text/plain; version=0.0.4")
+
+
+def test_a_family_is_made_once_for_all_its_users():
+    class Family:
+        def __init__(self, registry):
+            self.calls = Counter("calls", "Calls.", registry=registry)
+
+    metrics = Metrics()
+    assert metrics.once(Family) is metrics.once(Family)
+    assert Metrics().once(Family) is not metrics.once(Family)
