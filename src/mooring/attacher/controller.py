@@ -102,7 +102,7 @@ class Attacher:
         )
         self._nodes: Informer[CSINode] = Informer(cluster, CSI_NODES, clock=clock, chance=chance, prune=node_pruner(info.name))
         back_off = BackOff(options.retry_interval_start_s, options.retry_interval_max_s)
-        queue_metrics = QueueMetrics(metrics.registry)
+        queue_metrics = metrics.once(QueueMetrics)
         self._queue: WorkQueue[str] = WorkQueue("csi-attacher-va", clock=clock, chance=chance, backoff=back_off, metrics=queue_metrics)
         self._volume_queue: WorkQueue[str] = WorkQueue(
             "csi-attacher-pv", clock=clock, chance=chance, backoff=back_off, metrics=queue_metrics
