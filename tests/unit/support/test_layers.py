@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.layers import REAL_PEERS, REAL_SERVER, not_tested, summary
+from tests.support.layers import REAL_PEERS, REAL_SERVER, SPECIFICATION, not_tested, summary
 
 
 def test_a_missing_layer_skips(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,6 +17,12 @@ def test_a_missing_layer_fails_where_all_are_required(monkeypatch: pytest.Monkey
     monkeypatch.setenv("MOORING_REQUIRE_REAL", "1")
     with pytest.raises(pytest.fail.Exception, match="NOT TESTED: real API server: no etcd"):
         not_tested(REAL_SERVER, "no etcd")
+
+
+def test_what_no_clone_can_bring_is_never_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOORING_REQUIRE_REAL", "1")
+    with pytest.raises(pytest.skip.Exception, match="NOT TESTED: specification"):
+        not_tested(SPECIFICATION, "no original")
 
 
 def test_a_layer_without_a_remedy_is_refused() -> None:
