@@ -1,0 +1,176 @@
+"""What a message must be before a driver, or a caller, has to look at it: CSI's own rules.
+
+Broken rules are told as `field: what is wrong`, the first one found. The rules: required fields, sizes, capabilities that make
+sense, fields that may only be set when the driver advertises their capability (csi.proto; spec/sidecar-common.md 13).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.redact import is_map
+
+STRING_BYTES_MAX: Final = 128
+NODE_ID_BYTES_MAX: Final = 256
+MAP_BYTES_MAX: Final = 4096  # of all keys and values together; the same for mount_flags
+
+_REQUIRED: Final[Mapping[type[Message], tuple[str, ...]]] = {
+    csi.CreateVolumeRequest: ("name", "volume_capabilities"),
+    csi.CreateVolumeResponse: ("volume", "volume.volume_id"),
+    csi.DeleteVolumeRequest: ("volume_id",),
+    csi.ControllerPublishVolumeRequest: ("volume_id", "node_id", "volume_capability"),
+    csi.ControllerUnpublishVolumeRequest: ("volume_id",),
+    csi.ValidateVolumeCapabilitiesRequest: ("volume_id", "volume_capabilities"),
+    csi.ControllerGetVolumeRequest: ("volume_id",),
+    csi.ControllerModifyVolumeRequest: ("volume_id", "mutable_parameters"),
+    csi.ControllerExpandVolumeRequest: ("volume_id", "capacity_range"),
+    csi.CreateSnapshotRequest: ("name", "source_volume_id"),
+    csi.DeleteSnapshotRequest: ("snapshot_id",),
+    csi.GetSnapshotRequest: ("snapshot_id",),
+}
+
+_BANNED: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_SECRET_KEY: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_NO_LIMIT: Final = frozenset({"message", "volume_path", "target_path", "staging_target_path"})  # texts for people; paths of the system
+
+_Capability = csi.ControllerServiceCapability.RPC
+_Service = csi.PluginCapability.Service
+_Mode = csi.VolumeCapability.AccessMode
+_FINE_GRAINED_MODES: Final = frozenset({_Mode.SINGLE_NODE_SINGLE_WRITER, _Mode.SINGLE_NODE_MULTI_WRITER})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Advertised:
+    """What a driver says it can do, as numbers of the controller's and of the plugin's list."""
+
+    controller: frozenset[int]
+    plugin: frozenset[int]
+
+
+def request_fault(request: Message, advertised: Advertised) -> str | None:
+    """What is wrong with a request to a driver that advertises this, None when nothing is."""
+    faults = (fault for rule in (_missing, _capabilities, _source, _ranges, _texts, _sizes) for fault in rule(request))
+    return next(faults, None) or next(_unadvertised(request, advertised), None)
+
+
+def response_fault(response: Message) -> str | None:
+    """What is wrong with a driver's answer, None when nothing is."""
+    return next((fault for rule in (_missing, _sizes) for fault in rule(response)), None)
+
+
+def _missing(message: Message) -> Iterator[str]:
+    for path in _REQUIRED.get(type(message), ()):
+        owner: Any = message
+        *parents, name = path.split(".")
+        for parent in parents:
+            owner = getattr(owner, parent)
+        field = owner.DESCRIPTOR.fields_by_name[name]
+        present = owner.HasField(name) if field.has_presence else bool(getattr(owner, name))
+        if not present:
+            yield f"{path} is required"
+
+
+def _capabilities(request: Message) -> Iterator[str]:
+    """An access type and an access mode in each; modes that this code doesn't know are the driver's to judge."""
+    for path, capability in _all_capabilities(request):
+        if capability.WhichOneof("access_type") is None:
+            yield f"{path}: either block or mount is required"
+        if capability.access_mode.mode == _Mode.UNKNOWN:
+            yield f"{path}.access_mode.mode is required"
+
+
+def _all_capabilities(request: Message) -> Iterator[tuple[str, csi.VolumeCapability]]:
+    for field, value in request.ListFields():
+        if field.message_type is not csi.VolumeCapability.DESCRIPTOR:
+            continue
+        if isinstance(value, csi.VolumeCapability):
+            yield field.name, value
+        else:
+            yield from ((f"{field.name}[{number}]", one) for number, one in enumerate(value))
+
+
+def _source(request: Message) -> Iterator[str]:
+    if not isinstance(request, csi.CreateVolumeRequest) or not request.HasField("volume_content_source"):
+        return
+    if request.volume_content_source.WhichOneof("type") is None:
+        yield "volume_content_source: either snapshot or volume is required"
+
+
+def _ranges(request: Message) -> Iterator[str]:
+    names = request.DESCRIPTOR.fields_by_name
+    if "capacity_range" in names:
+        wanted: csi.CapacityRange = getattr(request, "capacity_range")  # noqa: B009 (Message has no such attribute for mypy)
+        if min(wanted.required_bytes, wanted.limit_bytes) < 0:
+            yield "capacity_range: must not be negative"
+        if 0 < wanted.limit_bytes < wanted.required_bytes:
+            yield f"capacity_range: required_bytes {wanted.required_bytes} is above limit_bytes {wanted.limit_bytes}"
+    if "max_entries" in names and getattr(request, "max_entries") < 0:  # noqa: B009
+        yield "max_entries: must not be negative"
+
+
+def _texts(request: Message) -> Iterator[str]:
+    """The name's characters, and the keys of secrets. A secret's value is never shown."""
+    for field, value in request.ListFields():
+        if field.name == "name" and _BANNED.search(value):
+            yield "name: has control characters"
+        if field.name == "secrets":
+            yield from (f"secrets: key {key!r} is not of letters, digits, -, _ and ." for key in value if not _SECRET_KEY.fullmatch(key))
+
+
+def _sizes(message: Message, path: str = "") -> Iterator[str]:
+    """Strings, maps and mount_flags that are longer than CSI allows, at any depth."""
+    for field, value in message.ListFields():
+        here = f"{path}{field.name}"
+        if is_map(field):
+            yield from _over(here, sum(len(text.encode()) for pair in value.items() for text in pair), MAP_BYTES_MAX)
+        elif field.name == "mount_flags":
+            yield from _over(here, sum(len(flag.encode()) for flag in value), MAP_BYTES_MAX)
+        elif field.type == FieldDescriptor.TYPE_STRING and field.name not in _NO_LIMIT:
+            limit = NODE_ID_BYTES_MAX if "node_id" in field.name else STRING_BYTES_MAX
+            for text in value if field.is_repeated else (value,):
+                yield from _over(here, len(text.encode()), limit)
+        elif field.type == FieldDescriptor.TYPE_MESSAGE:
+            for number, part in enumerate(value) if field.is_repeated else ((None, value),):
+                yield from _sizes(part, f"{here}." if number is None else f"{here}[{number}].")
+
+
+def _over(path: str, size: int, limit: int) -> Iterator[str]:
+    if size > limit:
+        yield f"{path}: {size} bytes, {limit} are allowed"
+
+
+def _unadvertised(request: Message, advertised: Advertised) -> Iterator[str]:
+    """Fields that a caller must leave alone unless the driver says that it knows them."""
+    for path, needed in _controller_needs(request):
+        if needed not in advertised.controller:
+            yield _lacking(path, _Capability.Type.Name(needed))
+    wants_topology = isinstance(request, csi.CreateVolumeRequest) and request.HasField("accessibility_requirements")
+    if wants_topology and _Service.VOLUME_ACCESSIBILITY_CONSTRAINTS not in advertised.plugin:
+        yield _lacking("accessibility_requirements", "VOLUME_ACCESSIBILITY_CONSTRAINTS")
+
+
+def _controller_needs(request: Message) -> Iterator[tuple[str, _Capability.Type]]:
+    """The fields of a request that need a controller capability, with that capability."""
+    for path, capability in _all_capabilities(request):
+        if capability.access_mode.mode in _FINE_GRAINED_MODES:
+            yield f"{path}.access_mode.mode", _Capability.SINGLE_NODE_MULTI_WRITER
+    if isinstance(request, csi.ControllerPublishVolumeRequest) and request.readonly:
+        yield "readonly", _Capability.PUBLISH_READONLY
+    if isinstance(request, csi.CreateVolumeRequest):
+        if request.volume_content_source.HasField("snapshot"):
+            yield "volume_content_source.snapshot", _Capability.CREATE_DELETE_SNAPSHOT
+        if request.volume_content_source.HasField("volume"):
+            yield "volume_content_source.volume", _Capability.CLONE_VOLUME
+        if request.mutable_parameters:
+            yield "mutable_parameters", _Capability.MODIFY_VOLUME
+
+
+def _lacking(path: str, capability: str) -> str:
+    return f"{path}: needs the capability {capability}, which this driver does not have"

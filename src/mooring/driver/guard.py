@@ -1,0 +1,130 @@
+"""What stands between a caller and a driver's method: CSI's rules, one operation per volume, errors without secrets, the record."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import traceback
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from mooring.base.clock import Clock
+from mooring.base.log import logger
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.redact import redacted, scrubbed
+from mooring.csi.rpcs import Rpc
+from mooring.driver.checks import Advertised, request_fault, response_fault
+
+_log = logger(__name__)
+
+_LOCKED_BY: Final[Mapping[str, tuple[str, str]]] = {
+    "create_volume": ("volume name", "name"),
+    "delete_volume": ("volume", "volume_id"),
+    "controller_publish_volume": ("volume", "volume_id"),
+    "controller_unpublish_volume": ("volume", "volume_id"),
+    "controller_expand_volume": ("volume", "volume_id"),
+    "controller_modify_volume": ("volume", "volume_id"),
+    "create_snapshot": ("snapshot name", "name"),
+    "delete_snapshot": ("snapshot", "snapshot_id"),
+}
+"""The calls that change something: what they lock, and the field that names it."""
+
+Method = Callable[[Any], Awaitable[Any]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One call that has ended. request, response: one-line JSON without secrets; response is "" when error is set."""
+
+    rpc: str
+    request: str
+    response: str
+    error: DriverError | None
+    seconds: float
+
+
+Observer = Callable[[CallRecord], None]
+
+
+class Guard:
+    """Answers calls with a driver's methods. May be entered by many callers at once on one event loop."""
+
+    def __init__(self) -> None:
+        self._running: dict[tuple[str, str], str] = {}  # what is locked, and the call that holds it
+        self._observers: list[tuple[Observer, Clock]] = []
+
+    def observe(self, observer: Observer, clock: Clock) -> None:
+        """Tells the observer about each call when it has ended. clock: what the calls are timed with."""
+        self._observers.append((observer, clock))
+
+    async def call(self, rpc: Rpc[Any, Any], method: Method | None, advertised: Advertised, request: Message) -> Message:
+        """The answer of one call. method: None when the driver has none.
+
+        Raises DriverError; CancelledError passes, and frees the volume.
+        """
+        _log.info(5, "GRPC call", method=rpc.name, request=_shown(request))
+        started = [clock.now() for _, clock in self._observers]
+        response, error = None, None
+        try:
+            response = await self._answer(rpc, method, advertised, request)
+            return response
+        except DriverError as failure:
+            error = failure
+            raise
+        except asyncio.CancelledError:
+            error = DriverError(Code.CANCELED, "the caller gave up")
+            raise
+        finally:
+            _log.info(5, "GRPC response", method=rpc.name, response=_shown(response), err=str(error or ""))
+            for (observer, clock), since in zip(self._observers, started, strict=False):
+                shown = "" if response is None else redacted(response)
+                observer(CallRecord(rpc.name, redacted(request), shown, error, clock.now() - since))
+
+    async def _answer(self, rpc: Rpc[Any, Any], method: Method | None, advertised: Advertised, request: Message) -> Message:
+        if method is None:
+            raise DriverError(Code.UNIMPLEMENTED, f"this driver has no {rpc.name}")
+        if fault := request_fault(request, advertised):
+            raise DriverError(Code.INVALID_ARGUMENT, fault)
+        with self._only_one(rpc, request):
+            response: Message = await _carried_out(rpc, method, request)
+        fault = response_fault(response) if isinstance(response, rpc.response_type) else f"it is no {rpc.response_type.DESCRIPTOR.name}"
+        if fault is None:
+            return response
+        _log.error("The driver's answer breaks the rules of CSI", method=rpc.name, fault=fault)
+        raise DriverError(Code.INTERNAL, f"the driver's answer to {rpc.name} breaks the rules of CSI: {fault}")
+
+    @contextmanager
+    def _only_one(self, rpc: Rpc[Any, Any], request: Message) -> Iterator[None]:
+        """Holds what the call works on. Raises Aborted while another call holds it, as CSI asks: the caller comes back."""
+        if rpc.attribute not in _LOCKED_BY:
+            yield
+            return
+        kind, field = _LOCKED_BY[rpc.attribute]
+        key = (kind, getattr(request, field))
+        if key in self._running:
+            raise DriverError(Code.ABORTED, f"{self._running[key]} is pending for {kind} {key[1]!r}")
+        self._running[key] = rpc.name
+        try:
+            yield
+        finally:
+            del self._running[key]
+
+
+async def _carried_out(rpc: Rpc[Any, Any], method: Method, request: Message) -> Any:
+    """The method's answer. Raises DriverError only, with no secret of the request in it."""
+    try:
+        return await method(request)
+    except DriverError as error:
+        raise DriverError(error.code, scrubbed(error.message, request) or f"{rpc.name} failed") from None
+    except Exception as error:  # the top of a driver's work: whatever its author forgot becomes an answer
+        story = "".join(traceback.format_exception(error))
+        _log.error("The driver failed", method=rpc.name, traceback=scrubbed(story, request))
+        raise DriverError(Code.INTERNAL, f"{rpc.name} failed with {type(error).__name__}; the driver's log tells more") from None
+
+
+def _shown(message: Message | None) -> str:
+    """Redacted text, made only when somebody will read it."""
+    return redacted(message) if message is not None and _log.enabled(5) else ""

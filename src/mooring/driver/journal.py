@@ -1,0 +1,96 @@
+"""Changes of a state reach the disk before anybody is told of them, many in one write.
+
+Changing is synchronous (`put`), so the next caller builds on it at once. `settled` returns when the disk has everything that was
+put so far: the first who waits writes for all, the others find it done. Whoever answers waits first, reads too: no answer tells of
+something that a kill could undo.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+
+from mooring.base.log import logger
+from mooring.csi.codes import Code, DriverError
+from mooring.driver.state import State
+
+_log = logger(__name__)
+
+
+class _Batch:
+    """The changes that travel in one write, and how it ended."""
+
+    def __init__(self) -> None:
+        self.waiting = False  # something was put, and no write has taken it
+        self.error: OSError | None = None
+
+
+class Journal:
+    """The newest state, and its way to the disk. state: what is on the disk now; write: blocks until the disk has it, OSError if not."""
+
+    def __init__(self, state: State, write: Callable[[State], None]) -> None:
+        self._on_disk = state
+        self._state = state
+        self._write = write
+        self._writing = asyncio.Lock()
+        self._batch = _Batch()
+
+    @property
+    def state(self) -> State:
+        """The newest state. It may not be on disk yet: wait for `settled` before telling anybody."""
+        return self._state
+
+    def put(self, state: State) -> None:
+        """Makes this the newest state."""
+        self._state = state
+        self._batch.waiting = True
+
+    async def settled(self) -> None:
+        """Returns once all that was put before is on disk. Cancelled, it still lets a write that has begun come to its end.
+
+        Raises DriverError when the disk refused it: all that was put since the last good write is undone then, for everybody.
+        """
+        batch = self._batch
+        async with self._writing:
+            if batch.waiting:
+                await self._write_batch()
+        if batch.error is not None:
+            full = batch.error.errno in (errno.ENOSPC, errno.EDQUOT)
+            code = Code.RESOURCE_EXHAUSTED if full else Code.INTERNAL
+            raise DriverError(code, f"the driver could not save its state: {batch.error.strerror}")
+
+    async def _write_batch(self) -> None:
+        batch, state = self._batch, self._state
+        self._batch = _Batch()
+        batch.waiting = False
+        work = asyncio.get_running_loop().run_in_executor(None, self._write, state)
+        cancelled = await _ended(work)
+        failure = work.exception()
+        if failure is None:
+            self._on_disk = state
+        elif isinstance(failure, OSError):
+            self._undo(batch, failure)
+        else:
+            raise failure
+        if cancelled is not None:
+            raise cancelled
+
+    def _undo(self, batch: _Batch, failure: OSError) -> None:
+        """Back to what the disk has. What was put while the write ran was built on what is undone, so it goes too."""
+        _log.error("Saving the state failed", error=failure)
+        batch.error = self._batch.error = failure
+        self._batch.waiting = False
+        self._batch = _Batch()
+        self._state = self._on_disk
+
+
+async def _ended(work: asyncio.Future[None]) -> asyncio.CancelledError | None:
+    """Waits for work that can't be stopped; gives the cancellation that came meanwhile."""
+    cancelled = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled

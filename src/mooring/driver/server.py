@@ -1,0 +1,135 @@
+"""Serves a driver over gRPC on a unix socket."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import socket
+import stat
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import mooring.csi.grpc  # noqa: F401 (it quietens gRPC's core, which must be done before grpc is imported)
+
+# isort: split
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from mooring.base.errors import ConfigError
+from mooring.base.log import logger
+from mooring.csi.address import target
+from mooring.csi.codes import DriverError
+from mooring.csi.rpcs import Rpc
+from mooring.driver.capabilities import METHODS, SERVICES
+from mooring.driver.sdk import Plugin
+
+_log = logger(__name__)
+
+_PATH_BYTES_MAX: Final = 107  # sun_path of Linux, less its closing zero
+_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
+_STATUS: Final = {status.value[0]: status for status in grpc.StatusCode}
+
+
+@asynccontextmanager
+async def serving(plugin: Plugin, endpoint: str, *, socket_mode: int = 0o600, grace_s: float = 5.0) -> AsyncGenerator[Path, None]:
+    """The driver answers on the endpoint as long as the block runs; gives the socket's path.
+
+    endpoint: `unix:///path`, `unix:path` or a path. A socket that nobody answers on is replaced. grace_s: how long calls in flight
+    may take to end afterwards; what is left then is cancelled. Raises ConfigError when the endpoint or the driver's name is no good.
+    """
+    if not _NAME.fullmatch(plugin.name):
+        raise ConfigError(f"driver name {plugin.name!r} is not of the form a domain has, with 63 characters at the most")
+    path = socket_path(endpoint)
+    clear(path)
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers(_handlers(plugin))
+    _bind(server, path, socket_mode)
+    await server.start()
+    inode = path.stat().st_ino
+    _log.info(2, "Serving", driver=plugin.name, socket=str(path))
+    try:
+        yield path
+    finally:
+        await server.stop(grace_s)
+        if path.exists() and path.stat().st_ino == inode:
+            path.unlink()
+
+
+def socket_path(endpoint: str) -> Path:
+    """The path of an endpoint. Raises ConfigError for one that is no unix socket's, or too long for one."""
+    scheme, colon, rest = endpoint.partition(":")
+    if not colon:
+        rest = scheme
+    elif scheme.lower() != "unix":
+        raise ConfigError(f"endpoint {endpoint!r} is not supported: give a unix socket, as in unix:///run/csi/csi.sock")
+    path = Path(re.sub("^//+", "/", rest)).absolute()
+    if not rest.strip("/"):
+        raise ConfigError(f"endpoint {endpoint!r} names no socket: give one, as in unix:///run/csi/csi.sock")
+    if len(os.fsencode(path)) > _PATH_BYTES_MAX:
+        raise ConfigError(f"socket path {str(path)!r} is longer than the {_PATH_BYTES_MAX} bytes that the system allows")
+    return path
+
+
+def clear(path: Path) -> None:
+    """Makes room for a socket. Raises ConfigError when something that isn't a dead socket is in its place."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        if not path.parent.is_dir():
+            raise ConfigError(f"the folder of socket {str(path)!r} does not exist") from None
+        return
+    except OSError as error:
+        raise ConfigError(f"socket {str(path)!r} can't be used: {error.strerror}") from None
+    if not stat.S_ISSOCK(mode):
+        raise ConfigError(f"{str(path)!r} exists and is not a socket: choose another path, or move it away")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)  # a full backlog is an answer too
+        refused = probe.connect_ex(str(path))
+    if refused != errno.ECONNREFUSED:
+        raise ConfigError(f"socket {str(path)!r} is in use: another driver answers on it")
+    path.unlink()
+
+
+def _bind(server: grpc.aio.Server, path: Path, mode: int) -> None:
+    """Binds the socket with its permissions from the first moment. Raises ConfigError."""
+    others = os.umask(0o777 & ~mode)  # no await below: nothing else of ours makes files meanwhile
+    try:
+        server.add_insecure_port(target(str(path)))
+    except RuntimeError as error:
+        raise ConfigError(f"socket {str(path)!r} can't be bound: {error}") from None
+    finally:
+        os.umask(others)
+
+
+def _handlers(plugin: Plugin) -> tuple[grpc.GenericRpcHandler[bytes, Message], ...]:
+    """A handler per service of the table; services that are not in it are Unimplemented by gRPC itself."""
+    return tuple(
+        grpc.method_handlers_generic_handler(
+            f"csi.v1.{service}",
+            {
+                rpc.name: grpc.unary_unary_rpc_method_handler(
+                    _handler(rpc, getattr(plugin, rpc.attribute)), response_serializer=rpc.response_type.SerializeToString
+                )
+                for rpc in METHODS.values()
+                if rpc.service == service
+            },
+        )
+        for service in SERVICES
+    )
+
+
+def _handler(rpc: Rpc[Any, Any], method: Callable[[Message], Awaitable[Message]]) -> Callable[[bytes, Any], Awaitable[Message]]:
+    async def handle(body: bytes, context: grpc.aio.ServicerContext[bytes, Message]) -> Message:
+        try:
+            request = rpc.request_type.FromString(body)
+        except DecodeError:
+            await context.abort(grpc.StatusCode.INTERNAL, f"the request is no {rpc.request_type.DESCRIPTOR.name}")
+        try:
+            return await method(request)
+        except DriverError as error:
+            await context.abort(_STATUS.get(error.code, grpc.StatusCode.UNKNOWN), error.message)
+
+    return handle

@@ -1,0 +1,125 @@
+"""CSI's rules, one row each: a request that breaks it, and the field that is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.capabilities import Capability, Service
+from mooring.driver.checks import Advertised, request_fault, response_fault
+from tests.unit.driver.calls import Mode, a_capability, a_creation, a_publication
+
+NOTHING = Advertised(frozenset(), frozenset())
+EVERYTHING = Advertised(frozenset(Capability.Type.values()), frozenset(Service.Type.values()))
+
+LONG = "é" * 65  # 130 bytes, 65 characters: the limit counts bytes
+BIG_MAP = {"key": "v" * 4094}
+
+
+def expansion(**fields: Any) -> csi.ControllerExpandVolumeRequest:
+    return csi.ControllerExpandVolumeRequest(volume_id="v", **fields)
+
+
+def mounted(**fields: Any) -> csi.VolumeCapability:
+    return csi.VolumeCapability(mount=fields, access_mode={"mode": Mode.SINGLE_NODE_WRITER})
+
+
+@pytest.mark.parametrize(
+    ("request_", "fault"),
+    [
+        (csi.CreateVolumeRequest(), "name is required"),
+        (csi.CreateVolumeRequest(name="n"), "volume_capabilities is required"),
+        (csi.DeleteVolumeRequest(), "volume_id is required"),
+        (csi.ControllerPublishVolumeRequest(), "volume_id is required"),
+        (csi.ControllerPublishVolumeRequest(volume_id="v"), "node_id is required"),
+        (csi.ControllerPublishVolumeRequest(volume_id="v", node_id="n"), "volume_capability is required"),
+        (csi.ControllerUnpublishVolumeRequest(), "volume_id is required"),
+        (csi.ValidateVolumeCapabilitiesRequest(), "volume_id is required"),
+        (csi.ValidateVolumeCapabilitiesRequest(volume_id="v"), "volume_capabilities is required"),
+        (csi.ControllerGetVolumeRequest(), "volume_id is required"),
+        (csi.ControllerModifyVolumeRequest(), "volume_id is required"),
+        (csi.ControllerModifyVolumeRequest(volume_id="v"), "mutable_parameters is required"),
+        (expansion(), "capacity_range is required"),
+        (csi.CreateSnapshotRequest(), "name is required"),
+        (csi.CreateSnapshotRequest(name="s"), "source_volume_id is required"),
+        (csi.DeleteSnapshotRequest(), "snapshot_id is required"),
+        (csi.GetSnapshotRequest(), "snapshot_id is required"),
+        (a_creation(volume_capabilities=[a_capability(), {"access_mode": {"mode": 1}}]), "volume_capabilities[1]: either block or mount"),
+        (a_creation(volume_capabilities=[{"mount": {}}]), "volume_capabilities[0].access_mode.mode is required"),
+        (a_publication("v", volume_capability={"block": {}}), "volume_capability.access_mode.mode is required"),
+        (a_creation(capacity_range={"required_bytes": -1}), "capacity_range: must not be negative"),
+        (a_creation(capacity_range={"limit_bytes": -1}), "capacity_range: must not be negative"),
+        (expansion(capacity_range={"required_bytes": 3, "limit_bytes": 2}), "capacity_range: required_bytes 3 is above limit_bytes 2"),
+        (csi.ListVolumesRequest(max_entries=-1), "max_entries: must not be negative"),
+        (csi.ListSnapshotsRequest(max_entries=-1), "max_entries: must not be negative"),
+        (a_creation("a\x07b"), "name: has control characters"),
+        (a_creation(secrets={"a key": "canary"}), "secrets: key 'a key' is not"),
+        (a_creation(LONG), "name: 130 bytes, 128 are allowed"),
+        (a_publication("v" * 129), "volume_id: 129 bytes, 128 are allowed"),
+        (a_publication("v", "n" * 257), "node_id: 257 bytes, 256 are allowed"),
+        (a_publication("v", volume_context=BIG_MAP), "volume_context: 4097 bytes, 4096 are allowed"),
+        (a_publication("v", secrets=BIG_MAP), "secrets: 4097 bytes, 4096 are allowed"),
+        (a_creation(volume_capabilities=[mounted(fs_type=LONG)]), "volume_capabilities[0].mount.fs_type: 130 bytes"),
+        (a_creation(volume_capabilities=[mounted(mount_flags=["f" * 4000, "g" * 97])]), "mount.mount_flags: 4097 bytes"),
+        (a_creation(volume_content_source={}), "volume_content_source: either snapshot or volume"),
+    ],
+)  # fmt: skip
+def test_a_broken_rule_is_told_with_its_field(request_: Message, fault: str) -> None:
+    told = request_fault(request_, EVERYTHING)
+    assert told is not None
+    assert fault in told
+    assert "canary" not in told
+
+
+@pytest.mark.parametrize(
+    ("request_", "field", "capability"),
+    [
+        (a_publication("v", readonly=True), "readonly", "PUBLISH_READONLY"),
+        (a_publication("v", mode=6), "volume_capability.access_mode.mode", "SINGLE_NODE_MULTI_WRITER"),
+        (a_creation(volume_capabilities=[a_capability(7)]), "volume_capabilities[0].access_mode.mode", "SINGLE_NODE_MULTI_WRITER"),
+        (a_creation(volume_content_source={"snapshot": {}}), "volume_content_source.snapshot", "CREATE_DELETE_SNAPSHOT"),
+        (a_creation(volume_content_source={"volume": {}}), "volume_content_source.volume", "CLONE_VOLUME"),
+        (a_creation(mutable_parameters={"a": "b"}), "mutable_parameters", "MODIFY_VOLUME"),
+        (a_creation(accessibility_requirements={}), "accessibility_requirements", "VOLUME_ACCESSIBILITY_CONSTRAINTS"),
+    ],
+)
+def test_a_field_whose_capability_is_not_advertised_is_refused(request_: Message, field: str, capability: str) -> None:
+    expected = f"{field}: needs the capability {capability}, which this driver does not have"
+    assert expected == request_fault(request_, NOTHING)
+    assert request_fault(request_, EVERYTHING) is None
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        a_creation("n" * 128),
+        a_creation("a name\twith ünicode and\nwhite space"),
+        a_creation(capacity_range=None),
+        a_creation(capacity_range={"limit_bytes": 5}),
+        a_creation(capacity_range={"required_bytes": 5, "limit_bytes": 5}),
+        a_creation(volume_capabilities=[a_capability(), a_capability(Mode.MULTI_NODE_MULTI_WRITER, block=True)]),
+        a_creation(volume_capabilities=[{"mount": {}, "access_mode": {"mode": 77}}]),
+        a_publication("v", "n" * 256, secrets={"a.b-c_D9": "x"}),
+        csi.ControllerUnpublishVolumeRequest(volume_id="v"),
+        csi.ListVolumesRequest(),
+        csi.GetCapacityRequest(),
+        csi.ProbeRequest(),
+    ],
+)
+def test_what_csi_allows_passes(request_: Message) -> None:
+    assert request_fault(request_, NOTHING) is None
+
+
+def test_a_drivers_answer_is_held_to_the_same_sizes() -> None:
+    context = csi.ControllerPublishVolumeResponse(publish_context=BIG_MAP)
+    assert "publish_context: 4097 bytes, 4096 are allowed" == response_fault(context)
+    assert "volume is required" == response_fault(csi.CreateVolumeResponse())
+    assert "volume.volume_id is required" == response_fault(csi.CreateVolumeResponse(volume={}))
+    assert "volume.volume_id: 129 bytes, 128 are allowed" == response_fault(csi.CreateVolumeResponse(volume={"volume_id": "v" * 129}))
+
+
+def test_a_text_for_people_may_be_long() -> None:
+    assert response_fault(csi.ValidateVolumeCapabilitiesResponse(message="why " * 100)) is None

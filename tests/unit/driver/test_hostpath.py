@@ -1,0 +1,337 @@
+"""The reference driver: every call does what CSI says, again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring.csi.codes import Code
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.capabilities import Capability, Service
+from mooring.driver.hostpath import PUBLICATION_KEY, HostPath
+from mooring.driver.publishing import Limits
+from mooring.driver.statefile import read_state
+from tests.unit.driver.calls import (
+    GIB,
+    Mode,
+    a_capability,
+    a_creation,
+    a_deletion,
+    a_driver,
+    a_publication,
+    an_unpublication,
+    created,
+    published_nodes,
+    refused,
+)
+
+
+async def listed(driver: HostPath, **fields: Any) -> list[str]:
+    answer = await driver.list_volumes(csi.ListVolumesRequest(**fields))
+    return [entry.volume.volume_id for entry in answer.entries]
+
+
+async def test_it_advertises_what_it_does(tmp_path: Path) -> None:
+    with a_driver(tmp_path) as driver:
+        services = await driver.get_plugin_capabilities(csi.GetPluginCapabilitiesRequest())
+        answer = await driver.controller_get_capabilities(csi.ControllerGetCapabilitiesRequest())
+    assert [Service.CONTROLLER_SERVICE] == [one.service.type for one in services.capabilities]
+    assert {
+        Capability.CREATE_DELETE_VOLUME,
+        Capability.PUBLISH_UNPUBLISH_VOLUME,
+        Capability.LIST_VOLUMES,
+        Capability.GET_CAPACITY,
+        Capability.PUBLISH_READONLY,
+        Capability.LIST_VOLUMES_PUBLISHED_NODES,
+        Capability.VOLUME_CONDITION,
+        Capability.GET_VOLUME,
+        Capability.SINGLE_NODE_MULTI_WRITER,
+    } == {one.rpc.type for one in answer.capabilities}
+
+
+async def test_without_attach_it_neither_publishes_nor_says_so(tmp_path: Path) -> None:
+    with a_driver(tmp_path, attach=False) as driver:
+        answer = await driver.controller_get_capabilities(csi.ControllerGetCapabilitiesRequest())
+        assert Capability.PUBLISH_UNPUBLISH_VOLUME not in {one.rpc.type for one in answer.capabilities}
+        await refused(driver.controller_publish_volume(a_publication(await created(driver))), Code.UNIMPLEMENTED)
+
+
+# Creating and deleting
+
+
+async def test_a_volume_is_a_folder_and_its_parameters_are_its_context(tmp_path: Path) -> None:
+    with a_driver(tmp_path) as driver:
+        answer = await driver.create_volume(a_creation(parameters={"kind": "fast"}))
+    assert (GIB, {"kind": "fast"}) == (answer.volume.capacity_bytes, dict(answer.volume.volume_context))
+    assert (tmp_path / "volumes" / answer.volume.volume_id).is_dir()
+    assert "pvc-1" == read_state(tmp_path).volumes[answer.volume.volume_id].name
+
+
+async def test_the_same_name_gives_the_same_volume(tmp_path: Path) -> None:
+    with a_driver(tmp_path) as driver:
+        assert await created(driver, "one") == await created(driver, "one")
+        assert await created(driver, "one") != await created(driver, "two")
+    assert 2 == len(list((tmp_path / "volumes").iterdir()))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"capacity_range": csi.CapacityRange(required_bytes=2 * GIB)},
+        {"capacity_range": csi.CapacityRange(limit_bytes=GIB - 1)},
+        {"parameters": {"kind": "slow"}},
+    ],
+)
+async def test_the_same_name_with_something_else_exists_already(tmp_path: Path, other: dict[str, Any]) -> None:
+    with a_driver(tmp_path) as driver:
+        await created(driver, "one")
+        await refused(driver.create_volume(a_creation("one", **other)), Code.ALREADY_EXISTS, "'one'")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "size"),
+    [
+        (None, GIB),
+        ({"limit_bytes": 5}, 5),
+        ({"required_bytes": 7}, 7),
+        ({"required_bytes": 3 * GIB, "limit_bytes": 4 * GIB}, 3 * GIB),
+        ({"limit_bytes": 4 * GIB}, GIB),
+    ],
+)
+async def test_sizes(tmp_path: Path, wanted: Any, size: int) -> None:
+    with a_driver(tmp_path) as driver:
+        assert size == (await driver.create_volume(a_creation(capacity_range=wanted))).volume.capacity_bytes
+
+
+async def test_capacity_is_shared_and_comes_back(tmp_path: Path) -> None:
+    with a_driver(tmp_path, limits=Limits(capacity_bytes=5 * GIB, volume_bytes_max=3 * GIB)) as driver:
+        await refused(driver.create_volume(a_creation(capacity_range={"required_bytes": 4 * GIB})), Code.OUT_OF_RANGE)
+        big = await created(driver, "big", capacity_range={"required_bytes": 3 * GIB})
+        answer = await driver.get_capacity(csi.GetCapacityRequest())
+        assert (2 * GIB, 2 * GIB) == (answer.available_capacity, answer.maximum_volume_size.value)
+        wanted = a_creation("other", capacity_range={"required_bytes": 3 * GIB})
+        await refused(driver.create_volume(wanted), Code.RESOURCE_EXHAUSTED, f"{2 * GIB} of {5 * GIB} are left")
+        await driver.delete_volume(a_deletion(big))
+        await driver.create_volume(wanted)
+
+
+async def test_two_creations_at_once_never_share_the_last_room(tmp_path: Path) -> None:
+    with a_driver(tmp_path, limits=Limits(capacity_bytes=GIB)) as driver:
+        results = await asyncio.gather(created(driver, "one"), created(driver, "two"), return_exceptions=True)
+        assert 1 == len([one for one in results if isinstance(one, str)])
+        assert 1 == len(await listed(driver))
+
+
+async def test_folders_serve_no_blocks(tmp_path: Path) -> None:
+    with a_driver(tmp_path) as driver:
+        block = [a_capability(block=True)]
+        await refused(driver.create_volume(a_creation(volume_capabilities=block)), Code.INVALID_ARGUMENT, "block")
+        assert 0 == (await driver.get_capacity(csi.GetCapacityRequest(volume_capabilities=block))).available_capacity
+        publication = a_publication(await created(driver), volume_capability=block[0])
+        await refused(driver.controller_publish_volume(publication), Code.INVALID_ARGUMENT, "block")
+
+
+async def test_a_deleted_volume_leaves_nothing_and_deleting_again_is_fine(tmp_path: Path) -> None:
+    with a_driver(tmp_path) as driver:
+        volume_id = await created(driver)
+        data = tmp_path / "volumes" / volume_id / "a" / "file"
+        data.parent.mkdir()
+        data.write_text("data")
+        await driver.delete_volume(a_deletion(volume_id))
+        assert [] == list((tmp_path / "volumes").iterdir())
+        assert volume_id not in read_state(tmp_path).volumes
+        await driver.delete_volume(a_deletion(volume_id))
+        await driver.delete_volume(a_deletion("never-was"))
+
+
+async def test_an_id_is_never_taken_for_a_path(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    with a_driver(tmp_path / "state") as driver:
+        for hostile in ("../../precious", "..", "/", ".", str(precious), "vol-../../../precious"):
+            await driver.delete_volume(a_deletion(hostile))
+            await refused(driver.controller_publish_volume(a_publication(hostile)), Code.NOT_FOUND)
+        await created(driver, "../../../escape")
+    assert precious.is_dir()
+    assert ["precious", "state"] == sorted(os.listdir(tmp_path))
+
+
+async def test_a_published_volume_is_not_deleted(tmp_path: Path) -> None:
+    with a_driver(tmp_path) as driver:
+        volume_id = await created(driver)
+        await driver.controller_publish_volume(a_publication(volume_id, "node-2"))
+        await refused(driver.delete_volume(a_deletion(volume_id)), Code.FAILED_PRECONDITION, "'node-2'")
+        await driver.controller_unpublish_volume(an_unpublication(volume_id, "node-2"))
+        await driver.delete_volume(a_deletion(volume_id))
+
+
+async def test_data_that_can_not_be_removed_is_told_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with a_driver(tmp_path) as driver:
+        volume_id = await created(driver)
+        with monkeypatch.context() as patch:
+            patch.setattr("shutil.rmtree", _no_permission)
+            await refused(driver.delete_volume(a_deletion(volume_id)), Code.INTERNAL, "can't be removed")
+        await driver.delete_volume(a_deletion(volume_id))
+        assert [] == list((tmp_path / "volumes").iterdir())
+
+
+def _no_permission(path: Path) -> None:
+    raise PermissionError(13, "Permission denied", str(path))
+
+
+# Publishing
+
+
+async def test_publishing_is_remembered_and_its_repetition_gives_the_same_context(tmp_path: Path) -> None:
+    with a_driver(tmp_path) as driver:
+        volume_id = await created(driver)
+        first = await driver.controller_publish_volume(a_publication(volume_id))
+        assert first == await driver.controller_publish_volume(a_publication(volume_id))
+        assert ["node-1"] == await published_nodes(driver, volume_id)
+        await driver.controller_unpublish_volume(an_unpublication(volume_id))
+        await driver.controller_unpublish_volume(an_unpublication(volume_id))
+        assert [] == await published_nodes(driver, volume_id)
+        again = await driver.controller_publish_volume(a_publication(volume_id))
+    assert ("1", "2") == (first.publish_context[PUBLICATION_KEY], again.publish_context[PUBLICATION_KEY])
+
+
+async def test_unknown_volumes_and_nodes_are_not_found(tmp_path: Path) -> None:
+    with a_driver(tmp_path) as driver:
+        await refused(driver.controller_publish_volume(a_publication("no-volume")), Code.NOT_FOUND, "'no-volume'")
+        await refused(driver.controller_publish_volume(a_publication(await created(driver), "no-node")), Code.NOT_FOUND, "'no-node'")
+
+
+@pytest.mark.parametrize("change", [{"readonly": True}, {"mode": Mode.MULTI_NODE_MULTI_WRITER}])
+async def test_published_in_another_way_exists_already(tmp_path: Path, change: dict[str, Any]) -> None:
+    with a_driver(tmp_path) as driver:
+        volume_id = await created(driver)
+        await driver.controller_publish_volume(a_publication(volume_id))
+        other = a_publication(volume_id, **change)
+        await refused(driver.controller_publish_volume(other), Code.ALREADY_EXISTS, "readonly=False and access mode SINGLE_NODE_WRITER")
+
+
+SNW, SNR, MNR = Mode.SINGLE_NODE_WRITER, Mode.SINGLE_NODE_READER_ONLY, Mode.MULTI_NODE_READER_ONLY
+MNSW, MNMW = Mode.MULTI_NODE_SINGLE_WRITER, Mode.MULTI_NODE_MULTI_WRITER
+SNSW, SNMW = Mode.SINGLE_NODE_SINGLE_WRITER, Mode.SINGLE_NODE_MULTI_WRITER
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "allowed"),
+    [
+        *(((mode, False), (mode, False), False) for mode in (SNW, SNR, SNSW, SNMW)),
+        *(((mode, False), (mode, False), True) for mode in (MNR, MNMW)),
+        ((SNW, True), (SNW, True), False),
+        ((MNMW, False), (SNW, False), False),
+        ((SNW, False), (MNMW, False), False),
+        ((MNSW, False), (MNSW, False), False),
+        ((MNSW, False), (MNSW, True), True),
+        ((MNSW, True), (MNSW, False), True),
+        ((MNMW, False), (MNSW, False), False),
+        ((MNMW, False), (MNR, False), True),
+    ],
+)
+async def test_a_second_node_is_for_multi_node_modes(tmp_path: Path, first: Any, second: Any, allowed: bool) -> None:
+    with a_driver(tmp_path) as driver:
+        volume_id = await created(driver)
+        await driver.controller_publish_volume(a_publication(volume_id, "node-1", first[0], readonly=first[1]))
+        call = driver.controller_publish_volume(a_publication(volume_id, "node-2", second[0], readonly=second[1]))
+        if allowed:
+            await call
+        else:
+            await refused(call, Code.FAILED_PRECONDITION, "'node-1'")
+        assert (["node-1", "node-2"] if allowed else ["node-1"]) == await published_nodes(driver, volume_id)
+
+
+async def test_without_a_node_it_is_unpublished_from_all(tmp_path: Path) -> None:
+    with a_driver(tmp_path) as driver:
+        volume_id = await created(driver)
+        for node_id in ("node-3", "node-1"):
+            await driver.controller_publish_volume(a_publication(volume_id, node_id, MNMW))
+        assert ["node-1", "node-3"] == await published_nodes(driver, volume_id)
+        await driver.controller_unpublish_volume(an_unpublication(volume_id, ""))
+        assert [] == await published_nodes(driver, volume_id)
+
+
+async def test_unpublishing_what_is_unknown_is_done_already(tmp_path: Path) -> None:
+    with a_driver(tmp_path) as driver:
+        await driver.controller_unpublish_volume(an_unpublication("no-volume"))
+        volume_id = await created(driver)
+        await driver.controller_publish_volume(a_publication(volume_id))
+        await driver.controller_unpublish_volume(an_unpublication(volume_id, "no-node"))
+        assert ["node-1"] == await published_nodes(driver, volume_id)
+
+
+async def test_a_full_node_takes_no_more(tmp_path: Path) -> None:
+    with a_driver(tmp_path, limits=Limits(attach_max=1)) as driver:
+        one, two = await created(driver, "one"), await created(driver, "two")
+        await driver.controller_publish_volume(a_publication(one))
+        await refused(driver.controller_publish_volume(a_publication(two)), Code.RESOURCE_EXHAUSTED, "'node-1'")
+        await driver.controller_publish_volume(a_publication(two, "node-2"))
+        await driver.controller_publish_volume(a_publication(one))
+
+
+# Questions
+
+
+async def test_pages_are_stable_while_volumes_come_and_go(tmp_path: Path) -> None:
+    with a_driver(tmp_path) as driver:
+        ids = sorted([await created(driver, f"pvc-{number}") for number in range(5)])
+        assert ids == await listed(driver)
+        first = await driver.list_volumes(csi.ListVolumesRequest(max_entries=2))
+        assert ids[:2] == [entry.volume.volume_id for entry in first.entries]
+        await driver.delete_volume(a_deletion(ids[1]))
+        await driver.delete_volume(a_deletion(ids[3]))
+        assert [ids[2], ids[4]] == await listed(driver, starting_token=first.next_token)
+        last = await driver.list_volumes(csi.ListVolumesRequest(max_entries=2, starting_token=first.next_token))
+        assert "" == last.next_token
+        assert [] == await listed(driver, starting_token=ids[4])
+
+
+async def test_a_foreign_token_is_aborted(tmp_path: Path) -> None:
+    with a_driver(tmp_path) as driver:
+        await refused(driver.list_volumes(csi.ListVolumesRequest(starting_token="invalid-token")), Code.ABORTED, "start from the beginning")
+
+
+async def test_the_list_tells_where_volumes_are(tmp_path: Path) -> None:
+    with a_driver(tmp_path) as driver:
+        volume_id = await created(driver)
+        await driver.controller_publish_volume(a_publication(volume_id))
+        entry = (await driver.list_volumes(csi.ListVolumesRequest())).entries[0]
+        assert (["node-1"], False) == (list(entry.status.published_node_ids), entry.status.volume_condition.abnormal)
+        (tmp_path / "volumes" / volume_id).rmdir()
+        entry = (await driver.list_volumes(csi.ListVolumesRequest())).entries[0]
+        assert "the volume's folder is gone" == entry.status.volume_condition.message
+
+
+async def test_an_unknown_volume_is_not_found_by_questions(tmp_path: Path) -> None:
+    with a_driver(tmp_path) as driver:
+        await refused(driver.controller_get_volume(csi.ControllerGetVolumeRequest(volume_id="v")), Code.NOT_FOUND)
+        question = csi.ValidateVolumeCapabilitiesRequest(volume_id="v", volume_capabilities=[a_capability()])
+        await refused(driver.validate_volume_capabilities(question), Code.NOT_FOUND)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({}, ""),
+        ({"volume_context": {"kind": "fast"}, "parameters": {"kind": "fast"}}, ""),
+        ({"volume_capabilities": [a_capability(), a_capability(block=True)]}, "block"),
+        ({"volume_capabilities": [a_capability(77)]}, "77"),
+        ({"volume_context": {"kind": "slow"}}, "volume_context"),
+        ({"parameters": {"kind": "slow"}}, "parameters"),
+        ({"mutable_parameters": {"a": "b"}}, "mutable"),
+    ],
+)
+async def test_capabilities_are_confirmed_or_the_reason_is_told(tmp_path: Path, fields: Any, reason: str) -> None:
+    with a_driver(tmp_path) as driver:
+        volume_id = await created(driver, parameters={"kind": "fast"})
+        fields = {"volume_capabilities": [a_capability(MNMW)], **fields}
+        answer = await driver.validate_volume_capabilities(csi.ValidateVolumeCapabilitiesRequest(volume_id=volume_id, **fields))
+    assert answer.HasField("confirmed") is (not reason)
+    assert reason in answer.message
+    if not reason:
+        assert fields["volume_capabilities"] == list(answer.confirmed.volume_capabilities)

@@ -1,0 +1,236 @@
+"""What a driver advertises follows from what it overrides; callers only get what is advertised."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from typing import Any
+
+import pytest
+
+from mooring.base import log
+from mooring.base.clock import LoopClock
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.capabilities import Capability, Service
+from mooring.driver.guard import CallRecord
+from mooring.driver.sdk import Plugin
+from tests.unit.driver.calls import a_creation, a_deletion, a_publication, an_unpublication, refused
+
+
+class OnlyIdentity(Plugin):
+    name = "identity.example.com"
+    vendor_version = "1.2"
+
+
+class Creating(Plugin):
+    """Creates and deletes, and does while it does so what the test says."""
+
+    name = "creating.example.com"
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.entered = asyncio.Event()
+        self.gate: asyncio.Event | None = None
+        self.error: BaseException | None = None
+
+    async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
+        await self._work(request)
+        return csi.CreateVolumeResponse(volume={"volume_id": f"id of {request.name}"})
+
+    async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
+        await self._work(request)
+        return csi.DeleteVolumeResponse()
+
+    async def _work(self, request: Any) -> None:
+        self.calls.append(request)
+        self.entered.set()
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+
+
+async def controller_capabilities(plugin: Plugin) -> set[int]:
+    answer = await plugin.controller_get_capabilities(csi.ControllerGetCapabilitiesRequest())
+    return {one.rpc.type for one in answer.capabilities}
+
+
+async def services(plugin: Plugin) -> set[int]:
+    answer = await plugin.get_plugin_capabilities(csi.GetPluginCapabilitiesRequest())
+    return {one.service.type for one in answer.capabilities if one.HasField("service")}
+
+
+async def test_a_driver_without_controller_methods_has_no_controller_service() -> None:
+    plugin = OnlyIdentity()
+    assert set() == await services(plugin)
+    await refused(plugin.controller_get_capabilities(csi.ControllerGetCapabilitiesRequest()), Code.UNIMPLEMENTED)
+
+
+async def test_identity_is_answered_by_the_base_class() -> None:
+    info = await OnlyIdentity().get_plugin_info(csi.GetPluginInfoRequest())
+    assert ("identity.example.com", "1.2") == (info.name, info.vendor_version)
+    assert (await OnlyIdentity().probe(csi.ProbeRequest())).ready.value is True
+
+
+async def test_capabilities_are_those_of_the_overridden_methods() -> None:
+    assert {Service.CONTROLLER_SERVICE} == await services(Creating())
+    assert {Capability.CREATE_DELETE_VOLUME} == await controller_capabilities(Creating())
+
+
+async def test_flags_add_what_no_method_shows() -> None:
+    class Flagged(Creating):
+        controller_flags = (Capability.SINGLE_NODE_MULTI_WRITER, Capability.CLONE_VOLUME)
+        plugin_flags = (Service.VOLUME_ACCESSIBILITY_CONSTRAINTS,)
+        volume_expansion = (csi.PluginCapability.VolumeExpansion.ONLINE,)
+
+    derived = {Capability.CREATE_DELETE_VOLUME, Capability.SINGLE_NODE_MULTI_WRITER, Capability.CLONE_VOLUME}
+    assert derived == await controller_capabilities(Flagged())
+    assert {Service.CONTROLLER_SERVICE, Service.VOLUME_ACCESSIBILITY_CONSTRAINTS} == await services(Flagged())
+    answer = await Flagged().get_plugin_capabilities(csi.GetPluginCapabilitiesRequest())
+    assert [csi.PluginCapability.VolumeExpansion.ONLINE] == [
+        one.volume_expansion.type for one in answer.capabilities if one.HasField("volume_expansion")
+    ]
+
+
+async def test_a_flag_that_a_method_shows_is_a_mistake() -> None:
+    class Boasting(Creating):
+        controller_flags = (Capability.LIST_VOLUMES,)
+
+    with pytest.raises(TypeError, match="LIST_VOLUMES is no flag: override list_volumes"):
+        await controller_capabilities(Boasting())
+
+
+async def test_a_flag_without_its_methods_is_a_mistake() -> None:
+    class Boasting(Creating):
+        controller_flags = (Capability.PUBLISH_READONLY,)
+
+    with pytest.raises(TypeError, match="PUBLISH_READONLY needs controller_publish_volume"):
+        await controller_capabilities(Boasting())
+
+
+def test_half_a_pair_of_methods_is_a_mistake() -> None:
+    class Half(Plugin):
+        name = "half.example.com"
+
+        async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
+            return csi.CreateVolumeResponse()
+
+    with pytest.raises(TypeError, match="Half must override delete_volume too"):
+        Half()
+
+
+async def test_what_is_withheld_is_neither_advertised_nor_answered() -> None:
+    plugin = Creating()
+    plugin.withheld = ("create_volume", "delete_volume")
+    assert set() == await services(plugin)
+    await refused(plugin.create_volume(a_creation()), Code.UNIMPLEMENTED, "CreateVolume")
+    assert [] == plugin.calls
+
+
+async def test_a_call_without_a_method_is_unimplemented_before_its_fields_are_looked_at() -> None:
+    await refused(Creating().controller_publish_volume(csi.ControllerPublishVolumeRequest()), Code.UNIMPLEMENTED)
+
+
+async def test_a_driver_built_on_another_reaches_the_bare_method() -> None:
+    """The guard would take its own call for a second one, and refuse it."""
+
+    class Wrapping(Creating):
+        async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
+            answer = await super().create_volume(request)
+            answer.volume.capacity_bytes = 5
+            return answer
+
+    assert 5 == (await Wrapping().create_volume(a_creation())).volume.capacity_bytes
+
+
+async def test_a_second_call_for_the_same_volume_is_aborted_while_the_first_runs() -> None:
+    plugin, plugin_gate = Creating(), asyncio.Event()
+    plugin.gate = plugin_gate
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(plugin.create_volume(a_creation("one")), name="first")
+        await asyncio.sleep(0)
+        await refused(plugin.create_volume(a_creation("one")), Code.ABORTED, "CreateVolume is pending for volume name 'one'")
+        other = group.create_task(plugin.create_volume(a_creation("other")), name="other")
+        deletion = group.create_task(plugin.delete_volume(a_deletion("one")), name="a volume whose id is the other's name")
+        await asyncio.sleep(0)
+        plugin_gate.set()
+    assert ["one", "other", ""] == [getattr(call, "name", "") for call in plugin.calls]
+    assert first.result().volume.volume_id == "id of one"
+    assert other.done()
+    assert deletion.done()
+    await plugin.create_volume(a_creation("one"))  # free again
+
+
+async def test_a_caller_that_gives_up_frees_the_volume() -> None:
+    plugin = Creating()
+    plugin.gate = asyncio.Event()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await plugin.create_volume(a_creation("one"))
+    plugin.gate = None
+    await plugin.create_volume(a_creation("one"))
+
+
+async def test_a_failing_call_frees_the_volume() -> None:
+    plugin = Creating()
+    plugin.error = DriverError(Code.OUT_OF_RANGE, "too big")
+    await refused(plugin.create_volume(a_creation("one")), Code.OUT_OF_RANGE, "too big")
+    plugin.error = None
+    await plugin.create_volume(a_creation("one"))
+
+
+async def test_any_other_exception_is_internal_and_its_traceback_is_logged_without_secrets() -> None:
+    plugin, lines = Creating(), io.StringIO()
+    plugin.error = RuntimeError("login failed for canary-password")
+    log.configure(stream=lines)
+    try:
+        await refused(plugin.create_volume(a_creation(secrets={"password": "canary-password"})), Code.INTERNAL, "RuntimeError")
+    finally:
+        log.configure()
+    assert "The driver failed" in lines.getvalue()
+    assert "login failed for ***stripped***" in lines.getvalue()
+    assert "canary" not in lines.getvalue()
+
+
+async def test_a_drivers_own_error_loses_its_secrets() -> None:
+    plugin = Creating()
+    plugin.error = DriverError(Code.UNAUTHENTICATED, "user admin, password canary, was refused")
+    with pytest.raises(DriverError) as caught:
+        await plugin.create_volume(a_creation(secrets={"password": "canary"}))
+    assert "user admin, password ***stripped***, was refused" == caught.value.message
+
+
+async def test_an_answer_that_breaks_the_rules_is_internal() -> None:
+    class Sloppy(Creating):
+        async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
+            return csi.CreateVolumeResponse(volume={"capacity_bytes": 1})
+
+        async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
+            return None  # type: ignore[return-value]
+
+    await refused(Sloppy().create_volume(a_creation()), Code.INTERNAL, "volume.volume_id is required")
+    await refused(Sloppy().delete_volume(a_deletion("v")), Code.INTERNAL, "no DeleteVolumeResponse")
+
+
+async def test_a_broken_request_never_reaches_the_driver() -> None:
+    plugin = Creating()
+    await refused(plugin.create_volume(csi.CreateVolumeRequest()), Code.INVALID_ARGUMENT, "name is required")
+    assert [] == plugin.calls
+
+
+async def test_observers_see_each_call_without_its_secrets() -> None:
+    plugin, seen = Creating(), list[CallRecord]()
+    plugin.observe(seen.append, LoopClock())
+    await plugin.create_volume(a_creation("one", secrets={"password": "canary"}))
+    await refused(plugin.delete_volume(a_deletion("")), Code.INVALID_ARGUMENT)
+    await refused(plugin.controller_publish_volume(a_publication("v")), Code.UNIMPLEMENTED)
+    await refused(plugin.controller_unpublish_volume(an_unpublication("v")), Code.UNIMPLEMENTED)
+    codes = [Code.OK if one.error is None else one.error.code for one in seen]
+    assert [Code.OK, Code.INVALID_ARGUMENT, Code.UNIMPLEMENTED, Code.UNIMPLEMENTED] == codes
+    assert "CreateVolume" == seen[0].rpc
+    assert '"one"' in seen[0].request
+    assert "id of one" in seen[0].response
+    assert "" == seen[1].response
+    assert "canary" not in repr(seen)
+    assert all(one.seconds >= 0 for one in seen)

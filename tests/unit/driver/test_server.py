@@ -1,0 +1,179 @@
+"""A driver over a real socket: what it answers, and what stands in the way of the socket."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from mooring.base.errors import ConfigError
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.sdk import Plugin
+from mooring.driver.server import serving, socket_path
+from tests.unit.driver.calls import a_creation, a_driver, a_publication
+from tests.unit.driver.test_sdk import Creating, OnlyIdentity
+
+
+async def asked(path: Path, method: str, request: Any) -> bytes:
+    async with grpc.aio.insecure_channel(f"unix:{path}") as channel:
+        call = channel.unary_unary(f"/csi.v1.{method}", request_serializer=lambda message: message.SerializeToString())
+        answer: bytes = await call(request, timeout=5)
+        return answer
+
+
+async def code_of(path: Path, method: str, request: Any) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await asked(path, method, request)
+    return caught.value.code(), caught.value.details() or ""
+
+
+async def test_a_driver_answers_on_its_socket(tmp_path: Path) -> None:
+    with a_driver(tmp_path / "state") as driver:
+        async with serving(driver, f"unix://{tmp_path}/csi.sock") as path:
+            answer = await asked(path, "Controller/CreateVolume", a_creation())
+            volume = csi.CreateVolumeResponse.FromString(answer).volume
+            published = await asked(path, "Controller/ControllerPublishVolume", a_publication(volume.volume_id))
+            assert {"publication": "1"} == csi.ControllerPublishVolumeResponse.FromString(published).publish_context
+            error = await code_of(path, "Controller/ControllerPublishVolume", a_publication(volume.volume_id, "node-2"))
+            assert (grpc.StatusCode.FAILED_PRECONDITION, True) == (error[0], "'node-1'" in error[1])
+    assert not path.exists()
+
+
+async def test_calls_and_services_that_it_lacks_are_unimplemented(tmp_path: Path) -> None:
+    async with serving(OnlyIdentity(), str(tmp_path / "csi.sock")) as path:
+        await asked(path, "Identity/Probe", csi.ProbeRequest())
+        for method, request in (
+            ("Controller/CreateVolume", csi.CreateVolumeRequest()),
+            ("Controller/ControllerGetCapabilities", csi.ControllerGetCapabilitiesRequest()),
+            ("Node/NodeGetInfo", csi.NodeGetInfoRequest()),
+            ("Nonsense/Nothing", csi.ProbeRequest()),
+        ):
+            assert grpc.StatusCode.UNIMPLEMENTED == (await code_of(path, method, request))[0]
+
+
+async def test_garbage_is_an_error_and_the_driver_lives_on(tmp_path: Path) -> None:
+    class Garbage:
+        def SerializeToString(self) -> bytes:
+            return b"\xff\xff\xff\xff"
+
+    async with serving(Creating(), str(tmp_path / "csi.sock")) as path:
+        assert grpc.StatusCode.INTERNAL == (await code_of(path, "Controller/CreateVolume", Garbage()))[0]
+        await asked(path, "Controller/CreateVolume", a_creation())
+
+
+async def test_a_caller_that_gives_up_ends_the_call(tmp_path: Path) -> None:
+    driver, entered, ended = Creating(), asyncio.Event(), asyncio.Event()
+
+    async def stuck(request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError("it waits for ever")
+
+    driver._work = stuck  # type: ignore[method-assign]
+    async with serving(driver, str(tmp_path / "csi.sock")) as path:
+        call = asyncio.ensure_future(asked(path, "Controller/CreateVolume", a_creation()))
+        await asyncio.wait_for(entered.wait(), 5)
+        call.cancel()
+        await asyncio.wait_for(ended.wait(), 5)
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+
+async def test_calls_in_flight_end_before_the_server_does(tmp_path: Path) -> None:
+    driver = Creating()
+    driver.gate = asyncio.Event()
+    async with serving(driver, str(tmp_path / "csi.sock")) as path:
+        call = asyncio.ensure_future(asked(path, "Controller/CreateVolume", a_creation("late")))
+        await asyncio.wait_for(driver.entered.wait(), 5)
+        asyncio.get_running_loop().call_soon(driver.gate.set)
+    assert "id of late" == csi.CreateVolumeResponse.FromString(await call).volume.volume_id
+
+
+async def test_the_socket_is_for_its_owner_only(tmp_path: Path) -> None:
+    async with serving(OnlyIdentity(), str(tmp_path / "csi.sock")) as path:
+        assert 0o600 == stat.S_IMODE(path.stat().st_mode)
+    async with serving(OnlyIdentity(), str(tmp_path / "csi.sock"), socket_mode=0o660) as path:
+        assert 0o660 == stat.S_IMODE(path.stat().st_mode)
+
+
+async def test_a_dead_socket_is_replaced(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "csi.sock"))
+    async with serving(OnlyIdentity(), str(tmp_path / "csi.sock")) as path:
+        await asked(path, "Identity/Probe", csi.ProbeRequest())
+
+
+async def refused(plugin: Plugin, endpoint: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        async with serving(plugin, endpoint):
+            raise AssertionError("it serves")
+    return str(caught.value)
+
+
+async def test_a_living_socket_is_left_alone(tmp_path: Path) -> None:
+    async with serving(OnlyIdentity(), str(tmp_path / "csi.sock")) as path:
+        assert "another driver answers on it" in await refused(OnlyIdentity(), str(path))
+        await asked(path, "Identity/Probe", csi.ProbeRequest())
+
+
+async def test_what_is_not_a_socket_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("precious")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("file")
+    for name in ("file", "folder", "link"):
+        assert "exists and is not a socket" in await refused(OnlyIdentity(), str(tmp_path / name))
+    assert "precious" == (tmp_path / "file").read_text()
+
+
+async def test_a_socket_needs_its_folder(tmp_path: Path) -> None:
+    assert "the folder of socket" in await refused(OnlyIdentity(), str(tmp_path / "nowhere" / "csi.sock"))
+
+
+@pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "a" * 64])
+async def test_a_driver_needs_a_name(tmp_path: Path, name: str) -> None:
+    plugin = OnlyIdentity()
+    plugin.name = name
+    assert "driver name" in await refused(plugin, str(tmp_path / "csi.sock"))
+
+
+async def test_somebody_elses_socket_is_not_removed_at_the_end(tmp_path: Path) -> None:
+    async with serving(OnlyIdentity(), str(tmp_path / "csi.sock")) as path:
+        path.rename(tmp_path / "moved.sock")
+        path.write_text("another's")
+    assert path.exists()
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["unix:///run/csi.sock", "unix:/run/csi.sock", "UNIX:////run/csi.sock", "/run/csi.sock", "//run/csi.sock"]
+)
+def test_endpoints(endpoint: str) -> None:
+    assert Path("/run/csi.sock") == socket_path(endpoint)
+
+
+def test_a_relative_path_is_below_the_working_folder() -> None:
+    assert Path(os.getcwd(), "csi.sock") == socket_path("csi.sock")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "reason"),
+    [
+        ("", "names no socket"),
+        ("unix://", "names no socket"),
+        ("unix:///", "names no socket"),
+        ("tcp://localhost:5000", "is not supported"),
+        ("dns:///localhost", "is not supported"),
+        ("/" + "x" * 107, "longer than the 107 bytes"),
+    ],
+)
+def test_endpoints_that_are_none(endpoint: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        socket_path(endpoint)
