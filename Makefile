@@ -13,7 +13,7 @@ help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 	@echo "  ARGS=... goes on to the program behind test, sim and bench-attach: make test ARGS='-k queue'"
 
-# The stamp names this folder: a project that was moved gets a new .venv, since the scripts in it carry its path.
+# The stamp names this folder: a project that was moved gets a new .venv.
 ifneq ($(shell cat .venv/ready 2>/dev/null),$(CURDIR))
 .PHONY: .venv/ready
 endif
