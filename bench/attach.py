@@ -1,0 +1,317 @@
+"""Mooring's attacher beside the Go one: `make bench-attach`.
+
+Both run on one real etcd (with fsync, as in production) and kube-apiserver, one after the other in each round, each with a driver of its
+own that answers at once (bench/driver). The load comes from one more client, the same for both. Measured are rate, time from the
+attachment's creation to `attached: true` as a watch shows it, processor time of the contender, writes by kind, driver calls, memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import collections
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any
+
+from bench.contender import Contender, LoadDriver, Running, machine, quantile
+from mooring import __version__
+from mooring.api.core import PERSISTENT_VOLUMES
+from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
+from mooring.base.chance import Chance
+from mooring.base.clock import LoopClock
+from mooring.kube.cluster import EventType
+from mooring.kube.http import HttpCluster
+from mooring.kube.kubeconfig import load
+from tests.support.control_plane import ControlPlane
+from tests.support.real import binary
+
+NO_LIMIT = ("--kube-api-qps=-1", "--kube-api-burst=1")
+WRITES = re.compile(r"^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<count>\S+)", re.M)
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclasses.dataclass
+class Run:
+    """One contender in one round. Times in seconds, memory in MiB; writes and calls per attachment."""
+
+    attach_rate: float
+    attach_p50_s: float
+    attach_p99_s: float
+    attach_cpu_ms: float
+    detach_rate: float
+    detach_cpu_ms: float
+    writes: dict[str, float]
+    calls: dict[str, float]
+    rss_idle: float
+    rss_after: float
+
+
+class Load:
+    """The client that makes the objects and watches what becomes of them."""
+
+    def __init__(self, plane: ControlPlane, cluster: HttpCluster) -> None:
+        self._plane = plane
+        self._cluster = cluster
+        self.created_at: dict[str, float] = {}
+        self.attached_at: dict[str, float] = {}
+        self.gone_at: dict[str, float] = {}
+        self._changed = asyncio.Event()
+
+    async def each(self, jobs: Iterable[Any]) -> None:
+        """Runs coroutines, 32 at a time."""
+        slots = asyncio.Semaphore(32)
+
+        async def one(job: Any) -> None:
+            async with slots:
+                await job
+
+        async with asyncio.TaskGroup() as group:
+            for job in jobs:
+                group.create_task(one(job))
+
+    async def make_volumes(self, names: Iterable[str], driver: str) -> None:
+        await self.each(self._cluster.create(PERSISTENT_VOLUMES.whole(), _pv(name, driver)) for name in names)
+
+    async def make_nodes(self, names: Iterable[str], driver: str) -> None:
+        drivers = [{"name": driver, "nodeID": "n", "topologyKeys": None}]
+        bodies = ({"metadata": {"name": name}, "spec": {"drivers": drivers}} for name in names)
+        await self.each(self._cluster.create(CSI_NODES.whole(), body) for body in bodies)
+
+    async def attach(self, name: str, driver: str, node: str) -> None:
+        spec = {"attacher": driver, "nodeName": node, "source": {"persistentVolumeName": name}}
+        await self._cluster.create(VOLUME_ATTACHMENTS.whole(), {"metadata": {"name": name}, "spec": spec})
+        self.created_at[name] = time.monotonic()
+
+    async def detach(self, names: Iterable[str]) -> None:
+        await self.each(self._cluster.delete(VOLUME_ATTACHMENTS, name) for name in names)
+
+    async def watch(self) -> None:
+        page = await self._cluster.list(VOLUME_ATTACHMENTS)
+        async with contextlib.aclosing(self._cluster.watch(VOLUME_ATTACHMENTS, resource_version=page.resource_version)) as events:
+            async for event in events:
+                if event.object is None:
+                    continue
+                name = event.object.metadata.name
+                if event.type is EventType.DELETED:
+                    self.gone_at.setdefault(name, time.monotonic())
+                elif event.object.status.attached:
+                    self.attached_at.setdefault(name, time.monotonic())
+                self._changed.set()
+
+    async def until(self, seen: dict[str, float], names: list[str], timeout_s: float) -> None:
+        async with asyncio.timeout(timeout_s):
+            while not all(name in seen for name in names):
+                self._changed.clear()
+                await self._changed.wait()
+
+    def writes(self) -> collections.Counter[str]:
+        """PATCH and PUT requests of the whole server so far: only the contender patches here."""
+        text = self._plane.request("GET", "/metrics")[1].decode()
+        found: collections.Counter[str] = collections.Counter()
+        for match in WRITES.finditer(text):
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', match["labels"]))
+            if labels["verb"] in ("PATCH", "PUT") and labels["resource"] in ("persistentvolumes", "volumeattachments"):
+                sub = f"/{labels['subresource']}" if labels["subresource"] else ""
+                found[f"{labels['verb']} {labels['resource']}{sub} {labels['code']}"] += int(float(match["count"]))
+        return found
+
+
+def _pv(name: str, driver: str) -> dict[str, Any]:
+    source = {"driver": driver, "volumeHandle": name, "fsType": "ext4", "volumeAttributes": {"pool": "gold", "backend": f"array-{name}"}}
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain", "csi": source}
+    return {
+        "metadata": {"name": name, "labels": {"app": "bench"}, "annotations": {"pv.kubernetes.io/provisioned-by": driver}},
+        "spec": spec,
+    }
+
+
+@contextlib.asynccontextmanager
+async def a_load(plane: ControlPlane) -> AsyncIterator[Load]:
+    config = load(str(plane.kubeconfig("bench")), os.environ)
+    async with HttpCluster(config, clock=LoopClock(), chance=Chance(), user_agent="mooring-bench", concurrency_max=64) as cluster:
+        made = Load(plane, cluster)
+        watching = asyncio.create_task(made.watch(), name="bench/watch")
+        await asyncio.sleep(0.3)
+        try:
+            yield made
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+
+class Bench:
+    """The rounds on one control plane."""
+
+    def __init__(self, plane: ControlPlane, driver: Path) -> None:
+        self._plane, self._driver_program = plane, driver
+        self._number = 0
+
+    @contextlib.contextmanager
+    def _running(self, contender: Contender, flags: tuple[str, ...]) -> Any:
+        self._number += 1
+        driver = LoadDriver(self._driver_program, self._plane.folder / f"driver-{self._number}.sock", contender.driver_name)
+        log = self._plane.folder / f"contender-{self._number}.log"
+        running = Running(contender, self._plane.kubeconfig(contender.name), driver, log, flags)
+        try:
+            yield running, driver
+        except BaseException:
+            print("\n".join(log.read_text(errors="replace").splitlines()[-20:]), file=sys.stderr)
+            raise
+        finally:
+            running.stop()
+            driver.stop()
+
+    async def round(self, contender: Contender, count: int, flags: tuple[str, ...], timeout_s: float) -> Run:
+        """count attachments of fresh volumes made as fast as the server takes them, then all deleted."""
+        async with a_load(self._plane) as load_client:
+            tag = f"b{self._number}"
+            names = [f"{tag}-{number}" for number in range(count)]
+            nodes = [f"{tag}-node{number}" for number in range(10)]
+            driver_name = contender.driver_name
+            await load_client.make_volumes([*names, f"{tag}-first"], driver_name)
+            await load_client.make_nodes(nodes, driver_name)
+            with self._running(contender, flags) as (running, driver):
+                await load_client.attach(f"{tag}-first", driver_name, nodes[0])  # the sign that it is up
+                await load_client.until(load_client.attached_at, [f"{tag}-first"], 30)
+                await asyncio.sleep(2)
+                rss_idle, cpu_before = running.rss_mib, running.cpu_s
+                writes_before, calls_before = load_client.writes(), driver.counts()
+                began = time.monotonic()
+                await load_client.each(load_client.attach(name, driver_name, nodes[n % 10]) for n, name in enumerate(names))
+                await load_client.until(load_client.attached_at, names, timeout_s)
+                attach_s = max(load_client.attached_at[name] for name in names) - began
+                await asyncio.sleep(1)  # echoes count too
+                cpu_attached = running.cpu_s
+                writes, calls = load_client.writes() - writes_before, driver.counts()
+                detached = time.monotonic()
+                await load_client.detach(names)
+                await load_client.until(load_client.gone_at, names, timeout_s)
+                detach_s = max(load_client.gone_at[name] for name in names) - detached
+                await asyncio.sleep(1)
+                cpu_detached, rss_after = running.cpu_s, running.rss_mib
+                await load_client.detach([f"{tag}-first"])
+                await load_client.until(load_client.gone_at, [f"{tag}-first"], 30)
+        waits = [load_client.attached_at[name] - load_client.created_at[name] for name in names]
+        return Run(
+            attach_rate=count / attach_s,
+            attach_p50_s=quantile(waits, 0.5),
+            attach_p99_s=quantile(waits, 0.99),
+            attach_cpu_ms=(cpu_attached - cpu_before) / count * 1000,
+            detach_rate=count / detach_s,
+            detach_cpu_ms=(cpu_detached - cpu_attached) / count * 1000,
+            writes={key: value / count for key, value in sorted(writes.items())},
+            calls={key: (calls[key] - calls_before.get(key, 0)) / count for key in calls if calls[key] > calls_before.get(key, 0)},
+            rss_idle=rss_idle,
+            rss_after=rss_after,
+        )
+
+    async def memory(self, contender: Contender) -> float:
+        """Resident memory once its caches hold what is in the cluster."""
+        with self._running(contender, NO_LIMIT) as (running, _):
+            before = -1.0
+            for _ in range(30):
+                await asyncio.sleep(2)
+                now = running.rss_mib
+                if abs(now - before) < 0.5:
+                    break
+                before = now
+            await asyncio.sleep(3)
+            rss: float = running.rss_mib
+            return rss
+
+    async def fill(self, count: int) -> None:
+        """So many PersistentVolumes of another driver."""
+        async with a_load(self._plane) as load_client:
+            await load_client.make_volumes((f"other-{number}" for number in range(count)), "other.bench.mooring.dev")
+
+
+def build_driver(folder: Path) -> Path:
+    """Compiles bench/driver; takes seconds once Go has it cached."""
+    out = folder / "bench-driver"
+    subprocess.run(["go", "build", "-o", out, "."], cwd=ROOT / "bench" / "driver", check=True, env={**os.environ, "CGO_ENABLED": "0"})
+    return out
+
+
+def table(title: str, runs: dict[str, list[Run]]) -> str:
+    """Medians over the rounds, one column a contender."""
+    names = list(runs)
+    lines = [f"### {title}", "", "| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+
+    def row(label: str, form: str, value: Any) -> None:
+        cells = (form.format(statistics.median(value(run) for run in runs[name])) for name in names)
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+
+    row("attach rate (1/s)", "{:.1f}", lambda run: run.attach_rate)
+    row("created → attached, p50 (ms)", "{:.0f}", lambda run: run.attach_p50_s * 1000)
+    row("created → attached, p99 (ms)", "{:.0f}", lambda run: run.attach_p99_s * 1000)
+    row("processor time per attach (ms)", "{:.2f}", lambda run: run.attach_cpu_ms)
+    row("detach rate (1/s)", "{:.1f}", lambda run: run.detach_rate)
+    row("processor time per detach (ms)", "{:.2f}", lambda run: run.detach_cpu_ms)
+    for kind in sorted({key for many in runs.values() for run in many for key in run.writes}):
+        row(f"{kind} per attach", "{:.2f}", lambda run, kind=kind: run.writes.get(kind, 0.0))
+    for kind in sorted({key for many in runs.values() for run in many for key in run.calls}):
+        row(f"{kind} per attach", "{:.2f}", lambda run, kind=kind: run.calls.get(kind, 0.0))
+    row("memory idle (MiB)", "{:.0f}", lambda run: run.rss_idle)
+    row("memory after (MiB)", "{:.0f}", lambda run: run.rss_after)
+    return "\n".join(lines)
+
+
+async def measure(options: argparse.Namespace) -> str:
+    contenders = [
+        Contender("Go", (str(binary("csi-attacher")),)),
+        Contender("Mooring", (str(Path(sys.executable).parent / "csi-attacher"),)),
+    ]
+    plane = ControlPlane.start(etcd_flags=["--unsafe-no-fsync=false"])
+    try:
+        bench = Bench(plane, build_driver(plane.folder))
+        parts = []
+        for title, count, flags, rounds in (
+            (f"No client limit: {options.count} attachments at once", options.count, NO_LIMIT, options.rounds),
+            (f"Flags as shipped: {options.shipped} attachments at once", options.shipped, (), 1),
+        ):
+            runs: dict[str, list[Run]] = {contender.name: [] for contender in contenders}
+            for number in range(rounds):
+                for contender in contenders if number % 2 == 0 else reversed(contenders):
+                    run = await bench.round(contender, count, flags, 600)
+                    runs[contender.name].append(run)
+                    print(f"{title}, round {number + 1}, {contender.name}: {run.attach_rate:.1f}/s", file=sys.stderr)
+            parts.append(table(title, runs))
+        if options.volumes:
+            print(f"making {options.volumes} other volumes", file=sys.stderr)
+            await bench.fill(options.volumes)
+            cells = [f"{await bench.memory(contender):.0f}" for contender in contenders]
+            heads = " | ".join(contender.name for contender in contenders)
+            rows = f"| memory (MiB) | {' | '.join(cells)} |"
+            parts.append(
+                f"### {options.volumes} PersistentVolumes of another driver in the cluster\n\n| | {heads} |\n|---|---|---|\n{rows}"
+            )
+    finally:
+        plane.stop()
+    described = json.dumps(machine())
+    head = (
+        f"Mooring {__version__}, Python {sys.version.split()[0]}, beside csi-attacher v4.12. Machine: `{described}`. Medians over rounds."
+    )
+    return "\n\n".join([head, *parts])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=500, help="attachments at once without a client limit")
+    parser.add_argument("--shipped", type=int, default=40, help="attachments at once with flags as shipped")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--volumes", type=int, default=20000, help="other PersistentVolumes for the memory figure, 0 leaves it out")
+    print(asyncio.run(measure(parser.parse_args())))
+
+
+if __name__ == "__main__":
+    main()

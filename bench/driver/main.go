@@ -1,0 +1,96 @@
+// A CSI driver for load: it publishes whatever it is asked to, at once, and counts its calls.
+//
+//	driver SOCKET NAME
+//
+// A line on standard input is answered with the counts so far, as JSON on standard output: {"ControllerPublishVolume": 12, ...}.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path"
+	"sync"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+)
+
+type driver struct {
+	csi.UnimplementedIdentityServer
+	csi.UnimplementedControllerServer
+	name   string
+	mutex  sync.Mutex
+	counts map[string]int
+}
+
+func (d *driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
+	return &csi.GetPluginInfoResponse{Name: d.name, VendorVersion: "1"}, nil
+}
+
+func (d *driver) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
+	return &csi.ProbeResponse{}, nil
+}
+
+func (d *driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+	service := &csi.PluginCapability_Service{Type: csi.PluginCapability_Service_CONTROLLER_SERVICE}
+	capability := &csi.PluginCapability{Type: &csi.PluginCapability_Service_{Service: service}}
+	return &csi.GetPluginCapabilitiesResponse{Capabilities: []*csi.PluginCapability{capability}}, nil
+}
+
+func (d *driver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+	rpc := &csi.ControllerServiceCapability_RPC{Type: csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME}
+	capability := &csi.ControllerServiceCapability{Type: &csi.ControllerServiceCapability_Rpc{Rpc: rpc}}
+	return &csi.ControllerGetCapabilitiesResponse{Capabilities: []*csi.ControllerServiceCapability{capability}}, nil
+}
+
+func (d *driver) ControllerPublishVolume(context.Context, *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	return &csi.ControllerPublishVolumeResponse{}, nil
+}
+
+func (d *driver) ControllerUnpublishVolume(context.Context, *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	return &csi.ControllerUnpublishVolumeResponse{}, nil
+}
+
+func (d *driver) count(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	d.mutex.Lock()
+	d.counts[path.Base(info.FullMethod)]++
+	d.mutex.Unlock()
+	return handler(ctx, request)
+}
+
+func (d *driver) report() {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	if err := json.NewEncoder(os.Stdout).Encode(d.counts); err != nil {
+		panic(err)
+	}
+}
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: driver SOCKET NAME")
+		os.Exit(2)
+	}
+	listener, err := net.Listen("unix", os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	d := &driver{name: os.Args[2], counts: map[string]int{}}
+	server := grpc.NewServer(grpc.UnaryInterceptor(d.count))
+	csi.RegisterIdentityServer(server, d)
+	csi.RegisterControllerServer(server, d)
+	go func() {
+		lines := bufio.NewScanner(os.Stdin)
+		for lines.Scan() {
+			d.report()
+		}
+		server.Stop() // whoever started us is gone
+	}()
+	if err := server.Serve(listener); err != nil {
+		panic(err)
+	}
+}
