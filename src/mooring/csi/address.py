@@ -1,0 +1,68 @@
+"""Where a driver listens: the forms of an address, and in words what is wrong with one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+from typing import Final
+from urllib.parse import quote
+
+from mooring.base.errors import ConfigError
+
+_PATH_BYTES_MAX: Final = 107  # Linux: 108 with the closing zero
+
+_IN_WORDS: Final = {
+    errno.ENOENT: "the socket does not exist (yet)",
+    errno.ENOTDIR: "a part of its path is not a folder",
+    errno.EACCES: "permission denied",
+    errno.ECONNREFUSED: "the socket is there, but nobody listens on it",
+    errno.EAGAIN: "the socket is there, but nobody takes connections from it",
+}
+
+
+def socket_path(address: str) -> str:
+    """The path of a driver's socket.
+
+    address: an absolute path, or `unix://` and one; extra slashes do no harm. Raises ConfigError for everything else: over a
+    network the loss of a driver could not be told from a slow one.
+    """
+    rest = address.removeprefix("unix://")
+    if not rest.startswith("/"):
+        raise ConfigError(
+            f"csi-address {address!r}: OnConnectionLoss callback only supported for unix:// addresses; "
+            "give an absolute path, as in /run/csi/socket or unix:///run/csi/socket"
+        )
+    path = f"/{rest.lstrip('/')}"
+    if path == "/" or "\0" in path:
+        raise ConfigError(f"csi-address {address!r} names no socket: give its path, as in /run/csi/socket")
+    length = len(os.fsencode(path))
+    if length > _PATH_BYTES_MAX:
+        raise ConfigError(f"csi-address {address!r}: the path has {length} bytes, a socket's may have {_PATH_BYTES_MAX}")
+    return path
+
+
+def target(path: str) -> str:
+    """The path as gRPC's name for it, which is a URI."""
+    return f"unix://{quote(os.fsencode(path))}"
+
+
+def trouble(path: str) -> str:
+    """Why nobody can be reached at this path just now, in words; "" when somebody takes connections there."""
+    try:
+        mode = os.stat(path).st_mode
+        if not stat.S_ISSOCK(mode):
+            return f"{_kind(mode)}, not a socket"
+        with socket.socket(socket.AF_UNIX) as client:
+            client.setblocking(False)
+            client.connect(path)
+    except OSError as error:
+        return _IN_WORDS.get(error.errno or 0, error.strerror or str(error))
+    return ""
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "it is a folder"
+    return "it is a file" if stat.S_ISREG(mode) else "it is something else"

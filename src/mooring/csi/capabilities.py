@@ -1,0 +1,56 @@
+"""What a driver says it is and can do: records and sets, read from its answers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from mooring.csi.proto import csi_pb2 as csi
+
+MIGRATED_DRIVERS: Final = frozenset(
+    {
+        "cinder.csi.openstack.org",
+        "csi.vsphere.vmware.com",
+        "disk.csi.azure.com",
+        "ebs.csi.aws.com",
+        "file.csi.azure.com",
+        "pd.csi.storage.gke.io",
+        "pxd.portworx.com",
+    }
+)
+"""Drivers that also serve volumes of a former in-tree plugin (spec/sidecar-common.md 4)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DriverInfo:
+    """A driver as it introduced itself. Two that are equal can stand in for each other.
+
+    plugin, volume_expansion, controller: numbers of csi.PluginCapability.Service, csi.PluginCapability.VolumeExpansion and
+    csi.ControllerServiceCapability.RPC; numbers that this version does not know are among them.
+    """
+
+    name: str
+    vendor_version: str
+    plugin: frozenset[int]
+    volume_expansion: frozenset[int]
+    controller: frozenset[int]
+
+    @property
+    def is_migrated(self) -> bool:
+        """True when it may be called for in-tree volumes too."""
+        return self.name in MIGRATED_DRIVERS
+
+
+def services(answer: csi.GetPluginCapabilitiesResponse) -> frozenset[int]:
+    """The services and traits of a plugin; entries of other kinds, or of none, are skipped."""
+    return frozenset(entry.service.type for entry in answer.capabilities if entry.HasField("service"))
+
+
+def volume_expansions(answer: csi.GetPluginCapabilitiesResponse) -> frozenset[int]:
+    """When volumes can grow; entries of other kinds, or of none, are skipped."""
+    return frozenset(entry.volume_expansion.type for entry in answer.capabilities if entry.HasField("volume_expansion"))
+
+
+def controller_rpcs(answer: csi.ControllerGetCapabilitiesResponse) -> frozenset[int]:
+    """What the controller service can do; entries without rpc are skipped."""
+    return frozenset(entry.rpc.type for entry in answer.capabilities if entry.HasField("rpc"))

@@ -1,0 +1,112 @@
+"""The first calls to a driver: is it ready, who is it, what can it do.
+
+Differs from external-attacher, which ends at the first call that is late or Unavailable and lets a restart back-off of minutes begin:
+a driver that is slow at boot is asked again (spec/sidecar-common.md 4, C5, C6).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from mooring.base.clock import Clock
+from mooring.base.errors import ConfigError
+from mooring.base.log import logger
+from mooring.csi.capabilities import DriverInfo, controller_rpcs, services, volume_expansions
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver import Call, Driver
+from mooring.csi.metrics import CallMetrics
+from mooring.csi.proto import csi_pb2 as csi
+
+_log = logger(__name__)
+
+AGAIN_S: Final = 1.0
+"""From the start of one attempt to the start of the next, if the first has ended by then."""
+
+_NOT_READY_YET: Final = frozenset({Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.FAILED_PRECONDITION})
+
+_Q = TypeVar("_Q")
+_A = TypeVar("_A")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a driver may take to introduce itself. Probing goes on as long as it says that it is not ready.
+
+    probe_timeout_s: of one Probe. call_timeout_s: of one of the other calls. budget_s: of those together, retries included.
+    """
+
+    probe_timeout_s: float = 15.0
+    call_timeout_s: float = 1.0
+    budget_s: float = 30.0
+
+
+async def greet(driver: Driver, *, clock: Clock, limits: Limits = Limits(), metrics: CallMetrics | None = None) -> DriverInfo:
+    """What the driver says about itself, once it is ready.
+
+    metrics: told the driver's name as soon as it is known. Raises DriverError, the driver's own, when it answers with a code that
+    does not pass by itself, or the budget is spent; ConfigError when its name is empty.
+    """
+    await _until_ready(driver, clock, limits.probe_timeout_s)
+    asking = _Asking(clock, limits)
+    plugin = await asking.ask(driver.get_plugin_info, csi.GetPluginInfoRequest())
+    if not plugin.name:
+        raise ConfigError("driver name is empty")
+    if metrics is not None:
+        metrics.driver_name = plugin.name
+    able = await asking.ask(driver.get_plugin_capabilities, csi.GetPluginCapabilitiesRequest())
+    controller: frozenset[int] = frozenset()
+    if csi.PluginCapability.Service.CONTROLLER_SERVICE in services(able):
+        controller = controller_rpcs(await asking.ask(driver.controller_get_capabilities, csi.ControllerGetCapabilitiesRequest()))
+    return DriverInfo(plugin.name, plugin.vendor_version, services(able), volume_expansions(able), controller)
+
+
+async def _until_ready(driver: Driver, clock: Clock, timeout_s: float) -> None:
+    said = ""
+    while True:
+        started = clock.now()
+        reason = await _unready(driver, timeout_s)
+        if reason is None:
+            return
+        _log.info(4 if reason == said else 0, "CSI driver is not ready", reason=reason)
+        said = reason
+        await clock.sleep(started + AGAIN_S - clock.now())
+
+
+async def _unready(driver: Driver, timeout_s: float) -> str | None:
+    """Why the driver is not ready yet; None when it is. Raises DriverError for a code that does not pass by itself."""
+    try:
+        answer = await driver.probe(csi.ProbeRequest(), Call(timeout_s))
+    except DriverError as error:
+        if error.code == Code.UNIMPLEMENTED:
+            _log.warning("CSI driver has no Probe, it is taken as ready", err=str(error))
+            return None
+        if error.code in _NOT_READY_YET:
+            return str(error)
+        _log.error("CSI driver probe failed", error)
+        raise
+    return "it says so" if answer.HasField("ready") and not answer.ready.value else None
+
+
+class _Asking:
+    """Short calls that share one budget."""
+
+    def __init__(self, clock: Clock, limits: Limits) -> None:
+        self._clock = clock
+        self._call = Call(limits.call_timeout_s)
+        self._deadline = clock.now() + limits.budget_s
+
+    async def ask(self, rpc: Callable[[_Q, Call], Awaitable[_A]], request: _Q) -> _A:
+        """The answer, asked for again while the error may pass and the budget lasts. Raises DriverError."""
+        while True:
+            started = self._clock.now()
+            try:
+                return await rpc(request, self._call)
+            except DriverError as error:
+                if error.final and error.code not in _NOT_READY_YET:
+                    raise
+                if self._clock.now() >= self._deadline:
+                    raise
+                _log.info(0, "CSI driver does not answer as it should, asking again", err=str(error))
+            await self._clock.sleep(started + AGAIN_S - self._clock.now())

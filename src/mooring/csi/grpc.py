@@ -1,0 +1,165 @@
+"""The Driver port over gRPC on a unix socket: one channel, kept for the life of the process.
+
+Messages are serialised here rather than by gRPC's own hooks, which turn an answer that can't be read into None and a stack trace.
+Unary calls only: the two streams of CSI have no caller in this project. Never fork after this module was imported.
+Source: spec/sidecar-common.md 3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from mooring.base.clock import Clock, Instant
+from mooring.base.errors import ConfigError
+from mooring.base.log import logger
+from mooring.csi.address import socket_path, target, trouble
+from mooring.csi.client import DEADLINE_TEXT, Client
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver import Call
+from mooring.csi.metrics import CallMetrics
+from mooring.csi.quiet import quiet_core
+from mooring.csi.rpcs import A, Q, Rpc
+
+with quiet_core():
+    import grpc
+    import grpc.aio
+
+_log = logger(__name__)
+
+RECEIVE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of one answer. gRPC's default of 4 MiB is reached by ListVolumes without paging at some 20,000 volumes."""
+
+_READY: Final = grpc.ChannelConnectivity.READY
+_DEADLINE_SLACK_S: Final = 0.05  # gRPC's clock and ours are read at different moments
+
+_OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.min_reconnect_backoff_ms", 1_000),  # in spite of its name: what one attempt may take
+    ("grpc.use_local_subchannel_pool", 1),  # or a back-off is shared with every other channel to this path
+    ("grpc.client_idle_timeout_ms", 2**31 - 1),
+    ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
+    ("grpc.enable_retries", 0),  # who called decides whether a call is made again
+    # No keepalive: the kernel tells when a peer on a unix socket dies, and Go servers cut clients that ping too often.
+)
+
+
+class GrpcDriver(Client):
+    """A driver behind a unix socket.
+
+    address: `/path` or `unix:///path`; ConfigError for anything else. metrics, log_length_max: as in Client. notice_s: how often
+    a connection that does not come about is mentioned in the log.
+    """
+
+    def __init__(
+        self, address: str, *, clock: Clock, metrics: CallMetrics | None = None, log_length_max: int = -1, notice_s: float = 10.0
+    ) -> None:
+        super().__init__(clock=clock, metrics=metrics, log_length_max=log_length_max)
+        self.path = socket_path(address)
+        self._notice_s = notice_s
+        self._channel: grpc.aio.Channel | None = None
+        self._callables: dict[Rpc[Any, Any], grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]] = {}
+        self._closed = False
+
+    async def connect(self, timeout_s: float = 30.0) -> None:
+        """Returns when there is a connection; the driver may appear only meanwhile. Raises ConfigError when there is none in time."""
+        assert self._channel is None, "connected twice"
+        self._channel = grpc.aio.insecure_channel(target(self.path), options=_OPTIONS)
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                await self.reconnected()
+        except TimeoutError:
+            assert limit.expired()
+            await self.close()
+            raise ConfigError(f"no connection to the CSI driver at {self.path!r} within {timeout_s:g} s: {self._trouble()}") from None
+
+    async def close(self) -> None:
+        """Ends the connection. Calls in flight end with Canceled. Cancel who waits in lost() or reconnected() before."""
+        self._closed = True
+        if self._channel is not None:
+            await self._channel.close(None)
+
+    async def lost(self) -> None:
+        """Returns when the connection breaks, without a call being made; at once if there is none."""
+        if self._open().get_state() is _READY:
+            await self._open().wait_for_state_change(_READY)  # only once: it may be there again by now, and was lost all the same
+
+    async def reconnected(self) -> None:
+        """Returns when there is a connection, trying about once a second without end; at once if there is one."""
+        while True:
+            try:
+                async with asyncio.timeout(self._notice_s) as limit:
+                    return await self._ready()
+            except TimeoutError:
+                assert limit.expired()
+                _log.info(0, "Still connecting", address=self.path, reason=self._trouble())
+
+    async def _ready(self) -> None:
+        while (state := self._open().get_state(try_to_connect=True)) is not _READY:
+            await self._open().wait_for_state_change(state)
+
+    async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
+        started = self._clock.now()
+        try:
+            answer = await self._callable(rpc)(request.SerializeToString(), timeout=call.timeout_s)
+        except grpc.aio.AioRpcError as error:
+            raise self._error(error, call, started) from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closed and task is not None and not task.cancelling():
+                raise self._closing() from None  # the channel's end, not the caller's
+            raise
+        if answer is None:
+            raise DriverError(Code.INTERNAL, "the driver answered OK without a message")
+        try:
+            return rpc.response_type.FromString(answer)
+        except DecodeError:
+            raise DriverError(Code.INTERNAL, f"the driver's answer is no {rpc.response_type.DESCRIPTOR.full_name}") from None
+
+    def _callable(self, rpc: Rpc[Q, A]) -> grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]:
+        found = self._callables.get(rpc)
+        if found is None:
+            found = self._callables[rpc] = self._open().unary_unary(rpc.path, None, None)
+        return found
+
+    def _open(self) -> grpc.aio.Channel:
+        """The channel. Raises DriverError (Canceled) when it was closed."""
+        if self._closed:
+            raise self._closing()
+        assert self._channel is not None, "connect() comes first"
+        return self._channel
+
+    def _closing(self) -> DriverError:
+        return DriverError(Code.CANCELED, "grpc: the client connection is closing")
+
+    def _trouble(self) -> str:
+        return trouble(self.path) or "somebody listens there, but does not speak gRPC"
+
+    def _error(self, error: grpc.aio.AioRpcError, call: Call, started: Instant) -> DriverError:
+        """The driver's own error as it is; what gRPC made of a broken or late call in the words that Go has for it."""
+        code, text = int(error.code().value[0]), error.details() or ""
+        if code == Code.DEADLINE_EXCEEDED and self._clock.now() - started >= call.timeout_s - _DEADLINE_SLACK_S:
+            return DriverError(code, DEADLINE_TEXT if _OWN_DEADLINE.fullmatch(text) else text)
+        if code == Code.UNAVAILABLE:
+            return DriverError(code, self._unavailable(text))
+        return DriverError(code, text)
+
+    def _unavailable(self, text: str) -> str:
+        if _SOCKET_CLOSED.fullmatch(text):
+            return "error reading from server: EOF"
+        refused = _NOT_CONNECTED.fullmatch(text)
+        if refused is None:
+            return text
+        return f'connection error: desc = "transport: Error while dialing: dial unix {self.path}: connect: {refused["why"].lower()}"'
+
+
+# grpcio's own texts. Tests make each of them, so that another version's wording is noticed.
+_OWN_DEADLINE: Final = re.compile(r"(Stream removed \()?Deadline Exceeded\)?")
+_SOCKET_CLOSED: Final = re.compile(r"(Stream removed \()?(Socket closed|recvmsg:.*|.*Connection reset by peer.*)\)?")
+_NOT_CONNECTED: Final = re.compile(
+    r"failed to connect to all addresses; .*(connect failed|connection attempt).* error: (?P<why>[A-Z][\w ]+)"
+)

@@ -1,0 +1,78 @@
+"""The Driver port on a Python object in this process: what a gRPC road does to a call, without the road.
+
+Deadlines, logs, metrics and errors are those of `Client`; messages are copied on both ways, so that neither side sees what the other
+does to its own. Time is the running loop's, which may be a virtual one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from typing import Protocol
+
+from google.protobuf.message import Message
+
+from mooring.base.clock import Clock
+from mooring.base.log import logger
+from mooring.csi.client import DEADLINE_TEXT, Client
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver import Call
+from mooring.csi.metrics import CallMetrics
+from mooring.csi.redact import scrubbed
+from mooring.csi.rpcs import A, Q, Rpc
+
+_log = logger(__name__)
+
+
+class _Method(Protocol):
+    async def __call__(self, request: Message, /) -> object: ...
+
+
+class InProcessDriver(Client):
+    """A driver without a socket.
+
+    plugin: has coroutine methods named as the port's (`create_volume`), each from a request to its response, raising DriverError; a
+    method it lacks is Unimplemented. metrics, log_length_max: as in Client.
+    """
+
+    def __init__(self, plugin: object, *, clock: Clock, metrics: CallMetrics | None = None, log_length_max: int = -1) -> None:
+        super().__init__(clock=clock, metrics=metrics, log_length_max=log_length_max)
+        self._plugin = plugin
+
+    async def lost(self) -> None:
+        """Never returns: there is nothing to lose."""
+        await asyncio.get_running_loop().create_future()
+
+    async def reconnected(self) -> None:
+        """Returns at once."""
+
+    async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
+        method: _Method | None = getattr(self._plugin, rpc.attribute, None)
+        if method is None:
+            raise DriverError(Code.UNIMPLEMENTED, f"method {rpc.name} not implemented")
+        try:
+            async with asyncio.timeout(call.timeout_s) as limit:
+                answer = await self._answer(method, rpc, _copy(request))
+        except TimeoutError:
+            assert limit.expired(), "a TimeoutError of the plugin's own does not get here"
+            raise DriverError(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT) from None
+        if not isinstance(answer, rpc.response_type):
+            raise DriverError(Code.INTERNAL, f"the driver's answer is no {rpc.response_type.DESCRIPTOR.full_name}")
+        return _copy(answer)
+
+    async def _answer(self, method: _Method, rpc: Rpc[Q, A], request: Q) -> object:
+        """The plugin's answer; an exception that is no DriverError is Unknown, as gRPC servers have it."""
+        try:
+            return await method(request)
+        except DriverError:
+            raise
+        except Exception as error:  # the top of the plugin's work: its errors must not look like ours
+            story = scrubbed("".join(traceback.format_exception(error)), request)
+            _log.error("The driver failed", method=rpc.path, traceback=story)
+            raise DriverError(Code.UNKNOWN, f"{type(error).__name__}: {error}") from None
+
+
+def _copy(message: Q) -> Q:
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy
