@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from mooring.api.meta import Key, Object, finalizers_of, is_deleting, key_of
+from mooring.kube.index import Index, IndexFunction
 
 T = TypeVar("T", bound=Object)
-IndexFunction = Callable[[T], Iterable[str]]
 
 TOMBSTONES_MAX: Final = 20_000
 
@@ -52,7 +52,7 @@ class Store(Generic[T]):
 
     def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
         self._objects: dict[Key, T] = {}
-        self._indexes = {name: _Index(function) for name, function in (indexes or {}).items()}
+        self._indexes = {name: Index(function) for name, function in (indexes or {}).items()}
         self._tombstones: dict[str, int] = {}  # uid → how many lists had begun when it was buried
         self._lists_begun = 0
         self.version = ""
@@ -190,52 +190,6 @@ class Relist(Generic[T]):
         store._tombstones = {uid: lists for uid, lists in store._tombstones.items() if lists >= self._number}
         store.version = version
         return changes
-
-
-class _Index(Generic[T]):
-    """Values to keys. Most values name one object: such a value holds the bare key, a dict costs four times as much."""
-
-    __slots__ = ("_buckets", "_function")
-
-    def __init__(self, function: IndexFunction[T]) -> None:
-        self._function = function
-        self._buckets: dict[str, Key | dict[Key, None]] = {}
-
-    def keys(self, value: str) -> Iterable[Key]:
-        bucket = self._buckets.get(value)
-        if bucket is None:
-            return ()
-        return bucket if isinstance(bucket, dict) else (bucket,)
-
-    def move(self, key: Key, old: T | None, new: T | None) -> None:
-        """An object under this key has taken the place of another."""
-        before = () if old is None else tuple(dict.fromkeys(self._function(old)))
-        after = () if new is None else tuple(dict.fromkeys(self._function(new)))
-        for value in before:
-            if value not in after:
-                self._leave(value, key)
-        for value in after:
-            if value not in before:
-                self._enter(value, key)
-
-    def _enter(self, value: str, key: Key) -> None:
-        bucket = self._buckets.get(value)
-        if bucket is None:
-            self._buckets[value] = key
-        elif isinstance(bucket, dict):
-            bucket[key] = None
-        else:
-            self._buckets[value] = {bucket: None, key: None}
-
-    def _leave(self, value: str, key: Key) -> None:
-        bucket = self._buckets[value]
-        if isinstance(bucket, dict):
-            del bucket[key]
-            if bucket:
-                return
-        else:
-            assert bucket == key
-        del self._buckets[value]
 
 
 def _order(arriving: str, known: str) -> int:

@@ -1,0 +1,61 @@
+"""Metrics of work queues, under upstream's names, labels and buckets."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sized
+from typing import Final, Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_BUCKETS_S: Final = tuple(itertools.accumulate(range(9), lambda bound, _: bound * 10, initial=1e-8))  # 10 ns to 10 s; multiplied as Go does
+
+
+class MeasuredQueue(Sized, Protocol):
+    """What is asked of a queue when the page is rendered."""
+
+    @property
+    def name(self) -> str: ...
+
+    def work_s(self) -> list[float]: ...
+
+
+class QueueMetrics:
+    """The families `workqueue_*` in one registry, for any number of queues."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ["name"]
+        self.depth = Gauge("workqueue_depth", "Keys ready for a worker.", labels, registry=registry)
+        self.adds = Counter("workqueue_adds_total", "Keys added.", labels, registry=registry)
+        self.queue_duration = Histogram(
+            "workqueue_queue_duration_seconds", "Time from add to worker.", labels, buckets=_BUCKETS_S, registry=registry
+        )
+        self.work_duration = Histogram(
+            "workqueue_work_duration_seconds", "Time in the hands of a worker.", labels, buckets=_BUCKETS_S, registry=registry
+        )
+        self.unfinished = Gauge(
+            "workqueue_unfinished_work_seconds", "Sum over the keys in hand of their time there.", labels, registry=registry
+        )
+        self.longest = Gauge(
+            "workqueue_longest_running_processor_seconds", "Time that the key longest in hand has been there.", labels, registry=registry
+        )
+        self.retries = Counter("workqueue_retries_total", "Delayed adds.", labels, registry=registry)
+
+    def of(self, queue: MeasuredQueue) -> SeriesOfQueue:
+        """The series of one queue; a later queue of the same name takes them over."""
+        self.depth.labels(queue.name).set_function(lambda: len(queue))
+        self.unfinished.labels(queue.name).set_function(lambda: sum(queue.work_s()))
+        self.longest.labels(queue.name).set_function(lambda: max(queue.work_s(), default=0.0))
+        return SeriesOfQueue(self, queue.name)
+
+
+class SeriesOfQueue:
+    """What a queue counts as it goes."""
+
+    __slots__ = ("adds", "queue_duration", "retries", "work_duration")
+
+    def __init__(self, metrics: QueueMetrics, name: str) -> None:
+        self.adds = metrics.adds.labels(name)
+        self.queue_duration = metrics.queue_duration.labels(name)
+        self.work_duration = metrics.work_duration.labels(name)
+        self.retries = metrics.retries.labels(name)
