@@ -1,0 +1,163 @@
+"""JSON of the API server to typed objects, straight into each kind's struct; what is broken costs itself and nothing else.
+
+Decoders are made once per type. An object that can't be decoded is skipped and named in the log when it comes in a list or a
+watch: one bad object must not blind a controller to all the others.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from mooring.api.meta import Kind
+from mooring.base.log import logger
+from mooring.kube.cluster import EventType, Page, WatchEvent
+from mooring.kube.errors import ApiError, ServerError, from_status
+
+_log = logger(__name__)
+T = TypeVar("T")
+
+UNDECODABLE: Final = (ValueError, RecursionError)
+"""What msgspec raises for hostile input: its own errors and UnicodeDecodeError are ValueErrors, deep nesting is the other."""
+
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+
+
+class _ListMeta(msgspec.Struct, rename="camel", gc=False):
+    resource_version: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class _ListOf(msgspec.Struct, Generic[T]):
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+    items: tuple[T, ...] | None = None
+
+
+class _Line(msgspec.Struct, Generic[T]):
+    type: str
+    object: T
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class _Named(msgspec.Struct):
+    """As much of any object as names it."""
+
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+class Codec(Generic[T]):
+    """Decodes one type in the forms it arrives in: alone, in a list, on a watch line."""
+
+    def __init__(self, struct: type[T]) -> None:
+        self._object = msgspec.json.Decoder(struct)
+        self._list = msgspec.json.Decoder(_ListOf[struct])  # type: ignore[valid-type]
+        self._line = msgspec.json.Decoder(_Line[struct])  # type: ignore[valid-type]
+        self._is_whole = struct is dict
+
+    def object(self, body: bytes) -> T:
+        """Raises one of UNDECODABLE."""
+        return self._object.decode(body)
+
+    def page(self, kind: Kind[T], body: bytes) -> Page[T]:
+        """A list without its broken items. Raises one of UNDECODABLE when it is no list at all."""
+        try:
+            found = self._list.decode(body)
+        except UNDECODABLE:
+            return self._page_by_item(kind, body)
+        return Page(found.items or (), found.metadata.resource_version, found.metadata.continue_)
+
+    def event(self, kind: Kind[T], line: bytes) -> WatchEvent[T] | None:
+        """A watch line, None when it has to be skipped. Raises the error of an ERROR line; one of UNDECODABLE for what is no JSON."""
+        try:
+            found = self._line.decode(line)
+            event_type = _OBJECT_EVENTS.get(found.type)
+        except msgspec.ValidationError:
+            return self._odd_event(kind, line)
+        if event_type is None:
+            return self._odd_event(kind, line)
+        return WatchEvent(event_type, found.object, self._resource_version(found.object))
+
+    def _page_by_item(self, kind: Kind[T], body: bytes) -> Page[T]:
+        found = _RAW_LIST.decode(body)
+        items = []
+        for raw in found.items or ():
+            try:
+                items.append(self._object.decode(raw))
+            except UNDECODABLE as error:
+                _report(kind, raw, error)
+        return Page(tuple(items), found.metadata.resource_version, found.metadata.continue_)
+
+    def _odd_event(self, kind: Kind[T], line: bytes) -> WatchEvent[T] | None:
+        """Whatever is not a plain change: bookmarks, errors, broken objects, types unknown to us."""
+        found = _RAW_LINE.decode(line)
+        if found.type == "ERROR":
+            raise _watch_error(found.object)
+        if found.type == "BOOKMARK":
+            meta = _NAMED.decode(found.object).metadata
+            ended = (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true"
+            return WatchEvent(EventType.BOOKMARK, None, meta.resource_version, ended)
+        try:
+            self._object.decode(found.object)
+        except UNDECODABLE as error:
+            _report(kind, found.object, error)
+        else:
+            _log.error("A watch event of unknown type was skipped", resource=kind.resource, type=found.type[:40])
+        return None
+
+    def _resource_version(self, obj: Any) -> str:
+        if not self._is_whole:
+            return str(obj.metadata.resource_version)
+        metadata = obj.get("metadata")
+        return str(metadata.get("resourceVersion") or "") if isinstance(metadata, dict) else ""
+
+
+_OBJECT_EVENTS: Final = {event.value: event for event in (EventType.ADDED, EventType.MODIFIED, EventType.DELETED)}
+_RAW_LIST: Final = msgspec.json.Decoder(_ListOf[msgspec.Raw])
+_RAW_LINE: Final = msgspec.json.Decoder(_Line[msgspec.Raw])
+_NAMED: Final = msgspec.json.Decoder(_Named)
+_STATUS: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+@functools.cache
+def codec_of(struct: type[T]) -> Codec[T]:
+    """The one codec of a type."""
+    return Codec(struct)
+
+
+def status_of(body: bytes) -> dict[str, Any] | None:
+    """A `Status` object, None when the body is anything else."""
+    try:
+        status = _STATUS.decode(body)
+    except UNDECODABLE:
+        return None
+    return status if status.get("kind") == "Status" else None
+
+
+def _watch_error(raw: msgspec.Raw) -> ApiError:
+    try:
+        status = _STATUS.decode(raw)
+    except UNDECODABLE:
+        status = {}
+    code = status.get("code")
+    if not isinstance(code, int):
+        return ServerError("the watch ended with an error that can't be read")
+    return from_status(status, code)
+
+
+def _report(kind: Kind[Any], raw: msgspec.Raw, error: Exception) -> None:
+    """msgspec's words name a path and two types, never a value: safe to log."""
+    try:
+        meta = _NAMED.decode(raw).metadata
+    except UNDECODABLE:
+        meta = _Meta()
+    _log.error(
+        "An object that can't be decoded was skipped", error=error, resource=kind.resource, namespace=meta.namespace, name=meta.name[:300]
+    )

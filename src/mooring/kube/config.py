@@ -1,0 +1,130 @@
+"""How to reach an API server and as whom: what `kubeconfig.load` gives and `HttpCluster` takes. Records, no behaviour.
+
+Secrets are kept out of every repr.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from pathlib import Path
+
+from mooring.base.errors import ConfigError
+
+_FILE_BYTES_MAX = 16 * 2**20  # a kubeconfig, a token or a certificate is a few KiB; /dev/zero is not
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pem:
+    """A certificate or key: inline, or in a file that may be replaced at any time.
+
+    where: names it in messages, e.g. `user "a" in /x/config: client-key`. path: "" when the data is inline.
+    """
+
+    where: str
+    path: str = ""
+    data: bytes = dataclasses.field(default=b"", repr=False)
+
+    def read(self) -> bytes:
+        """The PEM text. Raises ConfigError."""
+        return read_file(self.path, self.where) if self.path else self.data
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tls:
+    """authority: what the server's certificate is checked with, None for the system's. certificate, key: of the client, both or neither.
+
+    server_name: what the server's certificate must be made out to, "" for the host of the URL.
+    """
+
+    authority: Pem | None = None
+    certificate: Pem | None = None
+    key: Pem | None = None
+    server_name: str = ""
+    insecure: bool = False
+
+    def __post_init__(self) -> None:
+        assert (self.certificate is None) == (self.key is None)
+        assert not (self.insecure and self.authority)
+
+
+class InteractiveMode(enum.Enum):
+    """Whether an exec plugin may talk to the terminal."""
+
+    NEVER = "Never"
+    IF_AVAILABLE = "IfAvailable"
+    ALWAYS = "Always"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExecPlugin:
+    """A program that prints credentials (client.authentication.k8s.io).
+
+    command: an absolute path. environment: the whole of it. cluster: the spec.cluster it is told, None without
+    provideClusterInfo. where: names it in messages.
+    """
+
+    where: str
+    command: str
+    arguments: tuple[str, ...] = dataclasses.field(default=(), repr=False)
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    api_version: str = "client.authentication.k8s.io/v1"
+    cluster: Mapping[str, object] | None = dataclasses.field(default=None, repr=False)
+    mode: InteractiveMode = InteractiveMode.NEVER
+    install_hint: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class User:
+    """Who asks. At most one of token or token_file, username, exec_plugin; all empty is anonymous, or known by certificate.
+
+    token: also what stands in while token_file can't be read. headers: sent along with each request (impersonation).
+    """
+
+    token: str = dataclasses.field(default="", repr=False)
+    token_file: str = ""
+    username: str = ""
+    password: str = dataclasses.field(default="", repr=False)
+    exec_plugin: ExecPlugin | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """server: `https://host:port`, perhaps with a path, no slash at its end. namespace: the context's, else "default".
+
+    source: where all this was read, for messages. proxy: URL of an HTTP proxy, "" for none; may hold a password.
+    """
+
+    server: str
+    source: str = "given in code"
+    namespace: str = "default"
+    tls: Tls = Tls()
+    user: User = User()
+    proxy: str = dataclasses.field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        assert self.server.startswith(("https://", "http://")), self.server
+        assert not self.server.endswith("/"), self.server
+
+
+def read_file(path: str, where: str) -> bytes:
+    """A small file's content. where: who names it, for the message. Raises ConfigError when it can't be read or is too big."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        raise ConfigError(f'{where}: the file "{path}" does not exist; check the path, or that it is mounted here') from None
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f'{where}: the file "{path}" can\'t be read: {reason}') from None
+    if len(content) > _FILE_BYTES_MAX:
+        raise ConfigError(f'{where}: the file "{path}" is larger than {_FILE_BYTES_MAX} bytes; is it the right one?')
+    return content
+
+
+def clean_token(text: str) -> str | None:
+    """A bearer token without blanks around it; None when it can't stand in a header (empty, control characters, not ASCII)."""
+    token = text.strip()
+    return token if token and token.isascii() and token.isprintable() else None

@@ -1,0 +1,83 @@
+"""Changes to API objects as data: builders for `Patch`, and the merge patch between two states.
+
+Objects are decoded in part, so nothing is ever written back whole; what changed travels as one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from mooring.kube.cluster import Patch, PatchType
+
+Operation: TypeAlias = dict[str, Any]
+"""One step of a JSON patch (RFC 6902)."""
+
+
+def merge_patch(body: Mapping[str, Any]) -> Patch:
+    """Fields to set; None removes one, a list replaces the whole list (RFC 7386)."""
+    return Patch(PatchType.MERGE, body)
+
+
+def json_patch(operations: Iterable[Operation]) -> Patch:
+    """Steps that apply together or not at all; `test` makes them depend on what is stored (RFC 6902)."""
+    return Patch(PatchType.JSON, list(operations))
+
+
+def test(path: str, value: Any) -> Operation:
+    """The patch fails (Invalid) unless this is what is stored there."""
+    return {"op": "test", "path": path, "value": value}
+
+
+def add(path: str, value: Any) -> Operation:
+    """Sets a field, or inserts into a list; `/-` at the end appends."""
+    return {"op": "add", "path": path, "value": value}
+
+
+def remove(path: str) -> Operation:
+    """Fails (Invalid) when nothing is there."""
+    return {"op": "remove", "path": path}
+
+
+def replace(path: str, value: Any) -> Operation:
+    return {"op": "replace", "path": path, "value": value}
+
+
+def pointer(*parts: str | int) -> str:
+    """The path to a field, with each part escaped (RFC 6901): an annotation's name has a slash."""
+    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
+
+
+def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that turns `old` into `new`; {} when they are equal.
+
+    Both are JSON objects as the server shows them. A null inside `new` counts as absent, for that is all a merge patch can say.
+    """
+    patch: dict[str, Any] = {key: None for key, value in old.items() if value is not None and new.get(key) is None}
+    for key, value in new.items():
+        if value is None:
+            continue
+        before = old.get(key)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            inner = merge_diff(before, value)
+            if inner:
+                patch[key] = inner
+        elif not _same(before, value):
+            patch[key] = _without_nulls(value)
+    return patch
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Equality as JSON has it: true is not 1, as it would be in Python."""
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+        return len(left) == len(right) and all(map(_same, left, right))
+    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
+
+
+def _without_nulls(value: Any) -> Any:
+    """A mapping that is set as a whole; nulls in it would be taken for removals. Lists are kept as they are, as the RFC does."""
+    if not isinstance(value, Mapping):
+        return value
+    return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}

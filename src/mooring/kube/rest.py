@@ -1,0 +1,171 @@
+"""`Cluster` in terms of HTTP: which request a verb is, and what its answer means."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from mooring.api.meta import Kind
+from mooring.base.clock import Clock
+from mooring.kube.answers import Answer, error_of, is_json
+from mooring.kube.cluster import EVERYTHING, Page, Patch, Selection, WatchEvent
+from mooring.kube.codec import UNDECODABLE, codec_of
+from mooring.kube.errors import BadRequest, ServerError, Unreachable
+from mooring.kube.exchange import Exchange, Stream
+from mooring.kube.lines import LineSplitter, LineTooLong
+from mooring.kube.paths import list_query, paths_of, watch_query
+
+T = TypeVar("T")
+
+WATCH_LINE_BYTES_MAX: Final = 64 * 2**20
+WATCH_S_MAX: Final = 3600.0
+"""How long a server keeps a watch that asked for no end, at the most: twice its min-request-timeout of 1800 s."""
+WATCH_MARGIN_S: Final = 30.0
+"""How much later than promised a server may end a watch, before it is taken for dead."""
+
+_JSON: Final = "application/json"
+
+
+class RestCluster:
+    """Implements `Cluster` on an exchange. `kube/http.py` makes one."""
+
+    def __init__(self, exchange: Exchange, clock: Clock) -> None:
+        self._exchange = exchange
+        self._clock = clock
+
+    async def list(
+        self,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        *,
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> Page[T]:
+        path = paths_of(kind).collection(selection.namespace) + list_query(selection, limit, continue_token, resource_version)
+        answer = await self._ask("GET", path, kind)
+        try:
+            return codec_of(kind.struct).page(kind, answer.body)
+        except UNDECODABLE as error:
+            raise _undecodable("GET", path, answer, error) from None
+
+    async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
+        return await self._object(kind, "GET", paths_of(kind).object(name, namespace))
+
+    async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
+        values = body if isinstance(body, Mapping) else msgspec.to_builtins(body)
+        return await self._object(kind, "POST", paths_of(kind).collection(namespace), _typed(kind, values))
+
+    async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:
+        name = body["metadata"]["name"]
+        return await self._object(kind, "PUT", paths_of(kind).object(name, namespace, subresource), _typed(kind, body))
+
+    async def patch(self, kind: Kind[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
+        return await self._object(kind, "PATCH", paths_of(kind).object(name, namespace, subresource), patch.body, patch.type.value)
+
+    async def delete(
+        self,
+        kind: Kind[T],
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        grace_period_s: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        options: dict[str, Any] = {}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace_period_s is not None:
+            options["gracePeriodSeconds"] = grace_period_s
+        if propagation:
+            options["propagationPolicy"] = propagation
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", **options} if options else None
+        await self._ask("DELETE", paths_of(kind).object(name, namespace), kind, body)
+
+    async def watch(
+        self, kind: Kind[T], selection: Selection = EVERYTHING, *, resource_version: str, timeout_s: float = 0.0
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        path = paths_of(kind).collection(selection.namespace) + watch_query(selection, resource_version, timeout_s)
+        codec = codec_of(kind.struct)
+        stream = await self._opened(kind, path)
+        try:
+            async for line in self._lines(stream, path, (timeout_s or WATCH_S_MAX) + WATCH_MARGIN_S):
+                try:
+                    event = codec.event(kind, line)
+                except UNDECODABLE as error:
+                    raise Unreachable(f"WATCH {path}: {len(line)} bytes that are no watch event: {_why(error)}") from None
+                if event is not None:
+                    yield event
+        finally:
+            stream.close()
+
+    async def _object(self, kind: Kind[T], method: str, path: str, body: object = None, content_type: str = _JSON) -> T:
+        answer = await self._ask(method, path, kind, body, content_type)
+        try:
+            return codec_of(kind.struct).object(answer.body)
+        except UNDECODABLE as error:
+            raise _undecodable(method, path, answer, error) from None
+
+    async def _ask(self, method: str, path: str, kind: Kind[Any], body: object = None, content_type: str = _JSON) -> Answer:
+        """An answer of success, in JSON. Raises ApiError for all others."""
+        if body is None:
+            answer = await self._exchange.ask(method, path)
+        else:
+            answer = await self._exchange.ask(method, path, _encoded(body), content_type)
+        if answer.status >= 300 or not is_json(answer.headers):
+            raise error_of(answer, f"{method} {path}", may_show=_may_show(kind))
+        return answer
+
+    async def _opened(self, kind: Kind[Any], path: str) -> Stream:
+        reply = await self._exchange.watch(path)
+        if isinstance(reply, Answer):
+            raise error_of(reply, f"WATCH {path}", may_show=_may_show(kind))
+        if not is_json(reply.headers):
+            reply.close()
+            raise error_of(Answer(reply.status, reply.headers, b"(not read)"), f"WATCH {path}")
+        return reply
+
+    async def _lines(self, stream: Stream, path: str, lasting_s: float) -> AsyncIterator[bytes]:
+        """The lines of a watch until its clean end. Raises Unreachable for any other end, and when it outlasts its time."""
+        splitter = LineSplitter(WATCH_LINE_BYTES_MAX)
+        deadline = self._clock.now() + lasting_s
+        while chunk := await stream.chunk(deadline - self._clock.now()):
+            try:
+                lines = splitter.feed(chunk)
+            except LineTooLong as error:
+                raise Unreachable(f"WATCH {path}: {error}") from None
+            for line in lines:
+                yield line
+        if splitter.pending:
+            raise Unreachable(f"WATCH {path}: the stream ended in the middle of a line")
+
+
+def _typed(kind: Kind[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """With apiVersion and kind, which servers of custom resources insist on."""
+    return {"apiVersion": kind.api_version, "kind": kind.name, **values}
+
+
+def _encoded(body: object) -> bytes:
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        raise BadRequest("the body holds half a character (a lone surrogate), which JSON can't carry", reason="BadRequest") from None
+
+
+def _undecodable(method: str, path: str, answer: Answer, error: Exception) -> ServerError:
+    """A success that can't be read: what was asked has happened, or may have. The body is not shown, it may hold a secret."""
+    return ServerError(
+        f"the server's answer to {method} {path} ({answer.status}, {len(answer.body)} bytes) can't be read: {_why(error)}", code=502
+    )
+
+
+def _why(error: Exception) -> str:
+    """msgspec's words name places and types; those of a UnicodeDecodeError would show the bytes."""
+    return str(error) if isinstance(error, msgspec.MsgspecError) else type(error).__name__
+
+
+def _may_show(kind: Kind[Any]) -> bool:
+    return kind.plural != "secrets"
