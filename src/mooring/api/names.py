@@ -1,0 +1,70 @@
+"""What may be a name, a label, an annotation key. Each check returns the reasons why not, in the API server's words."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_LABEL_VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+
+_SUBDOMAIN_TEXT: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "
+    f"with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN.pattern}')"
+)
+_LABEL_TEXT: Final = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL.pattern}')"
+)
+_QUALIFIED_TEXT: Final = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+    f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED.pattern}')"
+)
+_LABEL_VALUE_TEXT: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
+    f"regex used for validation is '{_LABEL_VALUE.pattern}')"
+)
+
+
+def dns_subdomain(text: str) -> list[str]:
+    """Why text is no DNS subdomain (RFC 1123, at most 253 bytes); [] if it is one."""
+    return _too_long(text, 253) + ([] if _SUBDOMAIN.fullmatch(text) else [_SUBDOMAIN_TEXT])
+
+
+def dns_label(text: str) -> list[str]:
+    """Why text is no DNS label (RFC 1123, at most 63 bytes); [] if it is one."""
+    dots = ["must not contain dots"] if "." in text else []
+    return dots + _too_long(text, 63) + ([] if _LABEL.fullmatch(text) else [_LABEL_TEXT])
+
+
+def qualified_name(text: str) -> list[str]:
+    """Why text is no `[prefix/]name`; [] if it is one."""
+    prefix, slash, name = text.rpartition("/")
+    if "/" in prefix:
+        return [f"a qualified name {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+    found = []
+    if slash:
+        found += ["prefix part must be non-empty"] if not prefix else [f"prefix part {reason}" for reason in dns_subdomain(prefix)]
+    if not name:
+        found.append("name part must be non-empty")
+    found += [f"name part {reason}" for reason in _too_long(name, 63)]
+    return found + ([] if _QUALIFIED.fullmatch(name) else [f"name part {_QUALIFIED_TEXT}"])
+
+
+def label_value(text: str) -> list[str]:
+    """Why text can't be a label's value; [] if it can."""
+    return _too_long(text, 63) + ([] if _LABEL_VALUE.fullmatch(text) else [_LABEL_VALUE_TEXT])
+
+
+def path_segment(text: str) -> list[str]:
+    """Why text can't stand in a URL's path as one name; [] if it can."""
+    if text in (".", ".."):
+        return [f"may not be '{text}'"]
+    return [f"may not contain '{sign}'" for sign in "/%" if sign in text]
+
+
+def _too_long(text: str, bytes_max: int) -> list[str]:
+    return [f"must be no more than {bytes_max} bytes"] if len(text.encode("utf-8", "surrogatepass")) > bytes_max else []

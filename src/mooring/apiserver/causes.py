@@ -1,0 +1,89 @@
+"""Why an object is invalid: causes as the API server words them, and the 422 that carries them all."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from mooring.kube.errors import Invalid
+
+_SHOWN_MAX = 120
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cause:
+    """One wrong field. reason: FieldValueInvalid, FieldValueRequired, ..."""
+
+    reason: str
+    field: str
+    message: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"reason": self.reason, "message": self.message, "field": self.field}
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+def required(field: str, detail: str = "") -> Cause:
+    return Cause("FieldValueRequired", field, _joined("Required value", detail))
+
+
+def invalid(field: str, value: Any, detail: str) -> Cause:
+    return Cause("FieldValueInvalid", field, _joined(f"Invalid value: {shown(value)}", detail))
+
+
+def forbidden(field: str, detail: str) -> Cause:
+    return Cause("FieldValueForbidden", field, _joined("Forbidden", detail))
+
+
+def duplicate(field: str, value: Any) -> Cause:
+    return Cause("FieldValueDuplicate", field, f"Duplicate value: {shown(value)}")
+
+
+def not_found(field: str, value: Any) -> Cause:
+    return Cause("FieldValueNotFound", field, f"Not found: {shown(value)}")
+
+
+def not_supported(field: str, value: Any, supported: Sequence[str]) -> Cause:
+    choices = ", ".join(f'"{choice}"' for choice in supported)
+    return Cause("FieldValueNotSupported", field, f"Unsupported value: {shown(value)}: supported values: {choices}")
+
+
+def too_long(field: str, bytes_max: int) -> Cause:
+    return Cause("FieldValueTooLong", field, f"Too long: may not be more than {bytes_max} bytes")
+
+
+def too_many(field: str, count: int, count_max: int) -> Cause:
+    return Cause("FieldValueTooMany", field, f"Too many: {count}: must have at most {count_max} items")
+
+
+def immutable(field: str, value: Any) -> Cause:
+    return invalid(field, value, "field is immutable")
+
+
+def shown(value: Any) -> str:
+    """A value for people: JSON, cut. Differs from kube-apiserver, which dumps Go structs and pointers."""
+    text = msgspec.json.encode(value).decode("utf-8", "replace")
+    return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 1] + "…"
+
+
+def invalid_object(kind: str, group: str, name: str, causes: Iterable[Cause]) -> Invalid:
+    """The 422 of an object. Each cause is told once."""
+    told = tuple(dict.fromkeys(causes))
+    assert told, "an invalid object has a cause"
+    text = str(told[0]) if len(told) == 1 else f"[{', '.join(map(str, told))}]"
+    qualified = f"{kind}.{group}" if group else kind
+    details: dict[str, Any] = {"name": name, "group": group, "kind": kind, "causes": [cause.to_json() for cause in told]}
+    if not group:
+        del details["group"]
+    if not name:
+        del details["name"]
+    return Invalid(f'{qualified} "{name}" is invalid: {text}', reason="Invalid", details=details)
+
+
+def _joined(text: str, detail: str) -> str:
+    return f"{text}: {detail}" if detail else text

@@ -1,0 +1,60 @@
+"""Bodies into objects: JSON values held against the kind's shape, with what is unknown dropped, told or refused."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from mooring.apiserver import refusals
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.schema import decode
+
+
+class FieldValidation(enum.Enum):
+    """What happens to a field that the kind does not have."""
+
+    IGNORE = "Ignore"
+    WARN = "Warn"
+    STRICT = "Strict"
+
+
+class UnknownFields(ValueError):
+    """A strictly validated body has fields that its kind does not have, or one twice."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__(f"strict decoding error: {', '.join(problems)}")
+
+
+def decode_object(resource: Resource, value: Any, validation: FieldValidation, problems: list[str]) -> tuple[Json, tuple[str, ...]]:
+    """The object of a body, and its warnings.
+
+    value: what the JSON said. problems: what the parser has found already (duplicate fields).
+    Raises BadRequest for another kind or version and for wrong types; UnknownFields.
+    """
+    if not isinstance(value, dict):
+        raise unusable(resource, "json: cannot unmarshal the body into an object")
+    _check_kind(resource, value)
+    content = {name: field for name, field in value.items() if name not in ("apiVersion", "kind")}
+    unknown: list[str] = []
+    try:
+        obj = decode(resource.message, content, unknown)
+    except ValueError as error:
+        raise unusable(resource, str(error)) from error
+    told = [] if validation is FieldValidation.IGNORE else [*problems, *(f'unknown field "{path}"' for path in unknown)]
+    if told and validation is FieldValidation.STRICT:
+        raise UnknownFields(told)
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **obj}, tuple(told)
+
+
+def unusable(resource: Resource, why: str) -> Exception:
+    """The 400 of a body that can't be read as the kind."""
+    return refusals.bad_request(f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {why}')
+
+
+def _check_kind(resource: Resource, value: Json) -> None:
+    api_version, kind = value.get("apiVersion") or resource.api_version, value.get("kind") or resource.kind
+    if api_version != resource.api_version:
+        text = f"the API version in the data ({api_version}) does not match the expected API version ({resource.api_version})"
+        raise refusals.bad_request(text)
+    if kind != resource.kind:
+        raise refusals.bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): found {kind}")

@@ -1,0 +1,156 @@
+"""Which list is meant: the table of resourceVersion, resourceVersionMatch, limit and continue, and the continue token.
+
+Pure: parameters in, a moment and a start out.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+from typing import Final
+
+import msgspec
+
+from mooring.api.meta import Key
+from mooring.apiserver import causes, refusals
+from mooring.apiserver.causes import Cause
+from mooring.kube.errors import Gone
+
+NEWEST: Final = -1
+"""In a continue token: go on at the newest state, seeing another moment than the first pages."""
+
+_TOKEN_VERSION: Final = "meta.k8s.io/v1"
+_MATCHES: Final = ("Exact", "NotOlderThan")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ListOptions:
+    """The query of a list. limit: 0 for all."""
+
+    resource_version: str = ""
+    resource_version_match: str = ""
+    limit: int = 0
+    continue_token: str = ""
+
+
+PLAIN_LIST = ListOptions()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Moment:
+    """What to show. rv: None for the newest state, else exactly that version. after: the last key of the page before."""
+
+    rv: int | None = None
+    after: Key | None = None
+    limit: int = 0
+
+
+class ContinueExpired(Gone):
+    """The token's moment is forgotten. continue_token: goes on from there at the newest state."""
+
+    def __init__(self, continue_token: str) -> None:
+        super().__init__(
+            "The provided continue parameter is too old to display a consistent list result. Start a new list without it, or go on "
+            "with the continue token of this answer and see a newer state for the rest.",
+            reason="Expired",
+        )
+        self.continue_token = continue_token
+
+
+class _Token(msgspec.Struct):
+    v: str
+    rv: int
+    start: str
+
+
+def moment_of(options: ListOptions, current: int, floor: int, *, namespaced: bool) -> Moment:
+    """Which state the options ask for.
+
+    current: the store's version. floor: the oldest one that can still be shown.
+    Raises Invalid for options that don't fit, BadRequest for a bad token or version, Gone when it is forgotten, ServerError (504) for
+    a version that lies ahead.
+    """
+    _check_match(options)
+    if options.continue_token:
+        return _continued(options, current, floor, namespaced)
+    version = parse_version(options.resource_version)
+    if version is None or version == 0:
+        return Moment(limit=0 if version == 0 else options.limit)
+    exact = options.resource_version_match == "Exact" or (options.limit > 0 and not options.resource_version_match)
+    if version > current:
+        raise refusals.too_new(version, current)
+    if not exact:
+        return Moment(limit=options.limit)
+    if version < floor:
+        raise refusals.too_old(version, floor)
+    return Moment(rv=version, limit=options.limit)
+
+
+def parse_version(text: str) -> int | None:
+    """None for "". Raises BadRequest for what is no version."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise refusals.bad_request(f"resourceVersion: Invalid value: {causes.shown(text)}: must be a whole number")
+    return int(text)
+
+
+def token_after(key: Key, rv: int, *, namespaced: bool) -> str:
+    """The continue token of a page that ends with key."""
+    path = f"{key.namespace}/{key.name}" if namespaced else key.name
+    token = msgspec.json.encode(_Token(_TOKEN_VERSION, rv, path + "\0"))
+    return base64.urlsafe_b64encode(token).decode().rstrip("=")
+
+
+def _continued(options: ListOptions, current: int, floor: int, namespaced: bool) -> Moment:
+    if options.resource_version not in ("", "0"):
+        raise refusals.bad_request("specifying resource version is not allowed when using continue")
+    token = _read_token(options.continue_token)
+    after = _key_of(token.start, namespaced)
+    if token.rv == NEWEST:
+        return Moment(after=after, limit=options.limit)
+    if token.rv > current:
+        raise refusals.too_new(token.rv, current)
+    if token.rv < floor:
+        raise ContinueExpired(token_after(after, NEWEST, namespaced=namespaced))
+    return Moment(rv=token.rv, after=after, limit=options.limit)
+
+
+def _read_token(text: str) -> _Token:
+    try:
+        raw = base64.urlsafe_b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4))
+        token = msgspec.json.decode(raw, type=_Token)
+    except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
+        raise refusals.bad_request(f"continue key is not valid: {error}") from error
+    if token.v != _TOKEN_VERSION or (token.rv < 1 and token.rv != NEWEST) or not token.start.endswith("\0"):
+        raise refusals.bad_request("continue key is not valid: unrecognized or incorrect values")
+    return token
+
+
+def _key_of(start: str, namespaced: bool) -> Key:
+    namespace, slash, name = start[:-1].rpartition("/")
+    if bool(slash) != namespaced:
+        raise refusals.bad_request(f"continue key is not valid: {causes.shown(start)}")
+    return Key(namespace, name)
+
+
+def _check_match(options: ListOptions) -> None:
+    wrong = _wrong_match(options)
+    if wrong is not None:
+        raise causes.invalid_object("ListOptions", "meta.k8s.io", "", [wrong])
+
+
+def _wrong_match(options: ListOptions) -> Cause | None:
+    match, field = options.resource_version_match, "resourceVersionMatch"
+    if not match:
+        return None
+    if options.continue_token:
+        return causes.forbidden(field, "resourceVersionMatch is forbidden when continue is provided")
+    if not options.resource_version:
+        return causes.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided")
+    if match not in _MATCHES:
+        return causes.not_supported(field, match, [*_MATCHES, ""])
+    if match == "Exact" and options.resource_version == "0":
+        return causes.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+    return None

@@ -1,0 +1,135 @@
+"""ObjectMeta: what the server fills in, what nobody may change, what is valid. The same for all kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from mooring.api import names
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json
+from mooring.base.clock import rfc3339
+
+ANNOTATIONS_BYTES_MAX: Final = 262_144
+ORPHAN: Final = "orphan"
+FOREGROUND: Final = "foregroundDeletion"
+
+_SERVERS: Final = ("selfLink", "managedFields", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion")
+_IMMUTABLE: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def stamp_new(obj: Json, uid: str, now: float) -> None:
+    """What the server writes into the metadata of an object that is created; users' values of it are dropped."""
+    metadata = obj["metadata"]
+    for field in _SERVERS:
+        metadata.pop(field, None)
+    metadata["uid"] = uid
+    metadata["creationTimestamp"] = rfc3339(now)
+
+
+def carry_over(new: Json, old: Json) -> None:
+    """What an update keeps from the stored object whatever the client sends.
+
+    *Setting* a deletionTimestamp is left in place: validation refuses it.
+    """
+    metadata, before = new["metadata"], old["metadata"]
+    for field in ("selfLink", "managedFields"):
+        metadata.pop(field, None)
+    for field in ("generation", "creationTimestamp"):
+        _keep(metadata, before, field)
+    if not metadata.get("uid"):
+        metadata["uid"] = before["uid"]
+    if before.get("deletionTimestamp"):
+        metadata["deletionTimestamp"] = before["deletionTimestamp"]
+    if "deletionGracePeriodSeconds" in before and "deletionGracePeriodSeconds" not in metadata:
+        metadata["deletionGracePeriodSeconds"] = before["deletionGracePeriodSeconds"]
+
+
+def without_twins(metadata: Json) -> bool:
+    """Drops owner references that name a uid a second time. True if there were any."""
+    owners = metadata.get("ownerReferences") or []
+    kept = list({owner.get("uid", ""): owner for owner in reversed(owners)}.values())[::-1]
+    if len(kept) == len(owners):
+        return False
+    metadata["ownerReferences"] = kept
+    return True
+
+
+def validate(metadata: Json, name_rule: Callable[[str], list[str]], namespaced: bool) -> list[Cause]:
+    """Everything wrong with the metadata of an object that is created."""
+    found = _validate_name(metadata, name_rule)
+    if namespaced and not metadata.get("namespace"):
+        found.append(causes.required("metadata.namespace"))
+    return found + _validate_common(metadata)
+
+
+def validate_update(new: Json, old: Json) -> list[Cause]:
+    """Everything wrong with the metadata of an update."""
+    found = [causes.immutable(f"metadata.{field}", new.get(field)) for field in _IMMUTABLE if new.get(field) != old.get(field)]
+    if old.get("deletionTimestamp"):
+        added = [finalizer for finalizer in new.get("finalizers") or [] if finalizer not in (old.get("finalizers") or [])]
+        if added:
+            shown = ", ".join(f'"{finalizer}"' for finalizer in added)
+            text = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
+            found.append(causes.forbidden("metadata.finalizers", text))
+    return found + _validate_common(new)
+
+
+def labels(values: dict[str, str], field: str) -> list[Cause]:
+    """What is wrong with a map of labels."""
+    found = []
+    for key, value in values.items():
+        found += [causes.invalid(field, key, reason) for reason in names.qualified_name(key)]
+        found += [causes.invalid(field, value, reason) for reason in names.label_value(value)]
+    return found
+
+
+def total_bytes(values: dict[str, str]) -> int:
+    """Bytes of all keys and values of a map."""
+    return sum(len(key.encode()) + len(value.encode()) for key, value in values.items())
+
+
+def _validate_name(metadata: Json, name_rule: Callable[[str], list[str]]) -> list[Cause]:
+    name = metadata.get("name", "")
+    if not name:
+        return [causes.required("metadata.name", "name or generateName is required")]
+    return [causes.invalid("metadata.name", name, reason) for reason in name_rule(name)]
+
+
+def _validate_common(metadata: Json) -> list[Cause]:
+    found = labels(metadata.get("labels") or {}, "metadata.labels")
+    annotations = metadata.get("annotations") or {}
+    for key in annotations:
+        found += [causes.invalid("metadata.annotations", key, reason) for reason in names.qualified_name(key.lower())]
+    if total_bytes(annotations) > ANNOTATIONS_BYTES_MAX:
+        found.append(causes.too_long("metadata.annotations", ANNOTATIONS_BYTES_MAX))
+    return found + _validate_owners(metadata.get("ownerReferences") or []) + _validate_finalizers(metadata.get("finalizers") or [])
+
+
+def _validate_owners(owners: list[Json]) -> list[Cause]:
+    field, found = "metadata.ownerReferences", []
+    for owner in owners:
+        missing = [part for part in ("apiVersion", "kind", "name", "uid") if not owner.get(part)]
+        found += [causes.invalid(f"{field}.{part}", owner.get(part, ""), "must not be empty") for part in missing]
+        if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
+            found.append(causes.invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner"))
+    controllers = [owner.get("name", "") for owner in owners if owner.get("controller")]
+    if len(controllers) > 1:
+        text = f'Only one reference can have Controller set to true. Found "true" in references for {controllers[0]} and {controllers[1]}'
+        found.append(causes.invalid(field, owners, text))
+    return found
+
+
+def _validate_finalizers(finalizers: list[str]) -> list[Cause]:
+    field = "metadata.finalizers"
+    found = [causes.invalid(field, name, reason) for name in finalizers for reason in names.qualified_name(name)]
+    if ORPHAN in finalizers and FOREGROUND in finalizers:
+        found.append(causes.invalid(field, finalizers, f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"))
+    return found
+
+
+def _keep(metadata: dict[str, Any], before: dict[str, Any], field: str) -> None:
+    metadata.pop(field, None)
+    if field in before:
+        metadata[field] = before[field]

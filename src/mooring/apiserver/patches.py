@@ -1,0 +1,196 @@
+"""Applying patches: JSON patch and merge patch here, strategic merge in `strategic.py`; what comes out is decoded like any body.
+
+JSON patch follows RFC 6902 with the API server's ways: `test` for null holds where nothing is, `replace` of a map's missing key
+adds it. A patch that can't be applied is one 422 without details; one that is no patch at all is a 400.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mooring.apiserver import causes, refusals
+from mooring.apiserver.codec import FieldValidation, UnknownFields, decode_object
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.strategic import merge_strategic
+from mooring.kube.cluster import PatchType
+from mooring.kube.errors import ApiError, BadRequest, Invalid, TooLarge
+
+OPERATIONS_MAX: Final = 10_000
+
+_INDEX: Final = re.compile(r"0|[1-9]\d*")
+_NOTHING: Final = object()
+
+
+class PatchFailed(ValueError):
+    """A JSON patch does not fit the document: a test failed or a path leads nowhere."""
+
+
+def change_of(
+    resource: Resource, kind: PatchType, patch: Any, validation: FieldValidation, warnings: list[str] | None = None
+) -> Callable[[Json], Json]:
+    """The patch as a function from the stored object to the new, decoded one.
+
+    patch: the body's JSON value. warnings: gets what the Warning header says.
+    The function raises BadRequest for what is no patch, Invalid for one that can't be applied or that makes the object unreadable.
+    """
+
+    def change(stored: Json) -> Json:
+        try:
+            patched = _apply(resource, kind, stored, patch)
+        except PatchFailed as error:
+            raise Invalid("the server rejected our request due to an error in our request", reason="Invalid") from error
+        name = str(stored["metadata"]["name"])
+        try:
+            decoded, told = decode_object(resource, patched, validation, [])
+        except UnknownFields as error:
+            raise _unusable(resource, name, patch, str(error)) from error
+        except BadRequest as error:
+            raise _unusable(resource, name, patch, str(error)) from error
+        if warnings is not None:
+            warnings.extend(told)
+        return decoded
+
+    return change
+
+
+def apply_json(document: Any, patch: list[Any]) -> Any:
+    """The document after a JSON patch; the given one is left alone. Raises PatchFailed, BadRequest."""
+    if len(patch) > OPERATIONS_MAX:
+        text = f"The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {len(patch)}"
+        raise TooLarge(text, reason="RequestEntityTooLarge")
+    root = {"": copy.deepcopy(document)}  # (a parent for the whole document, so that it is no special case)
+    for operation in patch:
+        if not isinstance(operation, Mapping) or not isinstance(operation.get("op"), str):
+            raise refusals.bad_request(f"json: cannot unmarshal {causes.shown(operation)} into a JSON patch operation")
+        _operate(root, operation)
+    return root[""]
+
+
+def apply_merge(document: Any, patch: Any) -> Any:
+    """The document after a merge patch (RFC 7386); the given one is left alone."""
+    if not isinstance(patch, Mapping):
+        return copy.deepcopy(patch)
+    merged = dict(document) if isinstance(document, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = apply_merge(merged.get(name), value)
+    return merged
+
+
+def _apply(resource: Resource, kind: PatchType, stored: Json, patch: Any) -> Any:
+    if kind is PatchType.JSON and isinstance(patch, list):
+        return apply_json(stored, patch)
+    if kind is PatchType.MERGE and isinstance(patch, dict):
+        return apply_merge(stored, patch)
+    if kind is PatchType.STRATEGIC and isinstance(patch, dict):
+        return merge_strategic(resource.message, stored, patch)
+    raise refusals.bad_request(f"json: cannot unmarshal {causes.shown(patch)} into a patch of type {kind.value}")
+
+
+def _unusable(resource: Resource, name: str, patch: Any, why: str) -> ApiError:
+    return causes.invalid_object(resource.kind, resource.group, name, [causes.invalid("patch", patch, why)])
+
+
+def _operate(root: Json, operation: Mapping[str, Any]) -> None:
+    path = _path(operation, "path")
+    match operation["op"]:
+        case "add":
+            _put(root, path, copy.deepcopy(operation.get("value")), insert=True)
+        case "remove":
+            _take(root, path)
+        case "replace":
+            _put(root, path, copy.deepcopy(operation.get("value")), insert=False)
+        case "move":
+            _put(root, path, _take(root, _path(operation, "from")), insert=True)
+        case "copy":
+            _put(root, path, copy.deepcopy(_found(root, _path(operation, "from"))), insert=True)
+        case "test":
+            _test(root, path, operation.get("value"))
+        case other:
+            raise PatchFailed(f"unexpected kind: {other}")
+
+
+def _path(operation: Mapping[str, Any], member: str) -> list[str]:
+    """The steps from the root's parent to the place: the first is "" for the document itself."""
+    text = operation.get(member)
+    if not isinstance(text, str):
+        raise PatchFailed(f"operation without {member}")
+    if text and not text.startswith("/"):
+        raise PatchFailed(f"path {text!r} does not begin with a slash")
+    return [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")]
+
+
+def _parent(root: Any, path: list[str]) -> Any:
+    place = root
+    for step in path[:-1]:
+        place = _member(place, step)
+        if place is _NOTHING:
+            raise PatchFailed(f"missing value at {step!r}")
+    return place
+
+
+def _member(place: Any, step: str) -> Any:
+    """The value one step down; _NOTHING when there is none."""
+    if isinstance(place, dict):
+        return place.get(step, _NOTHING)
+    if isinstance(place, list) and _INDEX.fullmatch(step) and int(step) < len(place):
+        return place[int(step)]
+    return _NOTHING
+
+
+def _found(root: Any, path: list[str]) -> Any:
+    value = _member(_parent(root, path), path[-1])
+    if value is _NOTHING:
+        raise PatchFailed(f"nothing at {path[-1]!r}")
+    return value
+
+
+def _take(root: Any, path: list[str]) -> Any:
+    place, value = _parent(root, path), _found(root, path)
+    if len(path) == 1:
+        place[""] = None
+    elif isinstance(place, list):
+        del place[int(path[-1])]
+    else:
+        del place[path[-1]]
+    return value
+
+
+def _put(root: Any, path: list[str], value: Any, *, insert: bool) -> None:
+    place, step = _parent(root, path), path[-1]
+    if isinstance(place, dict):
+        place[step] = value
+    elif not isinstance(place, list):
+        raise PatchFailed(f"no map or list above {step!r}")
+    elif insert and step == "-":
+        place.append(value)
+    elif not _INDEX.fullmatch(step) or int(step) >= len(place) + insert:
+        raise PatchFailed(f"no index {step!r}")
+    elif insert:
+        place.insert(int(step), value)
+    else:
+        place[int(step)] = value
+
+
+def _test(root: Any, path: list[str], wanted: Any) -> None:
+    found = _member(_parent(root, path), path[-1])
+    if found is _NOTHING:
+        found = None
+    if not _equal(found, wanted):
+        raise PatchFailed(f"test failed at {path[-1]!r}")
+
+
+def _equal(left: Any, right: Any) -> bool:
+    """Equal as JSON: True is not 1."""
+    if isinstance(left, bool) != isinstance(right, bool):
+        return False
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_equal, left, right))
+    return bool(left == right)

@@ -1,0 +1,55 @@
+"""The server's refusals: each with the reason, the text and the details that clients look at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mooring.apiserver.resource import Resource
+from mooring.kube.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Gone, NotFound, ServerError
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def details_of(resource: Resource, name: str) -> dict[str, Any]:
+    """name, group and plural, without what is empty."""
+    details = {"name": name, "group": resource.group, "kind": resource.plural}
+    return {key: value for key, value in details.items() if value}
+
+
+def not_found(resource: Resource, name: str) -> NotFound:
+    return NotFound(f'{resource.name} "{name}" not found', reason="NotFound", details=details_of(resource, name))
+
+
+def already_exists(resource: Resource, name: str, more: str = "", retry_after_s: float | None = None) -> AlreadyExists:
+    text = f'{resource.name} "{name}" already exists{more}'
+    return AlreadyExists(text, reason="AlreadyExists", details=details_of(resource, name), retry_after_s=retry_after_s)
+
+
+def conflict(resource: Resource, name: str, why: str = MODIFIED) -> Conflict:
+    text = f'Operation cannot be fulfilled on {resource.name} "{name}": {why}'
+    return Conflict(text, reason="Conflict", details=details_of(resource, name))
+
+
+def forbidden(resource: Resource, name: str, why: str, causes: list[dict[str, str]] | None = None) -> Forbidden:
+    details = details_of(resource, name)
+    if causes:
+        details["causes"] = causes
+    return Forbidden(f'{resource.name} "{name}" is forbidden: {why}', reason="Forbidden", details=details)
+
+
+def bad_request(text: str) -> BadRequest:
+    return BadRequest(text, reason="BadRequest")
+
+
+def too_old(version: int, floor: int) -> Gone:
+    return Gone(f"too old resource version: {version} ({floor})", reason="Expired")
+
+
+def too_new(version: int, current: int) -> ServerError:
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    text = f"Timeout: Too large resource version: {version}, current: {current}"
+    return ServerError(text, reason="Timeout", code=504, details={"causes": causes}, retry_after_s=1.0)
+
+
+def no_such_resource() -> NotFound:
+    return NotFound("the server could not find the requested resource", reason="NotFound")

@@ -1,0 +1,105 @@
+"""What the server must know of a kind: its names, and the rules that differ from kind to kind.
+
+A `Resource` is a table row with functions in it; `rules/` has one per kind. Objects are whole JSON dicts in the stored version.
+Rules run on dicts that have been decoded by the kind's schema, so types are right and required maps are there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mooring.api import names
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.schema import Message
+
+Json = dict[str, Any]
+
+
+class Status(enum.Enum):
+    """What a kind's /status endpoint may write."""
+
+    NONE = "there is no such endpoint"
+    ONLY = "status alone"
+    WITH_METADATA = "status, and labels, annotations, finalizers"
+
+
+def _nothing(_new: Json) -> None:
+    return None
+
+
+def _keep_status(new: Json, old: Json, _now: float) -> None:
+    new.pop("status", None)
+    if "status" in old:
+        new["status"] = old["status"]
+
+
+def _no_grace(obj: Json) -> None:
+    obj["metadata"]["deletionGracePeriodSeconds"] = 0
+
+
+def _no_causes(_new: Json) -> list[Cause]:
+    return []
+
+
+def _no_update_causes(_new: Json, _old: Json) -> list[Cause]:
+    return []
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Resource:
+    """One kind as served. `now`: seconds since the epoch; `new` and `old`: whole objects, `new` may be written to.
+
+    default: fills in what is absent, on every write. prepare_*: resets what the endpoint may not write.
+    validate*: everything that is wrong. admit: what admission adds at creation. fields: values of the field selectors
+    beside metadata.*. warnings: for the Warning header. holds: something beside finalizers keeps an object that is deleted.
+    mark_deleted: what a deletion that has to wait writes. ttl_s: objects vanish that long after their last write.
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    message: Message
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    status: Status = Status.NONE
+    put_without_version: bool = True
+    put_creates: bool = False
+    delete_answers_object: bool = True
+    ttl_s: float | None = None
+    name_rule: Callable[[str], list[str]] = names.dns_subdomain
+    default: Callable[[Json], None] = _nothing
+    prepare_create: Callable[[Json, float], None] = lambda _new, _now: None
+    prepare_update: Callable[[Json, Json, float], None] = _keep_status
+    prepare_status: Callable[[Json, Json, float], None] = lambda _new, _old, _now: None
+    admit: Callable[[Json], None] = _nothing
+    holds: Callable[[Json], bool] = lambda _obj: False
+    mark_deleted: Callable[[Json], None] = _no_grace
+    validate: Callable[[Json], list[Cause]] = _no_causes
+    validate_update: Callable[[Json, Json], list[Cause]] = _no_update_causes
+    validate_status: Callable[[Json, Json], list[Cause]] = _no_update_causes
+    fields: Callable[[Json], Mapping[str, str]] = lambda _obj: {}
+    field_names: frozenset[str] = frozenset()
+    warnings: Callable[[Json], list[str]] = lambda _new: []
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def name(self) -> str:
+        """`volumeattachments.storage.k8s.io`, as messages name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def singular(self) -> str:
+        return self.kind.lower()
+
+    @property
+    def path(self) -> tuple[str, str, str]:
+        """What a URL or a `Kind` finds it by: group, version, plural."""
+        return self.group, self.version, self.plural

@@ -1,0 +1,45 @@
+"""Checks that several kinds share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from mooring.api import names
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json
+
+DRIVER_NAME_MAX: Final = 63
+
+
+def driver_name(value: str, field: str) -> list[Cause]:
+    """A CSI driver's name: required, at most 63 bytes, a DNS subdomain after lower-casing."""
+    if not value:
+        return [causes.required(field)]
+    found = [causes.too_long(field, DRIVER_NAME_MAX)] if len(value) > DRIVER_NAME_MAX else []
+    return found + named(value.lower(), field, names.dns_subdomain)
+
+
+def named(value: str, field: str, rule: Callable[[str], list[str]]) -> list[Cause]:
+    return [causes.invalid(field, value, reason) for reason in rule(value)]
+
+
+def one_of(value: Any, field: str, allowed: Sequence[str]) -> list[Cause]:
+    return [] if value in allowed else [causes.not_supported(field, value, allowed)]
+
+
+def all_of(values: Iterable[Any], field: str, allowed: Sequence[str]) -> list[Cause]:
+    return [cause for value in values for cause in one_of(value, field, allowed)]
+
+
+def at_least(value: int | None, field: str, least: int) -> list[Cause]:
+    """Nothing to say about None."""
+    if value is None or value >= least:
+        return []
+    return [causes.invalid(field, value, f"must be greater than or equal to {least}")]
+
+
+def unchanged(new: Json, old: Json, part: str, field: str) -> list[Cause]:
+    """part: the member compared; field: how the cause names it."""
+    return [] if new.get(part) == old.get(part) else [causes.immutable(field, new.get(part))]

@@ -1,0 +1,114 @@
+"""storage.k8s.io/v1 CSIDriver."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.rules import checks, meta
+from mooring.apiserver.schema import Messages
+
+MESSAGES: Final = Messages(
+    """
+CSIDriver: 1 metadata ObjectMeta!, 2 spec CSIDriverSpec!
+CSIDriverSpec: 1 attachRequired b?, 2 podInfoOnMount b?, 3 volumeLifecycleModes *s, 4 storageCapacity b?, 5 fsGroupPolicy s?, 6 tokenRequests *TokenRequest, 7 requiresRepublish b?, 8 seLinuxMount b?, 9 nodeAllocatableUpdatePeriodSeconds i64?, 10 serviceAccountTokenInSecrets b?, 11 preventPodSchedulingIfMissing b?
+TokenRequest: 1 audience s!, 2 expirationSeconds i64?
+""",  # noqa: E501
+    meta.MESSAGES,
+)
+
+_DEFAULTS: Final[dict[str, Any]] = {
+    "attachRequired": True,
+    "podInfoOnMount": False,
+    "volumeLifecycleModes": ["Persistent"],
+    "storageCapacity": False,
+    "fsGroupPolicy": "ReadWriteOnceWithFSType",
+    "requiresRepublish": False,
+    "seLinuxMount": False,
+}
+_TOKEN_S_MIN: Final = 600
+_TOKEN_S_MAX: Final = 2**32
+_UPDATE_PERIOD_S_MIN: Final = 10
+_TOKENS_WARNING: Final = (
+    "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens "
+    "in volume attributes"
+)
+
+
+def _default(new: Json) -> None:
+    """Also drops the field whose gate is off."""
+    new["spec"].pop("preventPodSchedulingIfMissing", None)
+    for field, value in _DEFAULTS.items():
+        new["spec"].setdefault(field, value)
+
+
+def _prepare_create(new: Json, _now: float) -> None:
+    new["metadata"].pop("generation", None)
+
+
+def _prepare_update(new: Json, old: Json, _now: float) -> None:
+    if new["spec"] != old["spec"]:
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+def _validate(new: Json) -> list[Cause]:
+    spec = new["spec"]
+    found = checks.named(new["metadata"]["name"], "metadata.name", lambda name: _driver_name_reasons(name))
+    found += checks.all_of(spec["volumeLifecycleModes"], "spec.volumeLifecycleModes", ("Persistent", "Ephemeral"))
+    found += checks.one_of(spec["fsGroupPolicy"], "spec.fsGroupPolicy", ("File", "None", "ReadWriteOnceWithFSType"))
+    period = spec.get("nodeAllocatableUpdatePeriodSeconds")
+    found += checks.at_least(period, "spec.nodeAllocatableUpdatePeriodSeconds", _UPDATE_PERIOD_S_MIN)
+    found += _validate_tokens(spec.get("tokenRequests") or [])
+    if spec.get("serviceAccountTokenInSecrets") is not None and not spec.get("tokenRequests"):
+        text = "must not be set unless tokenRequests is set"
+        found.append(causes.invalid("spec.serviceAccountTokenInSecrets", spec["serviceAccountTokenInSecrets"], text))
+    return found
+
+
+def _driver_name_reasons(name: str) -> list[str]:
+    return [f"must be no more than {checks.DRIVER_NAME_MAX} characters"] if len(name) > checks.DRIVER_NAME_MAX else []
+
+
+def _validate_tokens(requests: list[Json]) -> list[Cause]:
+    found: list[Cause] = []
+    audiences: set[str] = set()
+    for number, request in enumerate(requests):
+        field = f"spec.tokenRequests[{number}]"
+        if request["audience"] in audiences:
+            found.append(causes.duplicate(f"{field}.audience", request["audience"]))
+        audiences.add(request["audience"])
+        seconds = request.get("expirationSeconds")
+        if seconds is not None and seconds < _TOKEN_S_MIN:
+            found.append(causes.invalid(f"{field}.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"))
+        if seconds is not None and seconds > _TOKEN_S_MAX:
+            found.append(causes.invalid(f"{field}.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds"))
+    return found
+
+
+def _validate_update(new: Json, old: Json) -> list[Cause]:
+    found = checks.unchanged(new["spec"], old["spec"], "attachRequired", "spec.attachedRequired")
+    return found + checks.unchanged(new["spec"], old["spec"], "volumeLifecycleModes", "spec.volumeLifecycleModes")
+
+
+def _warnings(new: Json) -> list[str]:
+    spec = new["spec"]
+    return [_TOKENS_WARNING] if spec.get("tokenRequests") and "serviceAccountTokenInSecrets" not in spec else []
+
+
+CSI_DRIVERS: Final = Resource(
+    group="storage.k8s.io",
+    version="v1",
+    kind="CSIDriver",
+    plural="csidrivers",
+    namespaced=False,
+    message=MESSAGES["CSIDriver"],
+    put_without_version=False,
+    default=_default,
+    prepare_create=_prepare_create,
+    prepare_update=_prepare_update,
+    validate=_validate,
+    validate_update=_validate_update,
+    warnings=_warnings,
+)

@@ -1,0 +1,84 @@
+"""core/v1 Event. It lives an hour after its last write."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.api import names
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.rules import checks, volumesources
+from mooring.apiserver.schema import Messages
+
+MESSAGES: Final = Messages(
+    """
+Event: 1 metadata ObjectMeta!, 2 involvedObject ObjectReference!, 3 reason s, 4 message s, 5 source EventSource!, 6 firstTimestamp time!, 7 lastTimestamp time!, 8 count i32, 9 type s, 10 eventTime micro!, 11 series EventSeries?, 12 action s, 13 related ObjectReference?, 14 reportingComponent s!, 15 reportingInstance s!
+EventSource: 1 component s, 2 host s
+EventSeries: 1 count i32, 2 lastObservedTime micro!
+""",  # noqa: E501
+    volumesources.MESSAGES,
+)
+
+_TTL_S: Final = 3600.0
+_MESSAGE_MAX: Final = 1024
+_SHORT_MAX: Final = 128
+_INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_OTHER_NAMESPACE: Final = "does not match event.namespace"
+
+
+def _validate(new: Json) -> list[Cause]:
+    namespace, about = new["metadata"]["namespace"], new["involvedObject"].get("namespace", "")
+    if not new.get("eventTime"):
+        fits = about == namespace or (not about and namespace == "default")
+        return [] if fits else [causes.invalid("involvedObject.namespace", about, _OTHER_NAMESPACE)]
+    found = []
+    if not about and namespace not in ("default", "kube-system"):
+        found.append(causes.invalid("involvedObject.namespace", about, _OTHER_NAMESPACE))
+    return found + _validate_timed(new)
+
+
+def _validate_timed(new: Json) -> list[Cause]:
+    """What an event with eventTime, one of the newer recorders, must have."""
+    found: list[Cause] = []
+    component = new["reportingComponent"]
+    if not component:
+        found.append(causes.required("reportingController"))
+    else:
+        found += checks.named(component, "reportingController", names.qualified_name)
+    for field in ("reportingInstance", "action", "reason"):
+        found += _short(new.get(field, ""), field)
+    if len(new.get("message", "")) > _MESSAGE_MAX:
+        found.append(causes.invalid("message", "", f"can have at most {_MESSAGE_MAX} characters"))
+    return found
+
+
+def _short(text: str, field: str) -> list[Cause]:
+    if not text:
+        return [causes.required(field)]
+    return [] if len(text) <= _SHORT_MAX else [causes.invalid(field, "", f"can have at most {_SHORT_MAX} characters")]
+
+
+def _fields(event: Json) -> dict[str, str]:
+    about = {f"involvedObject.{part}": event["involvedObject"].get(part, "") for part in _INVOLVED}
+    source = event["source"].get("component") or event["reportingComponent"]
+    own = {part: event.get(part, "") for part in ("reason", "reportingComponent", "type")}
+    return {**about, **own, "source": source}
+
+
+EVENTS: Final = Resource(
+    group="",
+    version="v1",
+    kind="Event",
+    plural="events",
+    namespaced=True,
+    short_names=("ev",),
+    message=MESSAGES["Event"],
+    put_creates=True,
+    delete_answers_object=False,
+    ttl_s=_TTL_S,
+    name_rule=names.path_segment,
+    validate=_validate,
+    field_names=frozenset({*(f"involvedObject.{part}" for part in _INVOLVED), "reason", "reportingComponent", "source", "type"}),
+    fields=_fields,
+)

@@ -1,0 +1,48 @@
+"""coordination.k8s.io/v1 Lease."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.rules import checks, meta
+from mooring.apiserver.schema import Messages
+
+MESSAGES: Final = Messages(
+    """
+Lease: 1 metadata ObjectMeta!, 2 spec LeaseSpec!
+LeaseSpec: 1 holderIdentity s?, 2 leaseDurationSeconds i32?, 3 acquireTime micro?, 4 renewTime micro?, 5 leaseTransitions i32?, 6 strategy s?, 7 preferredHolder s?
+""",  # noqa: E501
+    meta.MESSAGES,
+)
+
+
+def _default(new: Json) -> None:
+    """Nothing is filled in; drops the fields whose gate is off."""
+    for field in ("strategy", "preferredHolder"):
+        new["spec"].pop(field, None)
+
+
+def _validate(new: Json) -> list[Cause]:
+    spec = new["spec"]
+    found = []
+    if spec.get("leaseDurationSeconds", 1) <= 0:
+        found.append(causes.invalid("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0"))
+    return found + checks.at_least(spec.get("leaseTransitions"), "spec.leaseTransitions", 0)
+
+
+LEASES: Final = Resource(
+    group="coordination.k8s.io",
+    version="v1",
+    kind="Lease",
+    plural="leases",
+    namespaced=True,
+    message=MESSAGES["Lease"],
+    put_without_version=False,
+    put_creates=True,
+    delete_answers_object=False,
+    default=_default,
+    validate=_validate,
+)

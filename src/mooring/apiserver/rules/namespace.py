@@ -1,0 +1,72 @@
+"""core/v1 Namespace."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.api import names
+from mooring.apiserver.resource import Json, Resource, Status
+from mooring.apiserver.rules import meta
+from mooring.apiserver.schema import Messages
+
+MESSAGES: Final = Messages(
+    """
+Namespace: 1 metadata ObjectMeta!, 2 spec NamespaceSpec!, 3 status NamespaceStatus!
+NamespaceSpec: 1 finalizers *s
+NamespaceStatus: 1 phase s, 2 conditions *NamespaceCondition@type
+NamespaceCondition: 1 type s!, 2 status s!, 4 lastTransitionTime time!, 5 reason s, 6 message s
+""",
+    meta.MESSAGES,
+)
+
+CONTENT: Final = "kubernetes"
+"""The finalizer in spec that stands for the objects inside."""
+
+_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+
+
+def _default(new: Json) -> None:
+    _label(new["metadata"])
+    new["status"].setdefault("phase", "Active")
+
+
+def _label(metadata: Json) -> None:
+    if metadata.get("name"):
+        metadata.setdefault("labels", {})[_NAME_LABEL] = metadata["name"]
+
+
+def _prepare_create(new: Json, _now: float) -> None:
+    _label(new["metadata"])  # (again: by now a generated name is there)
+    new["status"] = {"phase": "Active"}
+    finalizers = new["spec"].setdefault("finalizers", [])
+    if CONTENT not in finalizers:
+        finalizers.append(CONTENT)
+
+
+def _prepare_update(new: Json, old: Json, _now: float) -> None:
+    new["spec"], new["status"] = old["spec"], old["status"]
+
+
+def _mark_deleted(obj: Json) -> None:
+    """Differs from other kinds: no grace period is written."""
+    obj["status"]["phase"] = "Terminating"
+
+
+NAMESPACES: Final = Resource(
+    group="",
+    version="v1",
+    kind="Namespace",
+    plural="namespaces",
+    namespaced=False,
+    short_names=("ns",),
+    message=MESSAGES["Namespace"],
+    status=Status.WITH_METADATA,
+    name_rule=names.dns_label,
+    default=_default,
+    prepare_create=_prepare_create,
+    prepare_update=_prepare_update,
+    holds=lambda obj: bool(obj["spec"].get("finalizers")),
+    mark_deleted=_mark_deleted,
+    field_names=frozenset({"name", "status.phase"}),
+    fields=lambda obj: {"name": obj["metadata"]["name"], "status.phase": obj["status"]["phase"]},
+)

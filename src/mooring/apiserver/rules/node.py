@@ -1,0 +1,99 @@
+"""core/v1 Node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.api import names
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json, Resource, Status
+from mooring.apiserver.rules import checks, meta
+from mooring.apiserver.schema import Messages
+
+MESSAGES: Final = Messages(
+    """
+Node: 1 metadata ObjectMeta!, 2 spec NodeSpec!, 3 status NodeStatus!
+NodeSpec: 1 podCIDR s, 7 podCIDRs *s@, 3 providerID s, 4 unschedulable b, 5 taints *Taint, 6 configSource NodeConfigSource?, 2 externalID s
+Taint: 1 key s!, 2 value s, 3 effect s!, 4 timeAdded time?
+NodeConfigSource: 2 configMap ConfigMapNodeConfigSource?
+ConfigMapNodeConfigSource: 1 namespace s!, 2 name s!, 3 uid s, 4 resourceVersion s, 5 kubeletConfigKey s!
+NodeStatus: 1 capacity {q}, 2 allocatable {q}, 3 phase s, 4 conditions *NodeCondition@type, 5 addresses *NodeAddress@type, 6 daemonEndpoints NodeDaemonEndpoints!, 7 nodeInfo NodeSystemInfo!, 8 images *ContainerImage, 9 volumesInUse *s, 10 volumesAttached *AttachedVolume, 11 config NodeConfigStatus?, 12 runtimeHandlers *NodeRuntimeHandler, 13 features NodeFeatures?, 14 declaredFeatures *s
+NodeCondition: 1 type s!, 2 status s!, 3 lastHeartbeatTime time!, 4 lastTransitionTime time!, 5 reason s, 6 message s
+NodeAddress: 1 type s!, 2 address s!
+NodeDaemonEndpoints: 1 kubeletEndpoint DaemonEndpoint!
+DaemonEndpoint: 1 Port i32!
+NodeSystemInfo: 1 machineID s!, 2 systemUUID s!, 3 bootID s!, 4 kernelVersion s!, 5 osImage s!, 6 containerRuntimeVersion s!, 7 kubeletVersion s!, 8 kubeProxyVersion s!, 9 operatingSystem s!, 10 architecture s!, 11 swap NodeSwapStatus?
+NodeSwapStatus: 1 capacity i64?
+ContainerImage: 1 names *s!, 2 sizeBytes i64
+AttachedVolume: 1 name s!, 2 devicePath s!
+NodeConfigStatus: 1 assigned NodeConfigSource?, 2 active NodeConfigSource?, 3 lastKnownGood NodeConfigSource?, 4 error s
+NodeRuntimeHandler: 1 name s!, 2 features NodeRuntimeHandlerFeatures?
+NodeRuntimeHandlerFeatures: 1 recursiveReadOnlyMounts b?, 2 userNamespaces b?
+NodeFeatures: 1 supplementalGroupsPolicy b?
+""",  # noqa: E501
+    meta.MESSAGES,
+)
+
+_NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_SET_ONCE: Final = ("podCIDRs", "providerID")
+
+
+def _default(new: Json) -> None:
+    status = new["status"]
+    if "capacity" in status:
+        status.setdefault("allocatable", dict(status["capacity"]))
+    spec = new["spec"]
+    if spec.get("podCIDR") and not spec.get("podCIDRs"):
+        spec["podCIDRs"] = [spec["podCIDR"]]
+    elif spec.get("podCIDRs"):
+        spec["podCIDR"] = spec["podCIDRs"][0]
+
+
+def _admit(new: Json) -> None:
+    """A new node is tainted until somebody finds it ready."""
+    taints = new["spec"].setdefault("taints", [])
+    if not any((taint["key"], taint["effect"]) == (_NOT_READY["key"], _NOT_READY["effect"]) for taint in taints):
+        taints.append(dict(_NOT_READY))
+
+
+def _validate(new: Json) -> list[Cause]:
+    found: list[Cause] = []
+    seen: set[tuple[str, str]] = set()
+    for number, taint in enumerate(new["spec"].get("taints") or []):
+        field = f"spec.taints[{number}]"
+        found += checks.named(taint["key"], f"{field}.key", names.qualified_name)
+        found += checks.named(taint.get("value", ""), f"{field}.value", names.label_value)
+        found += checks.one_of(taint["effect"], f"{field}.effect", _EFFECTS)
+        if (taint["key"], taint["effect"]) in seen:
+            found.append(causes.duplicate(field, taint))
+        seen.add((taint["key"], taint["effect"]))
+    return found
+
+
+def _validate_update(new: Json, old: Json) -> list[Cause]:
+    return [
+        causes.forbidden(f"spec.{part}", f'node updates may not change {part} except from "" to valid')
+        for part in _SET_ONCE
+        if old["spec"].get(part) and new["spec"].get(part) != old["spec"][part]
+    ]
+
+
+NODES: Final = Resource(
+    group="",
+    version="v1",
+    kind="Node",
+    plural="nodes",
+    namespaced=False,
+    short_names=("no",),
+    message=MESSAGES["Node"],
+    status=Status.WITH_METADATA,
+    delete_answers_object=False,
+    default=_default,
+    admit=_admit,
+    validate=_validate,
+    validate_update=_validate_update,
+    field_names=frozenset({"spec.unschedulable"}),
+    fields=lambda node: {"spec.unschedulable": str(node["spec"].get("unschedulable", False)).lower()},
+)

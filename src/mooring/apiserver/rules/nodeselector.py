@@ -1,0 +1,88 @@
+"""core/v1 NodeSelector, as a PersistentVolume's node affinity uses it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from mooring.api import names
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json
+from mooring.apiserver.rules import checks
+from mooring.apiserver.schema import Messages
+
+MESSAGES: Final = Messages("""
+NodeSelector: 1 nodeSelectorTerms *NodeSelectorTerm!
+NodeSelectorTerm: 1 matchExpressions *NodeSelectorRequirement, 2 matchFields *NodeSelectorRequirement
+NodeSelectorRequirement: 1 key s!, 2 operator s!, 3 values *s
+""")
+
+_GA_LABELS: Final = {
+    "beta.kubernetes.io/arch": "kubernetes.io/arch",
+    "beta.kubernetes.io/os": "kubernetes.io/os",
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+}
+
+
+def validate(selector: Json, field: str) -> list[Cause]:
+    terms = selector.get("nodeSelectorTerms") or []
+    if not terms:
+        return [causes.required(f"{field}.nodeSelectorTerms", "must have at least one node selector term")]
+    found = []
+    for number, term in enumerate(terms):
+        at = f"{field}.nodeSelectorTerms[{number}]"
+        for index, requirement in enumerate(term.get("matchExpressions") or []):
+            found += _validate_expression(requirement, f"{at}.matchExpressions[{index}]")
+        for index, requirement in enumerate(term.get("matchFields") or []):
+            found += _validate_field(requirement, f"{at}.matchFields[{index}]")
+    return found
+
+
+def same_but_for_ga_labels(new: Any, old: Any) -> bool:
+    """True if nothing changed but beta labels that became the GA ones, in both directions of reading."""
+    return new is not None and _with_ga_labels(new) == _with_ga_labels(old) and (new == old or _has_beta_label(old))
+
+
+def _validate_expression(requirement: Json, field: str) -> list[Cause]:
+    values = requirement.get("values") or []
+    found = checks.named(requirement["key"], f"{field}.key", names.qualified_name)
+    match requirement["operator"]:
+        case "In" | "NotIn":
+            if not values:
+                found.append(causes.required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+        case "Exists" | "DoesNotExist":
+            if values:
+                found.append(causes.forbidden(f"{field}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+        case "Gt" | "Lt":
+            if len(values) != 1:
+                found.append(causes.required(f"{field}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
+        case operator:
+            found.append(causes.invalid(f"{field}.operator", operator, "not a valid selector operator"))
+    return found
+
+
+def _validate_field(requirement: Json, field: str) -> list[Cause]:
+    values = requirement.get("values") or []
+    found = []
+    if requirement["operator"] not in ("In", "NotIn"):
+        found.append(causes.invalid(f"{field}.operator", requirement["operator"], "not a valid selector operator"))
+    elif len(values) != 1:
+        text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        found.append(causes.required(f"{field}.values", text))
+    if requirement["key"] != "metadata.name":
+        found.append(causes.invalid(f"{field}.key", requirement["key"], "not a valid field selector key"))
+    return found
+
+
+def _with_ga_labels(affinity: Any) -> str:
+    text = json.dumps(affinity, sort_keys=True)
+    for beta, ga in _GA_LABELS.items():
+        text = text.replace(f'"{beta}"', f'"{ga}"')
+    return text
+
+
+def _has_beta_label(affinity: Any) -> bool:
+    return any(f'"{beta}"' in json.dumps(affinity) for beta in _GA_LABELS)

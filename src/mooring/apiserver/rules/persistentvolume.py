@@ -1,0 +1,162 @@
+"""core/v1 PersistentVolume."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.api import names
+from mooring.api.quantity import parse_quantity
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json, Resource, Status
+from mooring.apiserver.rules import checks, nodeselector, volumesources
+from mooring.apiserver.schema import Messages
+from mooring.base.clock import rfc3339
+
+MESSAGES: Final = Messages(
+    """
+PersistentVolume: 1 metadata ObjectMeta!, 2 spec PersistentVolumeSpec!, 3 status PersistentVolumeStatus!
+PersistentVolumeSpec: 1 capacity {q}, 2 <> PersistentVolumeSource, 3 accessModes *s, 4 claimRef ObjectReference?, 5 persistentVolumeReclaimPolicy s, 6 storageClassName s, 7 mountOptions *s, 8 volumeMode s?, 9 nodeAffinity VolumeNodeAffinity?, 10 volumeAttributesClassName s?
+PersistentVolumeStatus: 1 phase s, 2 message s, 3 reason s, 4 lastPhaseTransitionTime time?
+VolumeNodeAffinity: 1 required NodeSelector?
+""",  # noqa: E501
+    volumesources.MESSAGES,
+    nodeselector.MESSAGES,
+)
+
+PROTECTION: Final = "kubernetes.io/pv-protection"
+ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_MOUNT_OPTIONS: Final = "volume.beta.kubernetes.io/mount-options"
+_RECYCLE_WARNING: Final = (
+    "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use "
+    "dynamic provisioning."
+)
+
+
+def default_spec(spec: Json) -> None:
+    """Defaults of a volume's spec, inline ones included."""
+    volumesources.default(spec)
+    spec.setdefault("volumeMode", "Filesystem")
+
+
+def validate_access_modes(spec: Json, field: str) -> list[Cause]:
+    """At least one, each known, ReadWriteOncePod only alone."""
+    modes = spec.get("accessModes") or []
+    if not modes:
+        return [causes.required(f"{field}.accessModes")]
+    found = checks.all_of(modes, f"{field}.accessModes", ACCESS_MODES)
+    if "ReadWriteOncePod" in modes and len(modes) > 1:
+        found.append(causes.forbidden(f"{field}.accessModes", "may not use ReadWriteOncePod with other access modes"))
+    return found
+
+
+def _default(new: Json) -> None:
+    default_spec(new["spec"])
+    new["spec"].setdefault("persistentVolumeReclaimPolicy", "Retain")
+    new["status"].setdefault("phase", "Pending")
+
+
+def _admit(new: Json) -> None:
+    finalizers = new["metadata"].setdefault("finalizers", [])
+    if PROTECTION not in finalizers:
+        finalizers.append(PROTECTION)
+
+
+def _prepare_create(new: Json, now: float) -> None:
+    new["status"] = {"phase": "Pending", "lastPhaseTransitionTime": rfc3339(now)}
+
+
+def _prepare_status(new: Json, old: Json, now: float) -> None:
+    """The time of the last phase change is the server's, unless the client says another one."""
+    status, before = new["status"], old["status"]
+    since = "lastPhaseTransitionTime"
+    if status["phase"] == before["phase"]:
+        return
+    if since not in status or status[since] == before.get(since):
+        status[since] = rfc3339(now)
+
+
+def _validate(new: Json) -> list[Cause]:
+    spec = new["spec"]
+    found = validate_access_modes(spec, "spec") + _validate_capacity(spec.get("capacity") or {})
+    found += checks.one_of(spec["persistentVolumeReclaimPolicy"], "spec.persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain"))
+    if "nodeAffinity" in spec:
+        found += _validate_affinity(spec["nodeAffinity"])
+    found += volumesources.validate(spec, "spec")
+    if spec.get("storageClassName"):
+        found += checks.named(spec["storageClassName"], "spec.storageClassName", names.dns_subdomain)
+    found += checks.one_of(spec["volumeMode"], "spec.volumeMode", ("Block", "Filesystem"))
+    return found + _validate_attributes_class(spec) + _validate_annotations(new)
+
+
+def _validate_capacity(capacity: Json) -> list[Cause]:
+    if not capacity:
+        return [causes.required("spec.capacity")]
+    found = [] if set(capacity) == {"storage"} else [causes.not_supported("spec.capacity", capacity, ["storage"])]
+    for name, amount in capacity.items():
+        if parse_quantity(amount).value <= 0:
+            found.append(causes.invalid(f"spec.capacity[{name}]", amount, "must be greater than zero"))
+    return found
+
+
+def _validate_affinity(affinity: Json) -> list[Cause]:
+    if "required" not in affinity:
+        return [causes.required("spec.nodeAffinity.required", "must specify required node constraints")]
+    return nodeselector.validate(affinity["required"], "spec.nodeAffinity.required")
+
+
+def _validate_attributes_class(spec: Json) -> list[Cause]:
+    if "volumeAttributesClassName" not in spec:
+        return []
+    name, field = spec["volumeAttributesClassName"], "spec.volumeAttributesClassName"
+    found = checks.named(name, field, names.dns_subdomain) if name else [causes.required(field, "an empty string is disallowed")]
+    if "csi" not in spec:
+        found.append(causes.required("spec.csi", "has to be specified when using volumeAttributesClassName"))
+    return found
+
+
+def _validate_annotations(new: Json) -> list[Cause]:
+    if "csi" in new["spec"] and _MOUNT_OPTIONS in (new["metadata"].get("annotations") or {}):
+        return [causes.forbidden(f"metadata.annotations.{_MOUNT_OPTIONS}", "may not specify mount options for this volume type")]
+    return []
+
+
+def _validate_update(new: Json, old: Json) -> list[Cause]:
+    spec, before = new["spec"], old["spec"]
+    found = []
+    if _source_for_comparison(spec, before) != volumesources.chosen(before):
+        found.append(causes.forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"))
+    found += checks.unchanged(spec, before, "volumeMode", "volumeMode")
+    if "nodeAffinity" in before and not nodeselector.same_but_for_ga_labels(spec.get("nodeAffinity"), before["nodeAffinity"]):
+        text = "field is immutable, except for updating from beta label to GA"
+        found.append(causes.invalid("nodeAffinity", spec.get("nodeAffinity"), text))
+    if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in spec:
+        found.append(causes.forbidden("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden"))
+    return found
+
+
+def _source_for_comparison(spec: Json, before: Json) -> Json:
+    """The new source, without a controllerExpandSecretRef where there was none: that one may be added."""
+    source = volumesources.chosen(spec)
+    if "csi" in source and "controllerExpandSecretRef" not in before.get("csi", {"controllerExpandSecretRef": {}}):
+        source["csi"] = {part: value for part, value in source["csi"].items() if part != "controllerExpandSecretRef"}
+    return source
+
+
+PERSISTENT_VOLUMES: Final = Resource(
+    group="",
+    version="v1",
+    kind="PersistentVolume",
+    plural="persistentvolumes",
+    namespaced=False,
+    short_names=("pv",),
+    message=MESSAGES["PersistentVolume"],
+    status=Status.WITH_METADATA,
+    default=_default,
+    admit=_admit,
+    prepare_create=_prepare_create,
+    prepare_status=_prepare_status,
+    validate=_validate,
+    validate_update=_validate_update,
+    warnings=lambda new: [_RECYCLE_WARNING] if new["spec"].get("persistentVolumeReclaimPolicy") == "Recycle" else [],
+)

@@ -1,0 +1,86 @@
+"""core/v1 Secret."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Final
+
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.rules import checks, meta
+from mooring.apiserver.schema import Messages
+
+MESSAGES: Final = Messages(
+    """
+Secret: 1 metadata ObjectMeta!, 5 immutable b?, 2 data {y}, 4 stringData {s}, 3 type s
+""",
+    meta.MESSAGES,
+)
+
+_BYTES_MAX: Final = 1024 * 1024
+_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
+_KEY_TEXT: Final = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', "
+    f"regex used for validation is '{_KEY.pattern}')"
+)
+_FROZEN: Final = "field is immutable when `immutable` is set"
+_REQUIRED_KEYS: Final = {
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
+
+
+def _default(new: Json) -> None:
+    """stringData is written over data, and is never read back."""
+    for key, text in (new.pop("stringData", None) or {}).items():
+        new.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
+    new.setdefault("type", "Opaque")
+
+
+def _validate(new: Json) -> list[Cause]:
+    found: list[Cause] = []
+    data = new.get("data") or {}
+    for key in data:
+        found += checks.named(key, f"data[{key}]", _key_reasons)
+    if sum(len(base64.b64decode(value)) for value in data.values()) > _BYTES_MAX:
+        found.append(causes.too_long("data", _BYTES_MAX))
+    for key in _REQUIRED_KEYS.get(new["type"], ()):
+        if key not in data:
+            found.append(causes.required(f"data[{key}]"))
+    return found
+
+
+def _key_reasons(key: str) -> list[str]:
+    if len(key) > 253:
+        return ["must be no more than 253 bytes"]
+    return [] if _KEY.fullmatch(key) and key not in (".", "..") and not key.startswith("..") else [_KEY_TEXT]
+
+
+def _validate_update(new: Json, old: Json) -> list[Cause]:
+    found = checks.unchanged(new, old, "type", "type")
+    if old.get("immutable"):
+        if not new.get("immutable"):
+            found.append(causes.forbidden("immutable", _FROZEN))
+        if new.get("data") != old.get("data"):
+            found.append(causes.forbidden("data", _FROZEN))
+    return found
+
+
+SECRETS: Final = Resource(
+    group="",
+    version="v1",
+    kind="Secret",
+    plural="secrets",
+    namespaced=True,
+    message=MESSAGES["Secret"],
+    delete_answers_object=False,
+    default=_default,
+    validate=_validate,
+    validate_update=_validate_update,
+    field_names=frozenset({"type"}),
+    fields=lambda secret: {"type": secret["type"]},
+)

@@ -1,0 +1,104 @@
+"""storage.k8s.io/v1 VolumeAttachment."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.api import names
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.metadata import total_bytes
+from mooring.apiserver.resource import Json, Resource, Status
+from mooring.apiserver.rules import checks, persistentvolume, volumesources
+from mooring.apiserver.schema import Messages
+
+MESSAGES: Final = Messages(
+    """
+VolumeAttachment: 1 metadata ObjectMeta!, 2 spec VolumeAttachmentSpec!, 3 status VolumeAttachmentStatus!
+VolumeAttachmentSpec: 1 attacher s!, 2 source VolumeAttachmentSource!, 3 nodeName s!
+VolumeAttachmentSource: 1 persistentVolumeName s?, 2 inlineVolumeSpec PersistentVolumeSpec?
+VolumeAttachmentStatus: 1 attached b!, 2 attachmentMetadata {s}, 3 attachError VolumeError?, 4 detachError VolumeError?
+VolumeError: 1 time time!, 2 message s, 3 errorCode i32?
+""",
+    persistentvolume.MESSAGES,
+)
+
+_MESSAGE_BYTES_MAX: Final = 1024
+_METADATA_BYTES_MAX: Final = 262_144
+_ONE_SOURCE: Final = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+_INLINE: Final = "in the context of inline volumes"
+_NOT_INLINE: Final = ("capacity", "claimRef", "nodeAffinity", "storageClassName")
+
+
+def _default(new: Json) -> None:
+    inline = new["spec"]["source"].get("inlineVolumeSpec")
+    if inline is not None:
+        persistentvolume.default_spec(inline)
+
+
+def _prepare_create(new: Json, _now: float) -> None:
+    new["status"] = {"attached": False}
+
+
+def _validate(new: Json) -> list[Cause]:
+    spec = new["spec"]
+    found = checks.driver_name(spec["attacher"], "spec.attacher") + _validate_source(spec["source"])
+    return found + checks.named(spec["nodeName"], "spec.nodeName", names.dns_subdomain) + _validate_status(new, {})
+
+
+def _validate_source(source: Json) -> list[Cause]:
+    name, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
+    if name is None and inline is None:
+        return [causes.required("spec.source", _ONE_SOURCE)]
+    if name is not None and inline is not None:
+        return [causes.forbidden("spec.source", _ONE_SOURCE)]
+    if inline is not None:
+        return _validate_inline(inline, "spec.source.inlineVolumeSpec")
+    if not name:
+        return [causes.required("spec.source.persistentVolumeName")]
+    return checks.named(name, "spec.source.persistentVolumeName", names.dns_subdomain)
+
+
+def _validate_inline(spec: Json, field: str) -> list[Cause]:
+    found = [causes.forbidden(f"{field}.{part}", f"may not be specified {_INLINE}") for part in _NOT_INLINE if spec.get(part)]
+    if spec.get("persistentVolumeReclaimPolicy", "Retain") != "Retain":
+        found.append(causes.forbidden(f"{field}.persistentVolumeReclaimPolicy", f"may only be Retain {_INLINE}"))
+    if spec["volumeMode"] != "Filesystem":
+        found.append(causes.forbidden(f"{field}.volumeMode", f"may not specify volumeMode other than Filesystem {_INLINE}"))
+    if "csi" not in spec:
+        found.append(causes.required(f"{field}.csi", f"has to be specified {_INLINE}"))
+    return found + persistentvolume.validate_access_modes(spec, field) + volumesources.validate(spec, field)
+
+
+def _validate_status(new: Json, _old: Json) -> list[Cause]:
+    status = new["status"]
+    found = []
+    if total_bytes(status.get("attachmentMetadata") or {}) > _METADATA_BYTES_MAX:
+        found.append(causes.too_long("status.attachmentMetadata", _METADATA_BYTES_MAX))
+    for part in ("attachError", "detachError"):
+        found += _validate_error(status.get(part) or {}, f"status.{part}")
+    return found
+
+
+def _validate_error(error: Json, field: str) -> list[Cause]:
+    found = checks.at_least(error.get("errorCode"), f"{field}.errorCode", 0)
+    if len(error.get("message", "").encode()) > _MESSAGE_BYTES_MAX:
+        found.append(causes.too_long(f"{field}.message", _MESSAGE_BYTES_MAX))
+    return found
+
+
+VOLUME_ATTACHMENTS: Final = Resource(
+    group="storage.k8s.io",
+    version="v1",
+    kind="VolumeAttachment",
+    plural="volumeattachments",
+    namespaced=False,
+    message=MESSAGES["VolumeAttachment"],
+    status=Status.ONLY,
+    put_without_version=False,
+    default=_default,
+    prepare_create=_prepare_create,
+    validate=_validate,
+    validate_update=lambda new, old: checks.unchanged(new, old, "spec", "spec"),
+    validate_status=_validate_status,
+)

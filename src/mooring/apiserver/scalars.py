@@ -1,0 +1,126 @@
+"""The values in objects: decoded from JSON, checked, and brought into the one form in which they are stored."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mooring.api.quantity import parse_quantity
+
+_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_TIME_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
+_MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
+
+
+class WrongType(ValueError):
+    """A value of another JSON type than the field's; reads like encoding/json's error."""
+
+    def __init__(self, wanted: str, found: Any, path: str) -> None:
+        where = f"Go struct field {path}" if path else "Go value"
+        super().__init__(f"json: cannot unmarshal {_json_type(found)} into {where} of type {wanted}")
+
+
+def _string(value: Any, path: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise WrongType("string", value, path)
+    return value
+
+
+def _boolean(value: Any, path: str) -> bool:
+    if not isinstance(value, bool):
+        raise WrongType("bool", value, path)
+    return value
+
+
+def _integer(bits: int) -> Callable[[Any, str], int]:
+    def decode(value: Any, path: str) -> int:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not whole or not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+            raise WrongType(f"int{bits}", value, path)
+        assert isinstance(value, int)
+        return value
+
+    return decode
+
+
+def _bytes(value: Any, path: str) -> str:
+    """base64 text, written anew."""
+    text = _string(value, path).replace("\r", "").replace("\n", "")
+    try:
+        return base64.b64encode(base64.b64decode(text, validate=True)).decode()
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"illegal base64 data at input byte {_first_bad_byte(text)}") from error
+
+
+def _time(value: Any, path: str) -> str:
+    """Whole seconds, UTC."""
+    return _parsed_time(_string(value, path), _TIME_LAYOUT, exact_decimals=None).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _micro_time(value: Any, path: str) -> str:
+    """Microseconds, UTC; the input has exactly six decimals too."""
+    return _parsed_time(_string(value, path), _MICRO_LAYOUT, exact_decimals=6).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _quantity(value: Any, path: str) -> str:
+    """Canonical: `1024Mi` becomes `1Gi`. Numbers are accepted."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise WrongType("resource.Quantity", value, path)
+    return str(parse_quantity(str(value)))
+
+
+def _anything(value: Any, _path: str) -> Any:
+    return value
+
+
+DECODERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
+    "s": _string,
+    "b": _boolean,
+    "i32": _integer(32),
+    "i64": _integer(64),
+    "y": _bytes,
+    "time": _time,
+    "micro": _micro_time,
+    "q": _quantity,
+    "any": _anything,
+}
+
+ZEROS: Final[Mapping[str, Any]] = {"s": "", "b": False, "i32": 0, "i64": 0, "y": None, "time": None, "micro": None, "q": "0", "any": None}
+
+
+def _parsed_time(text: str, layout: str, exact_decimals: int | None) -> datetime.datetime:
+    found = _TIME.fullmatch(text)
+    decimals = len(found[2] or ".") - 1 if found else 0
+    try:
+        if found is None or (exact_decimals is not None and decimals != exact_decimals):
+            raise ValueError
+        moment = datetime.datetime.fromisoformat(found[1] + (found[2] or "")[:7] + found[3])
+    except ValueError:
+        raise ValueError(f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "{layout}"') from None
+    return moment.astimezone(datetime.UTC)
+
+
+def _json_type(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "bool"
+        case int() | float():
+            return f"number {value}" if isinstance(value, float) else "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "object"
+
+
+def _first_bad_byte(text: str) -> int:
+    found = re.search(r"[^A-Za-z0-9+/]", text)
+    return found.start() if found else len(text)

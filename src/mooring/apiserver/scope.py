@@ -1,0 +1,48 @@
+"""What a list, a watch or a deletion of a collection covers: a namespace and two selectors, checked against the kind."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mooring.api.selector import ANYTHING, Selector, parse_fields, parse_labels
+from mooring.apiserver import refusals
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.table import Stored
+
+_METADATA_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scope:
+    """namespace: None is all."""
+
+    namespace: str | None = None
+    labels: Selector = ANYTHING
+    fields: Selector = ANYTHING
+
+    @property
+    def selects(self) -> bool:
+        """True when a selector leaves something out."""
+        return bool(self.labels.requirements or self.fields.requirements)
+
+    def matches(self, stored: Stored) -> bool:
+        return (
+            (self.namespace is None or stored.key.namespace == self.namespace)
+            and (not self.labels.requirements or self.labels.matches(stored.labels))
+            and (not self.fields.requirements or self.fields.matches(stored.fields))
+        )
+
+
+def scope_of(resource: Resource, namespace: str | None, label_selector: str, field_selector: str) -> Scope:
+    """Raises BadRequest for a selector that can't be read, or that asks for a field the kind does not offer."""
+    try:
+        labels, fields = parse_labels(label_selector), parse_fields(field_selector)
+    except ValueError as error:
+        raise refusals.bad_request(str(error)) from error
+    for requirement in fields.requirements:
+        if requirement.key in _METADATA_FIELDS or requirement.key in resource.field_names:
+            continue
+        if resource.field_names:
+            raise refusals.bad_request(f"field label not supported: {requirement.key}")
+        raise refusals.bad_request(f'"{requirement.key}" is not a known field selector: only "metadata.name", "metadata.namespace"')
+    return Scope(namespace, labels, fields)

@@ -1,0 +1,356 @@
+"""The API server's heart: objects and their rules, without I/O, without a clock, without waiting.
+
+One counter of versions for everything. Every write goes through the same steps in the same order:
+
+    create   place -> namespace -> admission -> defaults -> server's fields -> validation -> name taken? -> write
+    update   read old -> (patch) -> place -> uid and version -> defaults -> endpoint's reset -> validation -> last finalizer? -> write
+    delete   read old -> preconditions -> held by finalizers? -> mark or remove
+
+A write that changes nothing is none: same version, no event. Refusals are the `ApiError`s that clients of the real server see.
+Who wants to follow changes registers a listener; it is called synchronously, in order, after the state has changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from mooring.api.meta import Key
+from mooring.apiserver import causes, metadata, refusals
+from mooring.apiserver.listing import PLAIN_LIST, ListOptions, moment_of, parse_version, token_after
+from mooring.apiserver.resource import Json, Resource, Status
+from mooring.apiserver.scope import Scope
+from mooring.apiserver.table import DEFAULT_LIMITS, Change, HistoryLimits, Stored, Table
+from mooring.base.chance import Chance
+from mooring.base.clock import rfc3339
+
+_GENERATED_PREFIX_MAX: Final = 58
+_GENERATED_TRIES: Final = 8
+_NAMESPACES: Final = ("", "v1", "namespaces")
+
+Listener = Callable[[Resource, Change], None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listing:
+    """A list or a page of it. remaining: None where it is not known."""
+
+    items: tuple[Stored, ...]
+    version: int
+    continue_token: str = ""
+    remaining: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """What a create, update or patch left behind. gone: the last finalizer went, and the object with it."""
+
+    stored: Stored
+    created: bool = False
+    gone: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """uid, resource_version: preconditions, "" for none."""
+
+    uid: str = ""
+    resource_version: str = ""
+    dry_run: bool = False
+
+
+PLAIN_DELETE = DeleteOptions()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Deleted:
+    """gone: False when finalizers hold the object, which is then marked."""
+
+    stored: Stored
+    gone: bool
+
+
+class ObjectStore:
+    """All objects of a server. `now` in every method: seconds since the epoch."""
+
+    def __init__(self, resources: Iterable[Resource], chance: Chance, limits: HistoryLimits = DEFAULT_LIMITS) -> None:
+        self.resources: Final = tuple(resources)
+        self.version = 1
+        """The newest resource version."""
+        self._chance = chance
+        self._by_path = {resource.path: resource for resource in self.resources}
+        self._tables = {resource.path: Table(limits) for resource in self.resources}
+        self._expiring: deque[tuple[float, Resource, Key, int]] = deque()
+        self._listeners: list[Listener] = []
+
+    def resource(self, group: str, version: str, plural: str) -> Resource | None:
+        """The kind of a URL or of a `Kind`; None if it is not served."""
+        return self._by_path.get((group, version, plural))
+
+    def table(self, resource: Resource) -> Table:
+        """The kind's objects and history, for reading."""
+        return self._tables[resource.path]
+
+    def on_change(self, listener: Listener) -> None:
+        """Calls listener for every change from now on."""
+        self._listeners.append(listener)
+
+    # reading
+
+    def get(self, resource: Resource, key: Key) -> Stored:
+        """Raises NotFound."""
+        stored = self.table(resource).get(key)
+        if stored is None:
+            raise refusals.not_found(resource, key.name)
+        return stored
+
+    def list(self, resource: Resource, scope: Scope, options: ListOptions = PLAIN_LIST) -> Listing:
+        """Raises what `moment_of` raises."""
+        table = self.table(resource)
+        moment = moment_of(options, self.version, table.history.floor, namespaced=resource.namespaced)
+        version = self.version if moment.rv is None else moment.rv
+        found = table.items_at(version, scope.namespace, moment.after)
+        matching = [stored for stored in found if not scope.selects or scope.matches(stored)]
+        page = matching[: moment.limit] if moment.limit else matching
+        if len(page) == len(matching):
+            return Listing(tuple(page), version)
+        token = token_after(page[-1].key, version, namespaced=resource.namespaced)
+        return Listing(tuple(page), version, token, None if scope.selects else len(matching) - len(page))
+
+    # writing
+
+    def create(self, resource: Resource, body: Json, namespace: str, now: float, *, dry_run: bool = False) -> Written:
+        """body: a decoded object of the kind; it is written to. Raises AlreadyExists, Invalid, NotFound and Forbidden for the namespace."""
+        meta = body["metadata"]
+        _check_place(resource, meta, namespace, meta.get("name", ""))
+        self._check_namespace(resource, meta)
+        warnings = _tidied(resource, body)
+        resource.admit(body)
+        resource.default(body)
+        version_given = meta.get("resourceVersion") not in (None, "", "0")
+        metadata.stamp_new(body, self._chance.uid(), now)
+        self._generate_name(resource, meta)
+        resource.prepare_create(body, now)
+        wrong = metadata.validate(meta, resource.name_rule, resource.namespaced) + resource.validate(body)
+        if wrong:
+            raise causes.invalid_object(resource.kind, resource.group, meta.get("name", ""), wrong)
+        if version_given:
+            raise refusals.bad_request("resourceVersion should not be set on objects to be created")
+        key = Key(meta.get("namespace", ""), meta["name"])
+        if self.table(resource).get(key) is not None:
+            raise self._taken(resource, meta)
+        if dry_run:
+            return Written(self._stored(resource, body), created=True, warnings=warnings)
+        return Written(self._commit(resource, None, body, now), created=True, warnings=warnings)
+
+    def update(self, resource: Resource, key: Key, body: Json, now: float, *, subresource: str = "", dry_run: bool = False) -> Written:
+        """PUT. body: a decoded object; it is written to. Raises NotFound, Conflict, Invalid."""
+        _check_place(resource, body["metadata"], key.namespace, key.name)
+        old = self.table(resource).get(key)
+        uid = body["metadata"].get("uid", "")
+        if old is None and (subresource or not resource.put_creates):
+            raise refusals.not_found(resource, key.name)
+        if uid and uid != (old.uid if old else ""):
+            found = old.uid if old else ""
+            raise refusals.conflict(resource, key.name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found}")
+        if old is None:
+            body["metadata"].pop("resourceVersion", None)
+            return self.create(resource, body, key.namespace, now, dry_run=dry_run)
+        return self._rewrite(resource, old, body, now, subresource, dry_run)
+
+    def patch(
+        self,
+        resource: Resource,
+        key: Key,
+        change: Callable[[Json], Json],
+        now: float,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Written:
+        """change: gives the patched, decoded object from the stored one. Raises what change raises, NotFound, Conflict, Invalid."""
+        old = self.get(resource, key)
+        new = change(old.whole())
+        _check_place(resource, new["metadata"], key.namespace, key.name)
+        return self._rewrite(resource, old, new, now, subresource, dry_run)
+
+    def delete(self, resource: Resource, key: Key, now: float, options: DeleteOptions = PLAIN_DELETE) -> Deleted:
+        """Raises NotFound; Conflict for a precondition that fails."""
+        old = self.get(resource, key)
+        _check_preconditions(resource, old, options)
+        obj = old.whole()
+        meta = obj["metadata"]
+        if not (meta.get("finalizers") or resource.holds(obj)):
+            if not options.dry_run:
+                old = self._remove(resource, old, now)
+            return Deleted(old, gone=True)
+        if meta.get("deletionTimestamp"):
+            return Deleted(old, gone=False)
+        meta["deletionTimestamp"] = rfc3339(now)
+        resource.mark_deleted(obj)
+        if options.dry_run:
+            return Deleted(self._stored(resource, obj), gone=False)
+        return Deleted(self._commit(resource, old, obj, now), gone=False)
+
+    def sweep(self, now: float) -> None:
+        """Removes what has outlived its kind's time, and forgets old history."""
+        while self._expiring and self._expiring[0][0] <= now:
+            _, resource, key, rv = self._expiring.popleft()
+            stored = self.table(resource).get(key)
+            if stored is not None and stored.rv == rv:
+                self._remove(resource, stored, now)
+        for table in self._tables.values():
+            table.history.forget(now)
+
+    # the steps
+
+    def _rewrite(self, resource: Resource, old: Stored, new: Json, now: float, subresource: str, dry_run: bool) -> Written:
+        before, meta = old.whole(), new["metadata"]
+        _check_version(resource, old, meta)
+        meta["resourceVersion"] = str(old.rv)
+        warnings = _tidied(resource, new)
+        resource.default(new)
+        metadata.carry_over(new, before)
+        _reset(resource, new, before, now, subresource)
+        meta = new["metadata"]
+        wrong = metadata.validate_update(meta, before["metadata"]) + _wrong(resource, new, before, subresource)
+        if wrong:
+            raise causes.invalid_object(resource.kind, resource.group, old.key.name, wrong)
+        if _is_finished(resource, new):
+            if not dry_run:
+                self._remove(resource, old, now)
+            return Written(self._stored(resource, new), gone=True, warnings=warnings)
+        if new == before:
+            return Written(old, warnings=warnings)
+        if dry_run:
+            return Written(self._stored(resource, new), warnings=warnings)
+        return Written(self._commit(resource, old, new, now), warnings=warnings)
+
+    def _check_namespace(self, resource: Resource, meta: Json) -> None:
+        namespaces = self._by_path.get(_NAMESPACES)
+        if not resource.namespaced or namespaces is None:
+            return
+        name = meta["namespace"]
+        space = self.get(namespaces, Key("", name))
+        if space.whole()["metadata"].get("deletionTimestamp"):
+            why = f"unable to create new content in namespace {name} because it is being terminated"
+            cause = {"reason": "NamespaceTerminating", "message": f"namespace {name} is being terminated", "field": "metadata.namespace"}
+            raise refusals.forbidden(resource, meta.get("name", ""), why, [cause])
+
+    def _generate_name(self, resource: Resource, meta: Json) -> None:
+        prefix = meta.get("generateName", "")
+        if meta.get("name") or not prefix:
+            return
+        for _ in range(_GENERATED_TRIES):
+            meta["name"] = prefix[:_GENERATED_PREFIX_MAX] + self._chance.suffix()
+            if self.table(resource).get(Key(meta.get("namespace", ""), meta["name"])) is None:
+                return
+
+    def _taken(self, resource: Resource, meta: Json) -> Exception:
+        if not meta.get("generateName") or not meta["name"].startswith(meta["generateName"][:_GENERATED_PREFIX_MAX]):
+            return refusals.already_exists(resource, meta["name"])
+        more = ", the server was not able to generate a unique name for the object"
+        return refusals.already_exists(resource, meta["name"], more, retry_after_s=1.0)
+
+    def _commit(self, resource: Resource, old: Stored | None, obj: Json, now: float) -> Stored:
+        obj["metadata"]["resourceVersion"] = str(self.version + 1)
+        new = self._stored(resource, obj)
+        self._apply(resource, Change(self.version + 1, old, new, now))
+        if resource.ttl_s is not None:
+            self._expiring.append((now + resource.ttl_s, resource, new.key, new.rv))
+        return new
+
+    def _remove(self, resource: Resource, old: Stored, now: float) -> Stored:
+        change = Change(self.version + 1, old, None, now)
+        self._apply(resource, change)
+        return change.gone
+
+    def _apply(self, resource: Resource, change: Change) -> None:
+        assert change.rv == self.version + 1, "versions grow one by one"
+        self._tables[resource.path].apply(change)
+        self.version = change.rv
+        for listener in self._listeners:
+            listener(resource, change)
+
+    def _stored(self, resource: Resource, obj: Json) -> Stored:
+        meta = obj["metadata"]
+        own = {"metadata.name": meta["name"], "metadata.namespace": meta.get("namespace", "")}
+        return Stored(obj, {**own, **resource.fields(obj)})
+
+
+def _tidied(resource: Resource, obj: Json) -> tuple[str, ...]:
+    """The warnings that an object earns; drops what they say is dropped."""
+    twins = metadata.without_twins(obj["metadata"])
+    told = ["metadata.ownerReferences contains duplicate entries; API server dedups owner references"] if twins else []
+    return (*told, *resource.warnings(obj))
+
+
+def _check_place(resource: Resource, meta: Json, namespace: str, name: str) -> None:
+    """The body must belong where it was sent. Fills in what it leaves out."""
+    given = meta.get("name", "")
+    if given != name:
+        if given:
+            raise refusals.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+        meta["name"] = name
+    if not resource.namespaced:
+        meta.pop("namespace", None)
+    elif meta.get("namespace") and meta["namespace"] != namespace:
+        raise refusals.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    else:
+        meta["namespace"] = namespace
+
+
+def _check_version(resource: Resource, old: Stored, meta: Json) -> None:
+    version = parse_version(meta.get("resourceVersion", ""))
+    if not version and resource.put_without_version:
+        return
+    if not version:
+        wrong = causes.Cause("FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
+        raise causes.invalid_object(resource.kind, resource.group, old.key.name, [wrong])
+    if version != old.rv:
+        raise refusals.conflict(resource, old.key.name)
+
+
+def _check_preconditions(resource: Resource, old: Stored, options: DeleteOptions) -> None:
+    for field, wanted, found, since in (
+        ("UID", options.uid, old.uid, "deleted and then recreated"),
+        ("ResourceVersion", options.resource_version, str(old.rv), "modified"),
+    ):
+        if wanted and wanted != found:
+            why = f"the {field} in the precondition ({wanted}) does not match the {field} in record ({found})."
+            raise refusals.conflict(resource, old.key.name, f"{why} The object might have been {since}")
+
+
+def _reset(resource: Resource, new: Json, before: Json, now: float, subresource: str) -> None:
+    """Takes back what the endpoint may not write."""
+    if not subresource:
+        resource.prepare_update(new, before, now)
+        return
+    if resource.status is Status.ONLY:
+        new["metadata"] = before["metadata"]
+    written: Json = {field: new[field] for field in ("metadata", "status") if field in new}
+    new.clear()
+    new.update({**before, **written})
+    if "status" not in written:
+        new.pop("status", None)
+    resource.prepare_status(new, before, now)
+
+
+def _wrong(resource: Resource, new: Json, before: Json, subresource: str) -> list[causes.Cause]:
+    if subresource:
+        return resource.validate_status(new, before)
+    return resource.validate(new) + resource.validate_update(new, before)
+
+
+def _is_finished(resource: Resource, new: Json) -> bool:
+    """True when nothing holds an object that is being deleted any more."""
+    meta = new["metadata"]
+    return bool(
+        meta.get("deletionTimestamp")
+        and not meta.get("deletionGracePeriodSeconds")
+        and not meta.get("finalizers")
+        and not resource.holds(new)
+    )

@@ -1,0 +1,201 @@
+"""One kind's objects: in order, with their recent history, so that any recent moment can be listed and watched from.
+
+A stored object is its JSON bytes, encoded once; who wants to change it decodes a fresh dict. A change is kept with the object
+before and after it: a list at an older resource version is today's list with the later changes taken back.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from mooring.api.meta import Key
+from mooring.kube.cluster import EventType
+
+_encode = msgspec.json.encode
+_decode = msgspec.json.decode
+
+
+class Stored:
+    """An object as stored. body: its JSON. fields: what field selectors see, metadata.* included."""
+
+    __slots__ = ("body", "fields", "key", "labels", "rv", "uid")
+
+    def __init__(self, obj: Mapping[str, Any], fields: Mapping[str, str]) -> None:
+        metadata = obj["metadata"]
+        self.key = Key(metadata.get("namespace", ""), metadata["name"])
+        self.rv = int(metadata.get("resourceVersion") or 0)
+        self.uid: str = metadata["uid"]
+        self.labels: Mapping[str, str] = metadata.get("labels") or {}
+        self.fields = fields
+        self.body = _encode(obj)
+
+    def whole(self) -> dict[str, Any]:
+        """A fresh dict of it, free to be changed."""
+        obj: dict[str, Any] = _decode(self.body)
+        return obj
+
+    def at_version(self, rv: int) -> Stored:
+        """The same content under another resource version: what DELETED carries."""
+        obj = self.whole()
+        obj["metadata"]["resourceVersion"] = str(rv)
+        return Stored(obj, self.fields)
+
+
+class Change:
+    """One step of one object. old: None when it was created; new: None when it was removed; at: seconds since the epoch."""
+
+    __slots__ = ("_gone", "at", "new", "old", "rv")
+
+    def __init__(self, rv: int, old: Stored | None, new: Stored | None, at: float) -> None:
+        assert old is not None or new is not None
+        self.rv, self.old, self.new, self.at = rv, old, new, at
+        self._gone: Stored | None = None
+
+    @property
+    def key(self) -> Key:
+        stored = self.new or self.old
+        assert stored is not None
+        return stored.key
+
+    @property
+    def gone(self) -> Stored:
+        """The content before the change, under the change's version. Encoded once."""
+        assert self.old is not None
+        if self._gone is None:
+            self._gone = self.old.at_version(self.rv)
+        return self._gone
+
+    def seen_by(self, matches: Callable[[Stored], bool]) -> tuple[EventType, Stored] | None:
+        """What a watcher who selects by `matches` is told; None: nothing. Leaving the selection is DELETED, entering it ADDED."""
+        was = self.old is not None and matches(self.old)
+        if self.new is not None and matches(self.new):
+            return (EventType.MODIFIED if was else EventType.ADDED), self.new
+        return (EventType.DELETED, self.gone) if was else None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HistoryLimits:
+    """How much a kind remembers. A change is forgotten by count, by bytes or by age, whichever comes first."""
+
+    changes_max: int = 16_384
+    bytes_max: int = 64 * 1024 * 1024
+    age_s_max: float = 900.0
+
+
+DEFAULT_LIMITS = HistoryLimits()
+
+
+class History:
+    """A kind's recent changes. floor: the oldest version to watch from; changes up to it may be forgotten."""
+
+    def __init__(self, limits: HistoryLimits, floor: int = 0) -> None:
+        self.floor = floor
+        self._limits = limits
+        self._changes: list[Change] = []
+        self._first = 0  # (index of the oldest that counts: cutting a list's head is dear, so it is done in bulk)
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._changes) - self._first
+
+    def add(self, change: Change) -> None:
+        assert not self._changes or self._changes[-1].rv < change.rv
+        self._changes.append(change)
+        self._bytes += _weight(change)
+        self.forget(change.at)
+
+    def forget(self, now: float) -> None:
+        """Drops what is over the limits."""
+        limits = self._limits
+        while len(self) and (
+            len(self) > limits.changes_max or self._bytes > limits.bytes_max or self._changes[self._first].at < now - limits.age_s_max
+        ):
+            oldest = self._changes[self._first]
+            self.floor = oldest.rv
+            self._bytes -= _weight(oldest)
+            self._first += 1
+        if self._first > 1024 and self._first * 2 > len(self._changes):
+            del self._changes[: self._first]
+            self._first = 0
+
+    def after(self, rv: int, count_max: int | None = None) -> list[Change]:
+        """Changes later than rv, oldest first. rv: >= floor."""
+        assert rv >= self.floor, "the caller checks the floor: a gap must never go unseen"
+        start = bisect.bisect_right(self._changes, rv, lo=self._first, key=_version)
+        return self._changes[start : None if count_max is None else start + count_max]
+
+    def newest_first(self) -> Iterator[Change]:
+        for index in range(len(self._changes) - 1, self._first - 1, -1):
+            yield self._changes[index]
+
+
+class Table:
+    """A kind's objects by key, ordered by namespace and name."""
+
+    def __init__(self, limits: HistoryLimits) -> None:
+        self.history = History(limits)
+        self._objects: dict[Key, Stored] = {}
+        self._order: list[Key] = []
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def get(self, key: Key) -> Stored | None:
+        return self._objects.get(key)
+
+    def apply(self, change: Change) -> None:
+        """Takes the change in and remembers it."""
+        key = change.key
+        assert self._objects.get(key) is change.old, "a change starts from what is stored"
+        if change.new is None:
+            del self._objects[key]
+            del self._order[bisect.bisect_left(self._order, key)]
+        else:
+            if change.old is None:
+                bisect.insort(self._order, key)
+            self._objects[key] = change.new
+        self.history.add(change)
+
+    def items(self, namespace: str | None = None, after: Key | None = None) -> Iterable[Stored]:
+        """Objects in order, of one namespace or all, after a key."""
+        return (self._objects[key] for key in _between(self._order, namespace, after))
+
+    def items_at(self, rv: int, namespace: str | None = None, after: Key | None = None) -> Iterable[Stored]:
+        """The same as they were at an older version. rv: >= history.floor."""
+        assert rv >= self.history.floor
+        then: dict[Key, Stored | None] = {}
+        for change in self.history.newest_first():
+            if change.rv <= rv:
+                break
+            then[change.key] = change.old
+        if not then:
+            return self.items(namespace, after)
+        order = self._order.copy()
+        for key in then.keys() - self._objects.keys():
+            bisect.insort(order, key)
+        found = (then[key] if key in then else self._objects[key] for key in _between(order, namespace, after))
+        return (stored for stored in found if stored is not None)
+
+
+def _between(order: list[Key], namespace: str | None, after: Key | None) -> list[Key]:
+    low, high = 0, len(order)
+    if namespace is not None:
+        low = bisect.bisect_left(order, Key(namespace, ""))
+        high = bisect.bisect_left(order, Key(namespace + "\0", ""))
+    if after is not None:
+        low = max(low, bisect.bisect_right(order, after))
+    return order[low:high]
+
+
+def _version(change: Change) -> int:
+    return change.rv
+
+
+def _weight(change: Change) -> int:
+    """Bytes that forgetting the change sets free, roughly: the content before it."""
+    return len(change.old.body) if change.old is not None else 0
