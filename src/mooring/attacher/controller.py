@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
@@ -310,9 +310,16 @@ class Attacher:
         if change.new is not None and (change.old is None or not same_but_for_version(change.old, change.new)):
             self._wake(BY_NODE, change.new.metadata.name)
 
+    def driver_returned(self) -> None:
+        """The driver was away and is back: whatever failed may have failed for that."""
+        self._end_back_off(self._attachments.store.values())
+
     def _wake(self, index: str, value: str) -> None:
         """Ends the back-off of attachments that wait for just this."""
-        for attachment in self._attachments.store.by(index, value):
+        self._end_back_off(self._attachments.store.by(index, value))
+
+    def _end_back_off(self, attachments: Iterable[VolumeAttachment]) -> None:
+        for attachment in attachments:
             if self._queue.failures(attachment.metadata.name):
                 self._queue.add(attachment.metadata.name)
 

@@ -1,0 +1,422 @@
+"""Detaching, and the volume's finalizer, from the first event to the last write; and what the backend's reports lead to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mooring.csi.codes import Code
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.errors import Forbidden
+from tests.support.attaching import GET_SECRET, PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, UNPUBLISH, World
+from tests.support.objects import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_secret, a_va, an_attached_va
+from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Wait
+from tests.support.virtual_loop import in_virtual_time
+
+VA = "pv1-node1"
+SECRET = {"controllerPublishSecretRef": {"name": "secret", "namespace": "default"}}
+LIST = "ListVolumes"
+
+
+async def attached_world(world: World | None = None, pv: dict[str, Any] | None = None, **va: Any) -> World:
+    """Attached by an earlier attacher, also in the backend."""
+    world = await (world or World()).base(**(pv or {}))
+    await world.create(an_attached_va(**va))
+    world.driver.published["handle1"].add("nodeID1")
+    return world
+
+
+async def detached(world: World) -> World:
+    """Runs until the deleted attachment is gone."""
+    async with world.attaching():
+        await world.delete("VolumeAttachment", VA)
+        await world.gone("VolumeAttachment", VA)
+        await world.settle()
+    return world
+
+
+@in_virtual_time
+async def test_DT01_unpublish_then_one_write():
+    """The peer also patches the status of the object that is gone by then."""
+    world = await detached(await attached_world())
+    assert [UNPUBLISH, PATCH_VA] == world.story
+    request = world.driver.made(UNPUBLISH)[0].request
+    assert ("handle1", "nodeID1") == (request.volume_id, request.node_id)
+
+
+@in_virtual_time
+async def test_DT01_a_surviving_object_is_marked_after_its_finalizer_went():
+    world = await attached_world(finalizers=[FINALIZER, "kit/hold"], status={"attached": True, "attachmentMetadata": {"a": "b"}})
+    async with world.attaching():
+        await world.delete("VolumeAttachment", VA)
+        va = await world.status(lambda status: not status["attached"])
+        await world.settle()
+    assert [UNPUBLISH, PATCH_VA, PATCH_STATUS] == world.story
+    assert {"status": {"attached": False, "attachmentMetadata": None}} == world.bodies(PATCH_STATUS)[0]
+    assert (["kit/hold"], {"attached": False}) == (va["metadata"]["finalizers"], va["status"])
+
+
+@in_virtual_time
+async def test_DT02_an_inline_volume_asks_nothing_about_volumes():
+    world = World()
+    inline = {"accessModes": ["ReadWriteOnce"], "csi": {"driver": DRIVER, "volumeHandle": "inline1"}}
+    await world.create(a_csi_node(), an_attached_va(pv=None, inline=inline))
+    await detached(world)
+    assert [UNPUBLISH, PATCH_VA] == world.story
+    assert "inline1" == world.driver.made(UNPUBLISH)[0].request.volume_id
+
+
+@in_virtual_time
+async def test_DT03_the_secret_travels_in_the_call():
+    world = await attached_world(pv=SECRET)
+    await world.create(a_secret(data={"foo": "YmFy"}))
+    await detached(world)
+    assert [GET_SECRET, UNPUBLISH, PATCH_VA] == world.story
+    assert {"foo": "bar"} == dict(world.driver.made(UNPUBLISH)[0].request.secrets)
+
+
+@in_virtual_time
+async def test_DT04_a_missing_secret_is_told_and_keeps_the_finalizer():
+    world = await attached_world(pv=SECRET)
+    async with world.attaching():
+        await world.delete("VolumeAttachment", VA)
+        error = await world.error("detachError")
+        await world.settle(20)
+        va = await world.get("VolumeAttachment", VA)
+    assert 'failed to load secret "default/secret": secrets "secret" not found' == error["message"]
+    assert "errorCode" not in error
+    assert FINALIZER in va["metadata"]["finalizers"]
+    assert [] == world.driver.made(UNPUBLISH)
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        pytest.param(Fail(Code.INTERNAL, "busy"), "rpc error: code = Internal desc = busy", id="DT05"),
+        pytest.param(Wait(60.0), "rpc error: code = DeadlineExceeded desc = context deadline exceeded", id="DT06"),
+        pytest.param(Fail(Code.NOT_FOUND, "no such volume"), "rpc error: code = NotFound desc = no such volume", id="DT13"),
+        pytest.param(Lose(Code.UNAVAILABLE, "lost"), "rpc error: code = Unavailable desc = lost", id="lost-answer"),
+    ],
+)
+@in_virtual_time
+async def test_a_failed_detach_is_told_and_tried_again(step, message):
+    world = await attached_world(finalizers=[FINALIZER, "kit/hold"])
+    world.driver.script(UNPUBLISH, step)
+    async with world.attaching():
+        await world.delete("VolumeAttachment", VA)
+        error = await world.error("detachError")
+        assert message == error["message"]
+        assert "errorCode" not in error
+        assert FINALIZER in (await world.get("VolumeAttachment", VA))["metadata"]["finalizers"]
+        va = await world.status(lambda status: not status["attached"])
+    assert {"attached": False} == va["status"]
+    assert [UNPUBLISH, PATCH_STATUS, UNPUBLISH, PATCH_VA, PATCH_STATUS] == world.story
+
+
+@in_virtual_time
+async def test_DT07_without_the_finalizer_no_request():
+    world = await World().base()
+    await world.create(a_va(finalizers=["kit/hold"]))
+    await world.delete("VolumeAttachment", VA)
+    async with world.attaching():
+        await world.patch("VolumeAttachment", VA, {"metadata": {"labels": {"touched": "yes"}}})
+        await world.settle(1300)
+    assert [] == world.story
+
+
+@in_virtual_time
+async def test_DT08_a_volume_that_comes_back_lets_the_detach_go_on():
+    world = World(retry_interval_start_s=100.0)
+    await world.create(a_csi_node(), an_attached_va())
+    async with world.attaching():
+        await world.delete("VolumeAttachment", VA)
+        assert 'persistentvolume "pv1" not found' == (await world.error("detachError"))["message"]
+        await world.settle(700)
+        assert [PATCH_STATUS] == world.story
+        await world.create(a_pv())
+        await world.gone("VolumeAttachment", VA, wait_s=1)
+
+
+@in_virtual_time
+async def test_DT10_no_node_id_anywhere_is_told():
+    world = World()
+    await world.create(a_pv(), an_attached_va(annotations={"a": "b"}))
+    async with world.attaching():
+        await world.delete("VolumeAttachment", VA)
+        assert 'csinode.storage.k8s.io "node1" not found' == (await world.error("detachError"))["message"]
+        await world.settle(100)
+    assert [] == world.driver.made(UNPUBLISH)
+
+
+@in_virtual_time
+async def test_DT11_a_node_that_is_gone_is_served_by_the_annotation():
+    world = World()
+    await world.create(a_pv(), an_attached_va(annotations={NODE_ID_ANNOTATION: "annotatedNodeID"}))
+    await detached(world)
+    assert "annotatedNodeID" == world.driver.made(UNPUBLISH)[0].request.node_id
+
+
+@in_virtual_time
+async def test_DT12_a_refused_release_repeats_the_call():
+    world = await attached_world()
+    world.cluster.refuse(PATCH_VA)
+    async with world.attaching():
+        await world.delete("VolumeAttachment", VA)
+        assert "could not mark as detached: not now" == (await world.error("detachError"))["message"]
+        await world.gone("VolumeAttachment", VA)
+    assert [UNPUBLISH, PATCH_VA, PATCH_STATUS, UNPUBLISH, PATCH_VA] == world.story
+
+
+# -- the volume's finalizer
+
+
+async def pv_world(**pv: Any) -> World:
+    """A deleted PV with the finalizer."""
+    world = await World().base(**pv)
+    await world.delete("PersistentVolume", "pv1")
+    return world
+
+
+@in_virtual_time
+async def test_PV01_a_deleted_volume_without_attachment_is_released():
+    world = await pv_world()
+    async with world.attaching():
+        await world.gone("PersistentVolume", "pv1")
+        await world.settle()
+    assert [PATCH_PV] == world.story
+
+
+@in_virtual_time
+async def test_PV05_the_last_attachment_keeps_the_volume():
+    world = await attached_world()
+    async with world.attaching():
+        await world.delete("PersistentVolume", "pv1")
+        await world.settle(700)
+        assert [] == world.story
+        await world.delete("VolumeAttachment", VA)
+        await world.gone("PersistentVolume", "pv1")
+    assert [UNPUBLISH, PATCH_VA, PATCH_PV] == world.story
+
+
+@pytest.mark.parametrize("attacher", [DRIVER, "other"])
+@in_virtual_time
+async def test_PV05_an_attachment_of_any_attacher_keeps_it(attacher):
+    world = await pv_world()
+    await world.create(a_va(attacher=attacher, finalizers=["kit/hold"]))
+    async with world.attaching():
+        await world.settle(20)
+        assert [] == world.cluster.writes(PATCH_PV)
+        await world.patch("VolumeAttachment", VA, {"metadata": {"finalizers": None}})
+        await world.delete("VolumeAttachment", VA)
+        await world.gone("PersistentVolume", "pv1")
+
+
+@in_virtual_time
+async def test_PV06_only_its_own_entry_goes():
+    world = await pv_world(finalizers=[FINALIZER, "kit/second", "kit/third"])
+    async with world.attaching():
+        await world.settle()
+    assert ["kit/second", "kit/third"] == (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
+    path = "/metadata/finalizers/0"
+    assert [{"op": "test", "path": path, "value": FINALIZER}, {"op": "remove", "path": path}] == world.bodies(PATCH_PV)[0]
+
+
+@in_virtual_time
+async def test_PV07_a_refused_release_is_tried_again_after_the_back_off():
+    world = await pv_world()
+    world.cluster.refuse(PATCH_PV, times=2, error=Forbidden("no", reason="Forbidden"))
+    async with world.attaching():
+        began = world.clock.now()
+        await world.gone("PersistentVolume", "pv1")
+    assert [PATCH_PV] * 3 == world.story
+    assert 2.5 <= world.clock.now() - began <= 3.6  # one second, then two
+
+
+@in_virtual_time
+async def test_PV08_a_volume_of_another_driver_causes_no_request():
+    world = await pv_world(finalizers=["kit/hold"])
+    async with world.attaching():
+        await world.patch("PersistentVolume", "pv1", {"metadata": {"labels": {"touched": "yes"}}})
+        await world.settle(20)
+    assert [] == world.story
+
+
+@pytest.mark.parametrize(("migrated_to", "kept"), [pytest.param(None, False, id="PV09"), pytest.param(DRIVER, True, id="PV10")])
+@in_virtual_time
+async def test_a_rolled_back_volume_is_released(migrated_to, kept):
+    annotations = {"pv.kubernetes.io/migrated-to": migrated_to} if migrated_to else None
+    world = await World().base(source={"gcePersistentDisk": {"pdName": "d"}}, annotations=annotations)
+    async with world.attaching():
+        await world.settle()
+    assert ([] if kept else [PATCH_PV]) == world.story
+    assert kept is (FINALIZER in (await world.get("PersistentVolume", "pv1"))["metadata"].get("finalizers", []))
+
+
+# -- the backend's reports
+
+LISTS = (RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.PUBLISH_READONLY, RPC.LIST_VOLUMES, RPC.LIST_VOLUMES_PUBLISHED_NODES)
+
+
+def a_listing_world(**options: Any) -> World:
+    return World(ScriptedDriver(controller=LISTS), **{"reconcile_sync_s": 10.0, **options})
+
+
+def work(world: World) -> list[str]:
+    return [step for step in world.story if step != LIST]
+
+
+@in_virtual_time
+async def test_RC01_what_the_backend_lost_is_published_once():
+    world = await attached_world(a_listing_world())
+    world.driver.published["handle1"].clear()
+    async with world.attaching():
+        await world.settle(50)
+        va = await world.get("VolumeAttachment", VA)
+    assert [PUBLISH] == work(world)
+    assert {"attached": True} == va["status"]
+    assert 4 <= world.story.count(LIST) <= 6
+
+
+@in_virtual_time
+async def test_RC01_a_failed_repair_keeps_trying_with_back_off_and_stays_attached():
+    """The peer forgets it until the next round finds it again."""
+    world = await attached_world(a_listing_world(reconcile_sync_s=10_000.0))
+    world.driver.published["handle1"].clear()
+    world.driver.script(PUBLISH, Fail(Code.INTERNAL), Fail(Code.INTERNAL))
+    async with world.attaching():
+        await world.settle(0.5)
+        va = await world.get("VolumeAttachment", VA)
+        assert (True, 13) == (va["status"]["attached"], va["status"]["attachError"]["errorCode"])
+        va = await world.status(lambda status: "attachError" not in status, wait_s=10)
+    assert va["status"]["attached"]
+    assert 3 == len(world.driver.made(PUBLISH))
+
+
+@in_virtual_time
+async def test_RC02_agreement_causes_no_request():
+    world = await attached_world(a_listing_world())
+    async with world.attaching():
+        await world.settle(50)
+    assert [] == work(world)
+
+
+@in_virtual_time
+async def test_RC03_what_the_backend_has_too_much_is_unpublished_without_a_write():
+    world = await World(ScriptedDriver(controller=LISTS), reconcile_sync_s=10.0).base()
+    await world.create(a_va(finalizers=["kit/hold"], annotations={NODE_ID_ANNOTATION: "nodeID1"}))
+    await world.delete("VolumeAttachment", VA)
+    world.driver.published["handle1"].add("nodeID1")
+    async with world.attaching():
+        await world.settle(50)
+    assert [UNPUBLISH] == work(world)
+
+
+@in_virtual_time
+async def test_RC04_volumes_that_nobody_mentions_are_left_alone():
+    world = await a_listing_world().base()
+    world.driver.published["stranger"].add("x")
+    async with world.attaching():
+        await world.settle(50)
+    assert [] == work(world)
+    assert {"x"} == world.driver.published["stranger"]
+
+
+@in_virtual_time
+async def test_RC05_attachments_of_another_attacher_are_ignored(capsys):
+    world = await a_listing_world().base()
+    await world.create(an_attached_va(attacher="other"))
+    async with world.attaching():
+        await world.settle(50)
+    assert [] == work(world)
+    assert VA not in capsys.readouterr().err
+
+
+@in_virtual_time
+async def test_RC06_a_page_that_fails_ends_the_round_and_changes_nothing():
+    world = await attached_world(a_listing_world(max_entries=1))
+    world.driver.published["handle1"].clear()
+    world.driver.published["other"].add("x")
+    world.driver.always(LIST, lambda request: Fail(Code.ABORTED, "no such token") if request.starting_token else None)
+    async with world.attaching():
+        await world.settle(35)
+        assert [] == work(world)
+        assert ["", "1", "", "1", "", "1", "", "1"] == [call.request.starting_token for call in world.driver.made(LIST)]
+        world.driver.forget_scripts()
+        await world.settle(15)
+    assert [PUBLISH] == work(world)
+
+
+@pytest.mark.parametrize("controller", [LISTS[:3], LISTS[:2]], ids=["no-nodes", "neither"])
+@in_virtual_time
+async def test_RC07_a_driver_that_cannot_say_is_not_asked(controller):
+    world = await attached_world(World(ScriptedDriver(controller=controller), reconcile_sync_s=1.0))
+    async with world.attaching():
+        await world.settle(20)
+    assert [] == world.driver.made(LIST)
+
+
+@in_virtual_time
+async def test_a_repeated_page_token_ends_the_round():
+    world = await attached_world(a_listing_world())
+    world.driver.published["handle1"].clear()
+
+    async def endless(request: csi.ListVolumesRequest) -> csi.ListVolumesResponse:
+        world.story.append(LIST)
+        return csi.ListVolumesResponse(next_token="again")
+
+    world.driver.list_volumes = endless  # type: ignore[method-assign]
+    async with world.attaching():
+        await world.settle(25)
+    assert [LIST] * 6 == world.story
+
+
+@in_virtual_time
+async def test_a_volume_without_status_says_nothing():
+    world = await attached_world(a_listing_world())
+
+    async def mute(request: csi.ListVolumesRequest) -> csi.ListVolumesResponse:
+        return csi.ListVolumesResponse(entries=[{"volume": {"volume_id": "handle1"}}, {}])
+
+    world.driver.list_volumes = mute  # type: ignore[method-assign]
+    async with world.attaching():
+        await world.settle(25)
+    assert [] == world.story
+
+
+@in_virtual_time
+async def test_a_report_that_has_not_changed_does_not_break_the_back_off():
+    world = await attached_world(a_listing_world(reconcile_sync_s=1.0, retry_interval_start_s=30.0, resync_s=0.0))
+    world.driver.published["handle1"].clear()
+    world.driver.always(PUBLISH, Fail(Code.INTERNAL))
+    async with world.attaching():
+        await world.settle(25)
+        assert 1 == len(world.driver.made(PUBLISH))
+
+
+@in_virtual_time
+async def test_a_report_from_before_the_publish_is_not_believed():
+    """ListVolumes looked before, and answers after the volume was published: nothing is missing."""
+    world = await a_listing_world(reconcile_sync_s=10_000.0).base()
+    await world.create(a_va())
+    world.driver.published["handle1"].clear()
+    real = world.driver.list_volumes
+
+    async def slow(request: csi.ListVolumesRequest) -> csi.ListVolumesResponse:
+        answer = await real(request)
+        await world.settle(5)
+        return answer
+
+    world.driver.list_volumes = slow  # type: ignore[method-assign]
+    async with world.attaching():
+        await world.settle(20)
+    assert 1 == len(world.driver.made(PUBLISH))
+
+
+@in_virtual_time
+async def test_a_difference_breaks_the_back_off():
+    world = await a_listing_world(reconcile_sync_s=5.0, retry_interval_start_s=100.0).base()
+    world.driver.script(PUBLISH, Lose(Code.DEADLINE_EXCEEDED, "lost"))
+    async with world.attaching():
+        await world.create(a_va())
+        await world.attached(wait_s=12)
