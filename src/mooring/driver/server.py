@@ -12,19 +12,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import mooring.csi.grpc  # noqa: F401 (it quietens gRPC's core, which must be done before grpc is imported)
-
-# isort: split
-import grpc
 from google.protobuf.message import DecodeError, Message
 
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.csi.address import target
 from mooring.csi.codes import DriverError
-from mooring.csi.rpcs import Rpc
-from mooring.driver.capabilities import METHODS, SERVICES
+from mooring.csi.quiet import quiet_core
+from mooring.csi.rpcs import RPCS, Rpc
 from mooring.driver.sdk import Plugin
+
+with quiet_core():
+    import grpc
 
 _log = logger(__name__)
 
@@ -34,13 +33,14 @@ _STATUS: Final = {status.value[0]: status for status in grpc.StatusCode}
 
 
 @asynccontextmanager
-async def serving(plugin: Plugin, endpoint: str, *, socket_mode: int = 0o600, grace_s: float = 5.0) -> AsyncGenerator[Path, None]:
+async def serving(plugin: object, endpoint: str, *, socket_mode: int = 0o600, grace_s: float = 5.0) -> AsyncGenerator[Path, None]:
     """The driver answers on the endpoint as long as the block runs; gives the socket's path.
 
-    endpoint: `unix:///path`, `unix:path` or a path. A socket that nobody answers on is replaced. grace_s: how long calls in flight
-    may take to end afterwards; what is left then is cancelled. Raises ConfigError when the endpoint or the driver's name is no good.
+    plugin: a `Plugin`, or any object with coroutine methods named as the port's, which then makes its own rules. endpoint:
+    `unix:///path`, `unix:path` or a path. A socket that nobody answers on is replaced. grace_s: how long calls in flight may take to
+    end afterwards; what is left then is cancelled. Raises ConfigError when the endpoint or the driver's name is no good.
     """
-    if not _NAME.fullmatch(plugin.name):
+    if isinstance(plugin, Plugin) and not _NAME.fullmatch(plugin.name):
         raise ConfigError(f"driver name {plugin.name!r} is not of the form a domain has, with 63 characters at the most")
     path = socket_path(endpoint)
     clear(path)
@@ -49,7 +49,7 @@ async def serving(plugin: Plugin, endpoint: str, *, socket_mode: int = 0o600, gr
     _bind(server, path, socket_mode)
     await server.start()
     inode = path.stat().st_ino
-    _log.info(2, "Serving", driver=plugin.name, socket=str(path))
+    _log.info(2, "Serving", driver=getattr(plugin, "name", ""), socket=str(path))
     try:
         yield path
     finally:
@@ -104,21 +104,15 @@ def _bind(server: grpc.aio.Server, path: Path, mode: int) -> None:
         os.umask(others)
 
 
-def _handlers(plugin: Plugin) -> tuple[grpc.GenericRpcHandler[bytes, Message], ...]:
-    """A handler per service of the table; services that are not in it are Unimplemented by gRPC itself."""
-    return tuple(
-        grpc.method_handlers_generic_handler(
-            f"csi.v1.{service}",
-            {
-                rpc.name: grpc.unary_unary_rpc_method_handler(
-                    _handler(rpc, getattr(plugin, rpc.attribute)), response_serializer=rpc.response_type.SerializeToString
-                )
-                for rpc in METHODS.values()
-                if rpc.service == service
-            },
-        )
-        for service in SERVICES
-    )
+def _handlers(plugin: object) -> list[grpc.GenericRpcHandler]:
+    """A handler for each service that the driver has a method of; gRPC itself answers Unimplemented for the others."""
+    services: dict[str, dict[str, grpc.RpcMethodHandler[bytes, Message]]] = {}
+    for rpc in RPCS.values():
+        if method := getattr(plugin, rpc.attribute, None):
+            services.setdefault(f"csi.v1.{rpc.service}", {})[rpc.name] = grpc.unary_unary_rpc_method_handler(
+                _handler(rpc, method), response_serializer=rpc.response_type.SerializeToString
+            )
+    return [grpc.method_handlers_generic_handler(service, methods) for service, methods in services.items()]
 
 
 def _handler(rpc: Rpc[Any, Any], method: Callable[[Message], Awaitable[Message]]) -> Callable[[bytes, Any], Awaitable[Message]]:

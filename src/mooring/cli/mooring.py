@@ -1,0 +1,49 @@
+"""`mooring`: one command with all parts of the house as its subcommands. Each is loaded only when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import mooring
+
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "attacher": ("mooring.cli.csi_attacher", "Attach and detach volumes for one CSI driver; the same program as csi-attacher."),
+    "demo": ("mooring.cli.demo", "See a volume attached and detached, step by step, on an API server of its own."),
+    "dev": ("mooring.cli.dev", "Run an API server, a driver and the controllers on this machine, until Ctrl-C."),
+    "driver": ("mooring.cli.driver", "Run the reference driver: mooring driver hostpath."),
+}
+"""Each subcommand: the module whose `run(argv, prog)` it is, and what it is for."""
+
+
+def main() -> int:
+    """The entry point."""
+    return run(sys.argv[1:])
+
+
+def run(argv: Sequence[str]) -> int:
+    """argv: the words after `mooring`. Gives the exit code."""
+    word, rest = (argv[0], list(argv[1:])) if argv else ("", [])
+    if word in COMMANDS:
+        code: int = importlib.import_module(COMMANDS[word][0]).run(rest, f"mooring {word}")
+        return code
+    if word in ("version", "--version", "-version"):
+        sys.stdout.write(f"mooring v{mooring.__version__}\n")
+        return 0
+    if word in ("help", "--help", "-help", "-h"):
+        sys.stdout.write(_usage())
+        return 0
+    problem = f"mooring: unknown command {word!r}\n" if word else "mooring: a command is missing\n"
+    sys.stderr.write(problem + _usage())
+    return 2
+
+
+def _usage() -> str:
+    lines = [f"  {name:<10}{text}" for name, (_, text) in COMMANDS.items()]
+    return "\n".join(["usage: mooring COMMAND [flags]", "", *lines, "", "mooring COMMAND --help lists the flags of a command.", ""])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

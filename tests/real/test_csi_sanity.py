@@ -1,0 +1,110 @@
+"""The reference driver under csi-sanity, the tests that CSI drivers are measured by.
+
+csi-sanity asks a node service for capabilities around every test of a controller, and publishes volumes through it. The reference
+driver has none yet, so a stand-in on a socket of its own answers for the node; every controller call goes to the driver, which runs
+as the process that users start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.server import serving
+from tests.support.programs import Program
+from tests.support.real import binary
+from tests.support.waiting import eventually
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+NODE_ID = "node-1"
+
+
+PASSED = Counter(
+    {
+        "GetPluginInfo": 1,
+        "GetPluginCapabilities": 1,
+        "Probe": 1,
+        "ControllerGetCapabilities": 1,
+        "GetCapacity": 1,
+        "ListVolumes": 3,
+        "CreateVolume": 7,
+        "DeleteVolume": 3,
+        "ValidateVolumeCapabilities": 4,
+        "ControllerPublishVolume": 6,
+        "ControllerUnpublishVolume": 1,
+        "volume lifecycle": 2,
+    }
+)
+"""How many tests of each group must have run: one that was skipped proves nothing. Snapshots, growth and clones come later."""
+
+
+class StandInNode:
+    """Identity and node services that say yes to everything."""
+
+    async def get_plugin_info(self, request: Any) -> csi.GetPluginInfoResponse:
+        return csi.GetPluginInfoResponse(name="stand.in", vendor_version="1")
+
+    async def get_plugin_capabilities(self, request: Any) -> csi.GetPluginCapabilitiesResponse:
+        return csi.GetPluginCapabilitiesResponse(capabilities=[{"service": {"type": "CONTROLLER_SERVICE"}}])
+
+    async def probe(self, request: Any) -> csi.ProbeResponse:
+        return csi.ProbeResponse()
+
+    async def node_get_capabilities(self, request: Any) -> csi.NodeGetCapabilitiesResponse:
+        return csi.NodeGetCapabilitiesResponse()
+
+    async def node_get_info(self, request: Any) -> csi.NodeGetInfoResponse:
+        return csi.NodeGetInfoResponse(node_id=NODE_ID)
+
+    async def node_publish_volume(self, request: Any) -> csi.NodePublishVolumeResponse:
+        return csi.NodePublishVolumeResponse()
+
+    async def node_unpublish_volume(self, request: Any) -> csi.NodeUnpublishVolumeResponse:
+        return csi.NodeUnpublishVolumeResponse()
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[Path]:
+    """The socket of a running `mooring driver hostpath`."""
+    socket = tmp_path / "csi.sock"
+    command = [sys.executable, "-m", "mooring.cli.mooring", "driver", "hostpath"]
+    flags = [f"--endpoint=unix://{socket}", f"--state={tmp_path / 'state'}", f"--node-id={NODE_ID}"]
+    program = Program([*command, *flags], tmp_path / "driver.log")
+    try:
+        eventually(lambda: socket.exists() or program.assert_alive(), 30, "the driver serves")
+        yield socket
+        assert 0 == program.stop(), program.log_tail()
+        assert not socket.exists()
+    finally:
+        program.kill()
+
+
+async def test_the_reference_driver_passes_what_identity_and_controllers_are_asked(tmp_path: Path, driver: Path) -> None:
+    command = [
+        binary("csi-sanity"),
+        f"--csi.controllerendpoint=unix://{driver}",
+        f"--csi.endpoint=unix://{tmp_path / 'node.sock'}",
+        f"--csi.mountdir={tmp_path / 'mount'}",
+        f"--csi.stagingdir={tmp_path / 'staging'}",
+        f"--ginkgo.json-report={tmp_path / 'report.json'}",
+        "--ginkgo.focus=Identity Service|Controller Service",
+        "--ginkgo.no-color",
+    ]
+    async with serving(StandInNode(), str(tmp_path / "node.sock")):
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+    specs = json.loads((tmp_path / "report.json").read_text())[0]["SpecReports"]
+    passed = [[*spec["ContainerHierarchyTexts"], spec["LeafNodeText"]] for spec in specs if spec["State"] == "passed"]
+    assert PASSED <= Counter(group for *_, group, _ in passed), passed
+    assert [] == list((tmp_path / "state" / "volumes").iterdir()), "csi-sanity deletes what it creates"

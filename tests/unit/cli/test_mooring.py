@@ -1,0 +1,101 @@
+"""`mooring` and its subcommands: what is said to those who get the words wrong, and what is loaded for those who don't."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mooring
+from mooring.cli import mooring as command
+from mooring.driver.statefile import read_state
+from tests.support.programs import Program
+from tests.support.waiting import eventually
+
+
+@pytest.mark.parametrize("word", ["version", "--version"])
+def test_the_version(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == command.run([word])
+    assert f"mooring v{mooring.__version__}\n" == capsys.readouterr().out
+
+
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == command.run(["--help"])
+    said = capsys.readouterr().out
+    assert [] == [name for name in command.COMMANDS if f"\n  {name} " not in said]
+
+
+@pytest.mark.parametrize(
+    ("argv", "problem"), [([], "a command is missing"), (["atacher"], "unknown command 'atacher'"), (["-v=4"], "unknown command '-v=4'")]
+)
+def test_a_word_that_is_no_command(argv: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == command.run(argv)
+    said = capsys.readouterr()
+    assert f"mooring: {problem}\nusage: mooring COMMAND" in said.err
+    assert "" == said.out
+
+
+@pytest.mark.slow
+def test_the_command_itself_loads_no_part() -> None:
+    code = "import sys, mooring.cli.mooring; print(*[one for one in sys.modules if one.startswith(('grpc', 'aiohttp', 'mooring.'))])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ["mooring.cli", "mooring.cli.mooring"] == done.stdout.split()
+
+
+GOOD = ["--endpoint=unix:///nowhere/csi.sock", "--state=/nowhere/state", "--node-id=node-1"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "problem"),
+    [
+        ([], 2, "usage: mooring driver hostpath"),
+        (["nfs"], 2, "unknown driver 'nfs': there is hostpath"),
+        (["hostpath", "--no-such-flag"], 2, "no-such-flag"),
+        (["hostpath", "--capacity=lots"], 2, "10Gi"),
+        (["hostpath", "--capacity=0"], 2, "10Gi"),
+        (["hostpath", *GOOD[:1], *GOOD[2:]], 1, "state: required"),
+        (["hostpath", *GOOD[:2]], 1, "node-id: required"),
+        (["hostpath", *GOOD, "--node-id=a,,b"], 1, "node-id: required"),
+        (["hostpath", *GOOD[1:]], 1, "endpoint: required"),
+        (["hostpath", *GOOD, "--attach-limit=-1"], 1, "attach-limit: must not be negative"),
+    ],
+)
+def test_a_driver_that_can_not_start_says_why(
+    argv: list[str], code: int, problem: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CSI_ENDPOINT", raising=False)
+    assert code == command.run(["driver", *argv])
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flag", "problem"),
+    [
+        ("--endpoint=tcp://localhost:1", "is not supported: give a unix socket"),
+        ("--endpoint=unix:///nowhere/csi.sock", "the folder of socket '/nowhere/csi.sock' does not exist"),
+        ("--driver-name=-x-", "driver name '-x-'"),
+        ("--state=/dev/null/state", "can't be used: Not a directory"),
+    ],
+)
+def test_a_driver_that_can_not_serve_says_why(tmp_path: Path, flag: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = [f"--endpoint=unix://{tmp_path}/csi.sock", f"--state={tmp_path / 'state'}", "--node-id=node-1", flag]
+    assert 1 == command.run(["driver", "hostpath", *argv])
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sign", [15, 2])
+def test_a_driver_runs_until_it_is_told_to_end(tmp_path: Path, sign: int) -> None:
+    socket = tmp_path / "csi.sock"
+    flags = ["--endpoint", f"unix://{socket}", "--state", str(tmp_path / "state"), "--node-id", "a,b", "-v=2"]
+    program = Program([sys.executable, "-m", "mooring.cli.mooring", "driver", "hostpath", *flags], tmp_path / "log")
+    try:
+        eventually(lambda: '"Serving"' in program.output() or program.assert_alive(), 20, "the driver serves")
+        program.send(sign)
+        assert 0 == program.wait_exit(), program.log_tail()
+    finally:
+        program.kill()
+    assert not socket.exists()
+    assert {} == read_state(tmp_path / "state").volumes
