@@ -17,7 +17,8 @@ from mooring.apiserver.codec import FieldValidation, decode_object
 from mooring.apiserver.listing import ListOptions
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.scope import scope_of
-from mooring.apiserver.store import DeleteOptions, ObjectStore
+from mooring.apiserver.steps import DeleteOptions
+from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
 from mooring.apiserver.watch import Notice, WatchHub
 from mooring.apiserver.watching import WatchOptions

@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from mooring.api.meta import Key
-from mooring.apiserver import causes, metadata, refusals
-from mooring.apiserver.listing import PLAIN_LIST, ListOptions, moment_of, parse_version, token_after
-from mooring.apiserver.resource import Json, Resource, Status
+from mooring.apiserver import causes, metadata, refusals, steps
+from mooring.apiserver.listing import PLAIN_LIST, ListOptions, moment_of, token_after
+from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.scope import Scope
+from mooring.apiserver.steps import PLAIN_DELETE, DeleteOptions
 from mooring.apiserver.table import DEFAULT_LIMITS, Change, HistoryLimits, Stored, Table
 from mooring.base.chance import Chance
 from mooring.base.clock import rfc3339
@@ -51,18 +52,6 @@ class Written:
     created: bool = False
     gone: bool = False
     warnings: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class DeleteOptions:
-    """uid, resource_version: preconditions, "" for none."""
-
-    uid: str = ""
-    resource_version: str = ""
-    dry_run: bool = False
-
-
-PLAIN_DELETE = DeleteOptions()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,9 +114,9 @@ class ObjectStore:
     def create(self, resource: Resource, body: Json, namespace: str, now: float, *, dry_run: bool = False) -> Written:
         """body: a decoded object of the kind; it is written to. Raises AlreadyExists, Invalid, NotFound and Forbidden for the namespace."""
         meta = body["metadata"]
-        _check_place(resource, meta, namespace, meta.get("name", ""))
+        steps.check_place(resource, meta, namespace, meta.get("name", ""))
         self._check_namespace(resource, meta)
-        warnings = _tidied(resource, body)
+        warnings = steps.tidy(resource, body)
         resource.admit(body)
         resource.default(body)
         version_given = meta.get("resourceVersion") not in (None, "", "0")
@@ -148,7 +137,7 @@ class ObjectStore:
 
     def update(self, resource: Resource, key: Key, body: Json, now: float, *, subresource: str = "", dry_run: bool = False) -> Written:
         """PUT. body: a decoded object; it is written to. Raises NotFound, Conflict, Invalid."""
-        _check_place(resource, body["metadata"], key.namespace, key.name)
+        steps.check_place(resource, body["metadata"], key.namespace, key.name)
         old = self.table(resource).get(key)
         uid = body["metadata"].get("uid", "")
         if old is None and (subresource or not resource.put_creates):
@@ -174,13 +163,13 @@ class ObjectStore:
         """change: gives the patched, decoded object from the stored one. Raises what change raises, NotFound, Conflict, Invalid."""
         old = self.get(resource, key)
         new = change(old.whole())
-        _check_place(resource, new["metadata"], key.namespace, key.name)
+        steps.check_place(resource, new["metadata"], key.namespace, key.name)
         return self._rewrite(resource, old, new, now, subresource, dry_run)
 
     def delete(self, resource: Resource, key: Key, now: float, options: DeleteOptions = PLAIN_DELETE) -> Deleted:
         """Raises NotFound; Conflict for a precondition that fails."""
         old = self.get(resource, key)
-        _check_preconditions(resource, old, options)
+        steps.check_preconditions(resource, old, options)
         obj = old.whole()
         meta = obj["metadata"]
         if not (meta.get("finalizers") or resource.holds(obj)):
@@ -209,17 +198,17 @@ class ObjectStore:
 
     def _rewrite(self, resource: Resource, old: Stored, new: Json, now: float, subresource: str, dry_run: bool) -> Written:
         before, meta = old.whole(), new["metadata"]
-        _check_version(resource, old, meta)
+        steps.check_version(resource, old, meta)
         meta["resourceVersion"] = str(old.rv)
-        warnings = _tidied(resource, new)
+        warnings = steps.tidy(resource, new)
         resource.default(new)
         metadata.carry_over(new, before)
-        _reset(resource, new, before, now, subresource)
+        steps.reset_for(resource, new, before, now, subresource)
         meta = new["metadata"]
-        wrong = metadata.validate_update(meta, before["metadata"]) + _wrong(resource, new, before, subresource)
+        wrong = metadata.validate_update(meta, before["metadata"]) + steps.wrong_in(resource, new, before, subresource)
         if wrong:
             raise causes.invalid_object(resource.kind, resource.group, old.key.name, wrong)
-        if _is_finished(resource, new):
+        if steps.is_finished(resource, new):
             if not dry_run:
                 self._remove(resource, old, now)
             return Written(self._stored(resource, new), gone=True, warnings=warnings)
@@ -279,78 +268,3 @@ class ObjectStore:
         meta = obj["metadata"]
         own = {"metadata.name": meta["name"], "metadata.namespace": meta.get("namespace", "")}
         return Stored(obj, {**own, **resource.fields(obj)})
-
-
-def _tidied(resource: Resource, obj: Json) -> tuple[str, ...]:
-    """The warnings that an object earns; drops what they say is dropped."""
-    twins = metadata.without_twins(obj["metadata"])
-    told = ["metadata.ownerReferences contains duplicate entries; API server dedups owner references"] if twins else []
-    return (*told, *resource.warnings(obj))
-
-
-def _check_place(resource: Resource, meta: Json, namespace: str, name: str) -> None:
-    """The body must belong where it was sent. Fills in what it leaves out."""
-    given = meta.get("name", "")
-    if given != name:
-        if given:
-            raise refusals.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
-        meta["name"] = name
-    if not resource.namespaced:
-        meta.pop("namespace", None)
-    elif meta.get("namespace") and meta["namespace"] != namespace:
-        raise refusals.bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    else:
-        meta["namespace"] = namespace
-
-
-def _check_version(resource: Resource, old: Stored, meta: Json) -> None:
-    version = parse_version(meta.get("resourceVersion", ""))
-    if not version and resource.put_without_version:
-        return
-    if not version:
-        wrong = causes.Cause("FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
-        raise causes.invalid_object(resource.kind, resource.group, old.key.name, [wrong])
-    if version != old.rv:
-        raise refusals.conflict(resource, old.key.name)
-
-
-def _check_preconditions(resource: Resource, old: Stored, options: DeleteOptions) -> None:
-    for field, wanted, found, since in (
-        ("UID", options.uid, old.uid, "deleted and then recreated"),
-        ("ResourceVersion", options.resource_version, str(old.rv), "modified"),
-    ):
-        if wanted and wanted != found:
-            why = f"the {field} in the precondition ({wanted}) does not match the {field} in record ({found})."
-            raise refusals.conflict(resource, old.key.name, f"{why} The object might have been {since}")
-
-
-def _reset(resource: Resource, new: Json, before: Json, now: float, subresource: str) -> None:
-    """Takes back what the endpoint may not write."""
-    if not subresource:
-        resource.prepare_update(new, before, now)
-        return
-    if resource.status is Status.ONLY:
-        new["metadata"] = before["metadata"]
-    written: Json = {field: new[field] for field in ("metadata", "status") if field in new}
-    new.clear()
-    new.update({**before, **written})
-    if "status" not in written:
-        new.pop("status", None)
-    resource.prepare_status(new, before, now)
-
-
-def _wrong(resource: Resource, new: Json, before: Json, subresource: str) -> list[causes.Cause]:
-    if subresource:
-        return resource.validate_status(new, before)
-    return resource.validate(new) + resource.validate_update(new, before)
-
-
-def _is_finished(resource: Resource, new: Json) -> bool:
-    """True when nothing holds an object that is being deleted any more."""
-    meta = new["metadata"]
-    return bool(
-        meta.get("deletionTimestamp")
-        and not meta.get("deletionGracePeriodSeconds")
-        and not meta.get("finalizers")
-        and not resource.holds(new)
-    )

@@ -12,7 +12,8 @@ from mooring.apiserver.codec import FieldValidation, decode_object
 from mooring.apiserver.patches import change_of
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import LEASES, SECRETS, VOLUME_ATTACHMENTS
-from mooring.apiserver.store import DeleteOptions, ObjectStore, Written
+from mooring.apiserver.steps import DeleteOptions
+from mooring.apiserver.store import ObjectStore, Written
 from mooring.base.chance import Chance
 from mooring.kube.cluster import PatchType
 from mooring.kube.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
