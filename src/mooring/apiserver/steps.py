@@ -1,0 +1,97 @@
+"""The steps that every write takes, one function each; `store.py` says in which order."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mooring.apiserver import causes, metadata, refusals
+from mooring.apiserver.listing import parse_version
+from mooring.apiserver.resource import Json, Resource, Status
+from mooring.apiserver.table import Stored
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """uid, resource_version: preconditions, "" for none."""
+
+    uid: str = ""
+    resource_version: str = ""
+    dry_run: bool = False
+
+
+PLAIN_DELETE = DeleteOptions()
+
+
+def tidy(resource: Resource, obj: Json) -> tuple[str, ...]:
+    """The warnings that an object earns; drops what they say is dropped."""
+    twins = metadata.without_twins(obj["metadata"])
+    told = ["metadata.ownerReferences contains duplicate entries; API server dedups owner references"] if twins else []
+    return (*told, *resource.warnings(obj))
+
+
+def check_place(resource: Resource, meta: Json, namespace: str, name: str) -> None:
+    """The body must belong where it was sent. Fills in what it leaves out."""
+    given = meta.get("name", "")
+    if given != name:
+        if given:
+            raise refusals.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+        meta["name"] = name
+    if not resource.namespaced:
+        meta.pop("namespace", None)
+    elif meta.get("namespace") and meta["namespace"] != namespace:
+        raise refusals.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    else:
+        meta["namespace"] = namespace
+
+
+def check_version(resource: Resource, old: Stored, meta: Json) -> None:
+    version = parse_version(meta.get("resourceVersion", ""))
+    if not version and resource.put_without_version:
+        return
+    if not version:
+        wrong = causes.Cause("FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
+        raise causes.invalid_object(resource.kind, resource.group, old.key.name, [wrong])
+    if version != old.rv:
+        raise refusals.conflict(resource, old.key.name)
+
+
+def check_preconditions(resource: Resource, old: Stored, options: DeleteOptions) -> None:
+    for field, wanted, found, since in (
+        ("UID", options.uid, old.uid, "deleted and then recreated"),
+        ("ResourceVersion", options.resource_version, str(old.rv), "modified"),
+    ):
+        if wanted and wanted != found:
+            why = f"the {field} in the precondition ({wanted}) does not match the {field} in record ({found})."
+            raise refusals.conflict(resource, old.key.name, f"{why} The object might have been {since}")
+
+
+def reset_for(resource: Resource, new: Json, before: Json, now: float, subresource: str) -> None:
+    """Takes back what the endpoint may not write."""
+    if not subresource:
+        resource.prepare_update(new, before, now)
+        return
+    if resource.status is Status.ONLY:
+        new["metadata"] = before["metadata"]
+    written: Json = {field: new[field] for field in ("metadata", "status") if field in new}
+    new.clear()
+    new.update({**before, **written})
+    if "status" not in written:
+        new.pop("status", None)
+    resource.prepare_status(new, before, now)
+
+
+def wrong_in(resource: Resource, new: Json, before: Json, subresource: str) -> list[causes.Cause]:
+    if subresource:
+        return resource.validate_status(new, before)
+    return resource.validate(new) + resource.validate_update(new, before)
+
+
+def is_finished(resource: Resource, new: Json) -> bool:
+    """True when nothing holds an object that is being deleted any more."""
+    meta = new["metadata"]
+    return bool(
+        meta.get("deletionTimestamp")
+        and not meta.get("deletionGracePeriodSeconds")
+        and not meta.get("finalizers")
+        and not resource.holds(new)
+    )
