@@ -17,6 +17,7 @@ from mooring.cli.settings import check_common
 from mooring.cli.tables import SidecarFlags
 
 if TYPE_CHECKING:
+    from mooring.attacher.controller import AttacherOptions
     from mooring.cli.sidecar import Context, Work
 
 KNOWN_GATES: Final[Mapping[str, Gate]] = {
@@ -95,7 +96,7 @@ def _serve(setup: Setup[AttacherFlags], machine: Machine) -> int:
     sidecar: Sidecar[AttacherFlags] = Sidecar(
         name="csi-attacher",
         lock_prefix="external-attacher-leader-",
-        timeout_s=setup.flags.timeout_s,
+        probe_timeout_s=setup.flags.timeout_s,
         log_length_max=setup.flags.max_grpc_log_length,
         make_work=_attacher,
     )
@@ -103,10 +104,18 @@ def _serve(setup: Setup[AttacherFlags], machine: Machine) -> int:
 
 
 def _attacher(context: Context[AttacherFlags]) -> Work:
-    from mooring.attacher.controller import Attacher, AttacherOptions
+    from mooring.attacher.controller import Attacher
 
-    flags = context.setup.flags
-    options = AttacherOptions(
+    options = options_of(context.setup)
+    return Attacher(context.cluster, context.driver, context.info, options, context.clock, context.chance, context.metrics)
+
+
+def options_of(setup: Setup[AttacherFlags]) -> AttacherOptions:
+    """The controller's options, as the flags and gates have them."""
+    from mooring.attacher.controller import AttacherOptions
+
+    flags = setup.flags
+    return AttacherOptions(
         timeout_s=flags.timeout_s,
         worker_threads=flags.worker_threads,
         retry_interval_start_s=min(flags.retry_interval_start_s, flags.retry_interval_max_s),  # upstream caps it without a word
@@ -115,9 +124,8 @@ def _attacher(context: Context[AttacherFlags]) -> Work:
         reconcile_sync_s=flags.reconcile_sync_s,
         max_entries=flags.max_entries,
         default_fstype=flags.default_fstype,
-        report_error_codes=context.setup.gates["MutableCSINodeAllocatableCount"],
+        report_error_codes=setup.gates["MutableCSINodeAllocatableCount"],
     )
-    return Attacher(context.cluster, context.driver, context.info, options, context.clock, context.chance, context.metrics)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,52 @@
+"""What a sidecar tells the outside about itself: the metrics page, and whether it lives, is ready, and renews its Lease.
+
+| path | answer |
+|---|---|
+| metrics-path | the page |
+| /healthz | 200 while the loop turns and the Lease, if held, is renewed: what a liveness probe should ask |
+| /readyz | 200 once the work can be done: driver greeted and caches filled, or standing by; else 503 and what it waits for |
+| /healthz/leader-election | with an election only; 200 on a leader that renews and on a standby, as the Go sidecars answer |
+
+Differs from the Go sidecars: the first two probes are there without an election, and everything is served before the driver answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from mooring.base.diagnostics import Reply, Route
+from mooring.base.metrics import CONTENT_TYPE, Metrics
+
+HEALTHZ: Final = "/healthz"
+READYZ: Final = "/readyz"
+ELECTION: Final = "/healthz/leader-election"
+
+
+class Health:
+    """The answers. obstacle: what the work waits for, "" when ready. lease_name: of a Lease held and not renewed in time, else ""."""
+
+    def __init__(self, metrics: Metrics, obstacle: Callable[[], str], lease_name: Callable[[], str]) -> None:
+        self._metrics = metrics
+        self._obstacle = obstacle
+        self._lease_name = lease_name
+
+    def routes(self, metrics_path: str, *, with_probes: bool, with_election: bool) -> Mapping[str, Route]:
+        """Path to answer. with_probes: False for metrics-address, where the Go sidecars serve metrics alone."""
+        routes: dict[str, Route] = {}
+        if with_probes:
+            routes |= {HEALTHZ: self._live, READYZ: self._ready}
+        if with_probes and with_election:
+            routes[ELECTION] = self._live
+        return routes | {metrics_path: self._page}
+
+    async def _page(self) -> Reply:
+        return Reply(200, self._metrics.render(), CONTENT_TYPE)
+
+    async def _live(self) -> Reply:
+        lease = self._lease_name()
+        return Reply(500, f"internal server error: failed election to renew leadership on lease {lease}\n") if lease else Reply(200, "ok")
+
+    async def _ready(self) -> Reply:
+        obstacle = self._obstacle()
+        return Reply(503, f"not ready: {obstacle}\n") if obstacle else Reply(200, "ok")

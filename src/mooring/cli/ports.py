@@ -1,0 +1,85 @@
+"""The two ports of a sidecar over the network, made from its flags: the API server by HTTP, the driver by gRPC."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Protocol, TypeVar
+
+from mooring.base.chance import Chance
+from mooring.base.clock import Clock
+from mooring.base.metrics import Metrics
+from mooring.cli.process import VERSION, Machine, Setup
+from mooring.cli.settings import request_limit
+from mooring.cli.tables import SidecarFlags
+from mooring.csi.client import Client
+from mooring.csi.grpc import GrpcDriver
+from mooring.csi.metrics import CallMetrics
+from mooring.kube import kubeconfig
+from mooring.kube.client_metrics import ClientMetrics
+from mooring.kube.cluster import Cluster
+from mooring.kube.config import ClusterConfig
+from mooring.kube.http import HttpCluster
+
+F = TypeVar("F", bound=SidecarFlags)
+
+CONNECT_S_MAX: Final = 30.0
+
+
+class Ports(Protocol):
+    """What a sidecar reaches the world through; tests bring ports of their own."""
+
+    def cluster(self) -> AbstractAsyncContextManager[Cluster]:
+        """A client of its own at each call. Raises ConfigError."""
+        ...
+
+    def driver(self, metrics: CallMetrics) -> AbstractAsyncContextManager[Client]:
+        """The driver, connected. Raises ConfigError."""
+        ...
+
+
+class NetworkPorts:
+    """name: begins the user agent. log_length_max: characters of a logged gRPC response, 0 or less for all."""
+
+    def __init__(
+        self, name: str, setup: Setup[F], machine: Machine, log_length_max: int, *, clock: Clock, chance: Chance, metrics: Metrics
+    ) -> None:
+        self._flags, self._machine, self._log_length_max = setup.flags, machine, log_length_max
+        self._limit = request_limit(setup.flags, setup.given)
+        self._user_agent = f"{name}/{VERSION} ({platform.system().lower()}/{platform.machine()}) mooring"
+        self._clock, self._chance, self._metrics = clock, chance, metrics
+        self._config: ClusterConfig | None = None
+
+    @contextlib.asynccontextmanager
+    async def cluster(self) -> AsyncIterator[Cluster]:
+        if self._config is None:
+            self._config = load_config(self._flags.kubeconfig, self._machine)
+        client = HttpCluster(
+            self._config,
+            clock=self._clock,
+            chance=self._chance,
+            user_agent=self._user_agent,
+            qps=self._limit.qps,
+            burst=self._limit.burst,
+            metrics=self._metrics.once(ClientMetrics),
+        )
+        async with client:
+            yield client
+
+    @contextlib.asynccontextmanager
+    async def driver(self, metrics: CallMetrics) -> AsyncIterator[Client]:
+        driver = GrpcDriver(self._flags.csi_address, clock=self._clock, metrics=metrics, log_length_max=self._log_length_max)
+        await driver.connect(CONNECT_S_MAX)
+        try:
+            yield driver
+        finally:
+            await driver.close()
+
+
+def load_config(path: str, machine: Machine) -> ClusterConfig:
+    """path: "" for the pod's service account; as in the Go sidecars, KUBECONFIG of the environment does not count. Raises ConfigError."""
+    if path:
+        return kubeconfig.load(path, machine.environ)
+    return kubeconfig.in_cluster(machine.environ, str(machine.service_account))
