@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
-from mooring.api.core import PERSISTENT_VOLUMES, SECRETS
+from mooring.api.core import NAMESPACES, PERSISTENT_VOLUMES, SECRETS
 from mooring.api.meta import Kind
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.apiserver.local import LocalCluster
@@ -23,7 +23,7 @@ from mooring.base.metrics import Metrics
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.session import greet
 from mooring.kube.cluster import Patch, PatchType
-from mooring.kube.errors import NotFound
+from mooring.kube.errors import AlreadyExists, NotFound
 from tests.support.objects import a_csi_node, a_pv
 from tests.support.recording import RecordingCluster, Request
 from tests.support.scripted_driver import ScriptedDriver
@@ -89,6 +89,9 @@ class World:
         """Also with status, and without what admission adds to finalizers."""
         for body in bodies:
             kind = KINDS[body["kind"]]
+            if kind.namespaced:
+                with contextlib.suppress(AlreadyExists):
+                    await self.users.create(NAMESPACES.whole(), {"metadata": {"name": body["metadata"]["namespace"]}})
             await self.users.create(kind.whole(), body, body["metadata"].get("namespace", ""))
             if body["kind"] == "VolumeAttachment" and body["status"] != {"attached": False}:
                 await self.patch("VolumeAttachment", body["metadata"]["name"], {"status": body["status"]}, "status")

@@ -10,7 +10,7 @@ import msgspec
 from mooring.api.core import PersistentVolume
 from mooring.api.storage import CSINode, VolumeAttachment
 
-DRIVER = "csi/test"
+DRIVER = "csi.test"
 FINALIZER = "external-attacher/csi-test"
 NODE_ID_ANNOTATION = "csi.alpha.kubernetes.io/node-id"
 DELETED = "2026-01-01T00:00:00Z"

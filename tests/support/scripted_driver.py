@@ -58,7 +58,7 @@ class ScriptedDriver:
 
     def __init__(
         self,
-        name: str = "csi/test",
+        name: str = "csi.test",
         controller: Iterable[int] = (RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.PUBLISH_READONLY),
         plugin: Iterable[int] = (csi.PluginCapability.Service.CONTROLLER_SERVICE,),
         story: list[str] | None = None,

@@ -152,7 +152,7 @@ class Attacher:
     async def run(self) -> None:
         """Attaches and detaches until cancelled, or until drained."""
         async with asyncio.TaskGroup() as group:
-            helpers = [group.create_task(i.run(), name=f"attacher/informer/{i.kind.plural}") for i in self._informers]
+            helpers = [group.create_task(i.run(), name=f"attacher/{i.name}") for i in self._informers]
             for informer in self._informers:
                 await informer.synced()
             log.info(2, "caches synced", driver=self._facts.name)

@@ -98,13 +98,14 @@ class Reconciler:
             seen.add(token)
 
     def _compare(self, report: Report, started: Instant) -> None:
+        """Marks what differs; attachments that moved while the backend was looking keep the mark that they had."""
         view = self._view()
         busy = set(view.in_flight.values())
-        quiet = (
-            va for va in self._attachments() if va.metadata.name not in busy and self._touched_at.get(va.metadata.name, started) <= started
-        )
-        before, self._drift = self._drift, dict(find_drift(view, quiet, report))
-        for name, drift in self._drift.items():
+        moved = {name for name, at in self._touched_at.items() if at >= started or name in busy}
+        found = find_drift(view, (va for va in self._attachments() if va.metadata.name not in moved), report)
+        before = self._drift
+        self._drift = {name: drift for name, drift in before.items() if name in moved} | dict(found)
+        for name, drift in found.items():
             if before.get(name) is not drift:
                 log.error("the backend differs from the attachment", VolumeAttachment=name, drift=drift.value)
                 self._wake(name)

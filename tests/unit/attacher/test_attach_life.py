@@ -40,8 +40,8 @@ async def test_AT02_an_updated_attachment_is_attached():
     async with world.attaching():
         await world.settle()
         assert [] == world.story
-        await world.patch("VolumeAttachment", "pv1-node1", {"status": {"attached": False}}, "status")
         await world.patch("VolumeAttachment", "pv1-node1", {"metadata": {"finalizers": None, "annotations": None}})
+        await world.patch("VolumeAttachment", "pv1-node1", {"status": {"attached": False}}, "status")
         await world.attached()
         await world.settle()
     assert STD_ATTACH == world.story
