@@ -35,7 +35,7 @@ from mooring.csi.codes import DriverError
 from mooring.csi.driver import Driver
 from mooring.csi.greeting import Limits
 from mooring.csi.metrics import CallMetrics
-from mooring.csi.session import LOST_TEXT, DriverLost, Session
+from mooring.csi.session import LOST_TEXT, DriverLost, Session, carry_on, exit_on_loss
 from mooring.kube.cluster import Cluster
 
 _log = logger(__name__)
@@ -59,6 +59,10 @@ class Work(Protocol):
 
     async def drain(self, timeout_s: float) -> bool:
         """Begins nothing new, lets calls in flight end and be stored; then run() returns. False when that took too long."""
+        ...
+
+    def driver_returned(self) -> None:
+        """The driver was away and is back, unchanged: what failed meanwhile may be tried at once."""
         ...
 
 
@@ -223,7 +227,14 @@ class Life(Generic[F]):
         self._waits_for = "no connection to the CSI driver yet"
         driver = await stack.enter_async_context(self._ports.driver(metrics))
         self._waits_for = "the CSI driver is not ready yet"
-        session = Session(driver, clock=self._clock, limits=Limits(probe_timeout_s=self._sidecar.probe_timeout_s), metrics=metrics)
+        session = Session(
+            driver,
+            clock=self._clock,
+            limits=Limits(probe_timeout_s=self._sidecar.probe_timeout_s),
+            metrics=metrics,
+            on_loss=exit_on_loss if self._setup.flags.exit_on_lost_connection else carry_on,
+        )
+        session.on_return(self._driver_returned)
         await session.start()
         self._waits_for = ""
         return session
@@ -244,6 +255,10 @@ class Life(Generic[F]):
                     running.cancel()
         finally:
             self._work = None
+
+    def _driver_returned(self) -> None:
+        if self._work is not None:
+            self._work.driver_returned()
 
     # -- what the probes are told
 

@@ -56,6 +56,12 @@ class GateFlags:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DriverFlags:
     csi_address: str = flag("csi-address", STRING, "/run/csi/socket", "The gRPC endpoint of the CSI driver: a unix socket.")
+    exit_on_lost_connection: bool = flag(
+        "exit-on-lost-connection",
+        BOOL,
+        False,
+        "Exit whenever the CSI driver is lost, as the Go sidecars do, not only when another comes back.",
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

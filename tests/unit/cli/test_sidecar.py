@@ -100,6 +100,9 @@ class SlowWork:
             self.story.append("cancelled")
             raise
 
+    def driver_returned(self):
+        self.story.append("driver returned")
+
     async def drain(self, timeout_s):
         self.story.append("drain")
         self._closed.set()
@@ -233,7 +236,7 @@ async def test_an_unchanged_driver_that_comes_back_is_carried_on_with():
         await world.clock.sleep(60)
         world.ports.connection.come_back()
         await world.clock.sleep(5)
-        assert ["run"] == world.works[0].story
+        assert ["run", "driver returned"] == world.works[0].story
         assert 200 == (await world.asked("/readyz")).status
 
 
@@ -253,6 +256,21 @@ async def test_CO06_a_driver_that_was_replaced_ends_the_life():
             await ended(world)
     assert ["run", "cancelled"] == world.works[0].story
     assert set() == world.ports.open
+
+
+@in_virtual_time
+async def test_CO06_on_request_every_loss_ends_the_life():
+    world = World("--exit-on-lost-connection")
+
+    async def lose():
+        await world.clock.sleep(0.01)
+        world.ports.connection.lose()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(lose())
+        with pytest.raises(DriverLost):
+            await ended(world)
+    assert world.clock.now() < 0.1
 
 
 async def ended(world):
