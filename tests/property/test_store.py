@@ -86,11 +86,13 @@ class StoreMachine(RuleBasedStateMachine):
     def an_answer_arrives(self, data: st.DataObject) -> None:
         answer = self.answers.pop(data.draw(st.integers(0, len(self.answers) - 1)))
         held = self.store.get(Key("", answer.metadata.name))
-        if answer.metadata.deletion_timestamp and held and held.metadata.uid == answer.metadata.uid:
-            self.buried.add(answer.metadata.uid)
-        elif not answer.metadata.deletion_timestamp:
+        if answer.metadata.deletion_timestamp:
+            if held and held.metadata.uid == answer.metadata.uid:
+                self.buried.add(answer.metadata.uid)
+            self.told(self.store.bury(answer))
+        else:
             self.written.append(answer)
-        self.told(self.store.wrote(answer))
+            self.told(self.store.wrote(answer))
 
     @precondition(lambda self: self.relist is None)
     @rule(count=st.integers(1, 5))

@@ -21,8 +21,9 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
-from mooring.api.meta import Key, Object, finalizers_of, is_deleting, key_of
+from mooring.api.meta import Key, Object, key_of
 from mooring.kube.index import Index, IndexFunction
+from mooring.kube.versions import order
 
 T = TypeVar("T", bound=Object)
 
@@ -86,7 +87,7 @@ class Store(Generic[T]):
     def exclude(self, obj: T, cause: Cause) -> tuple[Change[T], ...]:
         """The object in this state isn't to be kept: takes out what is stored under its name, unless that is newer."""
         old = self._objects.get(key_of(obj))
-        if old is None or _order(obj.metadata.resource_version, old.metadata.resource_version) < 0:
+        if old is None or order(obj.metadata.resource_version, old.metadata.resource_version) < 0:
             return ()
         return (self._take_out(old, cause),)
 
@@ -95,12 +96,21 @@ class Store(Generic[T]):
         self._advance(version)
 
     def wrote(self, obj: T) -> tuple[Change[T], ...]:
-        """One of our writes was answered with this object."""
-        if is_deleting(obj) and not finalizers_of(obj):
-            return self._bury(obj)
-        if _order(obj.metadata.resource_version, self.version) <= 0:
+        """One of our writes was answered with this object, which is still there."""
+        if order(obj.metadata.resource_version, self.version) <= 0:
             return ()
         return self._put(obj, Cause.OWN_WRITE)
+
+    def bury(self, obj: T) -> tuple[Change[T], ...]:
+        """One of our writes ended this object."""
+        old = self._objects.get(key_of(obj))
+        if old is None or old.metadata.uid != obj.metadata.uid:
+            return ()  # the watch was quicker
+        self._tombstones[old.metadata.uid] = self._lists_begun
+        if len(self._tombstones) > TOMBSTONES_MAX:
+            del self._tombstones[next(iter(self._tombstones))]
+            self.tombstones_lost += 1
+        return (self._take_out(old, Cause.OWN_WRITE),)
 
     def relist(self) -> Relist[T]:
         """Begins a new list; call it before the list is asked for."""
@@ -108,7 +118,7 @@ class Store(Generic[T]):
         return Relist(self, self._lists_begun)
 
     def _advance(self, version: str) -> None:
-        if _order(version, self.version) > 0:
+        if order(version, self.version) > 0:
             self.version = version
 
     def _put(self, obj: T, cause: Cause, *, rewound: bool = False) -> tuple[Change[T], ...]:
@@ -119,8 +129,8 @@ class Store(Generic[T]):
         if old is None:
             self._set(key, None, obj)
             return (Change(None, obj, cause),)
-        order = _order(obj.metadata.resource_version, old.metadata.resource_version)
-        if order == 0 or (order < 0 and not rewound):
+        step = order(obj.metadata.resource_version, old.metadata.resource_version)
+        if step == 0 or (step < 0 and not rewound):
             return ()
         if old.metadata.uid == obj.metadata.uid:
             self._set(key, old, obj)
@@ -128,16 +138,6 @@ class Store(Generic[T]):
         ended = self._take_out(old, cause)
         self._set(key, None, obj)
         return ended, Change(None, obj, cause)
-
-    def _bury(self, obj: T) -> tuple[Change[T], ...]:
-        old = self._objects.get(key_of(obj))
-        if old is None or old.metadata.uid != obj.metadata.uid:
-            return ()  # the watch was quicker
-        self._tombstones[old.metadata.uid] = self._lists_begun
-        if len(self._tombstones) > TOMBSTONES_MAX:
-            del self._tombstones[next(iter(self._tombstones))]
-            self.tombstones_lost += 1
-        return (self._take_out(old, Cause.OWN_WRITE),)
 
     def _take_out(self, old: T, cause: Cause) -> Change[T]:
         self._set(key_of(old), old, None)
@@ -163,7 +163,7 @@ class Relist(Generic[T]):
 
     def rewound(self, version: str) -> bool:
         """True when the list at this version comes from before what the store knows to have happened."""
-        return _order(version, self._store.version) < 0
+        return order(version, self._store.version) < 0
 
     def page(self, objects: Iterable[T], version: str) -> list[Change[T]]:
         """version: of the list, the same on each page."""
@@ -184,24 +184,9 @@ class Relist(Generic[T]):
         missing = [
             obj
             for key, obj in store._objects.items()
-            if key not in self._listed and (rewound or _order(version, obj.metadata.resource_version) >= 0)
+            if key not in self._listed and (rewound or order(version, obj.metadata.resource_version) >= 0)
         ]
         changes = [store._take_out(obj, Cause.RELIST) for obj in missing]
         store._tombstones = {uid: lists for uid, lists in store._tombstones.items() if lists >= self._number}
         store.version = version
         return changes
-
-
-def _order(arriving: str, known: str) -> int:
-    """-1, 0 or 1: the arriving version is older than, the same as, newer than the known one.
-
-    "" is older than all. What arrives with a version that is no number counts as newer than what is known.
-    """
-    if arriving == known:
-        return 0
-    if not arriving:
-        return -1
-    if arriving.isdecimal() and known.isdecimal():
-        left, right = int(arriving), int(known)
-        return (left > right) - (left < right)
-    return 1

@@ -110,7 +110,7 @@ def test_the_write_that_ends_an_object_ends_it_here_too():
     store = a_store()
     volume = a_volume(version=1, deleting=True, finalizers=("f",))
     store.apply(volume)
-    assert store.wrote(a_volume(version=1, deleting=True)) == (Change(volume, None, Cause.OWN_WRITE),)
+    assert store.bury(a_volume(version=1, deleting=True)) == (Change(volume, None, Cause.OWN_WRITE),)
     assert store.apply(a_volume(version=2, deleting=True, finalizers=("f",))) == (), "an older event resurrected it"
     assert store.delete(a_volume(version=3)) == ()
     assert len(store.apply(a_volume(version=4, uid="another"))) == 1
@@ -126,7 +126,7 @@ def test_a_write_that_leaves_finalizers_ends_nothing():
 def test_the_end_of_an_older_namesake_leaves_the_newer_one():
     store = a_store()
     store.apply(a_volume(version=9, uid="second"))
-    assert store.wrote(a_volume(version=3, uid="first", deleting=True)) == ()
+    assert store.bury(a_volume(version=3, uid="first", deleting=True)) == ()
     assert len(store) == 1
 
 
@@ -135,7 +135,7 @@ def test_tombstones_are_bounded(monkeypatch: pytest.MonkeyPatch):
     store = a_store()
     for number in range(5):
         store.apply(a_volume(f"pv{number}", number + 1))
-        store.wrote(a_volume(f"pv{number}", number + 1, deleting=True))
+        store.bury(a_volume(f"pv{number}", number + 1, deleting=True))
     assert store.tombstones_lost == 2
     assert store.apply(a_volume("pv4", 9)) == ()
 
@@ -143,7 +143,7 @@ def test_tombstones_are_bounded(monkeypatch: pytest.MonkeyPatch):
 def test_the_watch_clears_a_tombstone():
     store = a_store()
     store.apply(a_volume(version=1))
-    store.wrote(a_volume(version=1, deleting=True))
+    store.bury(a_volume(version=1, deleting=True))
     store.delete(a_volume(version=2))
     assert store._tombstones == {}
 
@@ -185,7 +185,7 @@ def test_a_list_does_not_bring_back_what_we_ended_while_it_was_made():
     store = a_store()
     store.apply(a_volume(version=1, deleting=True, finalizers=("f",)))
     listing = store.relist()
-    store.wrote(a_volume(version=1, deleting=True))
+    store.bury(a_volume(version=1, deleting=True))
     assert listing.page([a_volume(version=1, deleting=True, finalizers=("f",))], "1") == []
     assert listing.end("1") == []
     assert store.apply(a_volume(version=2, deleting=True)) == (), "the watch from that list may still show older states"
@@ -196,7 +196,7 @@ def test_a_list_does_not_bring_back_what_we_ended_while_it_was_made():
 def test_a_list_begun_after_the_write_clears_its_tombstone():
     store = a_store()
     store.apply(a_volume(version=1))
-    store.wrote(a_volume(version=1, deleting=True))
+    store.bury(a_volume(version=1, deleting=True))
     relist(store, 5)
     assert store._tombstones == {}
 
@@ -216,7 +216,7 @@ def test_a_server_set_back_is_believed():
     store = a_store()
     store.apply(a_volume("kept", 900))
     store.apply(a_volume("lost", 950))
-    store.wrote(a_volume("kept", 900, deleting=True))
+    store.bury(a_volume("kept", 900, deleting=True))
     changes = relist(store, 500, a_volume("kept", 400))
     names = [(change.old and change.old.metadata.name, change.new and change.new.metadata.name) for change in changes]
     assert names == [

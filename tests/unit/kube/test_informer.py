@@ -1,0 +1,300 @@
+"""The cache that follows the API server, and its handlers."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from mooring.api.core import PERSISTENT_VOLUMES as PVS
+from mooring.api.core import PersistentVolume
+from mooring.api.meta import Key
+from mooring.base.chance import Chance
+from mooring.base.clock import LoopClock
+from mooring.kube.cluster import Patch, PatchType
+from mooring.kube.errors import Gone, ServerError
+from mooring.kube.informer import RESYNC_PER_BREATH, Cause, Change, Informer
+from tests.support.virtual_loop import in_virtual_time
+from tests.unit.kube.fake_cluster import FakeCluster, lost
+
+Told = list[tuple[Cause, str | None, str | None]]  # cause, version before, version after
+
+
+class Followed:
+    """An informer at work and what its handler was told."""
+
+    def __init__(self, cluster: FakeCluster, **options: object) -> None:
+        self.informer: Informer[PersistentVolume] = Informer(
+            cluster,
+            PVS,
+            clock=LoopClock(),
+            chance=Chance(1),
+            indexes={"driver": lambda pv: [pv.spec.csi.driver] if pv.spec.csi else []},
+            **options,  # type: ignore[arg-type]
+        )
+        self.told: Told = []
+        self.informer.on_change(self._hear)
+
+    def _hear(self, change: Change[PersistentVolume]) -> None:
+        old, new = (obj.metadata.resource_version if obj else None for obj in (change.old, change.new))
+        (changed,) = {Key("", obj.metadata.name) for obj in (change.old, change.new) if obj}
+        stored = self.informer.store.get(changed)
+        if change.new is None:
+            assert stored is None or stored.metadata.uid != change.old.metadata.uid
+        else:
+            assert stored is change.new
+        self.told.append((change.cause, old, new))
+
+    def version_of(self, name: str) -> str | None:
+        obj = self.informer.store.get(Key("", name))
+        return obj.metadata.resource_version if obj else None
+
+
+@contextlib.asynccontextmanager
+async def following(cluster: FakeCluster, **options: object) -> AsyncIterator[Followed]:
+    followed = Followed(cluster, **options)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(followed.informer.run(), name=followed.informer.name)
+        async with asyncio.timeout(60):
+            await followed.informer.synced()
+        yield followed
+        task.cancel()
+
+
+def a_cluster(*names: str, driver: str = "d") -> FakeCluster:
+    cluster = FakeCluster()
+    for name in names:
+        cluster.put(PVS, name, spec={"csi": {"driver": driver, "volumeHandle": name}})
+    return cluster
+
+
+async def settle() -> None:
+    await asyncio.sleep(0.01)
+
+
+@in_virtual_time
+async def test_it_is_synced_once_everything_was_listed():
+    cluster = a_cluster("a", "b", "c")
+    cluster.fail("list", None, delay_s=5)
+    followed = Followed(cluster, page_limit=1)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(followed.informer.run())
+        await asyncio.sleep(4)
+        assert not followed.informer.has_synced
+        await followed.informer.synced()
+        assert followed.informer.has_synced
+        assert len(followed.informer.store) == 3
+        assert followed.told == [(Cause.RELIST, None, "1"), (Cause.RELIST, None, "2"), (Cause.RELIST, None, "3")]
+        task.cancel()
+
+
+@in_virtual_time
+async def test_the_store_follows_the_watch_and_handlers_hear_of_it():
+    cluster = a_cluster("a")
+    async with following(cluster) as followed:
+        cluster.put(PVS, "a", spec={"csi": {"driver": "other"}})
+        cluster.remove(PVS, "a")
+        await settle()
+        assert followed.told[1:] == [(Cause.WATCH, "1", "2"), (Cause.WATCH, "2", None)]
+        assert len(followed.informer.store) == 0
+
+
+@in_virtual_time
+async def test_an_own_write_enters_at_once_and_its_echo_calls_nobody():
+    cluster = a_cluster("a")
+    async with following(cluster) as followed:
+        answer = await cluster.patch(PVS, "a", Patch(PatchType.MERGE, {"metadata": {"finalizers": ["f"]}}))
+        followed.informer.wrote(answer)
+        assert followed.version_of("a") == "2"
+        await settle()
+        assert followed.told == [(Cause.RELIST, None, "1"), (Cause.OWN_WRITE, "1", "2")]
+
+
+@in_virtual_time
+async def test_the_write_that_ends_an_object_ends_it_here_at_once_and_for_good():
+    cluster = a_cluster()
+    cluster.put(PVS, "a", metadata={"finalizers": ["f"], "deletionTimestamp": "2026-11-20T09:00:00Z"})
+    async with following(cluster) as followed:
+        cluster.watch_lag_s = 1.0
+        cluster.put(PVS, "a", metadata={"labels": {"x": "y"}})  # an event on its way
+        answer = await cluster.patch(PVS, "a", Patch(PatchType.MERGE, {"metadata": {"finalizers": None}}))
+        followed.informer.wrote(answer)
+        assert len(followed.informer.store) == 0
+        await asyncio.sleep(5)
+        assert followed.told == [(Cause.RELIST, None, "1"), (Cause.OWN_WRITE, "1", None)]
+
+
+@in_virtual_time
+async def test_what_prune_leaves_out_is_not_kept_and_leaves_when_it_no_longer_belongs():
+    def only_mine(pv: PersistentVolume) -> PersistentVolume | None:
+        return pv if pv.spec.csi and pv.spec.csi.driver == "mine" else None
+
+    cluster = a_cluster("a", driver="mine")
+    cluster.put(PVS, "b", spec={"csi": {"driver": "theirs"}})
+    async with following(cluster, prune=only_mine) as followed:
+        assert [pv.metadata.name for pv in followed.informer.store.values()] == ["a"]
+        cluster.put(PVS, "a", spec={"csi": {"driver": "theirs"}})
+        cluster.put(PVS, "b", spec={"csi": {"driver": "mine"}})
+        await settle()
+        assert [pv.metadata.name for pv in followed.informer.store.values()] == ["b"]
+        followed.informer.wrote(await cluster.patch(PVS, "b", Patch(PatchType.MERGE, {"spec": {"csi": {"driver": "theirs"}}})))
+        assert len(followed.informer.store) == 0
+
+
+@in_virtual_time
+async def test_prune_shapes_what_is_kept():
+    def without_claim(pv: PersistentVolume) -> PersistentVolume:
+        return msgspec.structs.replace(pv, spec=msgspec.structs.replace(pv.spec, claim_ref=None))
+
+    cluster = FakeCluster()
+    cluster.put(PVS, "a", spec={"claimRef": {"name": "c"}, "accessModes": ["ReadWriteOnce"]})
+    async with following(cluster, prune=without_claim) as followed:
+        (volume,) = followed.informer.store.values()
+        assert volume.spec.claim_ref is None
+        assert volume.spec.access_modes == ("ReadWriteOnce",)
+
+
+@in_virtual_time
+async def test_prune_may_drop_finalizers_without_ending_the_object():
+    def bare(pv: PersistentVolume) -> PersistentVolume:
+        return msgspec.structs.replace(pv, metadata=msgspec.structs.replace(pv.metadata, finalizers=None))
+
+    cluster = FakeCluster()
+    cluster.put(PVS, "a", metadata={"finalizers": ["f", "g"], "deletionTimestamp": "2026-11-20T09:00:00Z"})
+    async with following(cluster, prune=bare) as followed:
+        followed.informer.wrote(await cluster.patch(PVS, "a", Patch(PatchType.MERGE, {"metadata": {"finalizers": ["f"]}})))
+        assert followed.version_of("a") == "2"
+
+
+@in_virtual_time
+async def test_a_relist_finds_what_the_watch_missed():
+    cluster = a_cluster("a", "b", "c")
+    async with following(cluster) as followed:
+        kept = followed.informer.store.get(Key("", "c"))
+        cluster.end_watches(lost())
+        cluster.put(PVS, "b", metadata={"labels": {"x": "y"}})
+        cluster.remove(PVS, "a")
+        cluster.forget_history()
+        await asyncio.sleep(3)
+        assert followed.told[3:] == [(Cause.RELIST, "2", "4"), (Cause.RELIST, "1", None)]
+        assert followed.informer.store.get(Key("", "c")) is kept, "an unchanged object was decoded and kept anew"
+
+
+@in_virtual_time
+async def test_what_a_relist_repeats_is_not_pruned_again():
+    """A list of 20,000 objects of which three changed should cost three."""
+    pruned: list[str] = []
+
+    def watched(pv: PersistentVolume) -> PersistentVolume:
+        pruned.append(pv.metadata.name)
+        return pv
+
+    cluster = a_cluster("a", "b", "c")
+    async with following(cluster, prune=watched):
+        cluster.end_watches(Gone("too old", reason="Expired"))
+        cluster.put(PVS, "b", metadata={"labels": {"x": "y"}})
+        await asyncio.sleep(3)
+        assert pruned == ["a", "b", "c", "b"]
+
+
+@in_virtual_time
+async def test_indexes_follow():
+    cluster = a_cluster("a", "b", driver="one")
+    async with following(cluster) as followed:
+        cluster.put(PVS, "a", spec={"csi": {"driver": "two"}})
+        await settle()
+        assert [[pv.metadata.name for pv in followed.informer.store.by("driver", value)] for value in ("one", "two")] == [["b"], ["a"]]
+
+
+@in_virtual_time
+async def test_resync_delivers_everything_again():
+    cluster = a_cluster(*(f"pv{number}" for number in range(3)))
+    async with following(cluster, resync_s=600) as followed:
+        followed.told.clear()
+        await asyncio.sleep(601)
+        assert followed.told == [(Cause.RESYNC, str(version), str(version)) for version in (1, 2, 3)]
+        await asyncio.sleep(600)
+        assert len(followed.told) == 6
+
+
+@in_virtual_time
+async def test_resync_lets_others_have_their_turn_and_delivers_no_ghosts():
+    count = RESYNC_PER_BREATH + 50
+    cluster = a_cluster(*(f"pv{number:03}" for number in range(count)))
+    followed = Followed(cluster, resync_s=600)
+    last = f"pv{count - 1:03}"
+
+    def remove_it(change: Change[PersistentVolume]) -> None:
+        if change.cause is Cause.RESYNC and ("persistentvolumes", "", last) in cluster.objects:
+            cluster.remove(PVS, last)
+
+    followed.informer.on_change(remove_it)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(followed.informer.run())
+        await asyncio.sleep(601)
+        task.cancel()
+    assert followed.told[count + RESYNC_PER_BREATH] == (Cause.WATCH, str(count), None)
+    assert [cause for cause, _, _ in followed.told].count(Cause.RESYNC) == count - 1
+
+
+@in_virtual_time
+async def test_without_resync_nothing_is_repeated():
+    cluster = a_cluster("a")
+    async with following(cluster) as followed:
+        await asyncio.sleep(7200)
+        assert len(followed.told) == 1
+
+
+@in_virtual_time
+async def test_it_may_run_again_and_finds_what_changed_meanwhile():
+    """Leadership was lost and won again."""
+    cluster = a_cluster("a", "b")
+    followed = Followed(cluster)
+    for _ in range(2):
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(followed.informer.run())
+            await followed.informer.synced()
+            task.cancel()
+        if cluster.objects.get(("persistentvolumes", "", "a")):
+            cluster.remove(PVS, "a")
+    assert followed.told == [(Cause.RELIST, None, "1"), (Cause.RELIST, None, "2"), (Cause.RELIST, "1", None)]
+
+
+@in_virtual_time
+async def test_a_handler_that_comes_late_is_refused():
+    async with following(a_cluster()) as followed:
+        with pytest.raises(AssertionError):
+            followed.informer.on_change(lambda change: None)
+
+
+@in_virtual_time
+@pytest.mark.parametrize("seed", range(10))
+async def test_whatever_happens_to_the_connection_the_store_is_true_in_the_end(seed: int):
+    cluster = a_cluster("a", "b")
+    chance = Chance(seed)
+    async with following(cluster, page_limit=2) as followed:
+        for _ in range(200):
+            name = "abcdef"[chance.below(6)]
+            match chance.below(8):
+                case 0:
+                    cluster.end_watches(lost())
+                case 1:
+                    cluster.end_watches(Gone("too old", reason="Expired"))
+                case 2:
+                    cluster.forget_history()
+                case 3:
+                    cluster.fail(("list", "watch")[chance.below(2)], ServerError("boom"))
+                case 4 if ("persistentvolumes", "", name) in cluster.objects:
+                    cluster.remove(PVS, name)
+                case 5 if ("persistentvolumes", "", name) in cluster.objects:
+                    followed.informer.wrote(
+                        await cluster.patch(PVS, name, Patch(PatchType.MERGE, {"spec": {"volumeMode": str(cluster.version)}}))
+                    )
+                case _:
+                    cluster.put(PVS, name, spec={"volumeMode": str(cluster.version)})
+            await asyncio.sleep(chance.uniform(0, 2))
+        cluster.faults.clear()
+        await asyncio.sleep(120)
+        truth = {place[2]: obj["metadata"]["resourceVersion"] for place, obj in cluster.objects.items()}
+        assert {pv.metadata.name: pv.metadata.resource_version for pv in followed.informer.store.values()} == truth

@@ -1,0 +1,99 @@
+"""Equal parts of cached objects are kept once."""
+
+import json
+
+import msgspec
+
+from mooring.api.core import PersistentVolume
+from mooring.api.meta import ObjectMeta
+from mooring.api.storage import CSINode
+from mooring.kube.intern import Interner
+
+DECODER = msgspec.json.Decoder(PersistentVolume)
+
+
+def decoded(number: int, **labels: str) -> PersistentVolume:
+    body = {
+        "metadata": {
+            "name": f"pv-{number}",
+            "uid": f"uid-{number}",
+            "resourceVersion": str(1000 + number),
+            "labels": {"app": "database", **labels},
+            "annotations": {"pv.kubernetes.io/provisioned-by": "csi.example.com"},
+            "finalizers": ["kubernetes.io/pv-protection"],
+            "ownerReferences": [{"kind": "Owner", "name": "the-owner"}],
+        },
+        "spec": {
+            "csi": {
+                "driver": "csi.example.com",
+                "volumeHandle": f"handle-{number}",
+                "controllerPublishSecretRef": {"name": "secret", "namespace": "kube-system"},
+            },
+            "accessModes": ["ReadWriteOnce"],
+        },
+    }
+    return DECODER.decode(json.dumps(body))
+
+
+def test_equal_parts_become_the_same_objects():
+    interner = Interner()
+    one, two = interner.shared(decoded(1)), interner.shared(decoded(2))
+    assert one.spec.csi.driver is two.spec.csi.driver
+    assert one.metadata.labels is two.metadata.labels
+    assert one.metadata.annotations is two.metadata.annotations
+    assert one.metadata.finalizers is two.metadata.finalizers
+    assert one.metadata.owner_references is two.metadata.owner_references
+    assert one.spec.access_modes is two.spec.access_modes
+    assert one.spec.csi.controller_publish_secret_ref is two.spec.csi.controller_publish_secret_ref
+
+
+def test_different_mappings_share_their_texts():
+    interner = Interner()
+    one, two = interner.shared(decoded(1, tier="gold")), interner.shared(decoded(2, tier="silver"))
+    assert one.metadata.labels != two.metadata.labels
+    assert next(iter(one.metadata.labels)) is next(iter(two.metadata.labels))
+
+
+def test_nobody_can_tell():
+    interner = Interner()
+    for number in range(3):
+        assert decoded(number, n=str(number)) == interner.shared(decoded(number, n=str(number)))
+
+
+def test_what_is_met_now_and_then_stays_shared_in_a_bounded_table():
+    interner = Interner(size_max=50)
+    first = interner.shared(decoded(0))
+    for number in range(1, 1000):
+        interner.shared(decoded(number))
+        assert len(interner._young) + len(interner._old) <= 100
+    assert interner.shared(decoded(5000)).spec.csi.driver is first.spec.csi.driver
+
+
+def test_what_is_not_met_again_is_forgotten():
+    interner = Interner(size_max=10)
+    first = interner.shared(decoded(0, tier="platinum"))
+    for number in range(1, 50):
+        interner.shared(decoded(number, tier=str(number)))
+    assert interner.shared(decoded(0, tier="platinum")).metadata.labels is not first.metadata.labels
+
+
+def test_numbers_and_truth_values_are_left_alone():
+    """1 equals True in Python: sharing the one for the other would change an object."""
+
+    class Mixed(msgspec.Struct, frozen=True):
+        metadata: ObjectMeta
+        values: tuple[object, ...]
+        mapping: dict[str, object]
+
+    interner = Interner()
+    interner.shared(Mixed(ObjectMeta(), (1,), {"a": 1}))
+    other = interner.shared(Mixed(ObjectMeta(), (True,), {"a": True}))
+    assert other.mapping["a"] is True
+
+
+def test_drivers_of_nodes_share_their_names():
+    interner = Interner()
+    decoder = msgspec.json.Decoder(CSINode)
+    bodies = [{"metadata": {"name": f"node{n}"}, "spec": {"drivers": [{"name": "d", "nodeID": f"id{n}"}]}} for n in range(2)]
+    nodes = [interner.shared(decoder.decode(json.dumps(body))) for body in bodies]
+    assert nodes[0].spec.drivers[0].name is nodes[1].spec.drivers[0].name

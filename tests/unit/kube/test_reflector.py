@@ -1,0 +1,331 @@
+"""List and watch, whatever the server does."""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import pytest
+
+from mooring.api.core import PERSISTENT_VOLUMES as PVS
+from mooring.api.core import PersistentVolume
+from mooring.base.chance import Chance
+from mooring.base.clock import LoopClock
+from mooring.kube.cluster import EventType, WatchEvent
+from mooring.kube.errors import ApiError, Forbidden, Gone, ServerError, TooManyRequests, Unauthorized
+from mooring.kube.reflector import EVENTS_PER_BREATH, PAGE_S, WATCH_GRACE_S, Reflector
+from tests.support.virtual_loop import in_virtual_time
+from tests.unit.kube.fake_cluster import FakeCluster, lost
+
+
+class Record:
+    """A sink that remembers: ("list", names, version), then events as (type, name)."""
+
+    def __init__(self) -> None:
+        self.lists: list[tuple[list[str], str]] = []
+        self.events: list[tuple[str, str]] = []
+        self._names: list[str] = []
+
+    def list_begins(self) -> None:
+        self._names = []
+
+    def page(self, objects: Sequence[PersistentVolume], version: str) -> None:
+        self._names += [obj.metadata.name for obj in objects]
+
+    def list_ends(self, version: str) -> None:
+        self.lists.append((self._names, version))
+
+    def event(self, event: WatchEvent[PersistentVolume]) -> None:
+        self.events.append((event.type.value, event.object.metadata.name if event.object else event.resource_version))
+
+
+@contextlib.asynccontextmanager
+async def reflecting(cluster: FakeCluster, *, page_limit: int = 500, seed: int = 1) -> AsyncIterator[Record]:
+    record = Record()
+    reflector = Reflector(cluster, PVS, record, clock=LoopClock(), chance=Chance(seed), page_limit=page_limit)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(reflector.run(), name="reflector")
+        await asyncio.sleep(0.01)
+        yield record
+        task.cancel()
+
+
+def a_cluster(*names: str) -> FakeCluster:
+    cluster = FakeCluster()
+    for name in names:
+        cluster.put(PVS, name)
+    return cluster
+
+
+def gaps(cluster: FakeCluster, verb: str) -> list[float]:
+    """Seconds between requests of a verb."""
+    times = [request.at for request in cluster.asked(verb)]
+    return [later - earlier for earlier, later in itertools.pairwise(times)]
+
+
+@in_virtual_time
+async def test_a_list_comes_in_pages_and_the_watch_begins_where_it_ends():
+    cluster = a_cluster("a", "b", "c", "d", "e")
+    async with reflecting(cluster, page_limit=2) as record:
+        assert record.lists == [(["a", "b", "c", "d", "e"], "5")]
+        assert [request.body[0] for request in cluster.asked("list")] == [2, 2, 2]
+        cluster.put(PVS, "f")
+        cluster.remove(PVS, "a")
+        await asyncio.sleep(0.01)
+        assert record.events == [("ADDED", "f"), ("DELETED", "a")]
+        assert [request.resource_version for request in cluster.asked("watch")] == ["5"]
+
+
+@in_virtual_time
+async def test_only_the_newest_state_is_listed():
+    """resourceVersion 0 would be answered without pages, and maybe from the past."""
+    cluster = a_cluster("a")
+    async with reflecting(cluster):
+        assert [request.resource_version for request in cluster.asked("list")] == [""]
+
+
+@in_virtual_time
+async def test_a_list_whose_pages_expire_starts_over():
+    cluster = a_cluster("a", "b", "c")
+    cluster.fail("list", None)
+    cluster.fail("list", Gone("The provided continue parameter is too old", reason="Expired"))
+    async with reflecting(cluster, page_limit=2) as record:
+        await asyncio.sleep(10)
+        assert record.lists == [(["a", "b", "c"], "3")]
+        assert [bool(request.body[1]) for request in cluster.asked("list")] == [False, True, False, True]
+
+
+@in_virtual_time
+async def test_a_list_whose_pages_expire_again_and_again_is_asked_for_whole():
+    cluster = a_cluster("a", "b", "c")
+    for _ in range(2):
+        cluster.fail("list", None)
+        cluster.fail("list", Gone("too old", reason="Expired"))
+    async with reflecting(cluster, page_limit=2) as record:
+        await asyncio.sleep(30)
+        assert cluster.asked("list")[-1].body == (0, "")
+        assert record.lists == [(["a", "b", "c"], "3")]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("error", [None, lost()], ids=["clean end", "cut"])
+async def test_a_watch_resumes_where_it_ended(error: ApiError | None):
+    cluster = a_cluster("a")
+    async with reflecting(cluster) as record:
+        cluster.put(PVS, "b")
+        await asyncio.sleep(60)
+        cluster.end_watches(error)
+        cluster.put(PVS, "c")
+        await asyncio.sleep(0.01)
+        assert [request.resource_version for request in cluster.asked("watch")] == ["1", "2"]
+        assert record.events == [("ADDED", "b"), ("ADDED", "c")]
+        assert len(record.lists) == 1
+
+
+@in_virtual_time
+async def test_a_bookmark_moves_the_place_to_resume_at():
+    cluster = a_cluster("a")
+    async with reflecting(cluster):
+        cluster.version = 700
+        cluster.bookmark()
+        await asyncio.sleep(60)
+        cluster.end_watches()
+        await asyncio.sleep(0.01)
+        assert cluster.asked("watch")[-1].resource_version == "700"
+
+
+@in_virtual_time
+async def test_a_forgotten_version_is_listed_again_at_once():
+    cluster = a_cluster("a")
+    async with reflecting(cluster) as record:
+        await asyncio.sleep(100)
+        cluster.put(PVS, "b")
+        await asyncio.sleep(1)
+        cluster.version += 10
+        cluster.forget_history()
+        cluster.end_watches(lost())
+        await asyncio.sleep(0.01)
+        assert record.lists[-1] == (["a", "b"], "12")
+        assert [request.resource_version for request in cluster.asked("watch")] == ["1", "2", "12"]
+
+
+@in_virtual_time
+async def test_gone_in_the_middle_of_a_watch_is_listed_again():
+    cluster = a_cluster("a")
+    async with reflecting(cluster) as record:
+        await asyncio.sleep(10)
+        cluster.end_watches(Gone("too old resource version", reason="Expired"))
+        await asyncio.sleep(0.01)
+        assert len(record.lists) == 2
+
+
+@in_virtual_time
+async def test_failures_back_off_and_a_success_ends_that():
+    cluster = a_cluster("a")
+    cluster.fail("list", ServerError("boom"), times=9)
+    async with reflecting(cluster) as record:
+        await asyncio.sleep(300)
+        waits = gaps(cluster, "list")
+        for wait, base in zip(waits, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30, 30], strict=True):
+            assert base <= wait <= 2 * base
+        assert len(record.lists) == 1
+
+
+@in_virtual_time
+async def test_a_healthy_watch_wipes_out_the_failures_before_it():
+    cluster = a_cluster("a")
+    cluster.fail("watch", ServerError("boom"), times=5)
+    async with reflecting(cluster):
+        await asyncio.sleep(200)
+        cluster.fail("watch", ServerError("boom"))
+        cluster.end_watches()
+        await asyncio.sleep(10)
+        assert gaps(cluster, "watch")[-1] <= 1.6
+
+
+@in_virtual_time
+async def test_a_quiet_watch_that_lived_long_and_is_cut_is_opened_again_at_once():
+    cluster = a_cluster("a")
+    cluster.fail("watch", ServerError("boom"), times=5)
+    async with reflecting(cluster):
+        await asyncio.sleep(250)
+        before = len(cluster.asked("watch"))
+        cluster.end_watches(lost())
+        await asyncio.sleep(0.01)
+        assert len(cluster.asked("watch")) == before + 1
+
+
+@in_virtual_time
+async def test_retry_after_is_obeyed():
+    cluster = a_cluster("a")
+    cluster.fail("list", TooManyRequests("later", retry_after_s=45))
+    async with reflecting(cluster):
+        await asyncio.sleep(60)
+        assert gaps(cluster, "list") == [pytest.approx(45, abs=0.1)]
+
+
+@in_virtual_time
+async def test_an_error_is_logged_once_until_its_text_changes(capsys: pytest.CaptureFixture[str]):
+    cluster = a_cluster("a")
+    cluster.fail("list", Forbidden("volumes is forbidden"), times=4)
+    cluster.fail("list", Unauthorized("Unauthorized"), times=3)
+    async with reflecting(cluster):
+        await asyncio.sleep(200)
+    lines = [line for line in capsys.readouterr().err.splitlines() if "Failed to list or watch" in line or "answers again" in line]
+    assert [line[0] for line in lines] == ["E", "E", "I"]
+    assert "volumes is forbidden" in lines[0]
+    assert "Unauthorized" in lines[1]
+
+
+@in_virtual_time
+async def test_a_watch_is_asked_to_end_after_five_to_ten_minutes():
+    cluster = a_cluster("a")
+    async with reflecting(cluster):
+        await asyncio.sleep(7200)
+        timeouts = [request.timeout_s for request in cluster.asked("watch")]
+        assert all(300 <= timeout <= 600 for timeout in timeouts)
+        assert len(set(timeouts)) > 5
+        assert 7200 / 600 <= len(timeouts) <= 7200 / 300 + 1
+        assert len(cluster.asked("list")) == 1
+
+
+class Deaf(FakeCluster):
+    """Accepts watches, never sends anything, never ends one."""
+
+    def watch(self, kind, selection=None, *, resource_version, timeout_s=0.0):  # type: ignore[no-untyped-def,override]
+        return super().watch(kind, resource_version=resource_version, timeout_s=0.0)
+
+    def bookmark(self) -> None:
+        raise AssertionError
+
+
+@in_virtual_time
+async def test_a_server_that_never_ends_a_watch_is_left():
+    cluster = Deaf()
+    async with reflecting(cluster):
+        await asyncio.sleep(2 * (600 + WATCH_GRACE_S) + 1)
+        assert len(cluster.asked("watch")) >= 3
+        assert cluster.watching == 1
+
+
+@in_virtual_time
+async def test_a_list_that_hangs_is_given_up():
+    cluster = a_cluster("a")
+    cluster.fail("list", None, delay_s=10_000)
+    async with reflecting(cluster) as record:
+        await asyncio.sleep(PAGE_S + 5)
+        assert len(record.lists) == 1
+
+
+def ends_at_once(cluster: FakeCluster) -> None:
+    cluster.end_watches()
+
+
+def cuts_at_once(cluster: FakeCluster) -> None:
+    cluster.end_watches(lost())
+
+
+def forgets_at_once(cluster: FakeCluster) -> None:
+    cluster.end_watches(Gone("too old", reason="Expired"))
+
+
+def sends_a_bookmark_and_ends(cluster: FakeCluster) -> None:
+    cluster.version += 1
+    cluster.bookmark()
+    cluster.end_watches()
+
+
+def sends_old_news_and_ends(cluster: FakeCluster) -> None:
+    for watch in cluster._watches:
+        watch.tell_of(EventType.MODIFIED, {"metadata": {"name": "a", "uid": "u", "resourceVersion": "1"}})
+    cluster.end_watches(lost())
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    "trick",
+    [ends_at_once, cuts_at_once, forgets_at_once, sends_a_bookmark_and_ends, sends_old_news_and_ends],
+    ids=lambda trick: trick.__name__,
+)
+async def test_no_trick_of_a_server_makes_a_hot_loop(trick: Callable[[FakeCluster], None]):
+    cluster = a_cluster("a")
+    async with reflecting(cluster):
+
+        async def play() -> None:
+            while True:
+                trick(cluster)
+                await asyncio.sleep(0.05)
+
+        async with asyncio.TaskGroup() as group:
+            player = group.create_task(play())
+            await asyncio.sleep(600)
+            player.cancel()
+        assert 10 < len(cluster.requests) < 3 * 600 / 30
+
+
+@in_virtual_time
+async def test_a_burst_of_events_lets_others_have_their_turn():
+    cluster = a_cluster()
+    async with reflecting(cluster) as record:
+        for number in range(10 * EVENTS_PER_BREATH):
+            cluster.put(PVS, f"pv{number}")
+        turns = 0
+        while len(record.events) < 10 * EVENTS_PER_BREATH:
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns >= 10
+
+
+@in_virtual_time
+async def test_what_a_sink_raises_ends_the_reflector():
+    """A handler that fails is a bug of ours: hiding it would leave a cache that nobody follows."""
+
+    class Broken(Record):
+        def event(self, event: WatchEvent[PersistentVolume]) -> None:
+            raise ZeroDivisionError
+
+    cluster = a_cluster()
+    reflector = Reflector(cluster, PVS, Broken(), clock=LoopClock(), chance=Chance(1))
+    asyncio.get_running_loop().call_later(1, cluster.put, PVS, "a")
+    with pytest.raises(ZeroDivisionError):
+        await reflector.run()
