@@ -81,6 +81,7 @@ class Reflector(Generic[T]):
         self._version = ""  # the watch goes on after it; "" lists first
         self._failures = 0
         self._pages_expired = 0
+        self._forgotten = False  # the server said so since the last healthy watch; the second time we wait
         self._complaint = ""  # the error that was last logged, "" while all is well
         self._has_news = False  # the running watch has shown a change
         self._log = _log.bind(reflector=name or kind.plural)
@@ -136,7 +137,7 @@ class Reflector(Generic[T]):
         if isinstance(error, Gone):
             self._version = ""
         if lived_s >= HEALTHY_S or self._has_news or (error is None and lived_s >= SHORT_S):
-            self._failures = 0
+            self._failures, self._forgotten = 0, False
             self._log.info(4, "The watch ended", after_s=round(lived_s, 1), why="its time was over" if error is None else str(error))
             return 0.0
         return self._failed(error or Unreachable(f"the server ended the watch of {self._kind.resource} at once"))
@@ -173,7 +174,8 @@ class Reflector(Generic[T]):
         self._failures += 1
         if isinstance(error, Gone):
             self._log.info(2, "The API server has forgotten this version, listing again", why=str(error))
-            if self._failures == 1:
+            if not self._forgotten:
+                self._forgotten = True
                 return 0.0
         elif str(error) != self._complaint:
             self._complaint = str(error)

@@ -58,6 +58,7 @@ async def following(cluster: FakeCluster, **options: object) -> AsyncIterator[Fo
         task = group.create_task(followed.informer.run(), name=followed.informer.name)
         async with asyncio.timeout(60):
             await followed.informer.synced()
+        await settle()  # the watch is open
         yield followed
         task.cancel()
 

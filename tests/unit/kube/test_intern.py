@@ -1,8 +1,12 @@
 """Equal parts of cached objects are kept once."""
 
 import json
+import pathlib
+import subprocess
+import sys
 
 import msgspec
+import pytest
 
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import ObjectMeta
@@ -97,3 +101,11 @@ def test_drivers_of_nodes_share_their_names():
     bodies = [{"metadata": {"name": f"node{n}"}, "spec": {"drivers": [{"name": "d", "nodeID": f"id{n}"}]}} for n in range(2)]
     nodes = [interner.shared(decoder.decode(json.dumps(body))) for body in bodies]
     assert nodes[0].spec.drivers[0].name is nodes[1].spec.drivers[0].name
+
+
+@pytest.mark.slow
+def test_a_cached_volume_stays_within_its_budget():
+    """20,000 volumes have to fit beside everything else into 100 MiB (design.md 9): 1,600 bytes each at the most."""
+    script = pathlib.Path(__file__).parents[3] / "bench" / "cache_memory.py"
+    output = subprocess.run([sys.executable, script, "5000", "interned and shared"], check=True, capture_output=True, text=True).stdout
+    assert int(output.split()[0]) <= 1600
