@@ -70,6 +70,7 @@ class Resource:
     put_without_version: bool = True
     put_creates: bool = False
     delete_answers_object: bool = True
+    deletes_collection: bool = True
     ttl_s: float | None = None
     name_rule: Callable[[str], list[str]] = names.dns_subdomain
     default: Callable[[Json], None] = _nothing
@@ -98,6 +99,12 @@ class Resource:
     @property
     def singular(self) -> str:
         return self.kind.lower()
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """As discovery lists them."""
+        found = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+        return tuple(verb for verb in found if verb != "deletecollection" or self.deletes_collection)
 
     @property
     def path(self) -> tuple[str, str, str]:

@@ -19,7 +19,7 @@ from typing import Final
 
 from mooring.api.meta import Key
 from mooring.apiserver import causes, metadata, refusals, steps
-from mooring.apiserver.listing import PLAIN_LIST, ListOptions, moment_of, token_after
+from mooring.apiserver.listing import PLAIN_LIST, ListOptions, moment_of, parse_version, token_after
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.scope import Scope
 from mooring.apiserver.steps import PLAIN_DELETE, DeleteOptions
@@ -95,6 +95,12 @@ class ObjectStore:
         if stored is None:
             raise refusals.not_found(resource, key.name)
         return stored
+
+    def check_reached(self, version: str) -> None:
+        """Raises ServerError (504) for a resource version that lies ahead, BadRequest for what is none."""
+        wanted = parse_version(version) or 0
+        if wanted > self.version:
+            raise refusals.too_new(wanted, self.version)
 
     def list(self, resource: Resource, scope: Scope, options: ListOptions = PLAIN_LIST) -> Listing:
         """Raises what `moment_of` raises."""

@@ -44,7 +44,14 @@ class WatchHub:
     def __init__(self, store: ObjectStore, *, clock: Clock, chance: Chance) -> None:
         self._store, self._clock, self._chance = store, clock, chance
         self._waiting: dict[tuple[str, str, str], dict[asyncio.Future[None], None]] = {}
-        store.on_change(self._wake)
+        self._closed = False
+        store.on_change(lambda resource, _change: self._wake(resource))
+
+    def close(self) -> None:
+        """Ends all watches, as a time-out would."""
+        self._closed = True
+        for resource in self._store.resources:
+            self._wake(resource)
 
     async def watch(self, resource: Resource, scope: Scope, options: WatchOptions) -> AsyncGenerator[tuple[Notice, ...], None]:
         """Notices in batches, until the time is up or the watcher has fallen behind. Raises what `start_of` raises."""
@@ -72,7 +79,7 @@ class WatchHub:
             if options.bookmarks and now >= min(bookmark_at, end):
                 bookmark_at = self._next_bookmark()
                 yield (Notice(EventType.BOOKMARK, version),)
-            if now >= end:
+            if now >= end or self._closed:
                 return
             await self._changed(resource, (min(bookmark_at, end) if options.bookmarks else end) - now)
 
@@ -92,7 +99,7 @@ class WatchHub:
         finally:
             waiting.pop(woken, None)
 
-    def _wake(self, resource: Resource, _change: Change) -> None:
+    def _wake(self, resource: Resource) -> None:
         waiting = self._waiting.pop(resource.path, {})
         for woken in waiting:
             if not woken.done():

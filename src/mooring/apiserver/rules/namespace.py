@@ -61,6 +61,7 @@ NAMESPACES: Final = Resource(
     short_names=("ns",),
     message=MESSAGES["Namespace"],
     status=Status.WITH_METADATA,
+    deletes_collection=False,
     name_rule=names.dns_label,
     default=_default,
     prepare_create=_prepare_create,

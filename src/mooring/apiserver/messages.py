@@ -1,0 +1,69 @@
+"""HTTP without HTTP: what the service is asked and what it answers. `http.py` carries both over sockets."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from mooring.apiserver.listing import ContinueExpired
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.scope import Scope
+from mooring.apiserver.watching import WatchOptions
+from mooring.kube.errors import ApiError, to_status
+
+JSON: Final = "application/json"
+TEXT: Final = "text/plain; charset=utf-8"
+
+_EMPTY_DETAILS: Final = ("MethodNotAllowed", "UnsupportedMediaType")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Request:
+    """path: split at its slashes and decoded. query: the last value of each parameter. headers: names in lower case."""
+
+    method: str
+    path: tuple[str, ...]
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    body: bytes
+    content_type: str = JSON
+    warnings: tuple[str, ...] = ()
+    retry_after_s: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WatchReply:
+    """A watch that may begin: its options have been checked."""
+
+    resource: Resource
+    scope: Scope
+    options: WatchOptions
+
+
+def json_reply(value: Any, status: int = 200) -> Reply:
+    return Reply(status, msgspec.json.encode(value))
+
+
+def error_reply(error: ApiError) -> Reply:
+    """The Status of an error."""
+    wait_s = None if error.retry_after_s is None else int(error.retry_after_s)
+    return Reply(error.status_code, msgspec.json.encode(status_of(error)), retry_after_s=wait_s)
+
+
+def status_of(error: ApiError) -> dict[str, Any]:
+    """The Status object, as on the wire."""
+    status = to_status(error)
+    if error.reason in _EMPTY_DETAILS:
+        status.setdefault("details", {})
+    if isinstance(error, ContinueExpired):
+        status["metadata"] = {"continue": error.continue_token}
+    return status

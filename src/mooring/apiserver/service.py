@@ -1,0 +1,208 @@
+"""Requests into answers: authentication, routes, verbs. No sockets and no waiting; a watch is handed back to be carried out."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any, Final
+
+import msgspec
+
+from mooring.api.meta import Key
+from mooring.apiserver import discovery, negotiation, queries, refusals
+from mooring.apiserver.codec import UnknownFields, decode_object, unusable
+from mooring.apiserver.messages import JSON, TEXT, Reply, Request, WatchReply, error_reply, json_reply, status_of
+from mooring.apiserver.patches import change_of
+from mooring.apiserver.queries import WriteOptions
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.routes import Route, route_of
+from mooring.apiserver.scope import Scope, scope_of
+from mooring.apiserver.steps import DeleteOptions
+from mooring.apiserver.store import ObjectStore, Written
+from mooring.apiserver.table import Stored
+from mooring.apiserver.watching import start_of
+from mooring.base.clock import Clock
+from mooring.kube.errors import ApiError, Gone, MethodNotAllowed, ServerError, Unauthorized
+
+_HEALTH: Final = ("healthz", "livez", "readyz")
+
+
+class Service:
+    """The server's answers. token: what a client must show as its bearer token."""
+
+    def __init__(self, store: ObjectStore, *, clock: Clock, token: str) -> None:
+        assert token, "a server without a token would serve everybody on the machine"
+        self._store, self._clock = store, clock
+        self._authorization = f"Bearer {token}".encode()
+
+    def answer(self, request: Request) -> Reply | WatchReply:
+        """The answer; a refusal is one, too."""
+        try:
+            if request.path[:1] and request.path[0] in _HEALTH:
+                return Reply(200, b"ok", TEXT)
+            self._authenticate(request)
+            media_type = negotiation.answer_type(request.headers.get("accept", ""))
+            reply = self._answer(request)
+        except ApiError as error:
+            return error_reply(error)
+        if media_type == negotiation.YAML and isinstance(reply, Reply) and reply.content_type == JSON:
+            return Reply(reply.status, negotiation.as_yaml(reply.body), negotiation.YAML, reply.warnings)
+        return reply
+
+    def _authenticate(self, request: Request) -> None:
+        given = request.headers.get("authorization", "").encode("utf-8", "surrogateescape")
+        if not hmac.compare_digest(given, self._authorization):
+            raise Unauthorized("Unauthorized", reason="Unauthorized")
+
+    def _answer(self, request: Request) -> Reply | WatchReply:
+        route = route_of(request.path, self._store)
+        if route is not None:
+            return _Verbs(self._store, request, route, self._clock.wall_s()).answer()
+        told = self._discovered(request.path)
+        if told is None:
+            return Reply(404, b"404 page not found\n", TEXT)
+        if request.method != "GET":
+            raise _not_allowed()
+        return json_reply(told)
+
+    def _discovered(self, path: tuple[str, ...]) -> dict[str, Any] | None:
+        match path:
+            case ("version",):
+                return discovery.VERSION
+            case ("api",):
+                return discovery.core_versions()
+            case ("apis",):
+                return discovery.groups(self._store)
+            case ("apis", group):
+                return discovery.group(self._store, group)
+            case ("api", version):
+                return discovery.resources(self._store, "", version)
+            case ("apis", group, version):
+                return discovery.resources(self._store, group, version)
+            case ("openapi", "v3"):
+                return discovery.openapi_index(self._store)
+            case ("openapi", "v3", *root):
+                return discovery.openapi(self._store, "/".join(root))
+        return None
+
+
+class _Verbs:
+    """One request to one resource."""
+
+    def __init__(self, store: ObjectStore, request: Request, route: Route, now: float) -> None:
+        self._store, self._request, self._route, self._now = store, request, route, now
+        self._resource: Resource = route.resource
+        self._key = Key(route.namespace or "", route.name)
+
+    def answer(self) -> Reply | WatchReply:
+        verbs = self._collection_verbs() if self._route.is_collection else self._object_verbs()
+        verb = verbs.get(self._request.method)
+        if verb is None:
+            raise _not_allowed()
+        reply: Reply | WatchReply = verb()
+        return reply
+
+    def _collection_verbs(self) -> dict[str, Any]:
+        if self._resource.namespaced and self._route.namespace is None:
+            return {"GET": self._read_many}
+        verbs = {"GET": self._read_many, "POST": self._create, "DELETE": self._delete_many}
+        return verbs if self._resource.deletes_collection else {"GET": self._read_many, "POST": self._create}
+
+    def _object_verbs(self) -> dict[str, Any]:
+        verbs = {"GET": self._read, "PUT": self._replace, "PATCH": self._patch, "DELETE": self._delete}
+        return {name: verb for name, verb in verbs.items() if name != "DELETE" or not self._route.subresource}
+
+    # reading
+
+    def _read(self) -> Reply:
+        version = queries.list_options(self._request.query).resource_version
+        self._store.check_reached(version)
+        return Reply(200, self._store.get(self._resource, self._key).body)
+
+    def _read_many(self) -> Reply | WatchReply:
+        if queries.is_watch(self._request.query):
+            return self._watch()
+        found = self._store.list(self._resource, self._scope(), queries.list_options(self._request.query))
+        meta: dict[str, Any] = {"resourceVersion": str(found.version)}
+        if found.continue_token:
+            meta["continue"] = found.continue_token
+            if found.remaining is not None:
+                meta["remainingItemCount"] = found.remaining
+        return _list_reply(self._resource, meta, found.items)
+
+    def _watch(self) -> Reply | WatchReply:
+        scope, options = self._scope(), queries.watch_options(self._request.query)
+        try:
+            start_of(options, self._store.version, self._store.table(self._resource).history.floor)
+        except (Gone, ServerError) as error:
+            return Reply(200, msgspec.json.encode({"type": "ERROR", "object": status_of(error)}) + b"\n")
+        return WatchReply(self._resource, scope, options)
+
+    # writing
+
+    def _create(self) -> Reply:
+        options = queries.write_options(self._request.query, "CreateOptions")
+        body, warnings = self._body(options)
+        written = self._store.create(self._resource, body, self._key.namespace, self._now, dry_run=options.dry_run)
+        return _written_reply(written, warnings)
+
+    def _replace(self) -> Reply:
+        options = queries.write_options(self._request.query, "UpdateOptions")
+        body, warnings = self._body(options)
+        written = self._store.update(
+            self._resource, self._key, body, self._now, subresource=self._route.subresource, dry_run=options.dry_run
+        )
+        return _written_reply(written, warnings)
+
+    def _patch(self) -> Reply:
+        options = queries.write_options(self._request.query, "PatchOptions")
+        kind, patch = negotiation.parse_patch(self._request.headers.get("content-type", ""), self._request.body)
+        warnings: list[str] = []
+        change = change_of(self._resource, kind, patch, options.validation, warnings)
+        written = self._store.patch(
+            self._resource, self._key, change, self._now, subresource=self._route.subresource, dry_run=options.dry_run
+        )
+        return _written_reply(written, tuple(warnings))
+
+    def _delete(self) -> Reply:
+        deleted = self._store.delete(self._resource, self._key, self._now, self._delete_options())
+        if not deleted.gone or self._resource.delete_answers_object:
+            return Reply(200, deleted.stored.body)
+        details = {**refusals.details_of(self._resource, self._key.name), "uid": deleted.stored.uid}
+        return json_reply({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+
+    def _delete_many(self) -> Reply:
+        options, listing = self._delete_options(), self._store.list(self._resource, self._scope())
+        deleted = [self._store.delete(self._resource, stored.key, self._now, options).stored for stored in listing.items]
+        return _list_reply(self._resource, {"resourceVersion": str(self._store.version)}, tuple(deleted))
+
+    # their parts
+
+    def _scope(self) -> Scope:
+        query = self._request.query
+        return scope_of(self._resource, self._route.namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+
+    def _body(self, options: WriteOptions) -> tuple[Json, tuple[str, ...]]:
+        value, problems = negotiation.parse_body(self._request.headers.get("content-type", ""), self._request.body)
+        try:
+            return decode_object(self._resource, value, options.validation, problems)
+        except UnknownFields as error:
+            raise unusable(self._resource, str(error)) from error
+
+    def _delete_options(self) -> DeleteOptions:
+        body = None
+        if self._request.body.strip():
+            body, _ = negotiation.parse_body(self._request.headers.get("content-type", ""), self._request.body)
+        return queries.delete_options(self._request.query, body)
+
+
+def _written_reply(written: Written, warnings: tuple[str, ...]) -> Reply:
+    return Reply(201 if written.created else 200, written.stored.body, warnings=(*warnings, *written.warnings))
+
+
+def _list_reply(resource: Resource, meta: dict[str, Any], items: tuple[Stored, ...]) -> Reply:
+    head = msgspec.json.encode({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta})
+    return Reply(200, head[:-1] + b',"items":[' + b",".join(stored.body for stored in items) + b"]}")
+
+
+def _not_allowed() -> MethodNotAllowed:
+    return MethodNotAllowed("the server does not allow this method on the requested resource", reason="MethodNotAllowed")

@@ -1,0 +1,170 @@
+"""Who the server is, and who may ask it: a CA and a certificate made at the first start, a token, and the kubeconfig that holds both.
+
+Everything lies in one folder that only its owner can read. The CA and the token live as long as the folder; the server's
+certificate is made anew when it runs out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import ipaddress
+import json
+import os
+import secrets
+import ssl
+import tempfile
+from base64 import b64encode
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from mooring.base.errors import ConfigError
+
+_CA_LIFE: Final = datetime.timedelta(days=3650)
+_SERVER_LIFE: Final = datetime.timedelta(days=365)
+_RENEWED_BEFORE: Final = datetime.timedelta(days=30)
+_SKEW: Final = datetime.timedelta(hours=1)
+_NAMES: Final = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+_ADDRESSES: Final = ("127.0.0.1", "::1")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Identity:
+    """ca: the PEM that clients trust. certificate, key: files of the server."""
+
+    ca: bytes
+    certificate: Path
+    key: Path
+    token: str = dataclasses.field(repr=False)
+
+    def context(self) -> ssl.SSLContext:
+        """For the listening socket."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        context.load_cert_chain(self.certificate, self.key)
+        return context
+
+    def write_kubeconfig(self, path: Path, server: str) -> None:
+        """server: https://host:port. Others see the whole file or none; only the owner can read it."""
+        cluster = {"server": server, "certificate-authority-data": b64encode(self.ca).decode()}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "mooring", "cluster": cluster}],
+            "users": [{"name": "mooring", "user": {"token": self.token}}],
+            "contexts": [{"name": "mooring", "context": {"cluster": "mooring", "user": "mooring"}}],
+            "current-context": "mooring",
+        }
+        _write(path, json.dumps(config, indent=2).encode() + b"\n")
+
+
+def identity_in(folder: Path, now: float) -> Identity:
+    """The identity that the folder holds; what is missing is made. now: seconds since the epoch.
+
+    Raises ConfigError for a file that can't be read or used.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
+    try:
+        authority, authority_key = _authority(folder, moment)
+        certificate, key = folder / "server.crt", folder / "server.key"
+        if not _is_good(certificate, key, authority, moment):
+            _make_server_certificate(folder, authority, authority_key, moment)
+        token = folder / "token"
+        if not token.exists():
+            _write(token, secrets.token_urlsafe(32).encode())
+        return Identity((folder / "ca.crt").read_bytes(), certificate, key, token.read_text().strip())
+    except OSError as error:
+        raise ConfigError(f"the server's identity in '{folder}' can't be used: {error}") from error
+
+
+def _authority(folder: Path, moment: datetime.datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    certificate, key = folder / "ca.crt", folder / "ca.key"
+    if not certificate.exists() and not key.exists():
+        made = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mooring-ca")])
+        builder = _builder(name, name, made.public_key(), moment, _CA_LIFE)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(made.public_key()), critical=False)
+        builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
+        _write(key, _pem(made))
+        _write(certificate, builder.sign(made, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    try:
+        loaded = serialization.load_pem_private_key(key.read_bytes(), None)
+        assert isinstance(loaded, ec.EllipticCurvePrivateKey)
+        return x509.load_pem_x509_certificate(certificate.read_bytes()), loaded
+    except (ValueError, TypeError, AssertionError) as error:
+        raise ConfigError(f"'{certificate}' and '{key}' are no CA of ours: {error}; remove both for new ones") from error
+
+
+def _is_good(certificate: Path, key: Path, authority: x509.Certificate, moment: datetime.datetime) -> bool:
+    """True for a certificate of this CA, with its key, that is valid for a while."""
+    if not certificate.exists() or not key.exists():
+        return False
+    try:
+        found = x509.load_pem_x509_certificate(certificate.read_bytes())
+        found.verify_directly_issued_by(authority)
+        own = serialization.load_pem_private_key(key.read_bytes(), None)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    fits = isinstance(own, ec.EllipticCurvePrivateKey) and own.public_key() == found.public_key()
+    return fits and found.not_valid_before_utc <= moment <= found.not_valid_after_utc - _RENEWED_BEFORE
+
+
+def _make_server_certificate(
+    folder: Path, authority: x509.Certificate, authority_key: ec.EllipticCurvePrivateKey, moment: datetime.datetime
+) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mooring-apiserver")])
+    builder = _builder(name, authority.subject, key.public_key(), moment, _SERVER_LIFE)
+    places: list[x509.GeneralName] = [x509.DNSName(text) for text in _NAMES]
+    places += [x509.IPAddress(ipaddress.ip_address(text)) for text in _ADDRESSES]
+    builder = builder.add_extension(x509.SubjectAlternativeName(places), critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
+    builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
+    _write(folder / "server.key", _pem(key))
+    _write(folder / "server.crt", builder.sign(authority_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, moment: datetime.datetime, life: datetime.timedelta
+) -> x509.CertificateBuilder:
+    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
+    return builder.serial_number(x509.random_serial_number()).not_valid_before(moment - _SKEW).not_valid_after(moment + life)
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return key.private_bytes(encoding, form, serialization.NoEncryption())
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all, for the owner alone."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:  # (made with mode 0600)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    Path(file.name).replace(path)
