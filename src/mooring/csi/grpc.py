@@ -121,9 +121,10 @@ class GrpcDriver(Client):
             raise DriverError(Code.INTERNAL, f"the driver's answer is no {rpc.response_type.DESCRIPTOR.full_name}") from None
 
     def _callable(self, rpc: Rpc[Q, A]) -> grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]:
+        channel = self._open()
         found = self._callables.get(rpc)
         if found is None:
-            found = self._callables[rpc] = self._open().unary_unary(rpc.path, None, None)
+            found = self._callables[rpc] = channel.unary_unary(rpc.path, None, None)
         return found
 
     def _open(self) -> grpc.aio.Channel:

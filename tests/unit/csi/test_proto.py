@@ -70,6 +70,7 @@ def test_the_checked_in_modules_are_as_generated():
     assert (done.returncode, done.stdout) == (0, "")
 
 
+@pytest.mark.slow
 def test_the_check_tells_a_changed_declaration(tmp_path):
     """In a copy of the tree: a number that differs is named, and the way to set it right."""
     proto = "src/mooring/csi/proto"

@@ -1,0 +1,369 @@
+"""The road over a unix socket: its beginning, its breaks, and answers that no driver should give."""
+
+import asyncio
+import contextlib
+import os
+import socket as sockets
+import subprocess
+import sys
+
+import pytest
+
+from mooring.base.clock import LoopClock
+from mooring.base.errors import ConfigError
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver import Call
+from mooring.csi.grpc import RECEIVE_BYTES_MAX, GrpcDriver
+from mooring.csi.proto import csi_pb2 as csi
+from tests.unit.csi import raw_server as raw
+from tests.unit.csi.servers import CALL, Plugin, answering, connected, hanging, serving
+
+PROBE = csi.ProbeRequest()
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+def a_driver(address, **options):
+    return GrpcDriver(str(address), clock=LoopClock(), **options)
+
+
+@contextlib.asynccontextmanager
+async def opened(address, timeout_s=5.0, **options):
+    driver = a_driver(address, **options)
+    await driver.connect(timeout_s)
+    try:
+        yield driver
+    finally:
+        await driver.close()
+
+
+# -- connecting
+
+
+@pytest.mark.parametrize("prefix", ["", "unix://", "unix:///"])
+async def test_CO01_connects_by_path_and_by_unix_address(socket, prefix):
+    async with serving(socket, Plugin()), opened(f"{prefix}{socket}") as driver:
+        assert (await driver.get_plugin_info(csi.GetPluginInfoRequest(), CALL)).name == "csi.test"
+
+
+async def test_CO01_a_path_with_all_sorts_of_characters(socket):
+    path = socket.with_name("ä %20#?&.sock")
+    listener = sockets.socket(sockets.AF_UNIX)  # grpcio's server takes a URI too, so the socket is made without it
+    with listener:
+        listener.bind(str(path))
+        listener.listen()
+        await (driver := a_driver(path)).close()
+        assert driver.path == str(path)
+    path.unlink()
+    async with raw.raw_server(path), opened(path) as driver:
+        await driver.probe(PROBE, CALL)
+
+
+@pytest.mark.slow
+async def test_CO02_a_server_that_appears_later_is_found_within_about_a_second(socket, log):
+    kept = log()
+    driver = a_driver(socket, notice_s=0.2)
+    async with asyncio.TaskGroup() as group:
+        connecting = group.create_task(driver.connect(10), name="connect")
+        while "Still connecting" not in kept.text:  # noqa: ASYNC110 (the log is where it is told)
+            await asyncio.sleep(0.02)
+        assert not connecting.done()
+        async with serving(socket, Plugin()):
+            began = now()
+            await connecting
+            assert now() - began < 1.5
+            await driver.probe(PROBE, CALL)
+            await driver.close()
+
+
+@pytest.mark.slow
+async def test_CO03_without_a_server_the_limit_ends_it(socket, log):
+    kept = log()
+    began = now()
+    with pytest.raises(ConfigError) as failed:
+        await a_driver(socket, notice_s=0.2).connect(0.5)
+    assert 0.45 < now() - began < 1
+    assert str(failed.value) == f"no connection to the CSI driver at {str(socket)!r} within 0.5 s: the socket does not exist (yet)"
+    assert failed.value.exit_code == 1
+    notices = kept.records("Still connecting")
+    assert [(record["v"], record["reason"]) for record in notices] == [(0, "the socket does not exist (yet)")] * 2
+
+
+def test_CO03_by_default_it_waits_30_seconds_and_says_so_every_10():
+    assert GrpcDriver.connect.__defaults__ == (30.0,)
+    assert (GrpcDriver.__init__.__kwdefaults__ or {})["notice_s"] == 10.0
+
+
+@pytest.mark.parametrize("address", ["localhost:1234", "dns:///x", "relative/path"])
+def test_CO07_only_unix_sockets(address):
+    with pytest.raises(ConfigError, match="OnConnectionLoss callback only supported for unix:// addresses"):
+        a_driver(address)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda path: path.write_text("hello"), "it is a file, not a socket"),
+        (lambda path: path.mkdir(), "it is a folder, not a socket"),
+        (lambda path: sockets.socket(sockets.AF_UNIX).bind(str(path)), "the socket is there, but nobody listens on it"),
+    ],
+    ids=["file", "folder", "dead-socket"],
+)
+@pytest.mark.filterwarnings("ignore:unclosed")
+async def test_what_is_in_the_sockets_place_is_named(socket, make, reason):
+    make(socket)
+    with pytest.raises(ConfigError, match=reason):
+        await a_driver(socket).connect(0.05)
+
+
+async def test_somebody_who_does_not_speak_grpc_is_told_from_nobody(socket):
+    greetings = []
+
+    def greet(reader, writer):
+        writer.write(b"220 mail.example.com ESMTP\r\n")
+        greetings.append(writer)
+
+    async with await asyncio.start_unix_server(greet, socket):
+        with pytest.raises(ConfigError, match="somebody listens there, but does not speak gRPC"):
+            await a_driver(socket).connect(0.2)
+        for writer in greetings:
+            writer.close()
+
+
+# -- the connection breaks
+
+
+@pytest.mark.slow
+async def test_CO04_after_a_loss_calls_fail_at_once_and_work_again_when_the_server_is_back(socket):
+    plugin = Plugin()
+    async with serving(socket, plugin):
+        driver = a_driver(socket)
+        await driver.connect(5)
+    async with asyncio.timeout(5):
+        await driver.lost()
+    began = now()
+    with pytest.raises(DriverError) as failed:
+        await driver.probe(PROBE, Call(30))
+    assert failed.value.code == Code.UNAVAILABLE
+    assert not failed.value.final
+    assert now() - began < 1
+    async with serving(socket, plugin), asyncio.timeout(5):
+        await driver.reconnected()
+        await driver.probe(PROBE, CALL)
+        await driver.close()
+
+
+async def test_CO04_the_error_says_what_the_peers_says(socket):
+    async with raw.raw_server(socket):
+        driver = a_driver(socket)
+        await driver.connect(5)
+    await driver.lost()
+    with pytest.raises(DriverError) as failed:
+        await driver.probe(PROBE, CALL)
+    dialing = f"transport: Error while dialing: dial unix {socket}: connect: connection refused"
+    assert str(failed.value) == f'rpc error: code = Unavailable desc = connection error: desc = "{dialing}"'
+    socket.unlink()
+    async with asyncio.timeout(5):
+        while "no such file or directory" not in str(failed.value):  # from the next attempt on
+            with pytest.raises(DriverError) as failed:
+                await driver.probe(PROBE, CALL)
+            await asyncio.sleep(0.02)
+    await driver.close()
+
+
+async def test_a_loss_is_noticed_without_a_call(socket):
+    async with raw.raw_server(socket) as server, opened(socket) as driver, asyncio.timeout(5):
+        async with asyncio.TaskGroup() as group:
+            loss = group.create_task(driver.lost(), name="loss")
+            await driver.probe(PROBE, CALL)
+            assert not loss.done()
+            for connection in server.connections:
+                connection.abort()
+        assert loss.done()
+        await driver.reconnected()
+        await driver.probe(PROBE, CALL)
+
+
+async def test_a_driver_that_is_back_at_once_was_lost_all_the_same(socket):
+    """The session must greet it again, whoever it is now."""
+    async with raw.raw_server(socket) as server, opened(socket) as driver, asyncio.timeout(5):
+        for _ in range(5):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(driver.lost(), name="loss")
+                await asyncio.sleep(0)
+                for connection in server.connections:
+                    connection.abort()
+                with contextlib.suppress(DriverError):
+                    await driver.probe(PROBE, CALL)  # connects again, maybe before the loss was told
+            await driver.reconnected()
+
+
+async def test_a_call_that_is_cut_off_is_Unavailable(socket):
+    """It may have happened."""
+    async with raw.raw_server(socket) as server, opened(socket) as driver:
+        server.reply = lambda stream: b""
+        with pytest.raises(DriverError) as failed:
+            await driver.probe(PROBE, CALL)
+    assert str(failed.value) == "rpc error: code = Unavailable desc = error reading from server: EOF"
+    assert not failed.value.final
+
+
+async def test_a_call_is_sent_once(socket):
+    """gRPC must not repeat what failed: whether to call again is the controller's to decide."""
+    sent = []
+
+    def cut(stream):
+        sent.append(stream)
+        return b""
+
+    async with raw.raw_server(socket) as server, opened(socket) as driver:
+        server.reply = cut
+        with pytest.raises(DriverError):
+            await driver.controller_publish_volume(csi.ControllerPublishVolumeRequest(), CALL)
+    assert len(sent) == 1
+
+
+async def test_closing_ends_the_calls_in_flight_and_those_that_come_later(socket):
+    started, cancelled = asyncio.Event(), asyncio.Event()
+    async with serving(socket, Plugin(probe=hanging(started, cancelled))):
+        driver = a_driver(socket)
+        await driver.connect(5)
+        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+            caller = group.create_task(ends_with(driver, Code.CANCELED), name="caller")
+            await started.wait()
+            await driver.close()
+            await caller
+            await ends_with(driver, Code.CANCELED)
+            await cancelled.wait()
+        await driver.close()
+
+
+async def ends_with(driver, code):
+    with pytest.raises(DriverError, match="the client connection is closing") as failed:
+        await driver.probe(PROBE, CALL)
+    assert failed.value.code == code
+
+
+# -- answers
+
+
+async def test_an_answer_beyond_grpcs_4_MiB_comes_through(socket):
+    """ListVolumes without paging, some 40,000 volumes."""
+    entries = [{"volume": {"volume_id": f"{number:0100}"}, "status": {"published_node_ids": ["n" * 50]}} for number in range(40_000)]
+    answer = csi.ListVolumesResponse(entries=entries)
+    assert 4 * 2**20 < answer.ByteSize() < RECEIVE_BYTES_MAX
+    async with serving(socket, Plugin(list_volumes=answering(answer))), connected(socket) as driver:
+        assert len((await driver.list_volumes(csi.ListVolumesRequest(), CALL)).entries) == 40_000
+
+
+@pytest.mark.slow
+async def test_an_answer_beyond_our_limit_is_ResourceExhausted(socket):
+    answer = csi.ListVolumesResponse(next_token="x" * RECEIVE_BYTES_MAX)
+    async with serving(socket, Plugin(list_volumes=answering(answer))), connected(socket) as driver:
+        with pytest.raises(DriverError) as failed:
+            await driver.list_volumes(csi.ListVolumesRequest(), CALL)
+        assert failed.value.code == Code.RESOURCE_EXHAUSTED
+        assert "received message larger than max" in failed.value.message.lower()
+        await driver.probe(PROBE, CALL)
+
+
+NOT_PROBE = "the driver's answer is no csi.v1.ProbeResponse"
+NOT_INFO = "the driver's answer is no csi.v1.GetPluginInfoResponse"
+STRANGE = {
+    "bytes that are no message": ({"message": b"\xff\xff\xff\xff"}, Code.INTERNAL, NOT_PROBE),
+    "another message": ({"message": b"\x0a\x04\xff\xff\xff\xff"}, Code.INTERNAL, NOT_PROBE),
+    "OK without a message": ({"message": None}, Code.INTERNAL, "the driver answered OK without a message"),
+    "no status": ({"status": None}, Code.UNKNOWN, ""),
+    "a status that is no number": ({"message": None, "status": b"abc"}, Code.INTERNAL, ""),
+    "a code of no list": ({"message": None, "status": b"77", "text": b"odd"}, Code.UNKNOWN, "odd"),
+    "a text that is not UTF-8": ({"message": None, "status": b"13", "text": b"caf\xe9 \xff"}, Code.INTERNAL, "café ÿ"),
+    "a text with escapes of no UTF-8": ({"message": None, "status": b"13", "text": b"%FF%FE %zz"}, Code.INTERNAL, "ÿþ %zz"),
+    "Canceled by the driver": ({"message": None, "status": b"1", "text": b"enough"}, Code.CANCELED, "enough"),
+}
+
+
+@pytest.mark.parametrize("case", STRANGE)
+async def test_a_strange_answer_is_an_error_and_the_next_call_goes_well(socket, case):
+    shape, code, text = STRANGE[case]
+    async with raw.raw_server(socket) as server, opened(socket) as driver:
+        server.reply = lambda stream: raw.answer(stream, **shape)
+        with pytest.raises(DriverError) as failed:
+            await driver.probe(PROBE, CALL)
+        server.reply = raw.answer
+        await driver.probe(PROBE, CALL)
+    assert failed.value.code == code
+    assert text in failed.value.message
+
+
+async def test_a_string_that_is_not_utf8_makes_the_answer_unreadable(socket):
+    """As Go's client has it; a name cut in the middle of a character comes to mind."""
+    async with raw.raw_server(socket) as server, opened(socket) as driver:
+        server.reply = lambda stream: raw.answer(stream, message=b"\x0a\x03\xff\xfe\xfd")
+        with pytest.raises(DriverError, match=NOT_INFO) as failed:
+            await driver.get_plugin_info(csi.GetPluginInfoRequest(), CALL)
+    assert failed.value.code == Code.INTERNAL
+
+
+QUIET = """
+import asyncio, os, pathlib, sys
+from mooring.base.clock import LoopClock
+from mooring.csi.codes import DriverError
+from mooring.csi.driver import Call
+from mooring.csi.grpc import GrpcDriver
+from mooring.csi.proto import csi_pb2 as csi
+from tests.unit.csi import raw_server as raw
+
+async def main():
+    path = pathlib.Path(sys.argv[1])
+    async with raw.raw_server(path) as server:
+        server.reply = lambda stream: raw.answer(stream, message=None, status=b"abc")
+        driver = GrpcDriver(str(path), clock=LoopClock())
+        await driver.connect(5)
+        try:
+            await driver.probe(csi.ProbeRequest(), Call(5))
+        except DriverError as error:
+            print(error.code, "GRPC_VERBOSITY" in os.environ)
+        await driver.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+def test_grpcs_core_writes_nothing_of_its_own_to_stderr(socket):
+    """Every line there has to be in the form of our log. In a program of its own: what counts is who imports grpc first."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("GRPC_")}
+    command = [sys.executable, "-c", QUIET, str(socket)]
+    quiet = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environ)
+    assert (quiet.stdout, quiet.stderr) == ("13 False\n", "")
+    environ["GRPC_VERBOSITY"] = "ERROR"  # it can still be asked for
+    loud = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environ)
+    assert "grpc-status" in loud.stderr
+    assert loud.stdout == "13 True\n"
+
+
+async def test_a_driver_that_never_answers_is_left_at_the_deadline(socket):
+    async with raw.raw_server(socket) as server, opened(socket) as driver:
+        server.reply = lambda stream: None
+        with pytest.raises(DriverError) as failed:
+            await driver.probe(PROBE, Call(0.1))
+    assert str(failed.value) == "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+
+
+@pytest.mark.slow
+async def test_a_deadline_while_there_is_no_connection_has_the_same_words(socket):
+    """A socket whose owner does not accept: the call waits for the connection."""
+    with sockets.socket(sockets.AF_UNIX) as listener:
+        async with raw.raw_server(socket):
+            driver = a_driver(socket)
+            await driver.connect(5)
+        await driver.lost()
+        socket.unlink(missing_ok=True)
+        listener.bind(str(socket))
+        listener.listen(1)
+        with pytest.raises(DriverError) as failed:
+            await driver.probe(PROBE, Call(0.3))
+        assert str(failed.value) == "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+        await driver.close()
