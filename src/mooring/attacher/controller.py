@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
@@ -21,30 +21,19 @@ from mooring.attacher.decide import Decision, decide_attachment, decide_volume
 from mooring.attacher.reconcile import Reconciler
 from mooring.attacher.requests import shown
 from mooring.attacher.secrets import SecretCache
-from mooring.attacher.view import (
-    ATTACHMENT_INDEXES,
-    BY_NODE,
-    BY_VOLUME,
-    DriverFacts,
-    View,
-    attachment_pruner,
-    node_pruner,
-    prune_volume,
-    same_but_for_version,
-    volume_of,
-    worth_a_look,
-)
+from mooring.attacher.turns import VolumeTurns
+from mooring.attacher.view import ATTACHMENT_INDEXES, View, attachment_pruner, facts_of, node_pruner, prune_volume
+from mooring.attacher.wakes import Wakes
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock, rfc3339
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.csi.codes import Code
 from mooring.csi.driver import Driver
-from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import DriverInfo
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
-from mooring.kube.informer import Cause, Change, Informer
+from mooring.kube.informer import Informer
 from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
 
 log = logger(__name__)
@@ -107,9 +96,7 @@ class Attacher:
         self._volume_queue: WorkQueue[str] = WorkQueue(
             "csi-attacher-pv", clock=clock, chance=chance, backoff=back_off, metrics=queue_metrics
         )
-        self._in_flight: dict[str, str] = {}
-        self._waiting: dict[str, set[str]] = {}
-        self._full_nodes: set[str] = set()
+        self._working = False
         self._drained = asyncio.Event()
         self._actions = Actions(
             cluster,
@@ -121,9 +108,11 @@ class Attacher:
             calls_max=options.worker_threads,
         )
         self._reconciler = Reconciler(driver, self._view, self._attachments.store.values, self._queue.add, options, clock)
-        self._attachments.on_change(self._attachment_changed)
-        self._volumes.on_change(self._volume_changed)
-        self._nodes.on_change(self._node_changed)
+        self._wakes = Wakes(self._view, self._queue, self._volume_queue, self._reconciler.forget)
+        self._turns = VolumeTurns(self._wakes.turn_ended)
+        self._attachments.on_change(self._wakes.attachment_changed)
+        self._volumes.on_change(self._wakes.volume_changed)
+        self._nodes.on_change(self._wakes.node_changed)
 
     @property
     def has_synced(self) -> bool:
@@ -143,7 +132,7 @@ class Attacher:
             volumes=self._volumes.store,
             nodes=self._nodes.store,
             drift=self._reconciler.drift,
-            in_flight=self._in_flight,
+            in_flight=self._turns.in_flight,
             default_fs_type=self._options.default_fstype,
         )
 
@@ -166,12 +155,15 @@ class Attacher:
         """Takes no new work, lets what runs end and be stored. timeout_s: how long at the most. Returns False when that was too short."""
         self._queue.close()
         self._volume_queue.close()
+        if not self._working:
+            return True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._drained.wait()
         return self._drained.is_set()
 
     async def _work(self) -> None:
+        self._working = True
         async with asyncio.TaskGroup() as group:
             for number in range(self._options.worker_threads * WORKERS_PER_CALL):
                 group.create_task(self._worker(self._queue, self._attach_or_detach), name=f"attacher/worker/{number}")
@@ -193,18 +185,23 @@ class Attacher:
             finally:
                 queue.done(name)
 
+    def driver_returned(self) -> None:
+        """The driver was away and is back: whatever failed may have failed for that."""
+        self._wakes.retry_now(self._attachments.store.values())
+
     # -- one key
 
     async def _attach_or_detach(self, name: str) -> None:
         view = self._view()
         decision = decide_attachment(view, name)  # no await since the view was taken
         if isinstance(decision.because, why.CallInFlight):
-            self._waiting.setdefault(decision.because.volume_handle, set()).add(name)
+            self._turns.wait(decision.because.volume_handle, name)
             return
         told = log.bind(VolumeAttachment=name)
-        told.info(4, "decided", because=str(decision.because))
+        if told.enabled(4):
+            told.info(4, "decided", because=str(decision.because))
         try:
-            with self._alone(decision.volume_handle, name):
+            with self._turns.turn(decision.volume_handle, name), self._reconciler.moving(name):
                 await self._actions.perform(view, name, decision)
             if decision.problem is not None:
                 raise Failed(decision.problem.error)
@@ -215,27 +212,6 @@ class Attacher:
         if decision.actions:
             told.info(2, "done", because=str(decision.because))
         self._reconciler.settled(name)
-
-    @contextlib.contextmanager
-    def _alone(self, volume_handle: str, name: str) -> Iterator[None]:
-        """Keeps the volume for one attachment's calls; whoever waited for it is woken afterwards, detaches first."""
-        if not volume_handle:
-            yield
-            return
-        assert volume_handle not in self._in_flight, "two calls for one volume"
-        self._in_flight[volume_handle] = name
-        self._reconciler.touched(name)
-        try:
-            yield
-        finally:
-            del self._in_flight[volume_handle]
-            self._reconciler.touched(name)
-            for waiting in sorted(self._waiting.pop(volume_handle, ()), key=self._detaches_first):
-                self._queue.add(waiting)
-
-    def _detaches_first(self, name: str) -> tuple[bool, str]:
-        attachment = self._view().attachment(name)
-        return (attachment is None or not is_deleting(attachment), name)
 
     async def _failed(self, name: str, decision: Decision, failure: Failed) -> None:
         """Shows the failure to the user and puts the key into its back-off."""
@@ -248,7 +224,7 @@ class Attacher:
         told = log.bind(VolumeAttachment=name)
         told.error(f"failed to {verb}: {failure}", retry_in_s=round(delay_s, 3), because=str(decision.because))
         if failure.code == Code.RESOURCE_EXHAUSTED:
-            self._full_nodes.add(attachment.spec.node_name)
+            self._wakes.node_is_full(attachment.spec.node_name)
         if not failure.reported:
             return
         code = failure.code if self._options.report_error_codes and not detaching else None
@@ -261,7 +237,8 @@ class Attacher:
         view = self._view()
         decision = decide_volume(view, name)
         told = log.bind(PersistentVolume=name)
-        told.info(4, "decided", because=str(decision.because))
+        if told.enabled(4):
+            told.info(4, "decided", because=str(decision.because))
         try:
             await self._actions.perform(view, name, decision)
         except Failed as failure:
@@ -270,69 +247,3 @@ class Attacher:
         self._volume_queue.forget(name)
         if decision.actions:
             told.info(2, "removed the finalizer", because=str(decision.because))
-
-    # -- what wakes keys
-
-    def _attachment_changed(self, change: Change[VolumeAttachment]) -> None:
-        if change.new is None:
-            self._attachment_gone(change.old)
-            return
-        if change.new.spec.attacher != self._facts.name or change.cause is Cause.OWN_WRITE:
-            return
-        name = change.new.metadata.name
-        if change.old is not None and change.old.metadata.uid != change.new.metadata.uid:
-            self._queue.forget(name)  # the same name, but another history
-        if worth_a_look(change.old, change.new):
-            self._queue.add(name)
-
-    def _attachment_gone(self, old: VolumeAttachment | None) -> None:
-        if old is None:
-            return
-        self._queue.forget(old.metadata.name)
-        self._reconciler.forget(old.metadata.name)
-        if old.spec.source.persistent_volume_name:
-            self._volume_queue.add(old.spec.source.persistent_volume_name)
-        self._wake(BY_VOLUME, volume_of(old))  # one for a single node may wait for its turn
-        if old.spec.node_name in self._full_nodes:
-            self._full_nodes.discard(old.spec.node_name)
-            self._wake(BY_NODE, old.spec.node_name)
-
-    def _volume_changed(self, change: Change[PersistentVolume]) -> None:
-        if change.cause is Cause.OWN_WRITE or change.new is None:
-            return
-        pv = change.new
-        if self._view().releasable(pv):
-            self._volume_queue.add(pv.metadata.name)
-        if change.old is None or not same_but_for_version(change.old, pv):
-            self._wake(BY_VOLUME, pv.metadata.name)
-
-    def _node_changed(self, change: Change[CSINode]) -> None:
-        if change.new is not None and (change.old is None or not same_but_for_version(change.old, change.new)):
-            self._wake(BY_NODE, change.new.metadata.name)
-
-    def driver_returned(self) -> None:
-        """The driver was away and is back: whatever failed may have failed for that."""
-        self._end_back_off(self._attachments.store.values())
-
-    def _wake(self, index: str, value: str) -> None:
-        """Ends the back-off of attachments that wait for just this."""
-        self._end_back_off(self._attachments.store.by(index, value))
-
-    def _end_back_off(self, attachments: Iterable[VolumeAttachment]) -> None:
-        for attachment in attachments:
-            if self._queue.failures(attachment.metadata.name):
-                self._queue.add(attachment.metadata.name)
-
-
-def facts_of(info: DriverInfo) -> DriverFacts:
-    """What the attacher needs of a driver's capabilities."""
-    rpc = csi.ControllerServiceCapability.RPC
-    has_controller = csi.PluginCapability.Service.CONTROLLER_SERVICE in info.plugin
-    controller = info.controller if has_controller else frozenset()
-    return DriverFacts(
-        name=info.name,
-        publishes=rpc.PUBLISH_UNPUBLISH_VOLUME in controller,
-        publishes_readonly=rpc.PUBLISH_READONLY in controller,
-        single_node_multi_writer=rpc.SINGLE_NODE_MULTI_WRITER in controller,
-        lists_published_nodes={rpc.LIST_VOLUMES, rpc.LIST_VOLUMES_PUBLISHED_NODES} <= controller,
-    )

@@ -6,7 +6,8 @@ nothing itself: it leaves a mark that `decide` reads (spec/attacher.md 11).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from mooring.api.storage import VolumeAttachment
@@ -51,15 +52,22 @@ class Reconciler:
         self._options = options
         self._clock = clock
         self._drift: dict[str, Drift] = {}
-        self._touched_at: dict[str, Instant] = {}
+        self._moving: set[str] = set()
+        self._moved_at: dict[str, Instant] = {}
 
     @property
     def drift(self) -> Mapping[str, Drift]:
         return self._drift
 
-    def touched(self, name: str) -> None:
-        """A call for this attachment begins or ends: a report from before says nothing about it."""
-        self._touched_at[name] = self._clock.now()
+    @contextlib.contextmanager
+    def moving(self, name: str) -> Iterator[None]:
+        """Work on this attachment: a report from before its end says nothing about it."""
+        self._moving.add(name)
+        try:
+            yield
+        finally:
+            self._moving.discard(name)
+            self._moved_at[name] = self._clock.now()
 
     def settled(self, name: str) -> None:
         """What was decided for this attachment has been done: the mark is used up."""
@@ -67,7 +75,7 @@ class Reconciler:
 
     def forget(self, name: str) -> None:
         self._drift.pop(name, None)
-        self._touched_at.pop(name, None)
+        self._moved_at.pop(name, None)
 
     async def run(self) -> None:
         """A round at once, then one each period, counted from the end of the one before."""
@@ -99,10 +107,8 @@ class Reconciler:
 
     def _compare(self, report: Report, started: Instant) -> None:
         """Marks what differs; attachments that moved while the backend was looking keep the mark that they had."""
-        view = self._view()
-        busy = set(view.in_flight.values())
-        moved = {name for name, at in self._touched_at.items() if at >= started or name in busy}
-        found = find_drift(view, (va for va in self._attachments() if va.metadata.name not in moved), report)
+        moved = self._moving | {name for name, at in self._moved_at.items() if at >= started}
+        found = find_drift(self._view(), (va for va in self._attachments() if va.metadata.name not in moved), report)
         before = self._drift
         self._drift = {name: drift for name, drift in before.items() if name in moved} | dict(found)
         for name, drift in found.items():

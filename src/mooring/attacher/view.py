@@ -25,6 +25,8 @@ from mooring.attacher.migration import (
     ZONE_LABELS,
     is_migratable,
 )
+from mooring.csi.capabilities import DriverInfo
+from mooring.csi.proto import csi_pb2 as csi
 
 NODE_ID_ANNOTATION: Final = "csi.alpha.kubernetes.io/node-id"
 BY_VOLUME: Final = "volume"
@@ -61,6 +63,20 @@ class DriverFacts:
     def finalizer(self) -> str:
         """The finalizer that this driver's attacher keeps on attachments and volumes."""
         return "external-attacher/" + sanitised(self.name)
+
+
+def facts_of(info: DriverInfo) -> DriverFacts:
+    """What the attacher needs of what the driver said of itself."""
+    rpc = csi.ControllerServiceCapability.RPC
+    has_controller = csi.PluginCapability.Service.CONTROLLER_SERVICE in info.plugin
+    controller = info.controller if has_controller else frozenset()
+    return DriverFacts(
+        name=info.name,
+        publishes=rpc.PUBLISH_UNPUBLISH_VOLUME in controller,
+        publishes_readonly=rpc.PUBLISH_READONLY in controller,
+        single_node_multi_writer=rpc.SINGLE_NODE_MULTI_WRITER in controller,
+        lists_published_nodes={rpc.LIST_VOLUMES, rpc.LIST_VOLUMES_PUBLISHED_NODES} <= controller,
+    )
 
 
 class Drift(enum.Enum):

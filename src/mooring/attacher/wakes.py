@@ -1,0 +1,88 @@
+"""What wakes a key: which change of which object makes the attacher look again.
+
+Retries wait for the event that could heal them as well as for the clock: the volume, the node's registration, room on a full node, the
+end of an attachment that held a single-node volume. Our own writes wake nobody but those who waited for a deletion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from mooring.api.core import PersistentVolume
+from mooring.api.meta import is_deleting
+from mooring.api.storage import CSINode, VolumeAttachment
+from mooring.attacher.view import BY_NODE, BY_VOLUME, View, same_but_for_version, volume_of, worth_a_look
+from mooring.kube.informer import Cause, Change
+from mooring.kube.queue import WorkQueue
+
+
+class Wakes:
+    """Handlers for the three caches. ended: called with the name of an attachment that is no more."""
+
+    def __init__(
+        self, view: Callable[[], View], attachments: WorkQueue[str], volumes: WorkQueue[str], ended: Callable[[str], None]
+    ) -> None:
+        self._view = view
+        self._attachments = attachments
+        self._volumes = volumes
+        self._ended = ended
+        self._full_nodes: set[str] = set()
+
+    def node_is_full(self, node_name: str) -> None:
+        """The driver said so: the next detach from this node is worth a try for who failed there."""
+        self._full_nodes.add(node_name)
+
+    def attachment_changed(self, change: Change[VolumeAttachment]) -> None:
+        new = change.new
+        if new is None:
+            assert change.old is not None
+            self._attachment_ended(change.old)
+            return
+        ours = new.spec.attacher == self._view().driver.name
+        if ours and change.cause is not Cause.OWN_WRITE and worth_a_look(change.old, new):
+            self._attachments.add(new.metadata.name)
+
+    def _attachment_ended(self, old: VolumeAttachment) -> None:
+        """The name may come again, as another attachment with no past: names are made of volume and node."""
+        self._attachments.forget(old.metadata.name)
+        self._ended(old.metadata.name)
+        if old.spec.source.persistent_volume_name:
+            self._volumes.add(old.spec.source.persistent_volume_name)
+        self._end_back_off(BY_VOLUME, volume_of(old))
+        if old.spec.node_name in self._full_nodes:
+            self._full_nodes.discard(old.spec.node_name)
+            self._end_back_off(BY_NODE, old.spec.node_name)
+
+    def volume_changed(self, change: Change[PersistentVolume]) -> None:
+        pv = change.new
+        if pv is None or change.cause is Cause.OWN_WRITE:
+            return
+        if self._view().releasable(pv):
+            self._volumes.add(pv.metadata.name)
+        if change.old is None or not same_but_for_version(change.old, pv):
+            self._end_back_off(BY_VOLUME, pv.metadata.name)
+
+    def node_changed(self, change: Change[CSINode]) -> None:
+        node = change.new
+        if node is not None and (change.old is None or not same_but_for_version(change.old, node)):
+            self._end_back_off(BY_NODE, node.metadata.name)
+
+    def turn_ended(self, waiting: Iterable[str]) -> None:
+        """A call for a volume has ended: who waited for it tries, detaches first."""
+        view = self._view()
+
+        def rank(name: str) -> tuple[bool, str]:
+            attachment = view.attachment(name)
+            return (attachment is None or not is_deleting(attachment), name)
+
+        for name in sorted(waiting, key=rank):
+            self._attachments.add(name)
+
+    def _end_back_off(self, index: str, value: str) -> None:
+        self.retry_now(self._view().attachments.by(index, value))
+
+    def retry_now(self, attachments: Iterable[VolumeAttachment]) -> None:
+        """Ends the back-off of those among them that have failed."""
+        for attachment in attachments:
+            if self._attachments.failures(attachment.metadata.name):
+                self._attachments.add(attachment.metadata.name)
