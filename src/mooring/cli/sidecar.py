@@ -197,7 +197,7 @@ class Life(Generic[F]):
             async with asyncio.TaskGroup() as group:
                 self._main = group.create_task(self._live(), name=f"{self._sidecar.name}/main")
         except BaseExceptionGroup as errors:
-            raise _first(errors) from errors
+            raise _first(errors) from None  # its own traceback says it all
 
     async def _live(self) -> None:
         if self._setup.flags.leader_election:
