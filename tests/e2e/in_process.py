@@ -1,0 +1,162 @@
+"""The in-process target: the sidecar's whole life on ports without a network, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable
+
+from mooring.apiserver.bootstrap import new_store
+from mooring.apiserver.local import LocalCluster
+from mooring.apiserver.store import ObjectStore
+from mooring.attacher.controller import Attacher
+from mooring.base.chance import Chance
+from mooring.base.clock import Clock, LoopClock
+from mooring.base.flags import parse
+from mooring.base.metrics import Metrics
+from mooring.cli.csi_attacher import KNOWN_GATES, AttacherFlags, check, options_of
+from mooring.cli.process import Machine, Setup
+from mooring.cli.sidecar import Context, Life, Sidecar
+from mooring.csi.client import Client
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver import Call
+from mooring.csi.in_process import InProcessDriver
+from mooring.csi.metrics import CallMetrics
+from mooring.csi.rpcs import A, Q, Rpc
+from mooring.kube.cluster import Cluster
+from tests.e2e.targets import Running, Target
+from tests.support.scripted_driver import ScriptedDriver
+
+EPOCH_S = 1_780_000_000.0
+WAIT_S = 2000.0
+
+
+class BreakableDriver(InProcessDriver):
+    """A driver in process whose connection can break: calls in flight end with Unavailable, as over a socket."""
+
+    def __init__(self, plugin: object, line: Line, *, clock: Clock, metrics: CallMetrics) -> None:
+        super().__init__(plugin, clock=clock, metrics=metrics)
+        self._line = line
+
+    async def lost(self) -> None:
+        await self._line.broken.wait()
+
+    async def reconnected(self) -> None:
+        await self._line.whole.wait()
+
+    async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
+        if self._line.broken.is_set():
+            raise DriverError(Code.UNAVAILABLE, "connection error")
+        async with asyncio.TaskGroup() as group:
+            sent = group.create_task(self._outcome(super()._send(rpc, request, call)), name="call")
+            broken = group.create_task(self._line.broken.wait(), name="line")
+            await asyncio.wait((sent, broken), return_when=asyncio.FIRST_COMPLETED)
+            ended = sent.done()
+            sent.cancel()
+            broken.cancel()
+        if not ended:
+            raise DriverError(Code.UNAVAILABLE, "error reading from server: EOF")
+        answer = sent.result()
+        if isinstance(answer, DriverError):
+            raise answer
+        return answer
+
+    async def _outcome(self, sending: Awaitable[A]) -> A | DriverError:
+        """A DriverError as a value: raised inside the group it would come out wrapped."""
+        try:
+            return await sending
+        except DriverError as error:
+            return error
+
+
+class Line:
+    """Between attacher and driver."""
+
+    def __init__(self) -> None:
+        self.whole, self.broken = asyncio.Event(), asyncio.Event()
+        self.whole.set()
+
+    def cut(self) -> None:
+        self.whole.clear()
+        self.broken.set()
+
+    def mend(self) -> None:
+        self.broken.clear()
+        self.whole.set()
+
+
+class InProcessPorts:
+    """What the sidecar reaches the world through."""
+
+    def __init__(self, store: ObjectStore, driver: ScriptedDriver, line: Line, clock: Clock, chance: Chance) -> None:
+        self._store, self._driver, self._line, self._clock, self._chance = store, driver, line, clock, chance
+
+    @contextlib.asynccontextmanager
+    async def cluster(self) -> AsyncIterator[Cluster]:
+        yield LocalCluster(self._store, clock=self._clock, chance=self._chance)
+
+    @contextlib.asynccontextmanager
+    async def driver(self, metrics: CallMetrics) -> AsyncIterator[Client]:
+        client = BreakableDriver(self._driver, self._line, clock=self._clock, metrics=metrics)
+        await client.reconnected()
+        yield client
+
+
+class _RunningLife(Running):
+    def __init__(self, life: Life[AttacherFlags], task: asyncio.Task[None]) -> None:
+        self._life, self._task = life, task
+
+    async def kill(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def end(self) -> None:
+        self._life.end()
+        await asyncio.gather(self._task, return_exceptions=True)
+        assert self._task.cancelled() or self._task.exception() is None
+
+    def assert_alive(self) -> None:
+        if self._task.done():
+            raise AssertionError("the attacher has ended") from self._task.exception()
+
+
+class InProcessTarget(Target):
+    def __init__(self) -> None:
+        clock, self._chance = LoopClock(EPOCH_S), Chance(7)
+        self._store = new_store(self._chance, EPOCH_S)
+        self._line = Line()
+        users = LocalCluster(self._store, clock=clock, chance=self._chance)
+        super().__init__(users, ScriptedDriver("csi.test"), clock, "x", WAIT_S)
+
+    async def stop_driver(self) -> None:
+        self._line.cut()
+
+    async def start_driver(self) -> None:
+        self._line.mend()
+
+    @contextlib.asynccontextmanager
+    async def attaching(self, *flags: str) -> AsyncIterator[Running]:
+        metrics = Metrics()
+        parsed = parse(AttacherFlags, flags)
+        check(parsed)
+        gates = {**{name: gate.default for name, gate in KNOWN_GATES.items()}, **parsed.flags.feature_gates}
+        ports = InProcessPorts(self._store, self.driver, self._line, self.clock, self._chance)
+        setup = Setup("csi-attacher", parsed.flags, parsed.given, gates)
+        sidecar: Sidecar[AttacherFlags] = Sidecar("csi-attacher", "external-attacher-leader-", parsed.flags.timeout_s, _work)
+        life = Life(sidecar, setup, Machine(environ={}), ports, clock=self.clock, chance=self._chance, metrics=metrics)
+        running = self.running = _RunningLife(life, asyncio.create_task(life.run(), name="sidecar"))
+        try:
+            yield running
+        finally:
+            self.running = None
+            await running.kill()
+
+
+def _work(context: Context[AttacherFlags]) -> Attacher:
+    options = options_of(context.setup)
+    return Attacher(context.cluster, context.driver, context.info, options, context.clock, context.chance, context.metrics)
+
+
+@contextlib.asynccontextmanager
+async def target() -> AsyncIterator[Target]:
+    yield InProcessTarget()
