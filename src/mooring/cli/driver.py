@@ -28,7 +28,7 @@ def _read_bytes(text: str) -> int:
 
 
 _BYTES: Final[Kind[int]] = Kind("quantity", _read_bytes, "bytes as a quantity, as in 10Gi or 500M", str)
-_NAMES: Final[Kind[tuple[str, ...]]] = Kind(
+NAMES: Final[Kind[tuple[str, ...]]] = Kind(
     "name", lambda text: tuple(text.split(",")), "names, separated by commas", lambda _: "", merge=lambda one, more: (*one, *more)
 )
 
@@ -39,7 +39,7 @@ class HostPathFlags(ProcessFlags):
 
     endpoint: str = flag("endpoint", STRING, "", "The unix socket to serve on, as in unix:///run/csi.sock. Empty: $CSI_ENDPOINT.")
     state: str = flag("state", STRING, "", "The folder for volumes and state. Made when it is missing.")
-    node_ids: tuple[str, ...] = flag("node-id", _NAMES, (), "A node that volumes can be published on; may be given more than once.")
+    node_ids: tuple[str, ...] = flag("node-id", NAMES, (), "A node that volumes can be published on; may be given more than once.")
     driver_name: str = flag("driver-name", STRING, "", "The name that the driver goes by. Empty: hostpath.csi.mooring.")
     capacity_bytes: int = flag("capacity", _BYTES, 1 << 40, "All volumes together have this size at the most.")
     volume_bytes_max: int = flag("max-volume-size", _BYTES, 1 << 40, "One volume has this size at the most.")

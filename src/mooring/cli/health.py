@@ -8,10 +8,14 @@
 | /healthz/leader-election | with an election only; 200 on a leader that renews and on a standby, as the Go sidecars answer |
 
 Differs from the Go sidecars: the first two probes are there without an election, and everything is served before the driver answers.
+There, a metrics page that answers means that the driver is known, and people wait for that; so the page waits for the driver too, but
+only for a moment.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -22,12 +26,20 @@ HEALTHZ: Final = "/healthz"
 READYZ: Final = "/readyz"
 ELECTION: Final = "/healthz/leader-election"
 
+DRIVER_S_MAX: Final = 3.0
+"""How long the metrics page waits for the driver; well below the 10 s after which Prometheus gives a scrape up."""
+
 
 class Health:
-    """The answers. obstacle: what the work waits for, "" when ready. lease_name: of a Lease held and not renewed in time, else ""."""
+    """The answers.
 
-    def __init__(self, metrics: Metrics, obstacle: Callable[[], str], lease_name: Callable[[], str]) -> None:
+    driver_known: set once the driver has introduced itself. obstacle: what the work waits for, "" when ready. lease_name: of a Lease
+    that is held and was not renewed in time, else "".
+    """
+
+    def __init__(self, metrics: Metrics, driver_known: asyncio.Event, obstacle: Callable[[], str], lease_name: Callable[[], str]) -> None:
         self._metrics = metrics
+        self._driver_known = driver_known
         self._obstacle = obstacle
         self._lease_name = lease_name
 
@@ -41,6 +53,9 @@ class Health:
         return routes | {metrics_path: self._page}
 
     async def _page(self) -> Reply:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRIVER_S_MAX):
+                await self._driver_known.wait()
         return Reply(200, self._metrics.render(), CONTENT_TYPE)
 
     async def _live(self) -> Reply:

@@ -179,7 +179,8 @@ class Life(Generic[F]):
         self._session: Session | None = None
         self._work: Work | None = None
         self._waits_for = "starting"
-        self.health = Health(metrics, self._obstacle, self._lost_lease)
+        self._driver_known = asyncio.Event()
+        self.health = Health(metrics, self._driver_known, self._obstacle, self._lost_lease)
 
     @property
     def is_ending(self) -> bool:
@@ -236,6 +237,7 @@ class Life(Generic[F]):
         )
         session.on_return(self._driver_returned)
         await session.start()
+        self._driver_known.set()
         self._waits_for = ""
         return session
 

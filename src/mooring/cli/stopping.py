@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -29,3 +29,18 @@ def stop_signals() -> Iterator[asyncio.Event]:
     finally:
         for one in _SIGNALS:
             loop.remove_signal_handler(one)
+
+
+async def unless_stopped(work: Coroutine[Any, Any, None]) -> bool:
+    """Runs the work; SIGTERM or SIGINT cancel it. True when it came to its end. Raises what it raises."""
+    with stop_signals() as stop:
+        try:
+            async with asyncio.TaskGroup() as group:
+                running = group.create_task(work, name="cli/work")
+                stopping = group.create_task(stop.wait(), name="cli/stop")
+                await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+                stopping.cancel()
+                running.cancel()
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
+    return not running.cancelled()

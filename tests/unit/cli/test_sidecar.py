@@ -13,6 +13,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError, InvariantError
 from mooring.base.flags import parse
 from mooring.base.metrics import Metrics
+from mooring.cli.health import DRIVER_S_MAX
 from mooring.cli.process import Machine, Setup
 from mooring.cli.sidecar import DRAIN_S_MAX, Context, Life, Sidecar
 from mooring.cli.tables import SidecarFlags
@@ -182,6 +183,18 @@ async def test_ready_when_driver_and_caches_are():
 
 def _answer(reply):
     return reply.status, reply.body
+
+
+@in_virtual_time
+async def test_the_metrics_page_waits_a_moment_for_the_driver():
+    """Whoever took an answer of the Go sidecars' page for a sign of readiness goes on working."""
+    world = World(connect_s=5)
+    async with world.living():
+        assert 200 == (await world.asked("/metrics")).status
+        assert world.clock.now() == pytest.approx(DRIVER_S_MAX, abs=0.1)
+        page = (await world.asked("/metrics")).body
+        assert world.clock.now() == pytest.approx(5, abs=0.1)
+        assert b'driver_name="csi.example.com"' in page
 
 
 @in_virtual_time
