@@ -27,16 +27,36 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
+from mooring.api.coordination import LEASES
+from mooring.api.core import EVENTS, NAMESPACES, NODES, PERSISTENT_VOLUMES, SECRETS
+from mooring.api.meta import Kind
+from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.base.clock import Clock
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import ApiError, NotFound
-from tests.support.attaching import KINDS
 from tests.support.objects import a_csi_node, a_pv, a_secret, a_va
 from tests.support.scripted_driver import UNPUBLISH, ScriptedDriver
 from tests.support.virtual_loop import run_virtual
 
 T = TypeVar("T")
 Json = dict[str, Any]
+
+_TYPED: Final[tuple[Kind[Any], ...]] = (
+    PERSISTENT_VOLUMES,
+    VOLUME_ATTACHMENTS,
+    CSI_NODES,
+    CSI_DRIVERS,
+    SECRETS,
+    NODES,
+    NAMESPACES,
+    EVENTS,
+    LEASES,
+)
+KINDS: Final[Mapping[str, Kind[Json]]] = {
+    **{kind.name: kind.whole() for kind in _TYPED},
+    "Pod": Kind("", "v1", "Pod", "pods", True, dict),
+    "PersistentVolumeClaim": Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, dict),
+}
 
 
 class Target(abc.ABC):
@@ -84,7 +104,7 @@ class Target(abc.ABC):
         """Gives the object's name."""
         name, namespace = body["metadata"]["name"], body["metadata"].get("namespace", "")
         self._created.append((body["kind"], name, namespace))
-        await self.users.create(KINDS[body["kind"]].whole(), body, namespace)
+        await self.users.create(KINDS[body["kind"]], body, namespace)
         return str(name)
 
     async def volume(self, base: str = "pv", **how: Any) -> str:
@@ -107,21 +127,20 @@ class Target(abc.ABC):
         name = f"{pv or self.name('inline')}.{node}"[:253].rstrip(".-")
         return await self.create(a_va(name, pv, node, **{"attacher": self.driver.name, **how}))
 
-    async def delete(self, kind: str, name: str) -> None:
-        await self.users.delete(KINDS[kind], name)
+    async def delete(self, kind: str, name: str, namespace: str = "", grace_s: int | None = None) -> None:
+        await self.users.delete(KINDS[kind], name, namespace, grace_period_s=grace_s)
 
-    async def patch(self, kind: str, name: str, body: Mapping[str, Any], subresource: str = "") -> None:
-        await self.users.patch(KINDS[kind].whole(), name, Patch(PatchType.MERGE, body), subresource=subresource)
+    async def patch(self, kind: str, name: str, body: Mapping[str, Any], *, namespace: str = "", subresource: str = "") -> None:
+        await self.users.patch(KINDS[kind], name, Patch(PatchType.MERGE, body), namespace, subresource=subresource)
 
-    async def find(self, kind: str, name: str) -> Json | None:
+    async def find(self, kind: str, name: str, namespace: str = "") -> Json | None:
         try:
-            found: Json = await self.users.get(KINDS[kind].whole(), name)
+            return await self.users.get(KINDS[kind], name, namespace)
         except NotFound:
             return None
-        return found
 
-    async def get(self, kind: str, name: str) -> Json:
-        found = await self.find(kind, name)
+    async def get(self, kind: str, name: str, namespace: str = "") -> Json:
+        found = await self.find(kind, name, namespace)
         assert found is not None, f"{kind} {name} is gone"
         return found
 
@@ -194,8 +213,8 @@ class Target(abc.ABC):
         for kind, name, namespace in reversed(self._created):
             with contextlib.suppress(ApiError):
                 drop = Patch(PatchType.MERGE, {"metadata": {"finalizers": None}})
-                await self.users.patch(KINDS[kind].whole(), name, drop, namespace)
-                await self.users.delete(KINDS[kind], name, namespace)
+                await self.users.patch(KINDS[kind], name, drop, namespace)
+                await self.users.delete(KINDS[kind], name, namespace, grace_period_s=0)
 
 
 class Running(abc.ABC):
