@@ -1,0 +1,51 @@
+"""`mooring demo`: a volume attached and detached before your eyes. Exit code 0 only if everything really happened."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from mooring.base.flagkinds import BOOL
+from mooring.base.flags import flag
+from mooring.cli.people import INTERRUPTED, run_for_people
+from mooring.cli.process import Command
+from mooring.cli.tables import ProcessFlags
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DemoFlags(ProcessFlags):
+    plain: bool = flag("plain", BOOL, False, "Plain lines, also on a terminal.")
+
+
+COMMAND: Final[Command[DemoFlags]] = Command(DemoFlags)
+
+
+def run(argv: Sequence[str], prog: str) -> int:
+    """argv: the words after `mooring demo`. Gives the exit code."""
+    return run_for_people(COMMAND, argv, prog, lambda flags: asyncio.run(_demo(flags)))
+
+
+async def _demo(flags: DemoFlags) -> int:
+    from mooring.base.chance import Chance
+    from mooring.base.clock import LoopClock
+    from mooring.cli.stopping import unless_stopped
+    from mooring.dev.demo import DemoFailed
+    from mooring.dev.run import run_demo
+    from mooring.dev.screen import PlainScreen, screen_for
+    from mooring.dev.story import Story
+
+    clock = LoopClock()
+    with PlainScreen(sys.stdout) if flags.plain else screen_for(sys.stdout) as screen:
+        story = Story(screen, clock)
+        try:
+            finished = await unless_stopped(run_demo(story, clock, Chance()))
+        except DemoFailed as error:
+            story.failed(str(error))
+            return 1
+        if not finished:
+            story.failed("interrupted")
+            return INTERRUPTED
+    return 0

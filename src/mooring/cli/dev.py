@@ -1,0 +1,58 @@
+"""`mooring dev`: an API server, the reference driver and the attacher in one process, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from mooring.base.errors import ConfigError
+from mooring.base.flagkinds import INT, STRING
+from mooring.base.flags import Parsed, flag
+from mooring.cli.driver import NAMES
+from mooring.cli.people import run_for_people
+from mooring.cli.process import Command
+from mooring.cli.tables import ProcessFlags
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DevFlags(ProcessFlags):
+    state: str = flag(
+        "state", STRING, "", "A folder that keeps the driver's volumes, the server's identity and the kubeconfig. Empty: one that vanishes."
+    )
+    port: int = flag("port", INT, 0, "The API server's port on this machine; 0 takes a free one.")
+    node_ids: tuple[str, ...] = flag(
+        "node-id", NAMES, (), "A node that the driver knows; may be given more than once. None: node-1 to node-3."
+    )
+
+
+def _check(parsed: Parsed[DevFlags]) -> None:
+    if not 0 <= parsed.flags.port <= 65535:
+        raise ConfigError(f"port: must be between 0 and 65535, got {parsed.flags.port}")
+
+
+COMMAND: Final[Command[DevFlags]] = Command(DevFlags, check=_check)
+
+_NODES: Final = ("node-1", "node-2", "node-3")
+
+
+def run(argv: Sequence[str], prog: str) -> int:
+    """argv: the words after `mooring dev`. Gives the exit code."""
+    return run_for_people(COMMAND, argv, prog, lambda flags: asyncio.run(_dev(flags)))
+
+
+async def _dev(flags: DevFlags) -> int:
+    from mooring.base.chance import Chance
+    from mooring.base.clock import LoopClock
+    from mooring.cli.stopping import stop_signals
+    from mooring.dev.run import run_dev
+    from mooring.dev.screen import screen_for
+    from mooring.dev.story import Story
+
+    clock = LoopClock()
+    with screen_for(sys.stdout) as screen, stop_signals() as stop:
+        story = Story(screen, clock)
+        await run_dev(flags.state, node_ids=flags.node_ids or _NODES, port=flags.port, story=story, clock=clock, chance=Chance(), stop=stop)
+    return 0

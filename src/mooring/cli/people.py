@@ -1,0 +1,39 @@
+"""Commands that people run by hand: the flags of every command, and words instead of log lines when something is wrong."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from mooring.base.errors import ConfigError
+from mooring.base.flags import UsageError, parse, usage
+from mooring.cli.process import Command, configure_logging
+from mooring.cli.tables import ProcessFlags
+
+F = TypeVar("F", bound=ProcessFlags)
+
+INTERRUPTED: Final = 130
+"""Exit code of a command that was interrupted before its end, as a shell has it."""
+
+
+def run_for_people(command: Command[F], argv: Sequence[str], prog: str, serve: Callable[[F], int]) -> int:
+    """Reads argv (without the program's name) and serves; gives the exit code. What nobody expected is raised."""
+    try:
+        parsed = parse(command.table, argv, {})
+        if parsed.rest:
+            raise UsageError(f"{parsed.rest[0]!r} is no flag")
+        if parsed.help_wanted:
+            sys.stdout.write(usage(command.table, prog))
+            return 0
+        configure_logging(parsed)
+        command.check(parsed)
+        return serve(parsed.flags)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except UsageError as error:
+        sys.stderr.write(f"{prog}: {error}; {prog} --help lists the flags\n")
+        return error.exit_code
+    except ConfigError as error:
+        sys.stderr.write(f"{prog}: {error}\n")
+        return error.exit_code

@@ -1,0 +1,138 @@
+"""A whole control plane in this process: API server, reference driver on a real socket, attacher.
+
+    async with running(folder, node_ids=["node-1"], ...) as plane:
+        plane.kubeconfig     # a file for kubectl and any other client
+
+The driver answers over gRPC on its socket, as a sidecar would meet it; clients reach the API server over HTTPS on loopback; the
+attacher works on the server's store in process. In the folder: `kubeconfig`, `csi.sock`, the server's identity in `tls/`, and the
+driver's state in `driver/`. API objects are in memory and end with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncGenerator, Collection
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+import mooring
+from mooring.api.core import PERSISTENT_VOLUMES
+from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
+from mooring.apiserver.bootstrap import new_store
+from mooring.apiserver.http import ApiServer
+from mooring.apiserver.local import LocalCluster
+from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.tls import identity_in
+from mooring.attacher.controller import Attacher, AttacherOptions
+from mooring.base.chance import Chance
+from mooring.base.clock import Clock
+from mooring.base.errors import ConfigError
+from mooring.base.metrics import Metrics
+from mooring.csi.grpc import GrpcDriver
+from mooring.csi.session import Session
+from mooring.dev.story import Story
+from mooring.dev.watched import WatchedCluster, Watches
+from mooring.driver.hostpath import HostPath
+from mooring.driver.server import serving
+
+_WATCHED: Final = frozenset(kind.plural for kind in (PERSISTENT_VOLUMES, VOLUME_ATTACHMENTS, CSI_NODES))
+_CONNECT_S_MAX: Final = 10.0
+_END_S_MAX: Final = 5.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plane:
+    """What runs, and how to reach it. state_folder: the driver's."""
+
+    kubeconfig: Path
+    socket: Path
+    state_folder: Path
+    driver_name: str
+
+
+@contextlib.asynccontextmanager
+async def running(
+    folder: Path, *, node_ids: Collection[str], port: int = 0, story: Story, clock: Clock, chance: Chance
+) -> AsyncGenerator[Plane, None]:
+    """The plane, ready, as long as the block runs. A part that fails ends the block with its error.
+
+    folder: made when it is missing. node_ids: the nodes that the driver knows. port: of the API server, 0 for a free one. Raises
+    ConfigError when the folder or the port can't be used.
+    """
+    build = _Build(folder, node_ids, port, story, clock, chance)
+    try:
+        async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+            driver_name = await build.driver(stack)
+            store = await build.api_server(stack)
+            attacher, tasks = await build.attacher(stack, group, store)
+            yield Plane(build.kubeconfig, build.socket, build.state_folder, driver_name)
+            await attacher.drain(_END_S_MAX)  # after a good end of the block alone
+            for task in tasks:
+                task.cancel()
+    except BaseExceptionGroup as errors:
+        raise _first(errors) from errors
+
+
+class _Build:
+    """What the parts are made with, and how each is made. Each method returns when its part is ready."""
+
+    def __init__(self, folder: Path, node_ids: Collection[str], port: int, story: Story, clock: Clock, chance: Chance) -> None:
+        folder = folder.absolute()
+        self._folder, self._node_ids, self._port = folder, node_ids, port
+        self._story, self._clock, self._chance = story, clock, chance
+        self.kubeconfig, self.socket, self.state_folder = folder / "kubeconfig", folder / "csi.sock", folder / "driver"
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise ConfigError(f"folder {str(folder)!r} can't be used: {error.strerror}") from None
+
+    async def driver(self, stack: AsyncExitStack) -> str:
+        """The driver's name."""
+        driver = stack.enter_context(HostPath(self.state_folder, node_ids=self._node_ids, chance=self._chance))
+        driver.observe(self._story.called, self._clock)
+        await stack.enter_async_context(serving(driver, str(self.socket)))
+        self._story.happened("driver", f"{driver.name} {mooring.__version__} answers on {self.socket}")
+        return driver.name
+
+    async def api_server(self, stack: AsyncExitStack) -> ObjectStore:
+        wall_s = self._clock.wall_s()
+        store = new_store(self._chance, wall_s)
+        server = ApiServer(store, identity_in(self._folder / "tls", wall_s), clock=self._clock, chance=self._chance, port=self._port)
+        await server.start()
+        stack.push_async_callback(server.close)
+        server.write_kubeconfig(self.kubeconfig)
+        self._story.happened("server", f"answers on {server.url}")
+        return store
+
+    async def attacher(
+        self, stack: AsyncExitStack, group: asyncio.TaskGroup, store: ObjectStore
+    ) -> tuple[Attacher, list[asyncio.Task[None]]]:
+        """The attacher, its caches filled, and the tasks that end with it."""
+        client = GrpcDriver(str(self.socket), clock=self._clock)
+        await client.connect(_CONNECT_S_MAX)
+        stack.push_async_callback(client.close)
+        session = Session(client, clock=self._clock)
+        info = await session.start()
+
+        local = LocalCluster(store, clock=self._clock, chance=self._chance)
+        watches = Watches(_WATCHED)
+        cluster = WatchedCluster(local, "attacher", self._story, self._clock, watches)
+        attacher = Attacher(cluster, session.driver, info, AttacherOptions(), self._clock, self._chance, Metrics())
+        session.on_return(attacher.driver_returned)
+        tasks = [
+            group.create_task(session.run(), name="dev/driver-session"),
+            group.create_task(attacher.run(), name="dev/attacher"),
+        ]
+        await watches.begun()
+        return attacher, tasks
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error that the others followed from: groups keep the order in which their tasks failed."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

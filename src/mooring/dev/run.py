@@ -1,0 +1,99 @@
+"""`mooring dev` and `mooring demo` from their first line to their last."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncGenerator, Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+import mooring
+from mooring.base.chance import Chance
+from mooring.base.clock import Clock
+from mooring.base.errors import MooringError
+from mooring.csi.grpc import GrpcDriver
+from mooring.dev.demo import NODE, Demo, DemoFailed
+from mooring.dev.plane import Plane, running
+from mooring.dev.story import Story
+from mooring.dev.watched import WatchedCluster
+from mooring.kube import kubeconfig
+from mooring.kube.http import HttpCluster
+
+DEMO_S_MAX: Final = 9.0
+_CONNECT_S_MAX: Final = 5.0
+
+
+async def run_dev(
+    state: str, *, node_ids: Collection[str], port: int, story: Story, clock: Clock, chance: Chance, stop: asyncio.Event
+) -> None:
+    """Serves until `stop` is set. state: a folder that stays, "" for one that vanishes. Raises ConfigError."""
+    story.title(f"mooring dev {mooring.__version__}")
+    with _folder(state) as folder:
+        async with running(folder, node_ids=node_ids, port=port, story=story, clock=clock, chance=chance) as plane:
+            for line in _invitation(plane, kept=bool(state)):
+                story.title(line)
+            await stop.wait()
+        story.ended("ended in good order")
+
+
+def _invitation(plane: Plane, *, kept: bool) -> Iterator[str]:
+    yield ""
+    yield "Ready. API objects are in memory and end with this process" + ("; the driver's volumes stay." if kept else ", the volumes too.")
+    yield f"  export KUBECONFIG={plane.kubeconfig}"
+    yield f"  driver {plane.driver_name} on unix://{plane.socket}"
+    yield "Ctrl-C ends it. Below: what the attacher writes, and every call to the driver."
+    yield ""
+
+
+async def run_demo(story: Story, clock: Clock, chance: Chance) -> None:
+    """Raises DemoFailed when something did not really happen, ConfigError when the parts can't start."""
+    story.title(f"mooring demo {mooring.__version__}: a volume is attached and detached")
+    with _folder("") as folder:
+        story.step("An API server, a driver behind a socket and the attacher start in this process")
+        try:
+            async with asyncio.timeout(DEMO_S_MAX) as limit:
+                await _demo(folder, story, clock, chance)
+        except TimeoutError:
+            assert limit.expired()
+            raise DemoFailed(f"it was not done within {DEMO_S_MAX:g} s") from None
+    writes = ", ".join(f"{count} by the {who}" for who, count in sorted(story.writes.items()))
+    story.ended(f"Attached and detached. {sum(story.calls.values())} CSI calls; writes to the API: {writes}. Nothing is left.")
+
+
+async def _demo(folder: Path, story: Story, clock: Clock, chance: Chance) -> None:
+    async with (
+        running(folder, node_ids=[NODE], story=story, clock=clock, chance=chance) as plane,
+        _clients(plane, clock, chance) as clients,
+    ):
+        cluster, driver = clients
+        demo = Demo(plane, WatchedCluster(cluster, "demo", story, clock), driver, story)
+        try:
+            await demo.run()
+        except DemoFailed:
+            raise
+        except MooringError as error:
+            raise DemoFailed(str(error)) from error
+
+
+@contextlib.asynccontextmanager
+async def _clients(plane: Plane, clock: Clock, chance: Chance) -> AsyncGenerator[tuple[HttpCluster, GrpcDriver], None]:
+    """What anybody could use who has the kubeconfig and the socket."""
+    config = kubeconfig.load(str(plane.kubeconfig), {})
+    async with HttpCluster(config, clock=clock, chance=chance, user_agent="mooring-demo") as cluster:
+        driver = GrpcDriver(str(plane.socket), clock=clock)
+        await driver.connect(_CONNECT_S_MAX)
+        try:
+            yield cluster, driver
+        finally:
+            await driver.close()
+
+
+@contextlib.contextmanager
+def _folder(state: str) -> Iterator[Path]:
+    if state:
+        yield Path(state)
+        return
+    with tempfile.TemporaryDirectory(prefix="mooring-") as folder:
+        yield Path(folder)

@@ -1,0 +1,92 @@
+"""What happens in the plane, told in order as it happens: who did what to whom, how it ended, how long it took.
+
+Everybody tells the story; a `Screen` shows it. Nothing here knows what it looks like.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import Protocol
+
+from mooring.base.clock import Clock
+from mooring.dev.brief import brief_message
+from mooring.driver.guard import CallRecord
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Happening:
+    """One line. at_s: since the story began. who: the caller over the API, or who was called over CSI; via: which of them, or "".
+
+    problem: how it failed, "" when it did not. seconds: None when nobody waited for it.
+    """
+
+    at_s: float
+    who: str
+    via: str
+    what: str
+    result: str = ""
+    problem: str = ""
+    seconds: float | None = None
+
+
+class Screen(Protocol):
+    """Where a story is shown."""
+
+    def title(self, text: str) -> None: ...
+    def step(self, at_s: float, text: str) -> None: ...
+    def happening(self, one: Happening) -> None: ...
+    def check(self, at_s: float, text: str) -> None:
+        """Something was looked up and found as it should be."""
+        ...
+
+    def failure(self, at_s: float, text: str) -> None: ...
+    def end(self, at_s: float, text: str) -> None: ...
+
+
+class Story:
+    """The teller. calls: how often each CSI call succeeded; writes: how many writes each one made."""
+
+    def __init__(self, screen: Screen, clock: Clock) -> None:
+        self._screen = screen
+        self._clock = clock
+        self._began = clock.now()
+        self.calls: Counter[str] = Counter()
+        self.failed_calls: Counter[str] = Counter()
+        self.writes: Counter[str] = Counter()
+
+    @property
+    def elapsed_s(self) -> float:
+        return self._clock.now() - self._began
+
+    def title(self, text: str) -> None:
+        self._screen.title(text)
+
+    def step(self, text: str) -> None:
+        self._screen.step(self.elapsed_s, text)
+
+    def checked(self, text: str) -> None:
+        self._screen.check(self.elapsed_s, text)
+
+    def failed(self, text: str) -> None:
+        self._screen.failure(self.elapsed_s, text)
+
+    def ended(self, text: str) -> None:
+        self._screen.end(self.elapsed_s, text)
+
+    def happened(self, who: str, what: str, *, via: str = "", result: str = "", problem: str = "", seconds: float | None = None) -> None:
+        self._screen.happening(Happening(self.elapsed_s, who, via, what, result, problem, seconds))
+
+    def wrote(self, who: str, what: str, seconds: float, problem: str = "") -> None:
+        """A write to the API server has ended."""
+        if not problem:
+            self.writes[who] += 1
+        self.happened(who, what, via="API", problem=problem, seconds=seconds)
+
+    def called(self, record: CallRecord) -> None:
+        """A call to the driver has ended; the driver tells it."""
+        failed = record.error is not None
+        (self.failed_calls if failed else self.calls)[record.rpc] += 1
+        what = f"{record.rpc} {brief_message(record.request)}".rstrip()
+        result = "" if failed else brief_message(record.response) or "OK"
+        self.happened("driver", what, via="CSI", result=result, problem=str(record.error or ""), seconds=record.seconds)

@@ -1,0 +1,116 @@
+"""A cluster whose user is watched: each write it makes is told, and each watch it begins."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from mooring.api.meta import Kind
+from mooring.base.clock import Clock
+from mooring.dev.brief import brief_patch
+from mooring.dev.story import Story
+from mooring.kube.cluster import EVERYTHING, Cluster, Page, Patch, Selection, WatchEvent
+from mooring.kube.errors import ApiError
+
+T = TypeVar("T")
+
+
+class Watches:
+    """Waits for the first watch of each kind: a controller that watches has listed, so its caches are filled."""
+
+    def __init__(self, plurals: Iterable[str]) -> None:
+        self._missing = set(plurals)
+        self._begun = asyncio.Event()
+
+    def began(self, kind: Kind[Any]) -> None:
+        self._missing.discard(kind.plural)
+        if not self._missing:
+            self._begun.set()
+
+    async def begun(self) -> None:
+        await self._begun.wait()
+
+
+class WatchedCluster:
+    """`Cluster`, with its user's name on it. Reads are passed on in silence. watches: hears of the watches, too."""
+
+    def __init__(self, cluster: Cluster, who: str, story: Story, clock: Clock, watches: Watches | None = None) -> None:
+        self._cluster = cluster
+        self._who = who
+        self._story = story
+        self._clock = clock
+        self._watches = watches
+
+    async def list(
+        self,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        *,
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> Page[T]:
+        return await self._cluster.list(kind, selection, limit=limit, continue_token=continue_token, resource_version=resource_version)
+
+    async def watch(
+        self,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        *,
+        resource_version: str,
+        timeout_s: float = 0.0,
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        if self._watches is not None:
+            self._story.happened(self._who, f"watches {kind.plural}", via="API")
+            self._watches.began(kind)
+        stream = self._cluster.watch(kind, selection, resource_version=resource_version, timeout_s=timeout_s)
+        try:
+            async for event in stream:
+                yield event
+        finally:
+            await stream.aclose()
+
+    async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
+        return await self._cluster.get(kind, name, namespace)
+
+    async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
+        name = body["metadata"].get("name", "") if isinstance(body, Mapping) else ""
+        with self._told(f"create {kind.plural}/{name}"):
+            return await self._cluster.create(kind, body, namespace)
+
+    async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:
+        with self._told(f"replace {_path(kind, body['metadata']['name'], subresource)}"):
+            return await self._cluster.replace(kind, body, namespace, subresource=subresource)
+
+    async def patch(self, kind: Kind[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
+        with self._told(f"patch {_path(kind, name, subresource)}: {brief_patch(patch.body)}"):
+            return await self._cluster.patch(kind, name, patch, namespace, subresource=subresource)
+
+    async def delete(
+        self,
+        kind: Kind[T],
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        grace_period_s: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        with self._told(f"delete {_path(kind, name, '')}"):
+            await self._cluster.delete(kind, name, namespace, uid=uid, grace_period_s=grace_period_s, propagation=propagation)
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        began = self._clock.now()
+        try:
+            yield
+        except ApiError as error:
+            self._story.wrote(self._who, what, self._clock.now() - began, f"{error.reason or type(error).__name__}: {error}")
+            raise
+        self._story.wrote(self._who, what, self._clock.now() - began)
+
+
+def _path(kind: Kind[Any], name: str, subresource: str) -> str:
+    return "/".join(filter(None, (kind.plural, name, subresource)))

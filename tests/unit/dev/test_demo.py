@@ -1,0 +1,109 @@
+"""The demo believes nobody: a part that lies makes it fail, with a word on what was expected and what was found."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.attacher.controller import AttacherOptions
+from mooring.base.chance import Chance
+from mooring.base.clock import LoopClock
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.dev import demo, plane
+from mooring.dev.demo import DemoFailed
+from mooring.dev.run import run_demo
+from mooring.dev.screen import PlainScreen
+from mooring.dev.story import Story
+from mooring.driver.hostpath import HostPath
+
+
+async def the_demo() -> str:
+    """Its output. Raises DemoFailed."""
+    shown, clock = io.StringIO(), LoopClock()
+    await run_demo(Story(PlainScreen(shown), clock), clock, Chance(3))
+    return shown.getvalue()
+
+
+async def failure_with(monkeypatch: pytest.MonkeyPatch, driver: type[HostPath]) -> str:
+    monkeypatch.setattr(plane, "HostPath", driver)
+    monkeypatch.setattr(demo, "_WAIT_S_MAX", 0.2)
+    with pytest.raises(DemoFailed) as caught:
+        await the_demo()
+    return str(caught.value)
+
+
+async def test_it_ends_well() -> None:
+    assert "Nothing is left." in await the_demo()
+
+
+async def test_a_driver_that_only_says_that_it_published_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lying(HostPath):
+        async def controller_publish_volume(self, request: Any) -> csi.ControllerPublishVolumeResponse:
+            return csi.ControllerPublishVolumeResponse(publish_context={"publication": "1"})
+
+    assert "nodes that the driver names: expected ['demo-node'], found []" == await failure_with(monkeypatch, Lying)
+
+
+async def test_a_driver_that_only_says_that_it_unpublished_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lying(HostPath):
+        async def controller_unpublish_volume(self, request: Any) -> csi.ControllerUnpublishVolumeResponse:
+            return csi.ControllerUnpublishVolumeResponse()
+
+    assert "nodes that the driver names: expected [], found ['demo-node']" == await failure_with(monkeypatch, Lying)
+
+
+async def test_a_driver_whose_state_file_lags_behind_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Forgetful(HostPath):
+        async def create_volume(self, request: Any) -> csi.CreateVolumeResponse:
+            answer = await super().create_volume(request)
+            self._folder.write = lambda state: None  # type: ignore[method-assign]
+            self._journal._write = self._folder.write
+            return answer
+
+    assert "nodes in the driver's state file: expected ['demo-node'], found []" == await failure_with(monkeypatch, Forgetful)
+
+
+async def test_a_volume_that_was_not_deleted_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hoarding(HostPath):
+        async def delete_volume(self, request: Any) -> csi.DeleteVolumeResponse:
+            return csi.DeleteVolumeResponse()
+
+    assert (await failure_with(monkeypatch, Hoarding)).startswith("volumes that the driver lists: expected [], found ['vol-")
+
+
+async def test_a_call_that_failed_once_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attacher tries again, and all ends well; but the demo says that each call was made once."""
+
+    class Stumbling(HostPath):
+        stumbled = False
+
+        async def controller_unpublish_volume(self, request: Any) -> csi.ControllerUnpublishVolumeResponse:
+            if not self.stumbled:
+                self.stumbled = True
+                raise DriverError(Code.INTERNAL, "stumbled")
+            return await super().controller_unpublish_volume(request)
+
+    monkeypatch.setattr(plane, "AttacherOptions", lambda: AttacherOptions(retry_interval_start_s=0.01))
+    assert "failed calls: expected {}, found {'ControllerUnpublishVolume': 1}" == await failure_with(monkeypatch, Stumbling)
+
+
+async def test_what_the_attacher_reports_is_in_the_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(HostPath):
+        async def controller_publish_volume(self, request: Any) -> csi.ControllerPublishVolumeResponse:
+            raise DriverError(Code.PERMISSION_DENIED, "the backend is closed today")
+
+    told = await failure_with(monkeypatch, Refusing)
+    assert told.startswith(f"{VOLUME_ATTACHMENTS.name} demo-attachment is attached: not within 0.2 s; its status: ")
+    assert "the backend is closed today" in told
+
+
+async def test_a_driver_that_fails_the_demos_own_call_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(HostPath):
+        async def create_volume(self, request: Any) -> csi.CreateVolumeResponse:
+            raise DriverError(Code.RESOURCE_EXHAUSTED, "no room")
+
+    assert "rpc error: code = ResourceExhausted desc = no room" == await failure_with(monkeypatch, Full)

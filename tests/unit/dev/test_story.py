@@ -1,0 +1,135 @@
+"""What the screens show of a story."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from google.protobuf.message import Message
+
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.redact import redacted
+from mooring.dev.brief import LENGTH_MAX, brief_message, brief_patch
+from mooring.dev.screen import LiveScreen, PlainScreen, screen_for
+from mooring.dev.story import Story
+from mooring.driver.guard import CallRecord
+from tests.unit.driver.calls import a_creation, a_publication
+
+
+class StillClock:
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def now(self) -> float:
+        return self.at
+
+    def wall_s(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        raise AssertionError("nobody sleeps here")
+
+
+def told(screen_of: type[PlainScreen] | type[LiveScreen] = PlainScreen) -> str:
+    """A story with one of everything."""
+    stream, clock = io.StringIO(), StillClock()
+    with screen_of(stream) as screen:
+        story = Story(screen, clock)
+        story.title("a story")
+        story.step("it begins")
+        clock.at += 0.25
+        story.wrote("demo", "create nodes/n", 0.002)
+        story.wrote("demo", "create nodes/n", 0.002, "AlreadyExists: nodes n exists")
+        story.called(CallRecord("Probe", "{}", "{}", None, 0.001))
+        story.called(CallRecord("CreateVolume", '{"name":"v"}', "", DriverError(Code.OUT_OF_RANGE, "too big"), 0.001))
+        story.checked("it is so")
+        story.failed("it is not so")
+        story.ended("over")
+    assert {"demo": 1} == story.writes
+    assert ({"Probe": 1}, {"CreateVolume": 1}) == (story.calls, story.failed_calls)
+    return stream.getvalue()
+
+
+def test_plain_lines() -> None:
+    assert told() == "\n".join(
+        [
+            "a story",
+            "",
+            " 0.000  it begins",
+            " 0.250    demo → API      create nodes/n  (2.0 ms)",
+            " 0.250    demo → API      create nodes/n  → failed: AlreadyExists: nodes n exists  (2.0 ms)",
+            " 0.250    CSI → driver    Probe  → OK  (1.0 ms)",
+            " 0.250    CSI → driver    CreateVolume name=v  → failed: rpc error: code = OutOfRange desc = too big  (1.0 ms)",
+            " 0.250    ok: it is so",
+            "",
+            " 0.250  FAILED: it is not so",
+            "",
+            " 0.250  over",
+            "",
+        ]
+    )
+
+
+def test_a_live_screen_says_the_same() -> None:
+    shown = told(LiveScreen)
+    for words in (
+        "a story",
+        "it begins",
+        "demo → API      create nodes/n",
+        "CSI → driver    Probe",
+        "✓ it is so",
+        "✗ it is not so",
+        "over",
+    ):
+        assert words in shown
+
+
+def test_what_looks_like_markup_is_only_text() -> None:
+    stream = io.StringIO()
+    with LiveScreen(stream) as screen:
+        screen.step(0.0, "[bold]not bold[/nonsense]")
+        screen.check(0.0, "[red]")
+    assert "[bold]not bold[/nonsense]" in stream.getvalue()
+    assert "✓ [red]" in stream.getvalue()
+
+
+def test_a_pipe_gets_plain_lines() -> None:
+    assert isinstance(screen_for(io.StringIO()), PlainScreen)
+
+
+VOLUME_ID = "vol-0a1b2c3d-0000-4000-8000-000000000000"
+CREATION = "required_bytes=1Gi name=n secrets=***stripped*** volume_capabilities=[mode=SINGLE_NODE_WRITER fs_type=ext4]"
+TWO = csi.ListVolumesResponse(entries=[{"volume": {"volume_id": "a"}}, {"volume": {"volume_id": "b"}}])
+CAPABILITIES = csi.GetPluginCapabilitiesResponse(capabilities=[{"service": {"type": 1}}, {"volume_expansion": {"type": 1}}])
+
+
+@pytest.mark.parametrize(
+    ("message", "brief"),
+    [
+        (csi.ProbeRequest(), ""),
+        (a_publication(VOLUME_ID), "node_id=node-1 mode=SINGLE_NODE_WRITER fs_type=ext4 volume_id=vol-0a1b2c3d…"),
+        (a_creation("n", secrets={"password": "canary"}), CREATION),
+        (csi.ControllerPublishVolumeResponse(publish_context={"path": "/dev/a b"}), 'path="/dev/a b"'),
+        (csi.ControllerGetVolumeResponse(status={"volume_condition": {"message": "well"}}), ""),
+        (csi.ControllerGetVolumeResponse(status={"volume_condition": {"abnormal": True, "message": "gone"}}), "abnormal=true message=gone"),
+        (TWO, "entries=[volume_id=a, volume_id=b]"),
+        (CAPABILITIES, "capabilities=[CONTROLLER_SERVICE, ONLINE]"),
+    ],
+)
+def test_messages_in_a_few_words(message: Message, brief: str) -> None:
+    assert brief == brief_message(redacted(message))
+
+
+def test_patches_in_a_few_words() -> None:
+    assert "status.attached=true status.attachError=null" == brief_patch({"status": {"attached": True, "attachError": None}})
+    assert 'finalizers=["a"]' == brief_patch({"metadata": {"finalizers": ["a"]}})
+    steps = [{"op": "test", "path": "/a", "value": 1}, {"op": "add", "path": "/b", "value": "c"}, {"op": "remove", "path": "/d"}]
+    assert "add /b c, remove /d" == brief_patch(steps)
+
+
+def test_a_line_stays_a_line() -> None:
+    text = brief_message(json.dumps({"name": "x" * 500}))
+    assert LENGTH_MAX == len(text)
+    assert text.endswith("…")
