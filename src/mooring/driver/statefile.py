@@ -46,10 +46,13 @@ class StateFolder:
             (folder / "volumes").mkdir(parents=True, exist_ok=True, mode=0o750)
             lock = _locked(folder / "lock")
         except OSError as error:
-            raise ConfigError(f"state folder {str(folder)!r} can't be used: {error.strerror}") from None
+            raise ConfigError(f"state folder {str(folder)!r} can't be used: {error.strerror}: {error.filename!r}") from None
         opened = cls(folder, lock)
         try:
             return opened, opened._recovered(opened._read())
+        except OSError as error:
+            opened.close()
+            raise ConfigError(f"state folder {str(folder)!r} can't be used: {error.strerror}: {error.filename!r}") from None
         except BaseException:
             opened.close()
             raise
@@ -93,8 +96,6 @@ class StateFolder:
             return read_state(self._folder)
         except FileNotFoundError:
             return self._first_state()
-        except OSError as error:
-            raise ConfigError(f"state file {str(path)!r} can't be read: {error.strerror}") from None
         except ValueError as error:
             raise ConfigError(
                 f"state file {str(path)!r} is damaged: {error}; put a good copy in its place, or move the folder away"
@@ -113,15 +114,12 @@ class StateFolder:
         return sorted(e.name for e in os.scandir(self._folder / "volumes") if is_volume_id(e.name) and e.name not in state.volumes)
 
     def _recovered(self, state: State) -> State:
-        """The state after what a kill has left behind is put right. Raises ConfigError."""
-        try:
-            for volume_id in state.deleting:
-                self.remove_volume(volume_id)
-                state = state.forgotten(volume_id)
-            for volume_id in self._orphans(state):
-                self._remove_if_empty(volume_id)
-        except OSError as error:
-            raise ConfigError(f"{error.filename!r} is left over and can't be removed: {error.strerror}") from None
+        """The state after what a kill has left behind is put right. Raises OSError."""
+        for volume_id in state.deleting:
+            self.remove_volume(volume_id)
+            state = state.forgotten(volume_id)
+        for volume_id in self._orphans(state):
+            self._remove_if_empty(volume_id)
         for volume_id in state.volumes:
             if not self.volume(volume_id).is_dir():
                 _log.warning("The volume's folder is gone", volume_id=volume_id)

@@ -21,6 +21,30 @@ def test_the_version(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"mooring v{mooring.__version__}\n" == capsys.readouterr().out
 
 
+def test_mooring_attacher_is_the_attacher(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == command.run(["attacher", "--version"])
+    assert f"mooring attacher v{mooring.__version__}\n" == capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["dev", "demo"])
+def test_commands_for_people_answer_in_words(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == command.run([name, "--help"])
+    assert f"mooring {name}" in capsys.readouterr().out
+    assert 2 == command.run([name, "--nonsense"])
+    assert f"mooring {name}: flag provided but not defined: -nonsense; mooring {name} --help" in capsys.readouterr().err
+    assert 2 == command.run([name, "word"])
+    assert f"mooring {name}: 'word' is no flag" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flag", "problem"),
+    [("--port=70000", "mooring dev: port: must be between 0 and 65535"), ("--state=/dev/null/x", "can't be used: Not a directory")],
+)
+def test_dev_that_can_not_start_says_why(flag: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 1 == command.run(["dev", flag])
+    assert problem in capsys.readouterr().err
+
+
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == command.run(["--help"])
     said = capsys.readouterr().out

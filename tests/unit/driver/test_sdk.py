@@ -11,6 +11,8 @@ import pytest
 from mooring.base import log
 from mooring.base.clock import LoopClock
 from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver import Call
+from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability, Service
 from mooring.driver.guard import CallRecord
@@ -234,3 +236,28 @@ async def test_observers_see_each_call_without_its_secrets() -> None:
     assert "" == seen[1].response
     assert "canary" not in repr(seen)
     assert all(one.seconds >= 0 for one in seen)
+
+
+async def test_the_log_shows_calls_without_their_secrets() -> None:
+    plugin, lines = Creating(), io.StringIO()
+    log.configure(stream=lines, verbosity=5)
+    try:
+        await plugin.create_volume(a_creation("one", secrets={"password": "canary"}))
+        plugin.error = DriverError(Code.OUT_OF_RANGE, "too big for canary")
+        await refused(plugin.create_volume(a_creation("two", secrets={"password": "canary"})), Code.OUT_OF_RANGE)
+    finally:
+        log.configure()
+    assert 4 == len(lines.getvalue().splitlines())
+    assert "***stripped***" in lines.getvalue()
+    assert "canary" not in lines.getvalue()
+
+
+async def test_a_driver_works_in_process_as_over_a_socket() -> None:
+    plugin, call = Creating(), Call(timeout_s=5.0)
+    driver = InProcessDriver(plugin, clock=LoopClock())
+    assert "id of one" == (await driver.create_volume(a_creation("one"), call)).volume.volume_id
+    await refused(driver.create_volume(a_creation(""), call), Code.INVALID_ARGUMENT, "name is required")
+    await refused(driver.list_volumes(csi.ListVolumesRequest(), call), Code.UNIMPLEMENTED)
+    await refused(driver.node_get_info(csi.NodeGetInfoRequest(), call), Code.UNIMPLEMENTED)
+    plugin.gate = asyncio.Event()
+    await refused(driver.create_volume(a_creation("two"), Call(timeout_s=0.01)), Code.DEADLINE_EXCEEDED)

@@ -119,6 +119,21 @@ async def test_a_volume_whose_folder_is_gone_is_still_known(tmp_path: Path) -> N
         assert answer.status.volume_condition.abnormal
 
 
+def test_a_disk_that_is_full_from_the_start_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(statefile, "encoded", _disk_full)
+        with pytest.raises(ConfigError, match="can't be used: No space left on device"):
+            a_driver(tmp_path)
+    with a_driver(tmp_path):  # nothing holds the lock
+        pass
+
+
+def test_a_state_file_that_can_not_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "state.json").mkdir()
+    with pytest.raises(ConfigError, match=r"can't be used: Is a directory: '.*/state\.json'"):
+        a_driver(tmp_path)
+
+
 async def test_a_full_disk_undoes_the_change_and_the_driver_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with a_driver(tmp_path) as driver:
         volume_id = await created(driver)
