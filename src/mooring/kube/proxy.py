@@ -61,10 +61,9 @@ def _covers(rule: str, host: str, port: int, address: ipaddress.IPv4Address | ip
     """One item of NO_PROXY: `*`, an address, a network, or a domain, the last three perhaps with a port."""
     if rule == "*":
         return True
-    try:
-        return address is not None and address in ipaddress.ip_network(rule, strict=False)
-    except ValueError:
-        pass
+    network = _network(rule)
+    if network is not None:
+        return address is not None and address in network
     name, colon, wanted_port = rule.rpartition(":")
     if not colon or (not wanted_port.isdecimal() and not rule.startswith("[")):
         name, wanted_port = rule, ""
@@ -81,5 +80,12 @@ def _covers(rule: str, host: str, port: int, address: ipaddress.IPv4Address | ip
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text, strict=False)
     except ValueError:
         return None

@@ -1,0 +1,111 @@
+"""A merge patch says exactly what changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.kube import patch
+from mooring.kube.cluster import PatchType
+from mooring.kube.patch import merge_diff
+
+SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-2, 2) | st.text("ab/~", max_size=3)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", max_size=2), inner, max_size=4), max_leaves=12
+)
+OBJECTS = st.dictionaries(st.text("abc", max_size=2), VALUES, max_size=5)
+
+
+def applied(target: Any, change: Any) -> Any:
+    """RFC 7386, section 2, word for word."""
+    if not isinstance(change, dict):
+        return change
+    if not isinstance(target, dict):
+        target = {}
+    result = dict(target)
+    for name, value in change.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = applied(result.get(name), value)
+    return result
+
+
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return value
+
+
+def exact(value: Any) -> Any:
+    """Tells true from 1, which Python does not."""
+    if isinstance(value, dict):
+        return {name: exact(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [exact(inner) for inner in value]
+    return (isinstance(value, bool), value)
+
+
+@pytest.mark.slow
+@given(OBJECTS, OBJECTS)
+def test_a_diff_applied_to_the_old_gives_the_new(old: dict[str, Any], new: dict[str, Any]) -> None:
+    assert exact(without_nulls(new)) == exact(without_nulls(applied(old, merge_diff(old, new))))
+
+
+@pytest.mark.slow
+@given(OBJECTS)
+def test_equal_objects_need_no_patch(obj: dict[str, Any]) -> None:
+    assert merge_diff(obj, obj) == {}
+
+
+@pytest.mark.slow
+@given(OBJECTS, OBJECTS)
+def test_a_diff_names_no_field_that_is_the_same(old: dict[str, Any], new: dict[str, Any]) -> None:
+    change = merge_diff(old, new)
+    for name in change:
+        assert exact(without_nulls({name: old.get(name)})) != exact(without_nulls({name: new.get(name)}))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "change"),
+    [
+        ({"a": 1}, {}, {"a": None}),
+        ({}, {"a": {"b": 1}}, {"a": {"b": 1}}),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1}}, {"a": {"c": None}}),
+        ({"l": ["x", "y"]}, {"l": ["x"]}, {"l": ["x"]}),
+        ({"l": ["x"]}, {"l": ["x"]}, {}),
+        ({"a": True}, {"a": 1}, {"a": 1}),
+        ({"a": None}, {}, {}),
+        ({}, {"a": None}, {}),
+        ({"a": "text"}, {"a": {}}, {"a": {}}),
+        ({"status": {"attached": False}}, {"status": {"attached": True}}, {"status": {"attached": True}}),
+    ],
+)
+def test_what_a_diff_looks_like(old: dict[str, Any], new: dict[str, Any], change: dict[str, Any]) -> None:
+    assert change == merge_diff(old, new)
+
+
+def test_json_patches_are_built_from_operations() -> None:
+    built = patch.json_patch(
+        [
+            patch.test("/metadata/uid", "u"),
+            patch.add("/metadata/finalizers/-", "f"),
+            patch.remove(patch.pointer("metadata", "annotations", "a/b~c")),
+            patch.replace(patch.pointer("items", 0), 1),
+        ]
+    )
+    assert built.type is PatchType.JSON
+    assert built.body == [
+        {"op": "test", "path": "/metadata/uid", "value": "u"},
+        {"op": "add", "path": "/metadata/finalizers/-", "value": "f"},
+        {"op": "remove", "path": "/metadata/annotations/a~1b~0c"},
+        {"op": "replace", "path": "/items/0", "value": 1},
+    ]
+
+
+def test_a_merge_patch_carries_its_body_as_it_is() -> None:
+    built = patch.merge_patch({"metadata": {"annotations": {"a": None}}})
+    assert (PatchType.MERGE, {"metadata": {"annotations": {"a": None}}}) == (built.type, built.body)
