@@ -22,6 +22,7 @@ from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.kube.backoff import BackOff
 from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, Selection, WatchEvent
+from mooring.kube.complaints import Complaints
 from mooring.kube.errors import ApiError, Gone, Unreachable
 from mooring.kube.versions import order
 
@@ -82,9 +83,9 @@ class Reflector(Generic[T]):
         self._failures = 0
         self._pages_expired = 0
         self._forgotten = False  # the server said so since the last healthy watch; the second time we wait
-        self._complaint = ""  # the error that was last logged, "" while all is well
         self._has_news = False  # the running watch has shown a change
         self._log = _log.bind(reflector=name or kind.plural)
+        self._complaints = Complaints(self._log, over="The API server answers again")
 
     async def run(self) -> None:
         """Reflects until cancelled."""
@@ -113,7 +114,7 @@ class Reflector(Generic[T]):
         self._pages_expired = 0
         self._sink.list_ends(page.resource_version)
         self._version = page.resource_version
-        self._answered()
+        self._complaints.end()
         self._log.info(4, "Listed", version=self._version)
 
     async def _page(self, limit: int, token: str) -> Page[T]:
@@ -158,16 +159,11 @@ class Reflector(Generic[T]):
             return
 
     def _take(self, event: WatchEvent[T]) -> None:
-        self._answered()
+        self._complaints.end()
         self._sink.event(event)
         if order(event.resource_version, self._version) > 0:
             self._version = event.resource_version
             self._has_news = self._has_news or event.type is not EventType.BOOKMARK
-
-    def _answered(self) -> None:
-        if self._complaint:
-            self._complaint = ""
-            self._log.info(0, "The API server answers again")
 
     def _failed(self, error: ApiError) -> float:
         """Notes a failure. Returns how many seconds to wait."""
@@ -177,8 +173,7 @@ class Reflector(Generic[T]):
             if not self._forgotten:
                 self._forgotten = True
                 return 0.0
-        elif str(error) != self._complaint:
-            self._complaint = str(error)
-            self._log.error("Failed to list or watch, trying again", error=error)
+        else:
+            self._complaints.about("Failed to list or watch, trying again", error)
         delay_s = BACKOFF.delay_s(self._failures) * self._chance.uniform(1.0, 2.0)
         return max(delay_s, min(error.retry_after_s or 0.0, RETRY_AFTER_S_MAX))
