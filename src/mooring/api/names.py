@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -36,8 +37,10 @@ def dns_subdomain(text: str) -> list[str]:
 
 def dns_label(text: str) -> list[str]:
     """Why text is no DNS label (RFC 1123, at most 63 bytes); [] if it is one."""
-    dots = ["must not contain dots"] if "." in text else []
-    return dots + _too_long(text, 63) + ([] if _LABEL.fullmatch(text) else [_LABEL_TEXT])
+    found = _too_long(text, 63)
+    if _LABEL.fullmatch(text):
+        return found
+    return [*found, "must not contain dots" if _SUBDOMAIN.fullmatch(text) else _LABEL_TEXT]
 
 
 def qualified_name(text: str) -> list[str]:
@@ -57,6 +60,11 @@ def qualified_name(text: str) -> list[str]:
 def label_value(text: str) -> list[str]:
     """Why text can't be a label's value; [] if it can."""
     return _too_long(text, 63) + ([] if _LABEL_VALUE.fullmatch(text) else [_LABEL_VALUE_TEXT])
+
+
+def prefix_of(rule: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
+    """The rule for what a generated name begins with: its last character may be a dash, since more comes after it."""
+    return lambda text: rule(f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") else text)
 
 
 def path_segment(text: str) -> list[str]:

@@ -40,7 +40,7 @@ class Quantity:
 @functools.lru_cache(maxsize=4096)
 def parse_quantity(text: str) -> Quantity:
     """Raises ValueError. Finer than a billionth is rounded up, larger than 2^63-1 is cut, as the API server does."""
-    found = _PATTERN.fullmatch(text)
+    found = _PATTERN.fullmatch(text.strip())
     if found is None:
         raise ValueError(PATTERN_TEXT)
     number, suffix = Decimal(found[1] + found[2]), found[3] or ""

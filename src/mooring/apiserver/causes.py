@@ -40,8 +40,8 @@ def forbidden(field: str, detail: str) -> Cause:
     return Cause("FieldValueForbidden", field, _joined("Forbidden", detail))
 
 
-def duplicate(field: str, value: Any) -> Cause:
-    return Cause("FieldValueDuplicate", field, f"Duplicate value: {shown(value)}")
+def duplicate(field: str, value: Any, detail: str = "") -> Cause:
+    return Cause("FieldValueDuplicate", field, _joined(f"Duplicate value: {shown(value)}", detail))
 
 
 def not_found(field: str, value: Any) -> Cause:

@@ -27,7 +27,7 @@ from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
-from mooring.kube.errors import ApiError, TooLarge
+from mooring.kube.errors import ApiError, ServerError, TooLarge
 
 _log = logger(__name__)
 
@@ -109,7 +109,11 @@ class ApiServer:
         except TimeoutError:
             _log.warning("A client that sends its request too slowly was cut off", path=http.path)
             return _cut(http)
-        reply = self._service.answer(_request(http, body))
+        try:
+            reply = self._service.answer(_request(http, body))
+        except Exception as error:
+            _log.error("A request could not be answered", error=error, method=http.method, path=http.path)
+            return _response(error_reply(ServerError(f"Internal error occurred: {type(error).__name__}", reason="InternalError")))
         return await self._stream(http, reply) if isinstance(reply, WatchReply) else _response(reply)
 
     async def _stream(self, http: web.BaseRequest, watch: WatchReply) -> web.StreamResponse:

@@ -17,7 +17,7 @@ from mooring.kube.errors import ApiError, to_status
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
 
-_EMPTY_DETAILS: Final = ("MethodNotAllowed", "UnsupportedMediaType")
+_EMPTY_DETAILS: Final = ("MethodNotAllowed", "NotAcceptable")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

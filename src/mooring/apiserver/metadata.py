@@ -14,6 +14,7 @@ from mooring.base.clock import rfc3339
 ANNOTATIONS_BYTES_MAX: Final = 262_144
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
+_STANDARD_FINALIZERS: Final = ("kubernetes", ORPHAN, FOREGROUND)
 
 _SERVERS: Final = ("selfLink", "managedFields", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion")
 _IMMUTABLE: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -58,7 +59,11 @@ def without_twins(metadata: Json) -> bool:
 
 def validate(metadata: Json, name_rule: Callable[[str], list[str]], namespaced: bool) -> list[Cause]:
     """Everything wrong with the metadata of an object that is created."""
-    found = _validate_name(metadata, name_rule)
+    found = []
+    if metadata.get("generateName"):
+        reasons = names.prefix_of(name_rule)(metadata["generateName"])
+        found += [causes.invalid("metadata.generateName", metadata["generateName"], reason) for reason in reasons]
+    found += _validate_name(metadata, name_rule)
     if namespaced and not metadata.get("namespace"):
         found.append(causes.required("metadata.namespace"))
     return found + _validate_common(metadata)
@@ -85,6 +90,14 @@ def labels(values: dict[str, str], field: str) -> list[Cause]:
     return found
 
 
+def finalizer_name(name: str, field: str, item: str) -> list[Cause]:
+    """What is wrong with a finalizer. field, item: what the causes about its letters and about its prefix name."""
+    found = [causes.invalid(field, name, reason) for reason in names.qualified_name(name)]
+    if "/" not in name and name not in _STANDARD_FINALIZERS:
+        found.append(causes.invalid(item, name, "name is neither a standard finalizer name nor is it fully qualified"))
+    return found
+
+
 def total_bytes(values: dict[str, str]) -> int:
     """Bytes of all keys and values of a map."""
     return sum(len(key.encode()) + len(value.encode()) for key, value in values.items())
@@ -99,6 +112,8 @@ def _validate_name(metadata: Json, name_rule: Callable[[str], list[str]]) -> lis
 
 def _validate_common(metadata: Json) -> list[Cause]:
     found = labels(metadata.get("labels") or {}, "metadata.labels")
+    if metadata.get("generation", 0) < 0:
+        found.append(causes.invalid("metadata.generation", metadata["generation"], "must be greater than or equal to 0"))
     annotations = metadata.get("annotations") or {}
     for key in annotations:
         found += [causes.invalid("metadata.annotations", key, reason) for reason in names.qualified_name(key.lower())]
@@ -112,6 +127,8 @@ def _validate_owners(owners: list[Json]) -> list[Cause]:
     for owner in owners:
         missing = [part for part in ("apiVersion", "kind", "name", "uid") if not owner.get(part)]
         found += [causes.invalid(f"{field}.{part}", owner.get(part, ""), "must not be empty") for part in missing]
+        if owner.get("apiVersion") and (owner["apiVersion"].count("/") > 1 or owner["apiVersion"].endswith("/")):
+            found.append(causes.invalid(f"{field}.apiVersion", owner["apiVersion"], "version must not be empty"))
         if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
             found.append(causes.invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner"))
     controllers = [owner.get("name", "") for owner in owners if owner.get("controller")]
@@ -123,7 +140,9 @@ def _validate_owners(owners: list[Json]) -> list[Cause]:
 
 def _validate_finalizers(finalizers: list[str]) -> list[Cause]:
     field = "metadata.finalizers"
-    found = [causes.invalid(field, name, reason) for name in finalizers for reason in names.qualified_name(name)]
+    found: list[Cause] = []
+    for number, name in enumerate(finalizers):
+        found += finalizer_name(name, field, f"{field}[{number}]")
     if ORPHAN in finalizers and FOREGROUND in finalizers:
         found.append(causes.invalid(field, finalizers, f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"))
     return found

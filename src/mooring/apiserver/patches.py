@@ -46,9 +46,9 @@ def change_of(
         try:
             decoded, told = decode_object(resource, patched, validation, [])
         except UnknownFields as error:
-            raise _unusable(resource, name, patch, str(error)) from error
+            raise _unusable(resource, name, str(error)) from error
         except BadRequest as error:
-            raise _unusable(resource, name, patch, str(error)) from error
+            raise _unusable(resource, name, str(error)) from error
         if warnings is not None:
             warnings.extend(told)
         return decoded
@@ -63,7 +63,7 @@ def apply_json(document: Any, patch: list[Any]) -> Any:
         raise TooLarge(text, reason="RequestEntityTooLarge")
     root = {"": copy.deepcopy(document)}  # (a parent for the whole document, so that it is no special case)
     for operation in patch:
-        if not isinstance(operation, Mapping) or not isinstance(operation.get("op"), str):
+        if not isinstance(operation, Mapping):
             raise refusals.bad_request(f"json: cannot unmarshal {causes.shown(operation)} into a JSON patch operation")
         _operate(root, operation)
     return root[""]
@@ -92,13 +92,14 @@ def _apply(resource: Resource, kind: PatchType, stored: Json, patch: Any) -> Any
     raise refusals.bad_request(f"json: cannot unmarshal {causes.shown(patch)} into a patch of type {kind.value}")
 
 
-def _unusable(resource: Resource, name: str, patch: Any, why: str) -> ApiError:
-    return causes.invalid_object(resource.kind, resource.group, name, [causes.invalid("patch", patch, why)])
+def _unusable(resource: Resource, name: str, why: str) -> ApiError:
+    """Differs from kube-apiserver, which shows the patched object with all that is secret in it."""
+    return causes.invalid_object(resource.kind, resource.group, name, [causes.invalid("patch", "", why)])
 
 
 def _operate(root: Json, operation: Mapping[str, Any]) -> None:
     path = _path(operation, "path")
-    match operation["op"]:
+    match operation.get("op"):
         case "add":
             _put(root, path, copy.deepcopy(operation.get("value")), insert=True)
         case "remove":

@@ -10,15 +10,15 @@ from mooring.apiserver import causes, refusals
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.codec import FieldValidation
 from mooring.apiserver.listing import ListOptions
+from mooring.apiserver.rules import meta
+from mooring.apiserver.schema import decode
 from mooring.apiserver.steps import DeleteOptions
 from mooring.apiserver.watching import WatchOptions
 
 Query = Mapping[str, str]
 
-_TRUE: Final = ("true", "1", "True", "TRUE", "t", "T")
-_FALSE: Final = ("false", "0", "False", "FALSE", "f", "F")
 _FIELD_MANAGER_MAX: Final = 128
-_POLICIES: Final = ("Background", "Foreground", "Orphan")
+_POLICIES: Final = ("Foreground", "Background", "Orphan")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ def list_options(query: Query) -> ListOptions:
     if "sendInitialEvents" in query:
         wrong = causes.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
         raise causes.invalid_object("ListOptions", "meta.k8s.io", "", [wrong])
+    _number(query, "timeoutSeconds")
     return ListOptions(
         query.get("resourceVersion", ""),
         query.get("resourceVersionMatch", ""),
@@ -48,21 +49,21 @@ def watch_options(query: Query) -> WatchOptions:
     return WatchOptions(
         query.get("resourceVersion", ""),
         query.get("resourceVersionMatch", ""),
-        None if initial is None else _boolean("sendInitialEvents", initial),
-        _boolean("allowWatchBookmarks", query.get("allowWatchBookmarks", "false")),
+        None if initial is None else _boolean(initial),
+        _boolean(query.get("allowWatchBookmarks", "false")),
         float(_number(query, "timeoutSeconds") or 0),
     )
 
 
 def is_watch(query: Query) -> bool:
-    return _boolean("watch", query.get("watch", "false"))
+    return _boolean(query.get("watch", "false"))
 
 
 def write_options(query: Query, kind: str) -> WriteOptions:
     """kind: CreateOptions, UpdateOptions or PatchOptions, for messages. Raises Invalid."""
     wrong = _wrong_dry_run(query.get("dryRun"))
     validation = query.get("fieldValidation") or FieldValidation.WARN.value
-    known = [mode.value for mode in FieldValidation]
+    known = sorted(mode.value for mode in FieldValidation)
     if validation not in known:
         wrong.append(causes.not_supported("fieldValidation", validation, ["", *known]))
     if len(query.get("fieldManager", "")) > _FIELD_MANAGER_MAX:
@@ -77,23 +78,25 @@ def delete_options(query: Query, body: Any) -> DeleteOptions:
     given = _delete_body(query) if body is None else body
     if not isinstance(given, dict) or given.get("kind", "DeleteOptions") != "DeleteOptions":
         raise refusals.bad_request("the object provided is unrecognized (must be of type DeleteOptions)")
-    preconditions = given.get("preconditions") or {}
-    wrong = _wrong_dry_run(*(given.get("dryRun") or [query.get("dryRun")])) + _wrong_propagation(given)
+    try:
+        options = decode(meta.MESSAGES["DeleteOptions"], given, [])
+    except ValueError as error:
+        raise refusals.bad_request(str(error)) from error
+    wrong = _wrong_dry_run(*options.get("dryRun", ())) + _wrong_propagation(options)
     if wrong:
         raise causes.invalid_object("DeleteOptions", "meta.k8s.io", "", wrong)
-    return DeleteOptions(
-        uid=str(preconditions.get("uid") or ""),
-        resource_version=str(preconditions.get("resourceVersion") or ""),
-        dry_run=bool(given.get("dryRun") or query.get("dryRun")),
-    )
+    preconditions = options.get("preconditions", {})
+    return DeleteOptions(preconditions.get("uid", ""), preconditions.get("resourceVersion", ""), bool(options.get("dryRun")))
 
 
 def _delete_body(query: Query) -> dict[str, Any]:
-    found: dict[str, Any] = {name: query[name] for name in ("propagationPolicy",) if name in query}
+    found: dict[str, Any] = {"propagationPolicy": query["propagationPolicy"]} if "propagationPolicy" in query else {}
+    if query.get("dryRun"):
+        found["dryRun"] = [query["dryRun"]]
     if "gracePeriodSeconds" in query:
         found["gracePeriodSeconds"] = _number(query, "gracePeriodSeconds")
     if "orphanDependents" in query:
-        found["orphanDependents"] = _boolean("orphanDependents", query["orphanDependents"])
+        found["orphanDependents"] = _boolean(query["orphanDependents"])
     return found
 
 
@@ -110,12 +113,9 @@ def _wrong_dry_run(*values: Any) -> list[Cause]:
     return [causes.not_supported("dryRun", [value], ["All"]) for value in values if value not in (None, "", "All")]
 
 
-def _boolean(name: str, text: str) -> bool:
-    if text in _TRUE:
-        return True
-    if text in _FALSE:
-        return False
-    raise refusals.bad_request(f'strconv.ParseBool: parsing {causes.shown(text)}: invalid syntax ("{name}")')
+def _boolean(text: str) -> bool:
+    """As the API server reads it: everything but 0 and false is true, the empty value too."""
+    return text != "0" and text.lower() != "false"
 
 
 def _number(query: Query, name: str) -> int | None:
@@ -125,4 +125,4 @@ def _number(query: Query, name: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise refusals.bad_request(f'strconv.ParseInt: parsing {causes.shown(text)}: invalid syntax ("{name}")') from None
+        raise refusals.bad_request(f"strconv.ParseInt: parsing {causes.shown(text)}: invalid syntax") from None

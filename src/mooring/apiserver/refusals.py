@@ -30,6 +30,13 @@ def conflict(resource: Resource, name: str, why: str = MODIFIED) -> Conflict:
     return Conflict(text, reason="Conflict", details=details_of(resource, name))
 
 
+def failed_precondition(resource: Resource, name: str, why: str) -> Conflict:
+    """The 409 of a deletion; it names the kind where others name the plural."""
+    details = {**details_of(resource, name), "kind": resource.kind}
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    return Conflict(f'Operation cannot be fulfilled on {kind} "{name}": {why}', reason="Conflict", details=details)
+
+
 def forbidden(resource: Resource, name: str, why: str, causes: list[dict[str, str]] | None = None) -> Forbidden:
     details = details_of(resource, name)
     if causes:

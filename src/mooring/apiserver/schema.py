@@ -106,6 +106,8 @@ def _message(message: Message, value: dict[str, Any], path: str, unknown: list[s
                 decoded[name] = _zero(message, field)
             continue
         result = _value(message, field, given, f"{path}{name}", unknown)
+        if field.shape and not result:
+            result = None if field.always else result  # (an empty list is no list: Kubernetes stores both alike)
         if field.always or field.pointer or result not in ("", False, 0, [], {}):
             decoded[name] = result
     return decoded

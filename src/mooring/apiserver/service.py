@@ -40,13 +40,9 @@ class Service:
             if request.path[:1] and request.path[0] in _HEALTH:
                 return Reply(200, b"ok", TEXT)
             self._authenticate(request)
-            media_type = negotiation.answer_type(request.headers.get("accept", ""))
-            reply = self._answer(request)
+            return self._answer(request)
         except ApiError as error:
             return error_reply(error)
-        if media_type == negotiation.YAML and isinstance(reply, Reply) and reply.content_type == JSON:
-            return Reply(reply.status, negotiation.as_yaml(reply.body), negotiation.YAML, reply.warnings)
-        return reply
 
     def _authenticate(self, request: Request) -> None:
         given = request.headers.get("authorization", "").encode("utf-8", "surrogateescape")
@@ -56,9 +52,12 @@ class Service:
     def _answer(self, request: Request) -> Reply | WatchReply:
         route = route_of(request.path, self._store)
         if route is not None:
-            return _Verbs(self._store, request, route, self._clock.wall_s()).answer()
+            media_type = negotiation.answer_type(request.headers.get("accept", ""))
+            return _in_type(media_type, _Verbs(self._store, request, route, self._clock.wall_s()).answer())
         told = self._discovered(request.path)
         if told is None:
+            if _could_be_a_resource(request.path):
+                raise refusals.no_such_resource()
             return Reply(404, b"404 page not found\n", TEXT)
         if request.method != "GET":
             raise _not_allowed()
@@ -193,6 +192,16 @@ class _Verbs:
         if self._request.body.strip():
             body, _ = negotiation.parse_body(self._request.headers.get("content-type", ""), self._request.body)
         return queries.delete_options(self._request.query, body)
+
+
+def _could_be_a_resource(path: tuple[str, ...]) -> bool:
+    return len(path) > {"api": 2, "apis": 3}.get(path[0], len(path))
+
+
+def _in_type(media_type: str, reply: Reply | WatchReply) -> Reply | WatchReply:
+    if media_type == JSON or isinstance(reply, WatchReply):
+        return reply
+    return Reply(reply.status, negotiation.as_yaml(reply.body), media_type, reply.warnings)
 
 
 def _written_reply(written: Written, warnings: tuple[str, ...]) -> Reply:

@@ -25,7 +25,7 @@ PLAIN_DELETE = DeleteOptions()
 def tidy(resource: Resource, obj: Json) -> tuple[str, ...]:
     """The warnings that an object earns; drops what they say is dropped."""
     twins = metadata.without_twins(obj["metadata"])
-    told = ["metadata.ownerReferences contains duplicate entries; API server dedups owner references"] if twins else []
+    told = [".metadata.ownerReferences contains duplicate entries; API server dedups owner references"] if twins else []
     return (*told, *resource.warnings(obj))
 
 
@@ -50,7 +50,7 @@ def check_version(resource: Resource, old: Stored, meta: Json) -> None:
         return
     if not version:
         wrong = causes.Cause("FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
-        raise causes.invalid_object(resource.kind, resource.group, old.key.name, [wrong])
+        raise causes.invalid_object(resource.plural, resource.group, old.key.name, [wrong])  # (the plural: so it is there)
     if version != old.rv:
         raise refusals.conflict(resource, old.key.name)
 
@@ -62,7 +62,7 @@ def check_preconditions(resource: Resource, old: Stored, options: DeleteOptions)
     ):
         if wanted and wanted != found:
             why = f"the {field} in the precondition ({wanted}) does not match the {field} in record ({found})."
-            raise refusals.conflict(resource, old.key.name, f"{why} The object might have been {since}")
+            raise refusals.failed_precondition(resource, old.key.name, f"{why} The object might have been {since}")
 
 
 def reset_for(resource: Resource, new: Json, before: Json, now: float, subresource: str) -> None:

@@ -109,7 +109,7 @@ class ObjectStore:
         version = self.version if moment.rv is None else moment.rv
         found = table.items_at(version, scope.namespace, moment.after)
         matching = [stored for stored in found if not scope.selects or scope.matches(stored)]
-        page = matching[: moment.limit] if moment.limit else matching
+        page = matching[: moment.limit] if moment.limit > 0 else matching
         if len(page) == len(matching):
             return Listing(tuple(page), version)
         token = token_after(page[-1].key, version, namespaced=resource.namespaced)
@@ -125,7 +125,7 @@ class ObjectStore:
         warnings = steps.tidy(resource, body)
         resource.admit(body)
         resource.default(body)
-        version_given = meta.get("resourceVersion") not in (None, "", "0")
+        version_given = meta.get("resourceVersion", "").strip("0123456789") == "" and int(meta.get("resourceVersion") or 0) > 0
         metadata.stamp_new(body, self._chance.uid(), now)
         self._generate_name(resource, meta)
         resource.prepare_create(body, now)

@@ -35,8 +35,8 @@ def start_of(options: WatchOptions, current: int, floor: int) -> WatchStart:
     everything is wanted as of a version that lies ahead.
     """
     wrong = _wrong(options)
-    if wrong is not None:
-        raise causes.invalid_object("ListOptions", "meta.k8s.io", "", [wrong])
+    if wrong:
+        raise causes.invalid_object("ListOptions", "meta.k8s.io", "", wrong)
     version = parse_version(options.resource_version) or 0
     initial = version == 0 if options.send_initial_events is None else options.send_initial_events
     if initial and version > current:
@@ -48,11 +48,12 @@ def start_of(options: WatchOptions, current: int, floor: int) -> WatchStart:
     return WatchStart(version, initial=False)
 
 
-def _wrong(options: WatchOptions) -> Cause | None:
+def _wrong(options: WatchOptions) -> list[Cause]:
     match, field = options.resource_version_match, "resourceVersionMatch"
     if options.send_initial_events is None:
         text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        return causes.forbidden(field, text) if match else None
-    if not match:
-        return causes.forbidden(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
-    return None if match == "NotOlderThan" else causes.not_supported(field, match, ["NotOlderThan"])
+        return [causes.forbidden(field, text)] if match else []
+    if match == "NotOlderThan":
+        return []
+    found = [causes.forbidden(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")]
+    return [*found, causes.not_supported(field, match, ["NotOlderThan"])] if match else found

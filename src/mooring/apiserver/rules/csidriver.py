@@ -44,10 +44,6 @@ def _default(new: Json) -> None:
         new["spec"].setdefault(field, value)
 
 
-def _prepare_create(new: Json, _now: float) -> None:
-    new["metadata"].pop("generation", None)
-
-
 def _prepare_update(new: Json, old: Json, _now: float) -> None:
     if new["spec"] != old["spec"]:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
@@ -55,8 +51,7 @@ def _prepare_update(new: Json, old: Json, _now: float) -> None:
 
 def _validate(new: Json) -> list[Cause]:
     spec = new["spec"]
-    found = checks.named(new["metadata"]["name"], "metadata.name", lambda name: _driver_name_reasons(name))
-    found += checks.all_of(spec["volumeLifecycleModes"], "spec.volumeLifecycleModes", ("Persistent", "Ephemeral"))
+    found = checks.all_of(spec["volumeLifecycleModes"], "spec.volumeLifecycleModes", ("Persistent", "Ephemeral"))
     found += checks.one_of(spec["fsGroupPolicy"], "spec.fsGroupPolicy", ("File", "None", "ReadWriteOnceWithFSType"))
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
     found += checks.at_least(period, "spec.nodeAllocatableUpdatePeriodSeconds", _UPDATE_PERIOD_S_MIN)
@@ -67,10 +62,6 @@ def _validate(new: Json) -> list[Cause]:
     return found
 
 
-def _driver_name_reasons(name: str) -> list[str]:
-    return [f"must be no more than {checks.DRIVER_NAME_MAX} characters"] if len(name) > checks.DRIVER_NAME_MAX else []
-
-
 def _validate_tokens(requests: list[Json]) -> list[Cause]:
     found: list[Cause] = []
     audiences: set[str] = set()
@@ -78,6 +69,7 @@ def _validate_tokens(requests: list[Json]) -> list[Cause]:
         field = f"spec.tokenRequests[{number}]"
         if request["audience"] in audiences:
             found.append(causes.duplicate(f"{field}.audience", request["audience"]))
+            continue
         audiences.add(request["audience"])
         seconds = request.get("expirationSeconds")
         if seconds is not None and seconds < _TOKEN_S_MIN:
@@ -106,7 +98,6 @@ CSI_DRIVERS: Final = Resource(
     message=MESSAGES["CSIDriver"],
     put_without_version=False,
     default=_default,
-    prepare_create=_prepare_create,
     prepare_update=_prepare_update,
     validate=_validate,
     validate_update=_validate_update,

@@ -47,7 +47,7 @@ def _validate_driver(driver: Json, field: str) -> list[Cause]:
         if key in keys:
             found.append(causes.duplicate(field, key))
         keys.add(key)
-        found += [causes.required(field)] if not key else checks.named(key, field, names.qualified_name)
+        found += ([] if key else [causes.required(field)]) + checks.named(key, field, names.qualified_name)
     return found + checks.at_least((driver.get("allocatable") or {}).get("count"), f"{field}.allocatable.count", 0)
 
 

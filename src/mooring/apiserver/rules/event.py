@@ -43,9 +43,8 @@ def _validate_timed(new: Json) -> list[Cause]:
     found: list[Cause] = []
     component = new["reportingComponent"]
     if not component:
-        found.append(causes.required("reportingController"))
-    else:
-        found += checks.named(component, "reportingController", names.qualified_name)
+        found.append(causes.required("reportingComponent"))
+    found += checks.named(component, "reportingComponent", names.qualified_name)
     for field in ("reportingInstance", "action", "reason"):
         found += _short(new.get(field, ""), field)
     if len(new.get("message", "")) > _MESSAGE_MAX:

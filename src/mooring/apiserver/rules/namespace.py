@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.api import names
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.metadata import finalizer_name
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import meta
 from mooring.apiserver.schema import Messages
@@ -47,6 +49,11 @@ def _prepare_update(new: Json, old: Json, _now: float) -> None:
     new["spec"], new["status"] = old["spec"], old["status"]
 
 
+def _validate(new: Json) -> list[Cause]:
+    field = "spec.finalizers"
+    return [cause for name in new["spec"]["finalizers"] for cause in finalizer_name(name, field, field)]
+
+
 def _mark_deleted(obj: Json) -> None:
     """Differs from other kinds: no grace period is written."""
     obj["status"]["phase"] = "Terminating"
@@ -66,6 +73,7 @@ NAMESPACES: Final = Resource(
     default=_default,
     prepare_create=_prepare_create,
     prepare_update=_prepare_update,
+    validate=_validate,
     holds=lambda obj: bool(obj["spec"].get("finalizers")),
     mark_deleted=_mark_deleted,
     field_names=frozenset({"name", "status.phase"}),

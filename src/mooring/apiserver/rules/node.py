@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Final
 
 from mooring.api import names
+from mooring.api.quantity import parse_quantity
 from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json, Resource, Status
@@ -37,6 +39,7 @@ NodeFeatures: 1 supplementalGroupsPolicy b?
 
 _NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_EXTERNAL_ID_WARNING: Final = "spec.externalID: this field is deprecated, and is unused by Kubernetes"
 _SET_ONCE: Final = ("podCIDRs", "providerID")
 
 
@@ -45,10 +48,11 @@ def _default(new: Json) -> None:
     if "capacity" in status:
         status.setdefault("allocatable", dict(status["capacity"]))
     spec = new["spec"]
-    if spec.get("podCIDR") and not spec.get("podCIDRs"):
+    if spec.get("podCIDR") and spec.get("podCIDRs", [""])[0] != spec["podCIDR"]:
         spec["podCIDRs"] = [spec["podCIDR"]]
     elif spec.get("podCIDRs"):
         spec["podCIDR"] = spec["podCIDRs"][0]
+    spec.pop("configSource", None)  # (nobody reads it any more)
 
 
 def _admit(new: Json) -> None:
@@ -62,14 +66,37 @@ def _validate(new: Json) -> list[Cause]:
     found: list[Cause] = []
     seen: set[tuple[str, str]] = set()
     for number, taint in enumerate(new["spec"].get("taints") or []):
-        field = f"spec.taints[{number}]"
+        field = f"metadata.taints[{number}]"  # (so the real one says)
         found += checks.named(taint["key"], f"{field}.key", names.qualified_name)
         found += checks.named(taint.get("value", ""), f"{field}.value", names.label_value)
         found += checks.one_of(taint["effect"], f"{field}.effect", _EFFECTS)
         if (taint["key"], taint["effect"]) in seen:
-            found.append(causes.duplicate(field, taint))
+            found.append(causes.duplicate(field, taint, "taints must be unique by key and effect pair"))
         seen.add((taint["key"], taint["effect"]))
+    return found + _validate_cidrs(new["spec"].get("podCIDRs") or []) + _validate_status(new, {})
+
+
+def _validate_cidrs(texts: list[str]) -> list[Cause]:
+    """Each a network, at most one of each IP version."""
+    found, versions = [], []
+    for number, text in enumerate(texts):
+        try:
+            versions.append(ipaddress.ip_network(text, strict=False).version)
+        except ValueError:
+            wrong = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+            found.append(causes.invalid(f"spec.podCIDRs[{number}]", text, wrong))
+    if not found and len(versions) != len(set(versions)):
+        found.append(causes.invalid("spec.podCIDRs", texts, "may specify no more than one CIDR for each IP family"))
     return found
+
+
+def _validate_status(new: Json, _old: Json) -> list[Cause]:
+    return [
+        causes.invalid(f"status.{part}.{name}", amount, "must be greater than or equal to 0")
+        for part in ("capacity", "allocatable")
+        for name, amount in (new["status"].get(part) or {}).items()
+        if parse_quantity(amount).value < 0
+    ]
 
 
 def _validate_update(new: Json, old: Json) -> list[Cause]:
@@ -94,6 +121,8 @@ NODES: Final = Resource(
     admit=_admit,
     validate=_validate,
     validate_update=_validate_update,
+    validate_status=_validate_status,
+    warnings=lambda node: [_EXTERNAL_ID_WARNING] if node["spec"].get("externalID") else [],
     field_names=frozenset({"spec.unschedulable"}),
     fields=lambda node: {"spec.unschedulable": str(node["spec"].get("unschedulable", False)).lower()},
 )

@@ -49,6 +49,8 @@ def same_but_for_ga_labels(new: Any, old: Any) -> bool:
 def _validate_expression(requirement: Json, field: str) -> list[Cause]:
     values = requirement.get("values") or []
     found = checks.named(requirement["key"], f"{field}.key", names.qualified_name)
+    for index, value in enumerate(values):
+        found += checks.named(value, f"{field}.values[{index}]", names.label_value)
     match requirement["operator"]:
         case "In" | "NotIn":
             if not values:

@@ -26,17 +26,12 @@ VolumeNodeAffinity: 1 required NodeSelector?
 
 PROTECTION: Final = "kubernetes.io/pv-protection"
 ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 _MOUNT_OPTIONS: Final = "volume.beta.kubernetes.io/mount-options"
 _RECYCLE_WARNING: Final = (
     "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use "
     "dynamic provisioning."
 )
-
-
-def default_spec(spec: Json) -> None:
-    """Defaults of a volume's spec, inline ones included."""
-    volumesources.default(spec)
-    spec.setdefault("volumeMode", "Filesystem")
 
 
 def validate_access_modes(spec: Json, field: str) -> list[Cause]:
@@ -45,13 +40,14 @@ def validate_access_modes(spec: Json, field: str) -> list[Cause]:
     if not modes:
         return [causes.required(f"{field}.accessModes")]
     found = checks.all_of(modes, f"{field}.accessModes", ACCESS_MODES)
-    if "ReadWriteOncePod" in modes and len(modes) > 1:
+    if "ReadWriteOncePod" in modes and len(set(ACCESS_MODES).intersection(modes)) > 1:
         found.append(causes.forbidden(f"{field}.accessModes", "may not use ReadWriteOncePod with other access modes"))
     return found
 
 
 def _default(new: Json) -> None:
-    default_spec(new["spec"])
+    volumesources.default(new["spec"])
+    new["spec"].setdefault("volumeMode", "Filesystem")
     new["spec"].setdefault("persistentVolumeReclaimPolicy", "Retain")
     new["status"].setdefault("phase", "Pending")
 
@@ -82,7 +78,7 @@ def _validate(new: Json) -> list[Cause]:
     found += checks.one_of(spec["persistentVolumeReclaimPolicy"], "spec.persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain"))
     if "nodeAffinity" in spec:
         found += _validate_affinity(spec["nodeAffinity"])
-    found += volumesources.validate(spec, "spec")
+    found += volumesources.validate(spec, "spec") + _validate_path_volumes(spec)
     if spec.get("storageClassName"):
         found += checks.named(spec["storageClassName"], "spec.storageClassName", names.dns_subdomain)
     found += checks.one_of(spec["volumeMode"], "spec.volumeMode", ("Block", "Filesystem"))
@@ -90,12 +86,24 @@ def _validate(new: Json) -> list[Cause]:
 
 
 def _validate_capacity(capacity: Json) -> list[Cause]:
-    if not capacity:
-        return [causes.required("spec.capacity")]
-    found = [] if set(capacity) == {"storage"} else [causes.not_supported("spec.capacity", capacity, ["storage"])]
+    found = [] if capacity else [causes.required("spec.capacity")]
+    if set(capacity) != {"storage"}:
+        found.append(causes.not_supported("spec.capacity", capacity, ["storage"]))
     for name, amount in capacity.items():
-        if parse_quantity(amount).value <= 0:
+        value = parse_quantity(amount).value
+        if value < 0:
+            found.append(causes.invalid(f"spec.capacity[{name}]", amount, "must be a valid resource quantity"))
+        if value <= 0:
             found.append(causes.invalid(f"spec.capacity[{name}]", amount, "must be greater than zero"))
+    return found
+
+
+def _validate_path_volumes(spec: Json) -> list[Cause]:
+    found = []
+    if "local" in spec and "nodeAffinity" not in spec:
+        found.append(causes.required("spec.nodeAffinity", "Local volume requires node affinity"))
+    if spec.get("hostPath", {}).get("path") == "/" and spec["persistentVolumeReclaimPolicy"] == "Recycle":
+        found.append(causes.forbidden("spec.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'"))
     return found
 
 
@@ -143,6 +151,15 @@ def _source_for_comparison(spec: Json, before: Json) -> Json:
     return source
 
 
+def _warnings(new: Json) -> list[str]:
+    told = volumesources.warnings(new["spec"])
+    if new["spec"].get("persistentVolumeReclaimPolicy") == "Recycle":
+        told.append(_RECYCLE_WARNING)
+    if _CLASS_ANNOTATION in (new["metadata"].get("annotations") or {}):
+        told.append(f'metadata.annotations[{_CLASS_ANNOTATION}]: deprecated since v1.8; use "storageClassName" attribute instead')
+    return told
+
+
 PERSISTENT_VOLUMES: Final = Resource(
     group="",
     version="v1",
@@ -158,5 +175,5 @@ PERSISTENT_VOLUMES: Final = Resource(
     prepare_status=_prepare_status,
     validate=_validate,
     validate_update=_validate_update,
-    warnings=lambda new: [_RECYCLE_WARNING] if new["spec"].get("persistentVolumeReclaimPolicy") == "Recycle" else [],
+    warnings=_warnings,
 )

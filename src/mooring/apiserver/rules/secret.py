@@ -6,6 +6,8 @@ import base64
 import re
 from typing import Final
 
+import msgspec
+
 from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json, Resource
@@ -32,6 +34,12 @@ _REQUIRED_KEYS: Final = {
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
+_JSON_KEYS: Final = {
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+}
+_BASIC_AUTH: Final = ("username", "password")
+_ACCOUNT: Final = "kubernetes.io/service-account.name"
 
 
 def _default(new: Json) -> None:
@@ -48,10 +56,29 @@ def _validate(new: Json) -> list[Cause]:
         found += checks.named(key, f"data[{key}]", _key_reasons)
     if sum(len(base64.b64decode(value)) for value in data.values()) > _BYTES_MAX:
         found.append(causes.too_long("data", _BYTES_MAX))
-    for key in _REQUIRED_KEYS.get(new["type"], ()):
-        if key not in data:
-            found.append(causes.required(f"data[{key}]"))
+    return found + _validate_type(new, data)
+
+
+def _validate_type(new: Json, data: Json) -> list[Cause]:
+    """What the well-known types must hold."""
+    kind = new["type"]
+    found = [causes.required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
+    if kind == "kubernetes.io/basic-auth" and not any(key in data for key in _BASIC_AUTH):
+        found += [causes.required(f"data[{key}]") for key in _BASIC_AUTH]
+    if kind == "kubernetes.io/service-account-token" and not (new["metadata"].get("annotations") or {}).get(_ACCOUNT):
+        found.append(causes.required(f"metadata.annotations[{_ACCOUNT}]"))
+    for key in _JSON_KEYS.get(kind, ()):
+        if key in data and not _is_json(data[key]):
+            found.append(causes.invalid(f"data[{key}]", "<secret contents redacted>", "not JSON"))
     return found
+
+
+def _is_json(encoded: str) -> bool:
+    try:
+        msgspec.json.decode(base64.b64decode(encoded))
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def _key_reasons(key: str) -> list[str]:

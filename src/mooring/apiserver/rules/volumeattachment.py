@@ -33,7 +33,7 @@ _NOT_INLINE: Final = ("capacity", "claimRef", "nodeAffinity", "storageClassName"
 def _default(new: Json) -> None:
     inline = new["spec"]["source"].get("inlineVolumeSpec")
     if inline is not None:
-        persistentvolume.default_spec(inline)
+        volumesources.default(inline)
 
 
 def _prepare_create(new: Json, _now: float) -> None:
@@ -54,16 +54,17 @@ def _validate_source(source: Json) -> list[Cause]:
         return [causes.forbidden("spec.source", _ONE_SOURCE)]
     if inline is not None:
         return _validate_inline(inline, "spec.source.inlineVolumeSpec")
-    if not name:
-        return [causes.required("spec.source.persistentVolumeName")]
-    return checks.named(name, "spec.source.persistentVolumeName", names.dns_subdomain)
+    assert name is not None
+    field = "spec.source.persistentVolumeName"
+    found = [] if name else [causes.required(field, "must specify non empty persistentVolumeName")]
+    return found + checks.named(name, field, names.dns_subdomain)
 
 
 def _validate_inline(spec: Json, field: str) -> list[Cause]:
     found = [causes.forbidden(f"{field}.{part}", f"may not be specified {_INLINE}") for part in _NOT_INLINE if spec.get(part)]
     if spec.get("persistentVolumeReclaimPolicy", "Retain") != "Retain":
         found.append(causes.forbidden(f"{field}.persistentVolumeReclaimPolicy", f"may only be Retain {_INLINE}"))
-    if spec["volumeMode"] != "Filesystem":
+    if spec.get("volumeMode", "Filesystem") != "Filesystem":
         found.append(causes.forbidden(f"{field}.volumeMode", f"may not specify volumeMode other than Filesystem {_INLINE}"))
     if "csi" not in spec:
         found.append(causes.required(f"{field}.csi", f"has to be specified {_INLINE}"))
@@ -81,9 +82,11 @@ def _validate_status(new: Json, _old: Json) -> list[Cause]:
 
 
 def _validate_error(error: Json, field: str) -> list[Cause]:
-    found = checks.at_least(error.get("errorCode"), f"{field}.errorCode", 0)
+    found = []
     if len(error.get("message", "").encode()) > _MESSAGE_BYTES_MAX:
         found.append(causes.too_long(f"{field}.message", _MESSAGE_BYTES_MAX))
+    if error.get("errorCode", 0) < 0:
+        found.append(causes.invalid(f"{field}.errorCode", error["errorCode"], "must be between 0 and 2147483647, inclusive"))
     return found
 
 

@@ -52,6 +52,15 @@ _DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     "azureDisk": {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": False},
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
+_HOST_PATH_TYPES: Final = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
+_DEPRECATED: Final = {
+    "photonPersistentDisk": ("photonPersistentDisk", "v1.11, non-functional in v1.16+"),
+    "scaleIO": ("scaleIO", "v1.16, non-functional in v1.22+"),
+    "storageos": ("storageOS", "v1.22, non-functional in v1.25+"),
+    "glusterfs": ("glusterfs", "v1.25, non-functional in v1.26+"),
+    "cephfs": ("cephfs", "v1.28, non-functional in v1.31+"),
+    "rbd": ("rbd", "v1.28, non-functional in v1.31+"),
+}
 _CHECKED_SECRETS: Final = ("controllerPublishSecretRef", "nodePublishSecretRef", "controllerExpandSecretRef", "nodeExpandSecretRef")
 _ONE_ONLY: Final = "may not specify more than 1 volume type"
 
@@ -63,13 +72,18 @@ def default(spec: Json) -> None:
             spec[source] = {**defaults, **spec[source]}
 
 
+def warnings(spec: Json) -> list[str]:
+    """What is told about sources that no longer work."""
+    return [f"spec.{name}: deprecated in {since}" for source, (name, since) in _DEPRECATED.items() if source in spec]
+
+
 def chosen(spec: Json) -> Json:
     """The sources that are set, with their contents."""
     return {source: spec[source] for source in SOURCES if source in spec}
 
 
 def validate(spec: Json, field: str) -> list[Cause]:
-    """Exactly one source, and a valid one. Of the older sources only the names that are required are looked at."""
+    """Exactly one source, and a valid one. Of sources that drivers have replaced only the required names are looked at."""
     given = list(chosen(spec))
     if not given:
         return [causes.required(field, "must specify a volume type")]
@@ -103,4 +117,11 @@ def _validate_secret(reference: Json, field: str) -> list[Cause]:
 def _validate_old(source: str, content: Json, field: str) -> list[Cause]:
     shape = MESSAGES[MESSAGES["PersistentVolumeSource"].fields[source].type]
     required = [f for f in shape.fields.values() if f.always and not f.pointer and f.type == "s"]
-    return [causes.required(f"{field}.{f.name}") for f in required if not content[f.name]]
+    found = [causes.required(f"{field}.{f.name}") for f in required if not content[f.name]]
+    if source in ("hostPath", "local") and ".." in content["path"].split("/"):
+        found.append(causes.invalid(f"{field}.path", content["path"], "must not contain '..'"))
+    if source == "hostPath":
+        found += checks.one_of(content["type"], f"{field}.type", _HOST_PATH_TYPES)
+    if source == "nfs" and not content["path"].startswith("/"):
+        found.append(causes.invalid(f"{field}.path", content["path"], "must be an absolute path"))
+    return found
