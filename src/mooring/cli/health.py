@@ -33,15 +33,15 @@ DRIVER_S_MAX: Final = 3.0
 class Health:
     """The answers.
 
-    driver_known: set once the driver has introduced itself. obstacle: what the work waits for, "" when ready. lease_name: of a Lease
-    that is held and was not renewed in time, else "".
+    driver_known: set once the driver has introduced itself. obstacle: what the work waits for, "" when ready. overdue: what is wrong
+    when the Lease is held and has long not been renewed, else "".
     """
 
-    def __init__(self, metrics: Metrics, driver_known: asyncio.Event, obstacle: Callable[[], str], lease_name: Callable[[], str]) -> None:
+    def __init__(self, metrics: Metrics, driver_known: asyncio.Event, obstacle: Callable[[], str], overdue: Callable[[], str]) -> None:
         self._metrics = metrics
         self._driver_known = driver_known
         self._obstacle = obstacle
-        self._lease_name = lease_name
+        self._overdue = overdue
 
     def routes(self, metrics_path: str, *, with_probes: bool, with_election: bool) -> Mapping[str, Route]:
         """Path to answer. with_probes: False for metrics-address, where the Go sidecars serve metrics alone."""
@@ -59,8 +59,8 @@ class Health:
         return Reply(200, self._metrics.render(), CONTENT_TYPE)
 
     async def _live(self) -> Reply:
-        lease = self._lease_name()
-        return Reply(500, f"internal server error: failed election to renew leadership on lease {lease}\n") if lease else Reply(200, "ok")
+        overdue = self._overdue()
+        return Reply(500, overdue) if overdue else Reply(200, "ok")
 
     async def _ready(self) -> Reply:
         obstacle = self._obstacle()

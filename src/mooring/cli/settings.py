@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from mooring.base.diagnostics import split_address
 from mooring.base.errors import ConfigError
 from mooring.base.flags import Parsed
-from mooring.cli.election import check_durations
+from mooring.cli.election import times
 from mooring.cli.tables import ClusterFlags, SidecarFlags
 from mooring.csi.address import socket_path
 
@@ -29,7 +29,7 @@ def check_common(parsed: Parsed[F]) -> None:
     if not flags.metrics_path.startswith("/"):
         raise ConfigError(f'metrics-path: "{flags.metrics_path}" must begin with /, as in /metrics')
     if flags.leader_election:
-        check_durations(flags)
+        times(flags).check()
     request_limit(flags, parsed.given)
     socket_path(flags.csi_address)
 

@@ -2,10 +2,9 @@
 
 import pytest
 
-from mooring.base.chance import Chance
 from mooring.base.errors import ConfigError
 from mooring.base.flags import parse
-from mooring.cli.election import identity, namespace, sanitised
+from mooring.cli.election import namespace
 from mooring.cli.process import Machine
 from mooring.cli.settings import RequestLimit, request_limit
 from mooring.cli.tables import SidecarFlags
@@ -36,20 +35,6 @@ def test_W1_there_is_no_bucket_unless_a_flag_asks_for_one(words, expected):
 def test_FL04_a_burst_of_zero_is_refused():
     with pytest.raises(ConfigError, match="burst is required"):
         limit("--kube-api-burst=0")
-
-
-@pytest.mark.parametrize(
-    ("name", "clean"), [("test!driver/foo", "test-driver-foo"), ("driver\\", "driver-X"), ("ebs.csi.aws.com", "ebs-csi-aws-com"), ("", "")]
-)
-def test_LE01_names_are_sanitised_as_the_go_sidecars_do(name, clean):
-    assert clean == sanitised(name)
-
-
-def test_C3_two_candidates_on_one_host_differ():
-    machine = Machine(host_name=lambda: "host.a_")
-    first, second = identity(machine, Chance(1)), identity(machine, Chance(2))
-    assert first != second
-    assert first.startswith("host-a-X_")
 
 
 def election_flags(*words):
