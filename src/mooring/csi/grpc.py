@@ -36,14 +36,14 @@ RECEIVE_BYTES_MAX: Final = 64 * 1024 * 1024
 _READY: Final = grpc.ChannelConnectivity.READY
 _DEADLINE_SLACK_S: Final = 0.05  # gRPC's clock and ours are read at different moments
 
-_OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
+OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.min_reconnect_backoff_ms", 1_000),  # in spite of its name: what one attempt may take
     ("grpc.use_local_subchannel_pool", 1),  # or a back-off is shared with every other channel to this path
     ("grpc.client_idle_timeout_ms", 2**31 - 1),
     ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
-    ("grpc.enable_retries", 0),  # who called decides whether a call is made again
+    ("grpc.enable_retries", 0),  # or a call that one driver refuses goes on to its successor, who was not greeted yet
     # No keepalive: the kernel tells when a peer on a unix socket dies, and Go servers cut clients that ping too often.
 )
 
@@ -68,7 +68,7 @@ class GrpcDriver(Client):
     async def connect(self, timeout_s: float = 30.0) -> None:
         """Returns when there is a connection; the driver may appear only meanwhile. Raises ConfigError when there is none in time."""
         assert self._channel is None, "connected twice"
-        self._channel = grpc.aio.insecure_channel(target(self.path), options=_OPTIONS)
+        self._channel = grpc.aio.insecure_channel(target(self.path), options=OPTIONS)
         try:
             async with asyncio.timeout(timeout_s) as limit:
                 await self.reconnected()
@@ -138,7 +138,7 @@ class GrpcDriver(Client):
         return DriverError(Code.CANCELED, "grpc: the client connection is closing")
 
     def _trouble(self) -> str:
-        return trouble(self.path) or "somebody listens there, but does not speak gRPC"
+        return trouble(self.path) or "somebody listens there, but does not speak gRPC (yet)"
 
     def _error(self, error: grpc.aio.AioRpcError, call: Call, started: Instant) -> DriverError:
         """The driver's own error as it is; what gRPC made of a broken or late call in the words that Go has for it."""

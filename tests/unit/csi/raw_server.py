@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 PREFACE_LENGTH = 24
-DATA, HEADERS, SETTINGS, PING, WINDOW_UPDATE = 0x0, 0x1, 0x4, 0x6, 0x8
+DATA, HEADERS, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0x0, 0x1, 0x4, 0x6, 0x7, 0x8
 END_STREAM, END_HEADERS, ACK = 0x1, 0x4, 0x1
 MANY = 2**30
 
@@ -39,6 +39,11 @@ def answer(stream: int, *, message: bytes | None = b"", status: bytes | None = b
     if text is not None:
         trailers += header(b"grpc-message", text)
     return out + frame(HEADERS, END_HEADERS | END_STREAM, stream, trailers)
+
+
+def going_away(stream: int) -> bytes:
+    """Says that no request was looked at, and none will be."""
+    return frame(GOAWAY, 0, 0, bytes(8))
 
 
 Reply = Callable[[int], bytes | None]

@@ -13,7 +13,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
-from mooring.csi.grpc import RECEIVE_BYTES_MAX, GrpcDriver
+from mooring.csi.grpc import OPTIONS, RECEIVE_BYTES_MAX, GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
 from tests.unit.csi import raw_server as raw
 from tests.unit.csi.servers import CALL, Plugin, answering, connected, hanging, serving
@@ -210,19 +210,31 @@ async def test_a_call_that_is_cut_off_is_Unavailable(socket):
     assert not failed.value.final
 
 
-async def test_a_call_is_sent_once(socket):
-    """gRPC must not repeat what failed: whether to call again is the controller's to decide."""
+@pytest.mark.parametrize("refuse", [lambda stream: b"", raw.going_away], ids=["cut", "going-away"])
+async def test_a_call_is_sent_once(socket, refuse):
+    """gRPC must not repeat what failed: whether to call again is the controller's to decide, and whom the session's."""
     sent = []
 
-    def cut(stream):
+    def reply(stream):
         sent.append(stream)
-        return b""
+        return refuse(stream)
 
     async with raw.raw_server(socket) as server, opened(socket) as driver:
-        server.reply = cut
-        with pytest.raises(DriverError):
+        server.reply = reply
+        with pytest.raises(DriverError) as failed:
             await driver.controller_publish_volume(csi.ControllerPublishVolumeRequest(), CALL)
+    assert failed.value.code == Code.UNAVAILABLE
     assert len(sent) == 1
+
+
+def test_the_channel_reconnects_within_a_second_and_never_closes_by_itself():
+    """Behaviours that take minutes to see: by default the back-off grows to 120 s and an idle channel closes after 30 min."""
+    options = dict(OPTIONS)
+    assert options["grpc.initial_reconnect_backoff_ms"] == 100
+    assert options["grpc.max_reconnect_backoff_ms"] == 1_000
+    assert options["grpc.client_idle_timeout_ms"] == 2**31 - 1
+    assert options["grpc.use_local_subchannel_pool"] == 1
+    assert not [name for name in options if "keepalive" in name]
 
 
 async def test_closing_ends_the_calls_in_flight_and_those_that_come_later(socket):

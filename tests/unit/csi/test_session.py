@@ -5,6 +5,7 @@ import contextlib
 
 import pytest
 
+from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
@@ -15,7 +16,7 @@ from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import DriverChanged, DriverLost, Session, carry_on, exit_on_loss, stay_away
-from tests.support.virtual_loop import in_virtual_time
+from tests.support.virtual_loop import in_virtual_time, run_virtual
 from tests.unit.csi.servers import CALL, Plugin, failing, serving
 
 LOST = "Lost connection to CSI driver, exiting"
@@ -274,6 +275,35 @@ async def test_the_metrics_get_the_name_at_the_start():
     metrics = CallMetrics(Metrics().registry)
     await Session(Line(Plugin()), clock=LoopClock(), metrics=metrics).start()
     assert metrics.driver_name == "csi.test"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_the_order_of_losses_only_the_greeted_driver_gets_calls(seed):
+    """Random cuts and mends, at random moments of the greetings; at the end the driver that was there from the start."""
+
+    async def story():
+        chance, clock = Chance(seed), LoopClock()
+
+        async def slowly(request):
+            await clock.sleep(chance.uniform(0, 0.3))
+            return csi.ProbeResponse()
+
+        async with running(Plugin()) as (session, line):
+            for _ in range(30):
+                line.cut()
+                await clock.sleep(chance.uniform(0, 0.3) if chance.happens(0.5) else 0)
+                line.mend(Plugin(probe=slowly))
+                await clock.sleep(chance.uniform(0, 0.6) if chance.happens(0.7) else 0)
+            await clock.sleep(10)
+            assert session.is_up
+            line.cut()
+            await settled()
+            line.mend(Plugin(probe=slowly, name="other"))
+            await clock.sleep(10)
+            pytest.fail("the session goes on")
+
+    with raises_in_group(DriverChanged):
+        run_virtual(story(), seed)
 
 
 # -- over a real socket
