@@ -159,7 +159,7 @@ def _whole_number(text: str) -> None:
 
 
 def _split_unescaped(text: str) -> list[str]:
-    return [part.strip() for part in re.split(r"(?<!\\),", text)]
+    return re.split(r"(?<!\\),", text)
 
 
 def _unescaped(text: str) -> str:

@@ -47,6 +47,12 @@ def carry_over(new: Json, old: Json) -> None:
         metadata["deletionGracePeriodSeconds"] = before["deletionGracePeriodSeconds"]
 
 
+def keep_users_part(metadata: Json, before: Json) -> None:
+    """Takes back what users write into metadata: what a /status endpoint that is for status alone may not change."""
+    for field in ("labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp"):
+        _keep(metadata, before, field)
+
+
 def without_twins(metadata: Json) -> bool:
     """Drops owner references that name a uid a second time. True if there were any."""
     owners = metadata.get("ownerReferences") or []

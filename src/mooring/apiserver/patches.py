@@ -20,7 +20,7 @@ from mooring.kube.errors import ApiError, BadRequest, Invalid, TooLarge
 
 OPERATIONS_MAX: Final = 10_000
 
-_INDEX: Final = re.compile(r"0|[1-9]\d*")
+_INDEX: Final = re.compile(r"[-+]?\d{1,9}")
 _NOTHING: Final = object()
 
 
@@ -61,12 +61,14 @@ def apply_json(document: Any, patch: list[Any]) -> Any:
     if len(patch) > OPERATIONS_MAX:
         text = f"The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {len(patch)}"
         raise TooLarge(text, reason="RequestEntityTooLarge")
-    root = {"": copy.deepcopy(document)}  # (a parent for the whole document, so that it is no special case)
+    patched = copy.deepcopy(document)
     for operation in patch:
+        if operation is None:
+            raise PatchFailed("operation null")
         if not isinstance(operation, Mapping):
             raise refusals.bad_request(f"json: cannot unmarshal {causes.shown(operation)} into a JSON patch operation")
-        _operate(root, operation)
-    return root[""]
+        _operate(patched, operation)
+    return patched
 
 
 def apply_merge(document: Any, patch: Any) -> Any:
@@ -97,7 +99,7 @@ def _unusable(resource: Resource, name: str, why: str) -> ApiError:
     return causes.invalid_object(resource.kind, resource.group, name, [causes.invalid("patch", "", why)])
 
 
-def _operate(root: Json, operation: Mapping[str, Any]) -> None:
+def _operate(root: Any, operation: Mapping[str, Any]) -> None:
     path = _path(operation, "path")
     match operation.get("op"):
         case "add":
@@ -109,7 +111,7 @@ def _operate(root: Json, operation: Mapping[str, Any]) -> None:
         case "move":
             _put(root, path, _take(root, _path(operation, "from")), insert=True)
         case "copy":
-            _put(root, path, copy.deepcopy(_found(root, _path(operation, "from"))), insert=True)
+            _put(root, path, copy.deepcopy(_copied(root, _path(operation, "from"))), insert=True)
         case "test":
             _test(root, path, operation.get("value"))
         case other:
@@ -117,13 +119,11 @@ def _operate(root: Json, operation: Mapping[str, Any]) -> None:
 
 
 def _path(operation: Mapping[str, Any], member: str) -> list[str]:
-    """The steps from the root's parent to the place: the first is "" for the document itself."""
+    """The steps to the place. The whole document is no place: the API server refuses that."""
     text = operation.get(member)
-    if not isinstance(text, str):
-        raise PatchFailed(f"operation without {member}")
-    if text and not text.startswith("/"):
-        raise PatchFailed(f"path {text!r} does not begin with a slash")
-    return [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")]
+    if not isinstance(text, str) or not text.startswith("/"):
+        raise PatchFailed(f"{member} {text!r} does not begin with a slash")
+    return [step.replace("~1", "/").replace("~0", "~") for step in text[1:].split("/")]
 
 
 def _parent(root: Any, path: list[str]) -> Any:
@@ -139,9 +139,16 @@ def _member(place: Any, step: str) -> Any:
     """The value one step down; _NOTHING when there is none."""
     if isinstance(place, dict):
         return place.get(step, _NOTHING)
-    if isinstance(place, list) and _INDEX.fullmatch(step) and int(step) < len(place):
-        return place[int(step)]
-    return _NOTHING
+    index = _index(step, len(place)) if isinstance(place, list) else None
+    return _NOTHING if index is None else place[index]
+
+
+def _index(step: str, length: int) -> int | None:
+    """A place in a list of that length; -1 is the last. None for what is none."""
+    if not _INDEX.fullmatch(step):
+        return None
+    index = int(step) + (length if step.startswith("-") else 0)
+    return index if 0 <= index < length else None
 
 
 def _found(root: Any, path: list[str]) -> Any:
@@ -153,13 +160,17 @@ def _found(root: Any, path: list[str]) -> Any:
 
 def _take(root: Any, path: list[str]) -> Any:
     place, value = _parent(root, path), _found(root, path)
-    if len(path) == 1:
-        place[""] = None
-    elif isinstance(place, list):
-        del place[int(path[-1])]
+    if isinstance(place, list):
+        place.pop(_index(path[-1], len(place)) or 0)
     else:
         del place[path[-1]]
     return value
+
+
+def _copied(root: Any, path: list[str]) -> Any:
+    """What `copy` takes: null for a map's missing key."""
+    place = _parent(root, path)
+    return place.get(path[-1]) if isinstance(place, dict) else _found(root, path)
 
 
 def _put(root: Any, path: list[str], value: Any, *, insert: bool) -> None:
@@ -170,12 +181,11 @@ def _put(root: Any, path: list[str], value: Any, *, insert: bool) -> None:
         raise PatchFailed(f"no map or list above {step!r}")
     elif insert and step == "-":
         place.append(value)
-    elif not _INDEX.fullmatch(step) or int(step) >= len(place) + insert:
-        raise PatchFailed(f"no index {step!r}")
-    elif insert:
-        place.insert(int(step), value)
     else:
-        place[int(step)] = value
+        index = _index(step, len(place) + insert)
+        if index is None:
+            raise PatchFailed(f"no index {step!r}")
+        place[index : index + (not insert)] = [value]
 
 
 def _test(root: Any, path: list[str], wanted: Any) -> None:

@@ -54,8 +54,8 @@ class Resource:
 
     default: fills in what is absent, on every write. prepare_*: resets what the endpoint may not write.
     validate*: everything that is wrong. admit: what admission adds at creation. fields: values of the field selectors
-    beside metadata.*. warnings: for the Warning header. holds: something beside finalizers keeps an object that is deleted.
-    mark_deleted: what a deletion that has to wait writes. ttl_s: objects vanish that long after their last write.
+    beside metadata.*. warnings: for the Warning header, old is None at creation. holds: something beside finalizers keeps what
+    is deleted. mark_deleted: what a deletion that has to wait writes. undeletable: names of objects that stay. ttl_s: objects vanish that long after their last write.
     """
 
     group: str
@@ -80,12 +80,13 @@ class Resource:
     admit: Callable[[Json], None] = _nothing
     holds: Callable[[Json], bool] = lambda _obj: False
     mark_deleted: Callable[[Json], None] = _no_grace
+    undeletable: frozenset[str] = frozenset()
     validate: Callable[[Json], list[Cause]] = _no_causes
     validate_update: Callable[[Json, Json], list[Cause]] = _no_update_causes
     validate_status: Callable[[Json, Json], list[Cause]] = _no_update_causes
     fields: Callable[[Json], Mapping[str, str]] = lambda _obj: {}
     field_names: frozenset[str] = frozenset()
-    warnings: Callable[[Json], list[str]] = lambda _new: []
+    warnings: Callable[[Json, Json | None], list[str]] = lambda _new, _old: []
 
     @property
     def api_version(self) -> str:

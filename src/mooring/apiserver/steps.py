@@ -22,20 +22,24 @@ class DeleteOptions:
 PLAIN_DELETE = DeleteOptions()
 
 
-def tidy(resource: Resource, obj: Json) -> tuple[str, ...]:
+def tidy(resource: Resource, obj: Json, old: Json | None = None) -> tuple[str, ...]:
     """The warnings that an object earns; drops what they say is dropped."""
     twins = metadata.without_twins(obj["metadata"])
     told = [".metadata.ownerReferences contains duplicate entries; API server dedups owner references"] if twins else []
-    return (*told, *resource.warnings(obj))
+    return (*told, *resource.warnings(obj, old))
 
 
-def check_place(resource: Resource, meta: Json, namespace: str, name: str) -> None:
-    """The body must belong where it was sent. Fills in what it leaves out."""
+def check_name(meta: Json, name: str) -> None:
+    """The body of an update must name what its URL names."""
     given = meta.get("name", "")
+    if not given:
+        raise refusals.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
     if given != name:
-        if given:
-            raise refusals.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
-        meta["name"] = name
+        raise refusals.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+
+
+def check_namespace(resource: Resource, meta: Json, namespace: str) -> None:
+    """The body must belong where it was sent. Fills in the namespace, or takes it away from what has none."""
     if not resource.namespaced:
         meta.pop("namespace", None)
     elif meta.get("namespace") and meta["namespace"] != namespace:
@@ -71,7 +75,7 @@ def reset_for(resource: Resource, new: Json, before: Json, now: float, subresour
         resource.prepare_update(new, before, now)
         return
     if resource.status is Status.ONLY:
-        new["metadata"] = before["metadata"]
+        metadata.keep_users_part(new["metadata"], before["metadata"])
     written: Json = {field: new[field] for field in ("metadata", "status") if field in new}
     new.clear()
     new.update({**before, **written})

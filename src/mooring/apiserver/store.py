@@ -120,7 +120,7 @@ class ObjectStore:
     def create(self, resource: Resource, body: Json, namespace: str, now: float, *, dry_run: bool = False) -> Written:
         """body: a decoded object of the kind; it is written to. Raises AlreadyExists, Invalid, NotFound and Forbidden for the namespace."""
         meta = body["metadata"]
-        steps.check_place(resource, meta, namespace, meta.get("name", ""))
+        steps.check_namespace(resource, meta, namespace)
         self._check_namespace(resource, meta)
         warnings = steps.tidy(resource, body)
         resource.admit(body)
@@ -143,7 +143,8 @@ class ObjectStore:
 
     def update(self, resource: Resource, key: Key, body: Json, now: float, *, subresource: str = "", dry_run: bool = False) -> Written:
         """PUT. body: a decoded object; it is written to. Raises NotFound, Conflict, Invalid."""
-        steps.check_place(resource, body["metadata"], key.namespace, key.name)
+        steps.check_name(body["metadata"], key.name)
+        steps.check_namespace(resource, body["metadata"], key.namespace)
         old = self.table(resource).get(key)
         uid = body["metadata"].get("uid", "")
         if old is None and (subresource or not resource.put_creates):
@@ -169,12 +170,15 @@ class ObjectStore:
         """change: gives the patched, decoded object from the stored one. Raises what change raises, NotFound, Conflict, Invalid."""
         old = self.get(resource, key)
         new = change(old.whole())
-        steps.check_place(resource, new["metadata"], key.namespace, key.name)
+        steps.check_name(new["metadata"], key.name)
+        steps.check_namespace(resource, new["metadata"], key.namespace)
         return self._rewrite(resource, old, new, now, subresource, dry_run)
 
     def delete(self, resource: Resource, key: Key, now: float, options: DeleteOptions = PLAIN_DELETE) -> Deleted:
         """Raises NotFound; Conflict for a precondition that fails."""
         old = self.get(resource, key)
+        if key.name in resource.undeletable:
+            raise refusals.forbidden(resource, key.name, f"this {resource.singular} may not be deleted")
         steps.check_preconditions(resource, old, options)
         obj = old.whole()
         meta = obj["metadata"]
@@ -185,6 +189,8 @@ class ObjectStore:
         if meta.get("deletionTimestamp"):
             return Deleted(old, gone=False)
         meta["deletionTimestamp"] = rfc3339(now)
+        if meta.get("generation", 0) > 0:
+            meta["generation"] += 1
         resource.mark_deleted(obj)
         if options.dry_run:
             return Deleted(self._stored(resource, obj), gone=False)
@@ -206,7 +212,7 @@ class ObjectStore:
         before, meta = old.whole(), new["metadata"]
         steps.check_version(resource, old, meta)
         meta["resourceVersion"] = str(old.rv)
-        warnings = steps.tidy(resource, new)
+        warnings = steps.tidy(resource, new, before)
         resource.default(new)
         metadata.carry_over(new, before)
         steps.reset_for(resource, new, before, now, subresource)

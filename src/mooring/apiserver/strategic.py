@@ -10,7 +10,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mooring.apiserver import refusals
+from mooring.apiserver import causes, refusals
 from mooring.apiserver.schema import Message
 
 _PATCH: Final = "$patch"
@@ -73,7 +73,8 @@ def _merge_member(merged: dict[str, Any], name: str, value: Any, message: Messag
         key = _merge_key(message, name)
         old = before if isinstance(before, list) else []
         joined = _merge_list(_inner(message, name), key, old, value)
-        merged[name] = joined if order is None else _ordered(joined, old, _items(order, _ORDER + name), key)
+        ordering = value if order is None else _items(order, _ORDER + name)
+        merged[name] = joined if key is None else _ordered(joined, old, ordering, key)
     else:
         merged[name] = value
 
@@ -82,7 +83,7 @@ def _merge_list(message: Message | None, key: str | None, old: list[Any], patch:
     if key is None:
         return _without_directives(patch)
     if key == "":
-        return old + [item for number, item in enumerate(patch) if item not in old and item not in patch[:number]]
+        return list({_identity(item, key): item for item in [*old, *patch]}.values())
     if any(isinstance(item, Mapping) and item.get(_PATCH) == "replace" and len(item) == 1 for item in patch):
         return [copy.deepcopy(item) for item in patch if not (isinstance(item, Mapping) and item.get(_PATCH) == "replace")]
     merged = list(old)
@@ -93,7 +94,7 @@ def _merge_list(message: Message | None, key: str | None, old: list[Any], patch:
 
 def _merge_item(merged: list[Any], item: Any, message: Message | None, key: str) -> None:
     if not isinstance(item, Mapping) or key not in item:
-        raise refusals.bad_request(f"map: {item} does not contain declared merge key: {key}")
+        raise refusals.bad_request(f"map: {causes.shown(item)} does not contain declared merge key: {key}")
     places = [number for number, old in enumerate(merged) if isinstance(old, Mapping) and old.get(key) == item[key]]
     if item.get(_PATCH) == "delete":
         merged[:] = [old for number, old in enumerate(merged) if number not in places]
@@ -104,9 +105,15 @@ def _merge_item(merged: list[Any], item: Any, message: Message | None, key: str)
 
 
 def _ordered(joined: list[Any], old: list[Any], order: list[Any], key: str | None) -> list[Any]:
-    """The items that the order names, in its order; the others keep their place among those that were there before."""
-    rank = {_identity(item, key): number for number, item in enumerate(order)}
+    """The items that the order names, in its order; the others keep their place before those that came after them.
+
+    Without an order in the patch its list is the order: what is new comes first.
+    """
     was = {_identity(item, key): number for number, item in enumerate(old)}
+    rank = {_identity(item, key): number for number, item in enumerate(order)}
+    unnamed = [item for item in joined if _identity(item, key) not in rank and _identity(item, key) not in was]
+    if unnamed:
+        raise refusals.bad_request(f"the list holds {causes.shown(unnamed[0])}, which its {_ORDER.rstrip('/')} does not name")
     named = sorted((item for item in joined if _identity(item, key) in rank), key=lambda item: rank[_identity(item, key)])
     others = [item for item in joined if _identity(item, key) not in rank]
     result: list[Any] = []

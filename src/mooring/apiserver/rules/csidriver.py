@@ -84,9 +84,11 @@ def _validate_update(new: Json, old: Json) -> list[Cause]:
     return found + checks.unchanged(new["spec"], old["spec"], "volumeLifecycleModes", "spec.volumeLifecycleModes")
 
 
-def _warnings(new: Json) -> list[str]:
+def _warnings(new: Json, old: Json | None) -> list[str]:
     spec = new["spec"]
-    return [_TOKENS_WARNING] if spec.get("tokenRequests") and "serviceAccountTokenInSecrets" not in spec else []
+    if not spec.get("tokenRequests") or "serviceAccountTokenInSecrets" in spec or (old is not None and old["spec"] == spec):
+        return []
+    return [_TOKENS_WARNING]
 
 
 CSI_DRIVERS: Final = Resource(

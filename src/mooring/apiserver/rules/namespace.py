@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.api import names
+from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.metadata import finalizer_name
 from mooring.apiserver.resource import Json, Resource, Status
@@ -54,6 +55,14 @@ def _validate(new: Json) -> list[Cause]:
     return [cause for name in new["spec"]["finalizers"] for cause in finalizer_name(name, field, field)]
 
 
+def _validate_status(new: Json, _old: Json) -> list[Cause]:
+    deleting, phase = bool(new["metadata"].get("deletionTimestamp")), new["status"]["phase"]
+    wanted, negation = ("Terminating", "not ") if deleting else ("Active", "")
+    if phase == wanted:
+        return []
+    return [causes.invalid("status.Phase", phase, f"may only be '{wanted}' if `deletionTimestamp` is {negation}empty")]
+
+
 def _mark_deleted(obj: Json) -> None:
     """Differs from other kinds: no grace period is written."""
     obj["status"]["phase"] = "Terminating"
@@ -76,6 +85,8 @@ NAMESPACES: Final = Resource(
     validate=_validate,
     holds=lambda obj: bool(obj["spec"].get("finalizers")),
     mark_deleted=_mark_deleted,
-    field_names=frozenset({"name", "status.phase"}),
-    fields=lambda obj: {"name": obj["metadata"]["name"], "status.phase": obj["status"]["phase"]},
+    undeletable=frozenset({"default", "kube-system", "kube-public"}),
+    validate_status=_validate_status,
+    field_names=frozenset({"status.phase"}),
+    fields=lambda obj: {"status.phase": obj["status"]["phase"]},
 )

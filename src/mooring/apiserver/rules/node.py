@@ -100,11 +100,14 @@ def _validate_status(new: Json, _old: Json) -> list[Cause]:
 
 
 def _validate_update(new: Json, old: Json) -> list[Cause]:
-    return [
+    found = [
         causes.forbidden(f"spec.{part}", f'node updates may not change {part} except from "" to valid')
         for part in _SET_ONCE
         if old["spec"].get(part) and new["spec"].get(part) != old["spec"][part]
     ]
+    if new["spec"].get("externalID") != old["spec"].get("externalID"):
+        found.append(causes.forbidden("spec.externalID", "may not be updated"))
+    return found
 
 
 NODES: Final = Resource(
@@ -122,7 +125,7 @@ NODES: Final = Resource(
     validate=_validate,
     validate_update=_validate_update,
     validate_status=_validate_status,
-    warnings=lambda node: [_EXTERNAL_ID_WARNING] if node["spec"].get("externalID") else [],
+    warnings=lambda node, _old: [_EXTERNAL_ID_WARNING] if node["spec"].get("externalID") else [],
     field_names=frozenset({"spec.unschedulable"}),
     fields=lambda node: {"spec.unschedulable": str(node["spec"].get("unschedulable", False)).lower()},
 )

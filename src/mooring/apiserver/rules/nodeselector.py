@@ -19,11 +19,11 @@ NodeSelectorRequirement: 1 key s!, 2 operator s!, 3 values *s
 """)
 
 _GA_LABELS: Final = {
-    "beta.kubernetes.io/arch": "kubernetes.io/arch",
-    "beta.kubernetes.io/os": "kubernetes.io/os",
-    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
-    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/arch": ("kubernetes.io/arch", "v1.14"),
+    "beta.kubernetes.io/os": ("kubernetes.io/os", "v1.14"),
+    "failure-domain.beta.kubernetes.io/zone": ("topology.kubernetes.io/zone", "v1.17"),
+    "failure-domain.beta.kubernetes.io/region": ("topology.kubernetes.io/region", "v1.17"),
+    "beta.kubernetes.io/instance-type": ("node.kubernetes.io/instance-type", "v1.17"),
 }
 
 
@@ -39,6 +39,18 @@ def validate(selector: Json, field: str) -> list[Cause]:
         for index, requirement in enumerate(term.get("matchFields") or []):
             found += _validate_field(requirement, f"{at}.matchFields[{index}]")
     return found
+
+
+def warnings(selector: Json, field: str) -> list[str]:
+    """What is told about labels that have other names by now."""
+    told = []
+    for number, term in enumerate(selector.get("nodeSelectorTerms") or []):
+        for index, requirement in enumerate(term.get("matchExpressions") or []):
+            if requirement["key"] in _GA_LABELS:
+                label, since = _GA_LABELS[requirement["key"]]
+                place = f"{field}.nodeSelectorTerms[{number}].matchExpressions[{index}].key"
+                told.append(f'{place}: {requirement["key"]} is deprecated since {since}; use "{label}" instead')
+    return told
 
 
 def same_but_for_ga_labels(new: Any, old: Any) -> bool:
@@ -81,7 +93,7 @@ def _validate_field(requirement: Json, field: str) -> list[Cause]:
 
 def _with_ga_labels(affinity: Any) -> str:
     text = json.dumps(affinity, sort_keys=True)
-    for beta, ga in _GA_LABELS.items():
+    for beta, (ga, _) in _GA_LABELS.items():
         text = text.replace(f'"{beta}"', f'"{ga}"')
     return text
 

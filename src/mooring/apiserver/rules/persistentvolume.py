@@ -67,8 +67,9 @@ def _prepare_status(new: Json, old: Json, now: float) -> None:
     status, before = new["status"], old["status"]
     since = "lastPhaseTransitionTime"
     if status["phase"] == before["phase"]:
-        return
-    if since not in status or status[since] == before.get(since):
+        if since in before:
+            status.setdefault(since, before[since])
+    elif since not in status or status[since] == before.get(since):
         status[since] = rfc3339(now)
 
 
@@ -151,8 +152,9 @@ def _source_for_comparison(spec: Json, before: Json) -> Json:
     return source
 
 
-def _warnings(new: Json) -> list[str]:
+def _warnings(new: Json, _old: Json | None) -> list[str]:
     told = volumesources.warnings(new["spec"])
+    told += nodeselector.warnings(new["spec"].get("nodeAffinity", {}).get("required") or {}, "spec.nodeAffinity.required")
     if new["spec"].get("persistentVolumeReclaimPolicy") == "Recycle":
         told.append(_RECYCLE_WARNING)
     if _CLASS_ANNOTATION in (new["metadata"].get("annotations") or {}):
