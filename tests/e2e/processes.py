@@ -57,12 +57,12 @@ class Attacher(Running):
     def assert_alive(self) -> None:
         self.program.assert_alive()
 
-    async def said(self, text: str, timeout_s: float = WAIT_S) -> str:
-        """Waits until the log has this text; gives the line."""
+    async def said(self, *texts: str, timeout_s: float = WAIT_S) -> str:
+        """Waits until a line of the log has all these texts; gives the line."""
         async with asyncio.timeout(timeout_s):
             while True:
                 for line in self.log.splitlines():
-                    if text in line:
+                    if all(text in line for text in texts):
                         return line
                 self.assert_alive()
                 await asyncio.sleep(0.05)
