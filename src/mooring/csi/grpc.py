@@ -34,6 +34,7 @@ RECEIVE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of one answer. gRPC's default of 4 MiB is reached by ListVolumes without paging at some 20,000 volumes."""
 
 _READY: Final = grpc.ChannelConnectivity.READY
+_ROUNDED_UP_S: Final = 0.002
 _DEADLINE_SLACK_S: Final = 0.05  # gRPC's clock and ours are read at different moments
 
 OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
@@ -105,7 +106,7 @@ class GrpcDriver(Client):
     async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
         started = self._clock.now()
         try:
-            answer = await self._callable(rpc)(request.SerializeToString(), timeout=call.timeout_s)
+            answer = await self._callable(rpc)(request.SerializeToString(), timeout=_told(call.timeout_s))
         except grpc.aio.AioRpcError as error:
             raise self._error(error, call, started) from None
         except asyncio.CancelledError:
@@ -156,6 +157,14 @@ class GrpcDriver(Client):
         if refused is None:
             return text
         return f'connection error: desc = "transport: Error while dialing: dial unix {self.path}: connect: {refused["why"].lower()}"'
+
+
+def _told(timeout_s: float) -> float:
+    """What gRPC is given as a deadline, so that the driver is not told a later one than the caller's.
+
+    gRPC's core rounds up: to the millisecond on the way in, then to three digits in the header. 15 s would arrive as 15.1 s.
+    """
+    return max(timeout_s - _ROUNDED_UP_S, timeout_s / 2)
 
 
 # grpcio's own texts. Tests make each of them, so that another version's wording is noticed.

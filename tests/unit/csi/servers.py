@@ -96,6 +96,7 @@ def hanging(started: asyncio.Event, cancelled: asyncio.Event) -> Any:
 class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
     def __init__(self, plugin: object) -> None:
         self._plugin = plugin
+        self.time_left_s: list[float] = []
         self._rpcs = {rpc.path: rpc for rpc in RPCS.values()}
 
     def service(self, handler_call_details: Any) -> Any:
@@ -103,6 +104,7 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
 
         async def handle(request: Any, context: Any) -> Any:
             method = getattr(self._plugin, rpc.attribute, None)
+            self.time_left_s.append(context.time_remaining())
             if method is None:
                 await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"method {rpc.name} not implemented")
             try:
@@ -114,14 +116,18 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 @asynccontextmanager
-async def serving(path: Path, plugin: object) -> AsyncIterator[None]:
-    """The plugin answers on the socket as long as the block runs; then its connections break at once."""
+async def serving(path: Path, plugin: object) -> AsyncIterator[list[float]]:
+    """The plugin answers on the socket as long as the block runs; then its connections break at once.
+
+    Gives the list of what the callers say that they will wait, in seconds.
+    """
     server = grpc.aio.server(options=[("grpc.max_send_message_length", -1)])
-    server.add_generic_rpc_handlers((_Handlers(plugin),))
+    handlers = _Handlers(plugin)
+    server.add_generic_rpc_handlers((handlers,))
     server.add_insecure_port(f"unix://{path}")
     await server.start()
     try:
-        yield
+        yield handlers.time_left_s
     finally:
         await server.stop(None)
 

@@ -364,6 +364,15 @@ async def test_a_driver_that_never_answers_is_left_at_the_deadline(socket):
     assert str(failed.value) == "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
 
 
+@pytest.mark.parametrize("timeout_s", [0.7, 1.0, 10.0, 15.0, 60.0, 600.0])
+async def test_the_driver_is_told_the_deadline_and_never_a_later_one(socket, timeout_s):
+    """gRPC's core would round it up by one in a hundred."""
+    async with serving(socket, Plugin()) as time_left_s, connected(socket) as driver:
+        for _ in range(10):
+            await driver.probe(PROBE, Call(timeout_s))
+    assert 0.9 * timeout_s - 0.3 < min(time_left_s) <= max(time_left_s) <= timeout_s
+
+
 @pytest.mark.slow
 async def test_a_deadline_while_there_is_no_connection_has_the_same_words(socket):
     """A socket whose owner does not accept: the call waits for the connection."""
