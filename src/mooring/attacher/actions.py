@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -25,11 +26,13 @@ from mooring.base.log import logger
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.kube.cluster import Cluster, Patch, PatchType
-from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound
+from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound, ServerError, Unreachable
 from mooring.kube.informer import Informer
 from mooring.kube.patch import merge_diff
 
 log = logger(__name__)
+
+UNSURE_MAX: Final = 1000  # from here on every volume counts as unsure
 
 
 class Failed(MooringError):
@@ -65,6 +68,8 @@ class Actions:
         self._secrets = secrets
         self._timeout_s = timeout_s
         self._slots = asyncio.Semaphore(calls_max)
+        self._holding: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._unsure: set[str] = set()  # volumes that may carry the finalizer although the cache does not show it
 
     async def perform(self, view: View, name: str, decision: decide.Decision) -> None:
         """Carries out the decision's actions for the object of that name, in order. Raises Failed."""
@@ -91,25 +96,25 @@ class Actions:
                     await self._mark_attached(view, name, {})
                 case decide.ReleaseVolume(pv_name):
                     await self._release_volume(view, pv_name)
+                case decide.ClearError():
+                    await self._clear_error(view, name)
 
     # -- PersistentVolumes
 
     async def _hold_volume(self, view: View, pv_name: str) -> None:
-        pv, finalizer = view.volume(pv_name), view.driver.finalizer
-        if pv is None or view.holds(pv):
-            return
-        path = "/metadata/finalizers"
-        others = pv.metadata.finalizers
-        if others:
-            operations: list[dict[str, Any]] = [{"op": "add", "path": f"{path}/-", "value": finalizer}]
-        elif others is None:
-            operations = [{"op": "test", "path": path, "value": None}, {"op": "add", "path": path, "value": [finalizer]}]
-        else:
-            operations = [{"op": "test", "path": path, "value": []}, {"op": "replace", "path": path, "value": [finalizer]}]
-        try:
-            await self._patch_volume(pv_name, operations)
-        except ApiError as error:
-            raise Failed(f"could not add PersistentVolume finalizer: {error}") from error
+        lock = self._holding.setdefault(pv_name, asyncio.Lock())
+        async with lock:  # attachments to several nodes come at once
+            pv = view.volume(pv_name)
+            if pv is None or view.holds(pv):
+                return
+            strictly = pv_name in self._unsure or len(self._unsure) >= UNSURE_MAX
+            try:
+                await self._patch_volume(pv_name, _addition(pv.metadata.finalizers, view.driver.finalizer, strictly))
+            except ApiError as error:
+                if isinstance(error, ServerError | Unreachable) and len(self._unsure) < UNSURE_MAX:
+                    self._unsure.add(pv_name)
+                raise Failed(f"could not add PersistentVolume finalizer: {error}") from error
+            self._unsure.discard(pv_name)
 
     async def _release_volume(self, view: View, pv_name: str) -> None:
         pv = view.volume(pv_name)
@@ -195,6 +200,19 @@ class Actions:
         except ApiError as error:
             raise Failed(f"could not mark as detached: {error}") from error
 
+    async def _clear_error(self, view: View, name: str) -> None:
+        attachment = view.attachment(name)
+        if attachment is None:
+            return
+        wanted = _status_body(attachment.status)
+        wanted.pop("attachError", None)
+        try:
+            await self._save_status(attachment, wanted)
+        except NotFound:
+            return
+        except ApiError as error:
+            raise Failed(f"could not clear the error: {error}", reported=False) from error
+
     async def save_error(self, view: View, name: str, field: str, message: str, time: str, code: int | None) -> None:
         """Writes `attachError` or `detachError` (field). A failure that is there already is not written again. Raises ApiError."""
         attachment = view.attachment(name)
@@ -257,10 +275,29 @@ class Actions:
         return Failed(str(error), code=error.code)
 
 
+def _addition(finalizers: tuple[str, ...] | None, finalizer: str, strictly: bool) -> list[dict[str, Any]]:
+    """The JSON patch that puts in one finalizer. strictly: only where the list is still as we saw it.
+
+    Differs from external-attacher, which is never strict with a list that has others' in it: when the answer to such a patch is lost, the
+    next one leaves its finalizer there twice.
+    """
+    path = "/metadata/finalizers"
+    if finalizers is None:
+        return [{"op": "test", "path": path, "value": None}, {"op": "add", "path": path, "value": [finalizer]}]
+    if not finalizers:
+        return [{"op": "test", "path": path, "value": []}, {"op": "replace", "path": path, "value": [finalizer]}]
+    unchanged = [{"op": "test", "path": path, "value": list(finalizers)}] if strictly else []
+    return [*unchanged, {"op": "add", "path": f"{path}/-", "value": finalizer}]
+
+
 def _removal(finalizers: tuple[str, ...], finalizer: str) -> list[dict[str, Any]]:
-    """The JSON patch that takes out one finalizer, only if it is still where we saw it."""
-    path = f"/metadata/finalizers/{finalizers.index(finalizer)}"
-    return [{"op": "test", "path": path, "value": finalizer}, {"op": "remove", "path": path}]
+    """The JSON patch that takes out a finalizer, only if it is still where we saw it; all of them, if external-attacher left it twice."""
+    operations: list[dict[str, Any]] = []
+    for place in reversed(range(len(finalizers))):
+        if finalizers[place] == finalizer:
+            path = f"/metadata/finalizers/{place}"
+            operations += [{"op": "test", "path": path, "value": finalizer}, {"op": "remove", "path": path}]
+    return operations
 
 
 def _status_body(status: VolumeAttachmentStatus) -> dict[str, Any]:

@@ -81,7 +81,12 @@ class ReleaseVolume:
     pv_name: str
 
 
-Action = HoldVolume | LoadSecret | Claim | Publish | Unpublish | Release | MarkAttached | ReleaseVolume
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClearError:
+    """Take the attachError off an attachment that is attached."""
+
+
+Action = HoldVolume | LoadSecret | Claim | Publish | Unpublish | Release | MarkAttached | ReleaseVolume | ClearError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -179,7 +184,9 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     name, node_name = attachment.metadata.name, attachment.spec.node_name
     again = view.drift.get(name) is Drift.MISSING
     if attachment.status.attached and not again:
-        return Decision(why.Attached(node_name))
+        # Differs from external-attacher, which leaves an error of a try that raced with the success there for ever.
+        left = attachment.status.attach_error is not None
+        return Decision(why.Attached(node_name), (ClearError(),) if left else ())
 
     holding: tuple[Action, ...] = ()
     pv_name = attachment.spec.source.persistent_volume_name

@@ -1,7 +1,8 @@
 """What wakes a key: which change of which object makes the attacher look again.
 
 Retries wait for the event that could heal them as well as for the clock: the volume, the node's registration, room on a full node, the
-end of an attachment that held a single-node volume. Our own writes wake nobody but those who waited for a deletion.
+end of an attachment that held a single-node volume. Our own writes wake nobody but those who waited for a deletion; but what the answer
+to a write shows of others' doing wakes as an event does, since the event will bring nothing new any more.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Wakes:
             self._attachment_ended(change.old)
             return
         ours = new.spec.attacher == self._view().driver.name
-        if ours and change.cause is not Cause.OWN_WRITE and worth_a_look(change.old, new):
+        news = change.cause is not Cause.OWN_WRITE or change.old is None or is_deleting(new) != is_deleting(change.old)
+        if ours and news and worth_a_look(change.old, new):
             self._attachments.add(new.metadata.name)
 
     def _attachment_ended(self, old: VolumeAttachment) -> None:
@@ -55,11 +57,11 @@ class Wakes:
 
     def volume_changed(self, change: Change[PersistentVolume]) -> None:
         pv = change.new
-        if pv is None or change.cause is Cause.OWN_WRITE:
+        if pv is None:
             return
         if self._view().releasable(pv):
             self._volumes.add(pv.metadata.name)
-        if change.old is None or not same_but_for_version(change.old, pv):
+        if change.cause is not Cause.OWN_WRITE and (change.old is None or not same_but_for_version(change.old, pv)):
             self._end_back_off(BY_VOLUME, pv.metadata.name)
 
     def node_changed(self, change: Change[CSINode]) -> None:

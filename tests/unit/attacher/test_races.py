@@ -1,0 +1,122 @@
+"""Races with others and with late events, on the in-process ports: what the simulation has found, told one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from mooring.api.meta import Kind
+from mooring.apiserver.local import Faults, LocalCluster
+from mooring.csi.codes import Code
+from mooring.kube.cluster import WatchEvent
+from mooring.kube.errors import Unreachable
+from tests.support.attaching import PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, STD_ATTACH, UNPUBLISH, World
+from tests.support.objects import DELETED, FINALIZER, a_va, an_attached_va
+from tests.support.recording import RecordingCluster
+from tests.support.scripted_driver import Fail
+from tests.support.virtual_loop import in_virtual_time
+
+OTHERS = "kit/other"
+LOST = Unreachable("connection reset")
+
+
+class Late(Faults):
+    """Holds back the events of a kind until `on_time` is set."""
+
+    def __init__(self, plural: str) -> None:
+        self._plural = plural
+        self.on_time = asyncio.Event()
+
+    async def deliver(self, kind: Kind[Any], event: WatchEvent[Any]) -> None:
+        if kind.plural == self._plural:
+            await self.on_time.wait()
+
+
+def late_events(world: World, plural: str) -> Late:
+    """From now on the attacher's watch of a kind shows nothing, until it is let."""
+    late = Late(plural)
+    local = LocalCluster(world.store, clock=world.clock, chance=world.chance, faults=late)
+    world.cluster = RecordingCluster(local, world.story)
+    return late
+
+
+@in_virtual_time
+async def test_a_deletion_seen_first_in_an_own_writes_answer_is_acted_upon():
+    """The event of the deletion brings nothing new any more when it comes, so the answer has to wake the key."""
+    world = await World().base()
+    late = late_events(world, "volumeattachments")
+    await world.create(a_va())
+    gate = world.driver.gate(PUBLISH)
+    async with world.attaching():
+        await world.settle()
+        await world.delete("VolumeAttachment", "pv1-node1")
+        gate.set()
+        await world.settle()
+        late.on_time.set()
+        await world.gone("VolumeAttachment", "pv1-node1", 5.0)
+    assert [*STD_ATTACH, UNPUBLISH, PATCH_VA] == world.story
+
+
+@in_virtual_time
+async def test_a_lost_answer_does_not_leave_the_finalizer_twice():
+    world = await World().base(finalizers=[OTHERS])
+    late = late_events(world, "persistentvolumes")
+    await world.create(a_va())
+    world.cluster.refuse(PATCH_PV, error=LOST, after=True)
+    async with world.attaching():
+        await world.settle(5.0)
+        assert [OTHERS, FINALIZER] == (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
+        late.on_time.set()
+        await world.attached()
+    assert 1 < len(world.bodies(PATCH_PV))
+    assert [OTHERS, FINALIZER] == (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
+
+
+@in_virtual_time
+async def test_two_attachments_at_once_hold_their_volume_once():
+    world = await World().base(finalizers=[OTHERS])
+    await world.create(a_va(), a_va("pv1-node2", node="node2"), a_va("pv1-node3", node="node3"))
+    async with world.attaching():
+        await world.attached()
+        await world.error(name="pv1-node2")
+        await world.error(name="pv1-node3")
+    assert 1 == world.story.count(PATCH_PV)
+    assert [OTHERS, FINALIZER] == (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
+
+
+@in_virtual_time
+async def test_a_finalizer_that_is_there_twice_is_removed_altogether():
+    """external-attacher can leave it so, and takes out one of them: the volume would stay for ever."""
+    world = await World().base(finalizers=[FINALIZER, OTHERS, FINALIZER])
+    await world.delete("PersistentVolume", "pv1")
+    async with world.attaching():
+        await world.settle()
+    assert [OTHERS] == (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
+    assert [PATCH_PV] == world.story
+
+
+@in_virtual_time
+async def test_an_error_beside_success_is_cleared():
+    """A try on a cache that had not seen the success leaves its error beside it."""
+    world = await World().base()
+    error = {"message": "mock error", "time": DELETED}
+    await world.create(an_attached_va(status={"attached": True, "attachError": error, "attachmentMetadata": {"foo": "bar"}}))
+    async with world.attaching():
+        va = await world.status(lambda status: "attachError" not in status)
+        await world.settle()
+    assert {"attached": True, "attachmentMetadata": {"foo": "bar"}} == va["status"]
+    assert [PATCH_STATUS] == world.story
+
+
+@in_virtual_time
+async def test_a_try_that_raced_with_a_lost_success_leaves_no_error():
+    world = await World().base()
+    late = late_events(world, "volumeattachments")
+    await world.create(a_va())
+    world.cluster.refuse(PATCH_STATUS, error=LOST, after=True)
+    world.driver.script(PUBLISH, None, Fail(Code.INTERNAL))
+    async with world.attaching():
+        await world.status(lambda status: status["attached"] and "attachError" in status)
+        late.on_time.set()
+        va = await world.status(lambda status: "attachError" not in status)
+    assert va["status"]["attached"]
