@@ -134,6 +134,8 @@ class Life(Generic[F]):
             raise _first(errors) from None  # its own traceback says it all
 
     async def _live(self) -> None:
+        if self.is_ending:
+            return
         async with contextlib.AsyncExitStack() as stack:
             await self._serve_diagnostics(stack)
             cluster = await stack.enter_async_context(self._ports.cluster())

@@ -112,6 +112,15 @@ async def test_SG_a_process_that_waits_for_its_driver_ends_at_once():
 
 
 @in_virtual_time
+async def test_SG_a_life_that_is_over_before_it_begins_touches_nothing():
+    world = World()
+    world.life.end()
+    await ended(world)
+    assert world.ports.connection is None
+    assert [] == world.works
+
+
+@in_virtual_time
 async def test_an_unchanged_driver_that_comes_back_is_carried_on_with():
     world = World()
     async with world.living():
