@@ -49,7 +49,7 @@ def error_of(answer: Answer, asked: str, *, may_show: bool = True) -> ApiError:
     A 404 without a Status object is no NotFound: a proxy's, or an API group that the server does not have, and no proof that
     an object is gone. Differs from client-go, which takes it for one.
     """
-    wait_s = retry_after_s(answer.headers)
+    wait_s = retry_after_s(answer.headers.get("Retry-After", ""))
     status = status_of(answer.body) if answer.status >= 300 else None
     if status is not None:
         return from_status(status, answer.status, wait_s)

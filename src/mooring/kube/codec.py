@@ -6,7 +6,6 @@ watch: one bad object must not blind a controller to all the others.
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -79,7 +78,7 @@ class Codec(Generic[T]):
         try:
             found = self._line.decode(line)
             event_type = _OBJECT_EVENTS.get(found.type)
-        except msgspec.ValidationError:
+        except (msgspec.ValidationError, UnicodeDecodeError, RecursionError):
             return self._odd_event(kind, line)
         if event_type is None:
             return self._odd_event(kind, line)
@@ -126,10 +125,15 @@ _NAMED: Final = msgspec.json.Decoder(_Named)
 _STATUS: Final = msgspec.json.Decoder(dict[str, Any])
 
 
-@functools.cache
+_codecs: dict[type, Codec[Any]] = {}
+
+
 def codec_of(struct: type[T]) -> Codec[T]:
     """The one codec of a type."""
-    return Codec(struct)
+    codec: Codec[T] | None = _codecs.get(struct)
+    if codec is None:
+        codec = _codecs[struct] = Codec(struct)
+    return codec
 
 
 def status_of(body: bytes) -> dict[str, Any] | None:

@@ -161,7 +161,7 @@ class Exchange:
         """How long the server wants us to wait before we ask again; None when it does not ask for that, or for too much."""
         if reply.status != 429 and reply.status < 500:
             return None
-        wait_s = retry_after_s(reply.headers)
+        wait_s = retry_after_s(reply.headers.get("Retry-After", ""))
         if wait_s is None or wait_s > RETRY_AFTER_S_MAX:
             return None
         return wait_s * self._chance.uniform(1.0, 1.0 + _RETRY_SPREAD)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Final
 
 from mooring.base.clock import Clock, Instant
@@ -87,7 +86,6 @@ class Throttle:
         self._told_at, self._untold_count = now, 0
 
 
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """What the server asked for in Retry-After, None when absent or no whole number of seconds (client-go reads no dates)."""
-    text = headers.get("Retry-After", "")
+def retry_after_s(text: str) -> float | None:
+    """What a Retry-After header asks for, None when it is no whole number of seconds (client-go reads no dates)."""
     return float(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None

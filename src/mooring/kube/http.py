@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
@@ -108,13 +109,18 @@ class AiohttpTransport:
         self._proxy = URL(config.proxy) if config.proxy else None
         self._place = _place(config)
         self._session: aiohttp.ClientSession | None = None
+        self._open: set[aiohttp.ClientResponse] = set()
         self._closed = False
 
     async def request(self, method: str, path: str, headers: Pairs, body: bytes | None, timeout_s: float) -> Answer:
         try:
             async with asyncio.timeout(timeout_s):
                 response = await self._send(method, path, headers, body)
-                return Answer(response.status, response.headers, await _body(response))
+                self._open.add(response)
+                try:
+                    return Answer(response.status, response.headers, await _body(response))
+                finally:
+                    self._open.discard(response)
         except TimeoutError:
             raise Unreachable(f"no answer from {self._place} to {method} within {timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
@@ -123,14 +129,19 @@ class AiohttpTransport:
     async def stream(self, path: str, headers: Pairs, timeout_s: float) -> ResponseStream:
         try:
             async with asyncio.timeout(timeout_s):
-                return ResponseStream(await self._send("GET", path, headers, None), self._place)
+                response = await self._send("GET", path, headers, None)
+                self._open.add(response)
+                return ResponseStream(response, self._place, self._open.discard)
         except TimeoutError:
             raise Unreachable(f"no answer from {self._place} to a watch within {timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(_reason(error, self._place)) from error
 
     async def close(self) -> None:
+        """Who reads a body is told first: aiohttp closes connections without waking their readers."""
         self._closed = True
+        for response in tuple(self._open):
+            response.close()
         if self._session is not None:
             await self._session.close()
 
@@ -175,9 +186,10 @@ class AiohttpTransport:
 class ResponseStream:
     """The answer to a watch. close() is needed at every end."""
 
-    def __init__(self, response: aiohttp.ClientResponse, place: str) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, place: str, on_close: Callable[[aiohttp.ClientResponse], None]) -> None:
         self._response = response
         self._place = place
+        self._on_close = on_close
 
     @property
     def status(self) -> int:
@@ -197,6 +209,7 @@ class ResponseStream:
             raise Unreachable(_reason(error, self._place)) from error
 
     def close(self) -> None:
+        self._on_close(self._response)
         self._response.close()
 
 
@@ -265,6 +278,8 @@ def _reason(error: Exception, place: str) -> str:
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"no connection to {place}: the proxy answered {error.status} {error.message}"
     if isinstance(error, aiohttp.ClientConnectorError):
+        if isinstance(error.os_error, ConnectionResetError):
+            return f"no connection to {place}: the server closed it at once; if it speaks TLS, check the client certificate"
         return f"no connection to {place}: {error.os_error.strerror or error.os_error}"
     if isinstance(error, aiohttp.ClientResponseError):
         return f"the answer from {place} is no HTTP"

@@ -95,10 +95,12 @@ def tls_reason(error: BaseException) -> str:
     """What went wrong with TLS and what to do, "" when the error is about something else. Looks at what caused it, too."""
     cause: BaseException | None = error
     for _ in range(8):
-        if cause is None or isinstance(cause, ssl.SSLError):
+        if cause is None:
             break
+        if isinstance(cause, ssl.SSLError) and type(cause).__module__ == "ssl":  # not aiohttp's, which are SSLErrors without a reason
+            return _told(cause)
         cause = getattr(cause, "os_error", None) or cause.__cause__ or cause.__context__
-    return _told(cause) if isinstance(cause, ssl.SSLError) else ""
+    return ""
 
 
 def _told(error: ssl.SSLError) -> str:

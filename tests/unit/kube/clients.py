@@ -1,0 +1,27 @@
+"""A client of a test's server, and what the tests ask it for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
+from mooring.base.chance import Chance
+from mooring.kube.cluster import WatchEvent
+from mooring.kube.config import ClusterConfig
+from mooring.kube.http import HttpCluster
+from tests.unit.kube.instant_clock import InstantClock
+
+VA: dict[str, Any] = {"metadata": {"name": "va", "resourceVersion": "7", "uid": "u"}, "spec": {"attacher": "a", "nodeName": "n"}}
+
+
+@contextlib.asynccontextmanager
+async def a_client(config: ClusterConfig, *, clock: InstantClock | None = None, **options: Any) -> AsyncIterator[HttpCluster]:
+    async with HttpCluster(config, clock=clock or InstantClock(), chance=Chance(1), user_agent="test/1", **options) as cluster:
+        yield cluster
+
+
+async def events_of(cluster: HttpCluster, **arguments: Any) -> list[WatchEvent[VolumeAttachment]]:
+    async with contextlib.aclosing(cluster.watch(VOLUME_ATTACHMENTS, **{"resource_version": "5", **arguments})) as events:
+        return [event async for event in events]

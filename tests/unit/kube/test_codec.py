@@ -1,0 +1,145 @@
+"""One broken object costs itself, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
+from mooring.kube.cluster import EventType
+from mooring.kube.codec import UNDECODABLE, codec_of, status_of
+from mooring.kube.errors import Gone, ServerError
+from tests.unit.kube.kubeconfigs import SECRET
+
+TYPED = codec_of(VolumeAttachment)
+WHOLE = codec_of(dict)
+
+
+def an_attachment(name: str = "va", version: str = "7", **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "resourceVersion": version}, "spec": {"attacher": "a", "nodeName": "n"}, **more}
+
+
+def a_line(kind: str, obj: object) -> bytes:
+    return json.dumps({"type": kind, "object": obj}).encode()
+
+
+def test_a_codec_is_made_once_per_type() -> None:
+    assert codec_of(VolumeAttachment) is TYPED
+
+
+def test_a_page_has_items_version_and_token() -> None:
+    body = json.dumps({"metadata": {"resourceVersion": "9", "continue": "tok"}, "items": [an_attachment("a"), an_attachment("b")]})
+    page = TYPED.page(VOLUME_ATTACHMENTS, body.encode())
+    assert (["a", "b"], "9", "tok") == ([item.metadata.name for item in page.items], page.resource_version, page.continue_token)
+
+
+@pytest.mark.parametrize("body", [b'{"metadata":{"resourceVersion":"9"},"items":null}', b'{"metadata":{"resourceVersion":"9"}}'])
+def test_a_page_without_items_is_empty(body: bytes) -> None:
+    assert ((), "9") == (TYPED.page(VOLUME_ATTACHMENTS, body).items, TYPED.page(VOLUME_ATTACHMENTS, body).resource_version)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        json.dumps(an_attachment("bad", spec={"attacher": 5})).encode(),
+        json.dumps(an_attachment("bad", status={"attachmentMetadata": {"a": {SECRET: SECRET}}})).encode(),
+        b'{"metadata":{"name":"bad"},"spec":{"nodeName":"\xff' + SECRET.encode() + b'"}}',
+        b'{"spec":{}}',
+        b"null",
+        b"[]",
+    ],
+)
+def test_a_broken_item_is_skipped_and_named(broken: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    items = b",".join([json.dumps(an_attachment("a")).encode(), broken, json.dumps(an_attachment("b")).encode()])
+    page = TYPED.page(VOLUME_ATTACHMENTS, b'{"metadata":{"resourceVersion":"9","continue":"tok"},"items":[' + items + b"]}")
+    assert (["a", "b"], "9", "tok") == ([item.metadata.name for item in page.items], page.resource_version, page.continue_token)
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert told.startswith("E")
+    assert "volumeattachments.storage.k8s.io" in told
+    assert ('name="bad"' in told) == (b'"bad"' in broken)
+    assert SECRET not in told
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"[]", b'{"items":5}', b'{"items":[', b'{"items":[{"metadata"', b"\xff", b'{"items":' * 5000]
+)
+def test_what_is_no_list_is_no_page(body: bytes) -> None:
+    with pytest.raises(UNDECODABLE):
+        TYPED.page(VOLUME_ATTACHMENTS, body)
+
+
+@pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
+def test_changes_are_decoded_typed_or_whole(kind: str) -> None:
+    line = a_line(kind, an_attachment("größe", "12"))
+    typed, whole = TYPED.event(VOLUME_ATTACHMENTS, line), WHOLE.event(VOLUME_ATTACHMENTS.whole(), line)
+    assert typed is not None
+    assert whole is not None
+    assert (EventType(kind), "12", EventType(kind), "12") == (typed.type, typed.resource_version, whole.type, whole.resource_version)
+    assert typed.object is not None
+    assert typed.object.metadata.name == "größe"
+    assert whole.object == an_attachment("größe", "12")
+
+
+def test_a_bookmark_has_only_a_version() -> None:
+    line = a_line(
+        "BOOKMARK", {"kind": "VolumeAttachment", "metadata": {"resourceVersion": "20", "creationTimestamp": None}, "spec": {"attacher": ""}}
+    )
+    event = TYPED.event(VOLUME_ATTACHMENTS, line)
+    assert event is not None
+    assert (EventType.BOOKMARK, None, "20", False) == (event.type, event.object, event.resource_version, event.initial_events_end)
+
+
+def test_the_closing_bookmark_is_known_by_its_annotation() -> None:
+    metadata = {"resourceVersion": "20", "annotations": {"k8s.io/initial-events-end": "true"}}
+    event = TYPED.event(VOLUME_ATTACHMENTS, a_line("BOOKMARK", {"metadata": metadata}))
+    assert event is not None
+    assert event.initial_events_end
+
+
+@pytest.mark.parametrize("codec", [TYPED, WHOLE])
+def test_an_error_event_is_raised(codec: Any) -> None:
+    status = {
+        "kind": "Status",
+        "metadata": {},
+        "status": "Failure",
+        "message": "too old resource version: 5 (100)",
+        "reason": "Expired",
+        "code": 410,
+    }
+    with pytest.raises(Gone, match=r"too old resource version: 5 \(100\)"):
+        codec.event(VOLUME_ATTACHMENTS, a_line("ERROR", status))
+
+
+@pytest.mark.parametrize("status", [{}, {"code": "410"}, [], None, "gone"])
+def test_an_error_event_that_makes_no_sense_is_an_error_too(status: object) -> None:
+    with pytest.raises(ServerError):
+        TYPED.event(VOLUME_ATTACHMENTS, a_line("ERROR", status))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        a_line("MODIFIED", an_attachment("bad", spec={"attacher": [SECRET]})),
+        b'{"type":"ADDED","object":{"metadata":{"name":"bad"},"spec":{"nodeName":"\xff"}}}',
+        a_line("NEWS", an_attachment("bad")),
+    ],
+)
+def test_a_broken_event_is_skipped_and_told(line: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    assert TYPED.event(VOLUME_ATTACHMENTS, line) is None
+    told = capsys.readouterr().err
+    assert told.startswith("E")
+    assert SECRET not in told
+
+
+@pytest.mark.parametrize("line", [b"<html>", b'{"type":"ADDED","object":{"meta', b"{}", b'{"type":5}', b"\xff", b"[]"])
+def test_what_is_no_event_is_no_line_of_a_watch(line: bytes) -> None:
+    with pytest.raises(UNDECODABLE):
+        TYPED.event(VOLUME_ATTACHMENTS, line)
+
+
+def test_only_a_status_is_a_status() -> None:
+    assert status_of(b'{"kind":"Status","code":404}') == {"kind": "Status", "code": 404}
+    assert [None] * 4 == [status_of(body) for body in (b'{"kind":"Pod"}', b"[]", b"404 page not found", b"\xff")]
