@@ -54,8 +54,9 @@ class Resource:
 
     default: fills in what is absent, on every write. prepare_*: resets what the endpoint may not write.
     validate*: everything that is wrong. admit: what admission adds at creation. fields: values of the field selectors
-    beside metadata.*. warnings: for the Warning header, old is None at creation. holds: something beside finalizers keeps what
-    is deleted. mark_deleted: what a deletion that has to wait writes. undeletable: names of objects that stay. ttl_s: objects vanish that long after their last write.
+    beside metadata.*. warnings: for the Warning header, old is None at creation. holds: something beside finalizers
+    keeps what is deleted. mark_deleted: what a deletion that has to wait writes. undeletable: names of objects that stay.
+    ttl_s: objects vanish that long after their last write.
     """
 
     group: str

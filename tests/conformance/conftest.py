@@ -1,0 +1,90 @@
+"""The servers that must agree: one test body, run against the embedded one and the real one."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mooring.apiserver.table import HistoryLimits
+from tests.support.apiobjects import VAS, a_va
+from tests.support.control_plane import ADMIN_TOKEN, ControlPlane
+from tests.support.embedded import EmbeddedServer
+from tests.support.rest import Rest
+from tests.support.waiting import eventually
+
+EMBEDDED_HISTORY = 200
+_SERVERS = ["embedded", pytest.param("real", marks=[pytest.mark.real, pytest.mark.slow])]
+_numbers = itertools.count()
+
+
+@dataclasses.dataclass(frozen=True)
+class Server:
+    """An API server under test. forget: gives the path of a kind of which it has forgotten version 1."""
+
+    name: str
+    api: Rest
+    kubeconfig: Path
+    forget: Callable[[], str]
+
+    @property
+    def is_real(self) -> bool:
+        return self.name == "real"
+
+
+@pytest.fixture(scope="session")
+def embedded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    """One for all tests of a worker; its history is short."""
+    limits = HistoryLimits(changes_max=EMBEDDED_HISTORY)
+    with EmbeddedServer(tmp_path_factory.mktemp("embedded"), limits) as server:
+        yield server
+
+
+@pytest.fixture(params=_SERVERS)
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """The embedded server, then the real one."""
+    if request.param == "real":
+        plane: ControlPlane = request.getfixturevalue("control_plane")
+        api = Rest(plane.server, plane.ca_file, ADMIN_TOKEN)
+        yield Server("real", api, plane.token_kubeconfig(), lambda: _late_kind(api))
+    else:
+        embedded: EmbeddedServer = request.getfixturevalue("embedded_server")
+        api = Rest(embedded.url, embedded.ca_file, embedded.identity.token)
+        yield Server("embedded", api, embedded.kubeconfig, lambda: _flood(api))
+    api.close()
+
+
+@pytest.fixture
+def api(server: Server) -> Rest:
+    return server.api
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name of this test alone, whatever server and worker it runs on."""
+    worker = getattr(request.config, "workerinput", {}).get("workerid", "main")
+    return f"t{next(_numbers)}-{worker}"
+
+
+def _flood(api: Rest) -> str:
+    """More attachments come and go than the embedded server remembers."""
+    for number in range(EMBEDDED_HISTORY // 2 + 2):
+        api.post(VAS, a_va(f"flood-{number}")).ok(201)
+        api.delete(f"{VAS}/flood-{number}").ok()
+    return VAS
+
+
+def _late_kind(api: Rest) -> str:
+    """A kind that is newer than version 1: its watch cache never knew that version."""
+    names = {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    versions = [{"name": "v1", "served": True, "storage": True, "schema": schema}]
+    spec = {"group": "mooring.test", "scope": "Cluster", "names": names, "versions": versions}
+    made = api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", {"metadata": {"name": "things.mooring.test"}, "spec": spec})
+    assert made.status in (201, 409), made
+    path = "/apis/mooring.test/v1/things"
+    eventually(lambda: api.get(path).status == 200, 30, "the kind is served")
+    return path
