@@ -15,8 +15,8 @@ from mooring.base.clock import Clock, LoopClock
 from mooring.base.flags import parse
 from mooring.base.metrics import Metrics
 from mooring.cli.csi_attacher import KNOWN_GATES, AttacherFlags, check, options_of
+from mooring.cli.life import Context, Life, Sidecar
 from mooring.cli.process import Machine, Setup
-from mooring.cli.sidecar import Context, Life, Sidecar
 from mooring.csi.client import Client
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
