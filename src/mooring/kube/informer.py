@@ -13,10 +13,12 @@ nobody acts twice on it. How lists, watch and own writes are brought together: `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+import dataclasses
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
-from mooring.api.meta import Kind, Object, finalizers_of, is_deleting, key_of
+from mooring.api.meta import Key, Kind, Object, finalizers_of, is_deleting, key_of
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.log import logger
@@ -84,13 +86,25 @@ class Informer(Generic[T]):
     def on_change(self, handler: Handler[T]) -> None:
         """Calls the handler with each change, after the store has it. Handlers are synchronous and quick; they may read any store.
 
-        After a change to nothing the store may already hold another object of that name, which the next change tells.
+        The store may already hold something newer, which the next change tells: another object of that name after a change to
+        nothing, or what came while a write of ours was under way (`write`).
         """
         assert not self._running, "a handler that comes late has missed changes"
         self._feed.handlers.append(handler)
 
+    async def write(self, key: Key, request: Awaitable[T]) -> T:
+        """Makes one of our writes to the object of this key, and lets the answer in (`wrote`). Raises what the request raises.
+
+        The watch may show the write before its answer is here: that, too, is told as our own, once the answer has come.
+        """
+        with self._feed.writing(key) as write:
+            answer = await request
+            write.answered(answer)
+            self.wrote(answer)
+        return answer
+
     def wrote(self, obj: T) -> None:
-        """The API server has answered one of our writes with this object.
+        """The API server has answered one of our writes with this object. Where the event can come first, use `write`.
 
         An object with deletionTimestamp and without finalizers is taken for gone, so this is not for Pods in their grace period.
         """
@@ -131,6 +145,37 @@ class Informer(Generic[T]):
                     await self._clock.sleep(0)
 
 
+class _Write(Generic[T]):
+    """Our writes to one object that are under way: how many, their answers so far, and what the cache was shown meanwhile."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seen: list[Change[T]] = []
+        self._versions: set[str] = set()
+        self._ended_uids: set[str] = set()
+
+    def answered(self, obj: T) -> None:
+        self._versions.add(obj.metadata.resource_version)
+        if _is_over(obj):
+            self._ended_uids.add(obj.metadata.uid)
+
+    def told(self) -> Iterator[Change[T]]:
+        """What was seen, with our own part named so."""
+        for change in self.seen:
+            yield dataclasses.replace(change, cause=Cause.OWN_WRITE) if self._is_ours(change) else change
+
+    def _is_ours(self, change: Change[T]) -> bool:
+        if change.new is not None:
+            return change.new.metadata.resource_version in self._versions
+        assert change.old is not None
+        return change.old.metadata.uid in self._ended_uids
+
+
+def _is_over(obj: Object) -> bool:
+    """True for an object whose last finalizer our write took: the server has removed it."""
+    return is_deleting(obj) and not finalizers_of(obj)
+
+
 class _Feed(Generic[T]):
     """The reflector's sink, and the door for own writes: prunes, interns, stores, tells."""
 
@@ -141,6 +186,7 @@ class _Feed(Generic[T]):
         self._prune = prune
         self._interner = Interner()
         self._relist: Relist[T] | None = None
+        self._writes: dict[Key, _Write[T]] = {}
         self._tombstones_lost = 0
         self._log = _log.bind(informer=name)
 
@@ -175,7 +221,7 @@ class _Feed(Generic[T]):
             self.tell(self._store.exclude(obj, Cause.WATCH))
 
     def wrote(self, obj: T) -> None:
-        if is_deleting(obj) and not finalizers_of(obj):
+        if _is_over(obj):
             self.tell(self._store.bury(obj))
             if self._store.tombstones_lost > self._tombstones_lost:
                 self._tombstones_lost = self._store.tombstones_lost
@@ -187,8 +233,27 @@ class _Feed(Generic[T]):
         else:
             self.tell(self._store.exclude(obj, Cause.OWN_WRITE))
 
+    @contextlib.contextmanager
+    def writing(self, key: Key) -> Iterator[_Write[T]]:
+        """While our write to this object is under way, what is seen of it is told later."""
+        write = self._writes.setdefault(key, _Write())
+        write.count += 1
+        try:
+            yield write
+        finally:
+            write.count -= 1
+            if not write.count:
+                del self._writes[key]
+                self.tell(write.told())
+
     def tell(self, changes: Iterable[Change[T]]) -> None:
         for change in changes:
+            about = change.new or change.old
+            assert about is not None
+            write = self._writes.get(key_of(about))
+            if write is not None:
+                write.seen.append(change)
+                continue
             for handler in self.handlers:
                 handler(change)
 

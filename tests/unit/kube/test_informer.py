@@ -43,7 +43,7 @@ class Followed:
         if change.new is None:
             assert stored is None or stored.metadata.uid != change.old.metadata.uid
         else:
-            assert stored is change.new
+            assert stored is change.new or int(stored.metadata.resource_version) > int(change.new.metadata.resource_version)
         self.told.append((change.cause, old, new))
 
     def version_of(self, name: str) -> str | None:
@@ -299,3 +299,42 @@ async def test_whatever_happens_to_the_connection_the_store_is_true_in_the_end(s
         await asyncio.sleep(120)
         truth = {place[2]: obj["metadata"]["resourceVersion"] for place, obj in cluster.objects.items()}
         assert {pv.metadata.name: pv.metadata.resource_version for pv in followed.informer.store.values()} == truth
+
+
+@in_virtual_time
+async def test_the_event_of_an_own_write_is_told_as_our_own_even_when_it_comes_before_the_answer() -> None:
+    """Else the very write that a worker makes would wake its key again."""
+    cluster = FakeCluster()
+    await cluster.create(PVS, {"metadata": {"name": "pv1"}, "spec": {}})
+    async with following(cluster) as followed:
+        followed.told.clear()
+
+        async def patch_whose_answer_is_slow(label: str) -> PersistentVolume:
+            answer = await cluster.patch(PVS, "pv1", Patch(PatchType.MERGE, {"metadata": {"labels": {"by": label}}}))
+            await asyncio.sleep(5)  # the watch has long shown it
+            return answer
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(followed.informer.write(Key("", "pv1"), patch_whose_answer_is_slow("us")))
+            await asyncio.sleep(1)
+            await cluster.patch(PVS, "pv1", Patch(PatchType.MERGE, {"metadata": {"labels": {"by": "others"}}}))
+            await asyncio.sleep(1)
+            assert [] == followed.told
+        assert [Cause.OWN_WRITE, Cause.WATCH] == [cause for cause, _, _ in followed.told]
+
+
+@in_virtual_time
+async def test_what_came_while_a_write_failed_is_told_as_it_is() -> None:
+    cluster = FakeCluster()
+    await cluster.create(PVS, {"metadata": {"name": "pv1"}, "spec": {}})
+    async with following(cluster) as followed:
+        followed.told.clear()
+
+        async def patch_whose_answer_is_lost() -> PersistentVolume:
+            await cluster.patch(PVS, "pv1", Patch(PatchType.MERGE, {"metadata": {"labels": {"by": "us"}}}))
+            await asyncio.sleep(5)
+            raise ServerError("lost")
+
+        with pytest.raises(ServerError):
+            await followed.informer.write(Key("", "pv1"), patch_whose_answer_is_lost())
+        assert [Cause.WATCH] == [cause for cause, _, _ in followed.told]
