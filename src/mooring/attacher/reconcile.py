@@ -112,6 +112,8 @@ class Reconciler:
         before = self._drift
         self._drift = {name: drift for name, drift in before.items() if name in moved} | dict(found)
         for name, drift in found.items():
-            if before.get(name) is not drift:
+            is_news = before.get(name) is not drift
+            if is_news:
                 log.error("the backend differs from the attachment", VolumeAttachment=name, drift=drift.value)
+            if is_news or drift is Drift.EXTRA:  # what is published already only needs to be confirmed: no back-off for that
                 self._wake(name)
