@@ -95,6 +95,7 @@ class ClusterConfig:
     """server: `https://host:port`, perhaps with a path, no slash at its end. namespace: the context's, else "default".
 
     source: where all this was read, for messages. proxy: URL of an HTTP proxy, "" for none; may hold a password.
+    compressed: asks for gzip in big answers. Worth it over a slow link; near the server it costs both sides more than it saves.
     """
 
     server: str
@@ -103,6 +104,7 @@ class ClusterConfig:
     tls: Tls = Tls()
     user: User = User()
     proxy: str = dataclasses.field(default="", repr=False)
+    compressed: bool = True
 
     def __post_init__(self) -> None:
         assert self.server.startswith(("https://", "http://")), self.server

@@ -70,7 +70,12 @@ class HttpCluster(RestCluster):
             self._transport,
             credentials_of(config.user, clock, contexts.use_certificate if contexts else _no_certificate),
             host=URL(config.server).authority,
-            headers=(("Accept", "application/json"), ("User-Agent", user_agent), *config.user.headers),
+            headers=(
+                ("Accept", "application/json"),
+                ("Accept-Encoding", "gzip" if config.compressed else "identity"),
+                ("User-Agent", user_agent),
+                *config.user.headers,
+            ),
             clock=clock,
             chance=chance,
             throttle=Throttle(qps, burst, clock),
@@ -141,7 +146,7 @@ class AiohttpTransport:
         """Who reads a body is told first: aiohttp closes connections without waking their readers."""
         self._closed = True
         for response in tuple(self._open):
-            response.close()
+            _drop(response)
         if self._session is not None:
             await self._session.close()
 
@@ -210,7 +215,7 @@ class ResponseStream:
 
     def close(self) -> None:
         self._on_close(self._response)
-        self._response.close()
+        _drop(self._response)
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
@@ -223,9 +228,17 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
                 raise Unreachable(f"the answer is larger than {BODY_BYTES_MAX} bytes; ask for pages (limit)")
             parts.append(part)
     except BaseException:
-        response.close()
+        _drop(response)
         raise
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _drop(response: aiohttp.ClientResponse) -> None:
+    """Ends the connection at once, if the body was not read to its end. A polite TLS farewell would linger for half a minute."""
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    response.close()
 
 
 class _Broken(aiohttp.ClientError):

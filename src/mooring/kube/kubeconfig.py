@@ -16,7 +16,7 @@ from mooring.base.log import logger
 from mooring.kube.config import ClusterConfig, Pem, Tls, User, clean_token, read_file
 from mooring.kube.kubefile import Entry, KubeFile, merged, read_kube_file
 from mooring.kube.kubeuser import read_user
-from mooring.kube.proxy import checked_proxy, environment_proxy, split_url
+from mooring.kube.proxy import checked_proxy, environment_proxy, is_loopback, split_url
 from mooring.kube.tls import client_context
 
 _log = logger(__name__)
@@ -61,7 +61,8 @@ def in_cluster(environ: Mapping[str, str], folder: str = SERVICE_ACCOUNT) -> Clu
     split_url(server, f"{where}: KUBERNETES_SERVICE_HOST with KUBERNETES_SERVICE_PORT")
     tls = Tls(authority=Pem(f"{where}: service account CA", path=f"{folder}/ca.crt"))
     client_context(tls)
-    return ClusterConfig(server, where, _own_namespace(folder), tls, User(token_file=token_file), environment_proxy(server, environ))
+    user, proxy = User(token_file=token_file), environment_proxy(server, environ)
+    return ClusterConfig(server, where, _own_namespace(folder), tls, user, proxy, compressed=False)
 
 
 def _own_namespace(folder: str) -> str:
@@ -90,6 +91,7 @@ def _from_file(file: KubeFile, environ: Mapping[str, str], context_name: str) ->
         tls,
         User() if user is None else read_user(user, cluster, tls, server, environ),
         _proxy(cluster, server, environ),
+        compressed=not is_loopback(server),
     )
 
 

@@ -52,9 +52,19 @@ def _is_bypassed(parts: SplitResult, no_proxy: str) -> bool:
     host = (parts.hostname or "").rstrip(".")
     port = parts.port or _DEFAULT_PORTS[parts.scheme]
     address = _address(host)
-    if host == "localhost" or (address is not None and address.is_loopback):
+    if _is_loopback(host):
         return True
     return any(_covers(rule.strip().lower(), host, port, address) for rule in no_proxy.split(",") if rule.strip())
+
+
+def is_loopback(server: str) -> bool:
+    """True for a URL of this machine."""
+    return _is_loopback(urlsplit(server).hostname or "")
+
+
+def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
 
 
 def _covers(rule: str, host: str, port: int, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import json
 
 import pytest
@@ -199,6 +200,14 @@ async def test_watches_take_no_place_from_requests() -> None:
 
 
 # -- connections and limits
+
+
+@pytest.mark.parametrize(("compressed", "asked"), [(True, "gzip"), (False, "identity")])
+async def test_compression_is_asked_for_where_it_pays(compressed: bool, asked: str) -> None:
+    async with bad_server() as server, a_client(server.config(compressed=compressed)) as cluster:
+        server.plan(answer(200, gzip.compress(json.dumps(VA).encode()), Content_Encoding="gzip"))
+        assert (await cluster.get(VOLUME_ATTACHMENTS, "va")).metadata.name == "va"
+        assert asked == server.requests[0].headers["accept-encoding"]
 
 
 async def test_a_connection_serves_one_request_after_the_other() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import json
 import ssl
 from collections.abc import Awaitable, Callable
@@ -183,6 +184,7 @@ BROKEN: dict[str, Move] = {
     "closed after the head": raw(HEAD + b"Content-Length: 100\r\n\r\n"),
     "half a body": raw(HEAD + b"Content-Length: 100\r\n\r\n", b'{"metadata"'),
     "half a chunked body": stream(b'{"metadata"', end="cut"),
+    "half a packed body": raw(HEAD + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnot!"),
     "a chunk of nonsense": raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"),
 }
 
@@ -259,10 +261,12 @@ async def test_waiting_for_a_place_does_not_count_as_the_server_s_silence() -> N
         assert len(await asyncio.gather(*(cluster.get(VOLUME_ATTACHMENTS, "va") for _ in range(10)))) == 10
 
 
-async def test_a_body_beyond_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("packed", [False, True])
+async def test_a_body_beyond_the_bound_is_refused(packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "BODY_BYTES_MAX", 1000)
     async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(answer(200, b" " * 1001))
+        body = b" " * 1_000_000
+        server.plan(answer(200, gzip.compress(body), Content_Encoding="gzip") if packed else answer(200, body))
         error = await fault_of(cluster)
         assert type(error) is errors.Unreachable
         assert "larger than 1000 bytes" in str(error)

@@ -112,6 +112,11 @@ def test_server_addresses(tmp_path: Path, server: str, understood: str) -> None:
     assert understood == load(written(tmp_path, a_config(cluster={"server": server})), {}).server
 
 
+@pytest.mark.parametrize(("host", "compressed"), [("api.example.com", True), ("127.0.0.1", False), ("[::1]", False), ("localhost", False)])
+def test_compression_is_for_servers_far_away(tmp_path: Path, host: str, compressed: bool) -> None:
+    assert compressed == load(written(tmp_path, a_config(cluster={"server": f"https://{host}:6443"})), {}).compressed
+
+
 def test_a_server_without_scheme_and_without_tls_is_plain(tmp_path: Path) -> None:
     config = load(written(tmp_path, a_config(cluster={"server": "localhost:8080", "certificate-authority-data": None})), {})
     assert config.server == "http://localhost:8080"
@@ -197,6 +202,7 @@ def test_a_pod_finds_its_own_cluster(tmp_path: Path) -> None:
     config = in_cluster(IN_POD, folder)
     assert ("https://10.0.0.1:443", "kube-system", f"{folder}/token") == (config.server, config.namespace, config.user.token_file)
     assert config.proxy == ""
+    assert not config.compressed
 
 
 def test_a_pod_finds_its_own_cluster_over_ipv6(tmp_path: Path) -> None:
