@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume, SecretReference
-from mooring.api.meta import finalizers_of, is_deleting
+from mooring.api.meta import Key, finalizers_of, is_deleting
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment, VolumeAttachmentStatus
 from mooring.attacher import decide
 from mooring.attacher.requests import PublishOrder, RequestError, UnpublishOrder
@@ -128,7 +128,8 @@ class Actions:
             raise Failed(f"could not remove PersistentVolume finalizer: {error}", reported=False) from error
 
     async def _patch_volume(self, pv_name: str, operations: list[dict[str, Any]]) -> None:
-        self._volumes.wrote(await self._cluster.patch(PERSISTENT_VOLUMES, pv_name, Patch(PatchType.JSON, operations)))
+        patch = Patch(PatchType.JSON, operations)
+        await self._volumes.write(Key("", pv_name), self._cluster.patch(PERSISTENT_VOLUMES, pv_name, patch))
 
     # -- VolumeAttachments
 
@@ -158,7 +159,7 @@ class Actions:
         if attachment is not None and view.holds(attachment):
             removal = Patch(PatchType.JSON, _removal(finalizers_of(attachment), view.driver.finalizer))
             try:
-                self._attachments.wrote(await self._cluster.patch(VOLUME_ATTACHMENTS, name, removal))
+                await self._attachments.write(Key("", name), self._cluster.patch(VOLUME_ATTACHMENTS, name, removal))
             except NotFound:
                 return
             except ApiError as error:
@@ -234,7 +235,8 @@ class Actions:
 
     async def _patch_attachment(self, name: str, body: Mapping[str, Any], subresource: str = "") -> None:
         patch = Patch(PatchType.MERGE, body)
-        self._attachments.wrote(await self._cluster.patch(VOLUME_ATTACHMENTS, name, patch, subresource=subresource))
+        request = self._cluster.patch(VOLUME_ATTACHMENTS, name, patch, subresource=subresource)
+        await self._attachments.write(Key("", name), request)
 
     # -- the driver
 
