@@ -37,10 +37,16 @@ def findings(source: str, file: str = "<text>") -> list[str]:
 
 
 def imported_modules(source: str) -> dict[str, int]:
-    """Every module that the source imports, from wherever in it, with the line of the first time. `from a import b` gives a and a.b."""
+    """Every module that the source imports, from wherever in it, with the line of the first time. `from a import b` gives a and a.b.
+
+    What stands below `if TYPE_CHECKING` is imported by nobody.
+    """
     modules: dict[str, int] = {}
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import | ast.ImportFrom):
+    tree = ast.parse(source)
+    for_types = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    skipped = {inner for node in for_types for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if node not in skipped and isinstance(node, ast.Import | ast.ImportFrom):
             for name in _modules(node):
                 modules.setdefault(name, node.lineno)
     return modules
