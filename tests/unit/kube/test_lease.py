@@ -320,9 +320,10 @@ async def test_a_deleted_lease_of_a_dead_leader_is_taken_once_it_would_have_run_
 
 
 @in_virtual_time
-async def test_a_leader_that_ends_gives_the_lease_back_and_another_takes_it_at_once():
+@pytest.mark.parametrize("after_s", [30, 31.5, 33, 34.5, 36])
+async def test_a_leader_that_ends_gives_the_lease_back_and_another_takes_it_at_once(after_s: float):
     async with election("a", "bb") as (cluster, (a, b)):
-        await asyncio.sleep(30)
+        await asyncio.sleep(after_s)
         await a.stop()
         assert not a.works
         assert a.elector.role is Role.ENDED
@@ -331,6 +332,33 @@ async def test_a_leader_that_ends_gives_the_lease_back_and_another_takes_it_at_o
         assert spec["renewTime"] == spec["acquireTime"]
         assert await until(lambda: b.works) <= 2.5
         assert spec_of(cluster)["leaseTransitions"] == 1
+
+
+@in_virtual_time
+async def test_who_was_too_late_for_a_lease_given_back_polls_as_before():
+    async with election("a", "bb", "ccc") as (cluster, (a, b, c)):
+        await asyncio.sleep(30)
+        await a.stop()
+        await asyncio.sleep(30)
+        assert b.works + c.works == 1
+        before = len(cluster.asked("get"))
+        await asyncio.sleep(100)
+        assert len(cluster.asked("get")) - before <= 20
+
+
+@in_virtual_time
+async def test_called_off_in_the_moment_of_winning_it_gives_the_lease_back():
+    async with election("a", "bb") as (cluster, (a, b)):
+        await asyncio.sleep(20)
+        a.wire.refusing = True
+        written = asyncio.Event()
+        cluster.on_write = lambda request, obj: written.set()
+        await written.wait()
+        while b.elector.role is not Role.LEADING:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await b.stop()
+        assert spec_of(cluster)["holderIdentity"] == ""
+        assert b.events == []
 
 
 @in_virtual_time
