@@ -33,6 +33,9 @@ _log = logger(__name__)
 RECEIVE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of one answer. gRPC's default of 4 MiB is reached by ListVolumes without paging at some 20,000 volumes."""
 
+ERROR_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of an answer's headers, with an error's text: Go's default. Beyond gRPC's 16 KiB any error would come as ResourceExhausted."""
+
 _READY: Final = grpc.ChannelConnectivity.READY
 _ROUNDED_UP_S: Final = 0.002
 _DEADLINE_SLACK_S: Final = 0.05  # gRPC's clock and ours are read at different moments
@@ -44,6 +47,8 @@ OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("grpc.use_local_subchannel_pool", 1),  # or a back-off is shared with every other channel to this path
     ("grpc.client_idle_timeout_ms", 2**31 - 1),
     ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
+    ("grpc.max_metadata_size", ERROR_BYTES_MAX),
+    ("grpc.absolute_max_metadata_size", ERROR_BYTES_MAX),
     ("grpc.enable_retries", 0),  # or a call that one driver refuses goes on to its successor, who was not greeted yet
     # No keepalive: the kernel tells when a peer on a unix socket dies, and Go servers cut clients that ping too often.
 )
