@@ -1,0 +1,122 @@
+"""What becomes of an event before it is sent: counted up, combined with its like, or dropped as spam. Pure; `now` is an argument.
+
+- The same event again (source, object, type, reason, message) is no new object: its count goes up, by a patch.
+- When events of one source, object, type and reason come with many different messages, they are combined into one.
+- One object may have so many events at once, and then one now and then.
+
+Source: client-go tools/record (correlator) and spec/api-objects.md 5; the numbers are its.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Final, Generic, TypeVar
+
+from mooring.api.core import ObjectReference
+from mooring.base.clock import Instant
+
+SIMILAR_MAX: Final = 10  # different messages; the one that makes it this many is combined, and all after it
+SIMILAR_S: Final = 600.0
+COMBINED_PREFIX: Final = "(combined from similar events): "
+BURST: Final = 25
+REFILL_S: Final = 300.0
+REMEMBERED_MAX: Final = 4096
+
+V = TypeVar("V")
+
+
+class Recent(Generic[V]):
+    """The values used last, by key; beyond the bound the one unused the longest goes."""
+
+    def __init__(self, size_max: int = REMEMBERED_MAX) -> None:
+        self._values: OrderedDict[Hashable, V] = OrderedDict()
+        self._size_max = size_max
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: Hashable) -> V | None:
+        if key not in self._values:
+            return None
+        self._values.move_to_end(key)
+        return self._values[key]
+
+    def put(self, key: Hashable, value: V) -> None:
+        self._values[key] = value
+        self._values.move_to_end(key)
+        if len(self._values) > self._size_max:
+            self._values.popitem(last=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Occurrence:
+    """Something that happened to an object, before it is an Event. at: RFC 3339."""
+
+    ref: ObjectReference
+    type: str
+    reason: str
+    message: str
+    at: str
+
+    @property
+    def about(self) -> Hashable:
+        """The object, whatever its version."""
+        ref = self.ref
+        return ref.api_version, ref.kind, ref.namespace, ref.name, ref.uid
+
+
+@dataclasses.dataclass(slots=True)
+class Tally:
+    """Occurrences that make one Event. name: the Event's, "" as long as it was not created."""
+
+    count: int
+    first_at: str
+    name: str = ""
+
+
+class Correlator:
+    """Of the events of one source."""
+
+    def __init__(self) -> None:
+        self._similar: Recent[tuple[dict[str, None], Instant]] = Recent()
+        self._tallies: Recent[Tally] = Recent()
+        self._buckets: Recent[tuple[float, Instant]] = Recent()
+
+    def correlate(self, occurrence: Occurrence, now: Instant) -> tuple[Occurrence, Tally] | None:
+        """What to send, with its message, and what it counts towards. None for spam, which is counted all the same."""
+        kind = (occurrence.about, occurrence.type, occurrence.reason)
+        if self._is_one_of_many(kind, occurrence.message, now):
+            tally = self._count((kind, None), occurrence)
+            occurrence = dataclasses.replace(occurrence, message=COMBINED_PREFIX + occurrence.message)
+        else:
+            tally = self._count((kind, occurrence.ref.field_path, occurrence.message), occurrence)
+        return (occurrence, tally) if self._may_speak(occurrence.about, now) else None
+
+    def _is_one_of_many(self, kind: Hashable, message: str, now: Instant) -> bool:
+        messages, last = self._similar.get(kind) or (dict[str, None](), now)
+        if now - last > SIMILAR_S:
+            messages = {}
+        messages[message] = None
+        many = len(messages) >= SIMILAR_MAX
+        if many:
+            del messages[next(iter(messages))]  # one place stays free, so this never grows
+        self._similar.put(kind, (messages, now))
+        return many
+
+    def _count(self, key: Hashable, occurrence: Occurrence) -> Tally:
+        tally = self._tallies.get(key)
+        if tally is None:
+            tally = Tally(0, occurrence.at)
+            self._tallies.put(key, tally)
+        tally.count += 1
+        return tally
+
+    def _may_speak(self, about: Hashable, now: Instant) -> bool:
+        """A token bucket per object."""
+        tokens, last = self._buckets.get(about) or (float(BURST), now)
+        tokens = min(float(BURST), tokens + (now - last) / REFILL_S)
+        allowed = tokens >= 1.0
+        self._buckets.put(about, (tokens - 1.0 if allowed else tokens, now))
+        return allowed
