@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ async def test_names_as_long_as_they_may_be(target: Target) -> None:
     await target.create(a_csi_node(long["node"], {target.driver.name: node_id}))
     await target.create(a_secret(long["secret"], {"k" * 253: "dg=="}))
     ref = {"name": long["secret"], "namespace": "default"}
-    how = {"driver": target.driver.name, "finalizers": None, "controllerPublishSecretRef": ref}
+    how: dict[str, Any] = {"driver": target.driver.name, "finalizers": None, "controllerPublishSecretRef": ref}
     await target.create(a_pv(long["pv"], target.handle(long["pv"]), **how))
     async with target.attaching():
         va = await target.create(a_va(long["va"], long["pv"], long["node"], attacher=target.driver.name))
