@@ -69,9 +69,9 @@ class Parsed(Generic[F]):
 
     flags: F
     given: frozenset[str]
-    removed: tuple[tuple[str, str], ...] = ()
-    rest: tuple[str, ...] = ()
-    help_wanted: bool = False
+    removed: tuple[tuple[str, str], ...]
+    rest: tuple[str, ...]
+    help_wanted: bool
 
 
 def parse(table: type[F], words: Sequence[str], removed: Mapping[str, bool] | None = None) -> Parsed[F]:

@@ -42,7 +42,7 @@ def test_FL02_both_dashes_and_both_places_of_the_value(words):
 
 
 def test_without_a_flag_its_default_holds():
-    assert (Table(), frozenset()) == (read().flags, read().given)
+    assert (Table(), frozenset(), False) == (read().flags, read().given, read().help_wanted)
     assert ("/run/csi/socket", 15.0, {}) == (Table().address, Table().timeout_s, Table().labels)
 
 
