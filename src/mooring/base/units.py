@@ -61,9 +61,9 @@ def _part_ns(part: re.Match[str], text: str) -> int:
 
 
 def format_duration(seconds: float) -> str:
-    """The duration as Go prints it: `1m30s`, `1.5s`, `300ms`, `0s`. seconds: finite, to the nearest nanosecond, within Go's range."""
+    """The duration as Go prints it: `1m30s`, `1.5s`, `300ms`, `0s`. seconds: finite, to the nearest nanosecond, cut at Go's range."""
     assert math.isfinite(seconds)
-    nanoseconds = max(-_MAX - 1, min(_MAX, round(seconds * 1_000_000_000)))
+    nanoseconds = round(max(-_MAX - 1, min(_MAX, seconds * 1_000_000_000)))
     sign, left = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
     if left == 0:
         return "0s"
