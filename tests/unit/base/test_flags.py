@@ -123,6 +123,19 @@ def test_integers_are_read_in_gos_base_zero(text, value):
     assert value == read(f"--v={text}").flags.verbosity
 
 
+@pytest.mark.parametrize(("text", "value"), [("-9223372036854775808", -(2**63)), ("9223372036854775807", 2**63 - 1)])
+def test_integers_have_64_bits(text, value):
+    assert value == read(f"--v={text}").flags.verbosity
+    with pytest.raises(UsageError, match="value out of range"):
+        read("--v=-9223372036854775809")
+
+
+def test_unsigned_integers():
+    assert 7 == read("--worker-threads=7").flags.workers
+    with pytest.raises(UsageError):
+        read("--worker-threads=+7")
+
+
 @pytest.mark.parametrize(("text", "value"), [("-1", -1.0), (".5", 0.5), ("1e3", 1000.0), ("2.", 2.0)])
 def test_floats(text, value):
     assert value == read(f"--kube-api-qps={text}").flags.qps

@@ -91,6 +91,17 @@ def test_only_levels_up_to_the_verbosity_are_written():
     assert ["level 0", "level 1", "level 2"] == [line.split('"')[1] for line in lines]
 
 
+def test_a_logger_made_later_has_the_levels_too():
+    with logged(verbosity=3):
+        assert log.logger("mooring.never.seen.before").enabled(3)
+
+
+def test_a_warning_is_of_level_0_in_json():
+    with logged(json=True) as lines:
+        _log.warning("careful", what="it")
+    assert (0, "it") == (json.loads(lines[0])["v"], json.loads(lines[0])["what"])
+
+
 def test_a_disabled_line_renders_nothing():
     class Loud:
         def __str__(self):
