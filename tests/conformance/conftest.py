@@ -43,18 +43,32 @@ def embedded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedd
         yield server
 
 
+@pytest.fixture
+def servers(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Server]]:
+    """Servers by name: embedded or real."""
+    opened: list[Rest] = []
+
+    def server(name: str) -> Server:
+        if name == "real":
+            plane: ControlPlane = request.getfixturevalue("control_plane")
+            api = Rest(plane.server, plane.ca_file, ADMIN_TOKEN)
+            found = Server(name, api, plane.token_kubeconfig(), lambda: _late_kind(api))
+        else:
+            embedded: EmbeddedServer = request.getfixturevalue("embedded_server")
+            api = Rest(embedded.url, embedded.ca_file, embedded.identity.token)
+            found = Server(name, api, embedded.kubeconfig, lambda: _flood(api))
+        opened.append(api)
+        return found
+
+    yield server
+    for api in opened:
+        api.close()
+
+
 @pytest.fixture(params=_SERVERS)
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+def server(request: pytest.FixtureRequest, servers: Callable[[str], Server]) -> Server:
     """The embedded server, then the real one."""
-    if request.param == "real":
-        plane: ControlPlane = request.getfixturevalue("control_plane")
-        api = Rest(plane.server, plane.ca_file, ADMIN_TOKEN)
-        yield Server("real", api, plane.token_kubeconfig(), lambda: _late_kind(api))
-    else:
-        embedded: EmbeddedServer = request.getfixturevalue("embedded_server")
-        api = Rest(embedded.url, embedded.ca_file, embedded.identity.token)
-        yield Server("embedded", api, embedded.kubeconfig, lambda: _flood(api))
-    api.close()
+    return servers(request.param)
 
 
 @pytest.fixture

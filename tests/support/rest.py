@@ -149,7 +149,7 @@ class Watch:
 
     def rest(self) -> list[dict[str, Any]]:
         """Everything until the server ends the watch."""
-        return [event for line in iter(self._response.readline, b"") for event in [json.loads(line)]]
+        return [json.loads(line) for line in iter(self._response.readline, b"")]
 
 
 def _query(parameters: dict[str, Any]) -> str:

@@ -25,6 +25,8 @@ from mooring.apiserver.watching import WatchOptions
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.kube.cluster import EVERYTHING, Page, Patch, Selection, WatchEvent
+from mooring.kube.codec import codec_of
+from mooring.kube.paths import paths_of
 
 T = TypeVar("T")
 
@@ -99,7 +101,7 @@ class LocalCluster:
         name = _name_in(obj)
         await self._begin("create", kind, name)
         resource = self._resource(kind)
-        namespace = namespace or _namespace_in(obj)
+        paths_of(kind).collection(namespace)
         decoded, _ = decode_object(resource, obj, FieldValidation.WARN, [])
         written = self.store.create(resource, decoded, namespace, self._now())
         return await self._answer("create", kind, name, written.stored)
@@ -110,7 +112,7 @@ class LocalCluster:
         await self._begin("replace", kind, name)
         resource = self._resource(kind, subresource)
         decoded, _ = decode_object(resource, obj, FieldValidation.WARN, [])
-        key = _key(kind, name, namespace or _namespace_in(obj))
+        key = _key(kind, name, namespace)
         written = self.store.update(resource, key, decoded, self._now(), subresource=subresource)
         return await self._answer("replace", kind, name, written.stored)
 
@@ -160,7 +162,7 @@ def _event(kind: Kind[T], notice: Notice) -> WatchEvent[T]:
 
 
 def _typed(kind: Kind[T], stored: Stored) -> T:
-    return msgspec.json.decode(stored.body, type=kind.struct)
+    return codec_of(kind.struct).object(stored.body)
 
 
 def _plain(body: Any) -> Any:
@@ -172,9 +174,7 @@ def _name_in(obj: Json) -> str:
     return str((obj.get("metadata") or {}).get("name") or "")
 
 
-def _namespace_in(obj: Json) -> str:
-    return str((obj.get("metadata") or {}).get("namespace") or "")
-
-
 def _key(kind: Kind[Any], name: str, namespace: str) -> Key:
-    return Key(namespace if kind.namespaced else "", name)
+    """Raises BadRequest for what could not stand in a URL."""
+    paths_of(kind).object(name, namespace)
+    return Key(namespace, name)
