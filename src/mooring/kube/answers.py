@@ -66,7 +66,7 @@ def _described(answer: Answer, may_show: bool) -> str:
     if not answer.body:
         return "with an empty body"
     kind = "not a Status object" if is_json(answer.headers) else f"content type {content_type!r}"
-    if not may_show or (is_json(answer.headers) and answer.status < 300):
+    if not may_show:
         return f"{kind}, {len(answer.body)} bytes"
     text = " ".join(answer.body[: 4 * SNIPPET_LENGTH_MAX].decode(errors="replace").split())
     return f"{kind}: {text[:SNIPPET_LENGTH_MAX]}{'…' if len(text) > SNIPPET_LENGTH_MAX else ''}"

@@ -129,7 +129,7 @@ class AiohttpTransport:
         except TimeoutError:
             raise Unreachable(f"no answer from {self._place} to {method} within {timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(_reason(error, self._place)) from error
+            raise Unreachable(_reason(error, self._place)) from None  # some of aiohttp's errors carry the request's headers
 
     async def stream(self, path: str, headers: Pairs, timeout_s: float) -> ResponseStream:
         try:
@@ -140,7 +140,7 @@ class AiohttpTransport:
         except TimeoutError:
             raise Unreachable(f"no answer from {self._place} to a watch within {timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(_reason(error, self._place)) from error
+            raise Unreachable(_reason(error, self._place)) from None  # some of aiohttp's errors carry the request's headers
 
     async def close(self) -> None:
         """Who reads a body is told first: aiohttp closes connections without waking their readers."""
@@ -211,7 +211,7 @@ class ResponseStream:
         except TimeoutError:
             raise Unreachable(f"{self._place} neither sent anything nor ended the watch when its time was over") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(_reason(error, self._place)) from error
+            raise Unreachable(_reason(error, self._place)) from None  # some of aiohttp's errors carry the request's headers
 
     def close(self) -> None:
         self._on_close(self._response)
@@ -298,4 +298,5 @@ def _reason(error: Exception, place: str) -> str:
         return f"the answer from {place} is no HTTP"
     if isinstance(error, aiohttp.ClientPayloadError):
         return f"the answer from {place} broke off"
-    return f"the connection to {place} broke before the answer was there"
+    detail = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
+    return f"the connection to {place} broke before the answer was there{detail}"

@@ -63,7 +63,7 @@ def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]
             if inner:
                 patch[key] = inner
         elif not _same(before, value):
-            patch[key] = _without_nulls(value)
+            patch[key] = value
     return patch
 
 
@@ -74,10 +74,3 @@ def _same(left: Any, right: Any) -> bool:
     if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
         return len(left) == len(right) and all(map(_same, left, right))
     return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
-
-
-def _without_nulls(value: Any) -> Any:
-    """A mapping that is set as a whole; nulls in it would be taken for removals. Lists are kept as they are, as the RFC does."""
-    if not isinstance(value, Mapping):
-        return value
-    return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -89,16 +89,15 @@ class RestCluster:
         self, kind: Kind[T], selection: Selection = EVERYTHING, *, resource_version: str, timeout_s: float = 0.0
     ) -> AsyncGenerator[WatchEvent[T], None]:
         path = paths_of(kind).collection(selection.namespace) + watch_query(selection, resource_version, timeout_s)
-        codec = codec_of(kind.struct)
         stream = await self._opened(kind, path)
         try:
-            async for line in self._lines(stream, path, (timeout_s or WATCH_S_MAX) + WATCH_MARGIN_S):
-                try:
-                    event = codec.event(kind, line)
-                except UNDECODABLE as error:
-                    raise Unreachable(f"WATCH {path}: {len(line)} bytes that are no watch event: {_why(error)}") from None
-                if event is not None:
+            splitter = LineSplitter(WATCH_LINE_BYTES_MAX)
+            deadline = self._clock.now() + (timeout_s or WATCH_S_MAX) + WATCH_MARGIN_S
+            while chunk := await stream.chunk(deadline - self._clock.now()):
+                for event in _events(kind, splitter, chunk, path):
                     yield event
+            if splitter.pending:
+                raise Unreachable(f"WATCH {path}: the stream ended in the middle of a line")
         finally:
             stream.close()
 
@@ -128,19 +127,19 @@ class RestCluster:
             raise error_of(Answer(reply.status, reply.headers, b"(not read)"), f"WATCH {path}")
         return reply
 
-    async def _lines(self, stream: Stream, path: str, lasting_s: float) -> AsyncIterator[bytes]:
-        """The lines of a watch until its clean end. Raises Unreachable for any other end, and when it outlasts its time."""
-        splitter = LineSplitter(WATCH_LINE_BYTES_MAX)
-        deadline = self._clock.now() + lasting_s
-        while chunk := await stream.chunk(deadline - self._clock.now()):
-            try:
-                lines = splitter.feed(chunk)
-            except LineTooLong as error:
-                raise Unreachable(f"WATCH {path}: {error}") from None
-            for line in lines:
-                yield line
-        if splitter.pending:
-            raise Unreachable(f"WATCH {path}: the stream ended in the middle of a line")
+
+def _events(kind: Kind[T], splitter: LineSplitter, chunk: bytes, path: str) -> Iterator[WatchEvent[T]]:
+    """The events whose lines end in this chunk. Raises Unreachable for what is no event: whoever sent it can't be followed further."""
+    codec = codec_of(kind.struct)
+    try:
+        for line in splitter.feed(chunk):
+            event = codec.event(kind, line)
+            if event is not None:
+                yield event
+    except LineTooLong as error:
+        raise Unreachable(f"WATCH {path}: {error}") from None
+    except UNDECODABLE as error:
+        raise Unreachable(f"WATCH {path}: a line that is no watch event: {_why(error)}") from None
 
 
 def _typed(kind: Kind[Any], values: Mapping[str, Any]) -> dict[str, Any]:

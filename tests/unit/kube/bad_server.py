@@ -101,7 +101,10 @@ def reset() -> Move:
 
 
 def stream(*chunks: bytes, end: str = "clean", status: int = 200, content_type: str = "application/json") -> Move:
-    """A chunked answer. end: clean (the closing chunk), cut (the connection ends without it), hang (nothing more comes)."""
+    """A chunked answer.
+
+    end: clean (the closing chunk), cut (the connection ends without it), hang (nothing more comes), open (left to the caller).
+    """
 
     async def move(connection: Connection) -> bool:
         head = f"HTTP/1.1 {status} Some Phrase\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -153,6 +153,8 @@ async def test_a_refusal_runs_the_plugin_again_but_not_in_a_storm(tmp_path: Path
     assert program.run_count == 2
     second = await credentials.fetch()
     assert not await credentials.refused(second)
+    clock.pass_s(5)
+    assert await credentials.refused(first), "a late answer to the first: the second has not been refused after the pause"
     assert program.run_count == 2
 
 

@@ -19,7 +19,8 @@ from mooring.kube.cluster import EventType, Selection
 from mooring.kube.errors import Unreachable
 from mooring.kube.patch import json_patch, merge_patch
 from mooring.kube.patch import test as check
-from tests.unit.kube.bad_server import answer, bad_server, refusal, stream
+from tests.unit.kube.bad_server import Connection, answer, bad_server, refusal, stream
+from tests.unit.kube.certificates import server_context
 from tests.unit.kube.clients import VA, a_client, events_of
 from tests.unit.kube.instant_clock import InstantClock
 
@@ -172,11 +173,22 @@ async def test_a_watch_line_may_have_two_megabytes() -> None:
         assert event.object.metadata.annotations == {"a": "x" * 2 * 2**20}
 
 
-async def test_a_watch_that_is_left_drops_its_connection() -> None:
-    async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(stream(json.dumps({"type": "ADDED", "object": VA}).encode() + b"\n", end="hang"), answer(200, VA))
+@pytest.mark.parametrize("tls", [False, True])
+async def test_a_watch_that_is_left_drops_its_connection(tls: bool) -> None:
+    left = asyncio.Event()
+
+    async def watched(connection: Connection) -> bool:
+        await stream(json.dumps({"type": "ADDED", "object": VA}).encode() + b"\n", end="open")(connection)
+        with contextlib.suppress(ConnectionError):
+            await connection.reader.read()
+        left.set()
+        return False
+
+    async with bad_server(server_context() if tls else None) as server, a_client(server.config()) as cluster, asyncio.timeout(5):
+        server.plan(watched, answer(200, VA))
         async with contextlib.aclosing(cluster.watch(VOLUME_ATTACHMENTS, resource_version="5")) as events:
             await anext(events)
+        await left.wait()
         await cluster.get(VOLUME_ATTACHMENTS, "va")
         assert [0, 1] == [request.connection for request in server.requests]
 

@@ -15,7 +15,7 @@ from mooring.kube.config import ClusterConfig, ExecPlugin, Pem, Tls, User
 from mooring.kube.errors import Unauthorized, Unreachable
 from mooring.kube.http import HttpCluster
 from mooring.kube.patch import merge_patch
-from tests.unit.kube.bad_server import answer, bad_server, refusal, stream
+from tests.unit.kube.bad_server import Connection, answer, bad_server, refusal, stream
 from tests.unit.kube.certificates import authority_pem, client_pem, server_context
 from tests.unit.kube.clients import VA, a_client, events_of
 from tests.unit.kube.instant_clock import InstantClock
@@ -79,6 +79,21 @@ async def test_a_401_that_stays_is_told_after_one_more_try(tmp_path: Path) -> No
         assert len(server.requests) == 3
 
 
+async def test_a_token_that_changes_all_the_time_is_not_tried_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("0")
+    async with bad_server() as server, a_client(server.config(user=User(token_file=str(path)))) as cluster:
+
+        async def rotate(connection: Connection) -> bool:
+            path.write_text(str(len(server.requests)))
+            return await UNAUTHORIZED(connection)
+
+        server.otherwise = rotate
+        with pytest.raises(Unauthorized):
+            await cluster.get(VOLUME_ATTACHMENTS, "va")
+        assert len(server.requests) == 2
+
+
 def a_plugin(folder: Path, status: str) -> User:
     answer = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":' + status + "}"
     script = f"cat > /dev/null; echo >> {folder}/runs; printf '{answer}' $(wc -l < {folder}/runs)"
@@ -130,6 +145,24 @@ async def test_a_certificate_from_a_plugin_is_shown(tmp_path: Path) -> None:
         server.plan(answer(200, VA))
         await cluster.get(VOLUME_ATTACHMENTS, "va")
         assert "authorization" not in server.requests[0].headers
+
+
+async def test_a_plugin_s_certificate_outlives_a_change_of_the_authority_s_file(tmp_path: Path) -> None:
+    certificate, key = client_pem()
+    status = json.dumps({"clientCertificateData": certificate.decode(), "clientKeyData": key.decode()})
+    (tmp_path / "answer").write_text(f'{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{status}}}')
+    (tmp_path / "ca").write_bytes(authority_pem())
+    plugin = ExecPlugin("exec", a_program(tmp_path, f"cat {tmp_path}/answer"), environment={"PATH": "/usr/bin:/bin"})
+    clock = InstantClock()
+    async with bad_server(server_context(ask_client=True)) as server:
+        config = server.config(user=User(exec_plugin=plugin), tls=Tls(Pem("ca", path=str(tmp_path / "ca"))))
+        async with a_client(config, clock=clock) as cluster:
+            server.otherwise = answer(200, VA)
+            await cluster.get(VOLUME_ATTACHMENTS, "va")
+            (tmp_path / "ca").write_bytes(authority_pem() + b"\n# renewed\n")
+            clock.pass_s(60)
+            await cluster.get(VOLUME_ATTACHMENTS, "va")
+            assert [0, 1] == [request.connection for request in server.requests]
 
 
 async def test_the_server_may_be_known_by_another_name() -> None:
