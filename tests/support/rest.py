@@ -140,7 +140,7 @@ class Watch:
 
     def take(self, count: int) -> list[dict[str, Any]]:
         """So many events; the watch must not end before."""
-        events = []
+        events: list[dict[str, Any]] = []
         for _ in range(count):
             event = self.next()
             assert event is not None, f"the watch ended after {events}"
