@@ -32,6 +32,7 @@ K = TypeVar("K", bound=Hashable)
 
 FAILURES_MAX: Final = 100_000
 _STALE_TIMERS_MAX: Final = 64  # forgotten entries of the heap that are put up with, beyond one per live entry
+_TICK_S: Final = 0.001  # timers may fire a clock's tick early; uvloop's is a millisecond
 
 _log = logger(__name__)
 
@@ -127,6 +128,10 @@ class WorkQueue(Generic[K]):
         """Failures in a row."""
         return self._failures.get(key, 0)
 
+    def in_hand(self, key: K) -> bool:
+        """True while a worker has the key."""
+        return key in self._processing
+
     def waiting_until(self, key: K) -> Instant | None:
         """When a delayed add falls due, None without one."""
         until = self._waiting.get(key)
@@ -208,7 +213,7 @@ class WorkQueue(Generic[K]):
 
     def _release_due(self) -> None:
         self._stop_timer()
-        now = self._clock.now() + 1e-6  # timers may fire a clock's tick early
+        now = self._clock.now() + _TICK_S
         while self._heap and self._heap[0][0] <= now:
             entry = heapq.heappop(self._heap)
             if self._confirms(entry):
