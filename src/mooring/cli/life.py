@@ -32,6 +32,7 @@ from mooring.csi.greeting import Limits
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.session import Session, carry_on, exit_on_loss
 from mooring.kube.cluster import Cluster
+from mooring.kube.events import EventRecorder
 from mooring.kube.lease import LeaderElector, LeaseMetrics, WorkOutlivesLease
 
 _log = logger(__name__)
@@ -39,6 +40,8 @@ _log = logger(__name__)
 F = TypeVar("F", bound=SidecarFlags)
 
 DRAIN_S_MAX: Final = 20.0
+EVENTS_S_MAX: Final = 2.0
+"""How long the end waits for the event that tells of it."""
 
 
 class Work(Protocol):
@@ -179,14 +182,20 @@ class Life(Generic[F]):
 
     async def _stand(self, context: Context[F], cluster: Cluster) -> None:
         """Stands for the Lease. cluster: a client of its own, so that what throttles the work does not delay a renewal."""
-        me = election.candidate(self._setup.flags, self._machine, self._sidecar.lock_prefix + context.info.name, self._chance)
+        lock_name = self._sidecar.lock_prefix + context.info.name
+        me = election.candidate(self._setup.flags, self._machine, lock_name, self._chance)
+        events = EventRecorder(cluster, f"{lock_name}/{me.identity}", clock=self._clock, chance=self._chance)
         metrics = self._metrics.once(LeaseMetrics)
-        self._elector = LeaderElector(cluster, me, clock=self._clock, chance=self._chance, metrics=metrics)
-        try:
-            await self._elector.run(lambda: self._term(context))
-        except WorkOutlivesLease as error:
-            _log.error("Exiting at once", error=error)
-            self._machine.exit_now(1)
+        self._elector = LeaderElector(cluster, me, clock=self._clock, chance=self._chance, events=events, metrics=metrics)
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(events.run(), name=f"{self._sidecar.name}/election-events")
+            try:
+                await self._elector.run(lambda: self._term(context))
+            except WorkOutlivesLease as error:
+                _log.error("Exiting at once", error=error)
+                self._machine.exit_now(1)
+            await events.drain(EVENTS_S_MAX)
+            sending.cancel()
 
     async def _term(self, context: Context[F]) -> None:
         """The work, until told to end, or until cancelled because the Lease was lost."""

@@ -145,6 +145,7 @@ class Colour(enum.Enum):
         (1.5, "1.5"),
         (15.0, "15"),
         (float("nan"), '"NaN"'),
+        (float("inf"), '"+Inf"'),
         (float("-inf"), '"-Inf"'),
         ("a b", '"a b"'),
         (b"raw", '"raw"'),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import pytest
 
 from mooring.api.coordination import LEASES
+from mooring.api.core import EVENTS
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.base.chance import Chance
@@ -16,6 +18,7 @@ from mooring.kube.errors import NotFound, ServerError
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.cli.world import SlowWork, World
 
+WHOLE_EVENTS = dataclasses.replace(EVENTS, struct=dict)
 LOCK = "lock-csi-example-com"
 EPOCH_S = 1_780_000_000.0
 
@@ -113,6 +116,24 @@ async def test_SG_a_leader_that_is_told_to_end_drains_and_hands_over():
             assert ["run", "drain", "stored"] == first.works[0].story
             assert 18 < server.clock.now() - told_at < 18 + 15
             assert first.task.done()
+
+
+@in_virtual_time
+async def test_leadership_is_told_in_events_of_the_lease():
+    server = Server()
+    world = server.sidecar(machine=host("a"))
+    async with world.living():
+        await server.until(lambda: world.works)
+        world.life.end()
+        await world.task
+    events = {event["message"].partition(" ")[2]: event for event in (await server.users.list(WHOLE_EVENTS)).items}
+    assert {"became leader", "stopped leading"} == set(events)
+    for event in events.values():
+        holder = event["message"].split()[0]
+        assert holder.startswith("a_")
+        assert ("Normal", "LeaderElection") == (event["type"], event["reason"])
+        assert ("Lease", LOCK) == (event["involvedObject"]["kind"], event["involvedObject"]["name"])
+        assert f"lock-csi.example.com/{holder}" == event["source"]["component"]
 
 
 @in_virtual_time
