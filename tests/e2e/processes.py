@@ -90,6 +90,7 @@ class ProcessTarget(Target):
         attacher = self.running = Attacher(self.folder, f"--csi-address={self.socket}", f"--kubeconfig={self.config}", *flags)
         try:
             yield attacher
+            assert "unexpected" not in attacher.log, "a bug showed itself"
         except BaseException as error:
             error.add_note(f"-- csi-attacher\n{attacher.program.log_tail(60)}")
             raise

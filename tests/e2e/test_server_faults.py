@@ -211,6 +211,7 @@ async def test_watches_that_break_in_any_way_miss_nothing(tmp_path: Path) -> Non
             await target.attached(await target.want(await target.volume(), node))
             for name, fault in breaks.items():
                 rules = [proxy.fail("watch", resource, fault, times=1) for resource in ("volumeattachments", "persistentvolumes")]
+                asked = len(proxy.requests)
                 proxy.cut()
                 vas = [await target.want(await target.volume(f"{name}{next(count)}"), node) for _ in range(3)]
                 for va in vas:
@@ -218,6 +219,8 @@ async def test_watches_that_break_in_any_way_miss_nothing(tmp_path: Path) -> Non
                 for va in vas:
                     await target.detached(va)
                 assert {1} == {rule.hits for rule in rules}, name
+                listed = {request.resource for request in proxy.requests[asked:] if request.verb == "list"}
+                assert (name in ("expired", "gone")) == ({"volumeattachments", "persistentvolumes"} <= listed), name
             attacher.assert_alive()
         assert 1 + 3 * len(breaks) == len(target.driver.made(PUBLISH))
 
