@@ -102,6 +102,22 @@ class CallInFlight:
         return f'waits until the call of "{self.holder}" for volume "{self.volume_handle}" has ended: one call for a volume at a time'
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class NoFreeCall:
+    def __str__(self) -> str:
+        return "waits for its turn: as many calls as --worker-threads allows are running"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HeldByAnother:
+    """Another attachment holds the same volume on the same node, so this one's end is no detach."""
+
+    holder: str
+
+    def __str__(self) -> str:
+        return f'let go without a call: "{self.holder}" holds the same volume on the same node'
+
+
 # -- problems
 
 
@@ -115,8 +131,8 @@ class HeldElsewhere:
 
     @property
     def error(self) -> str:
-        state = "being detached from" if self.deleting else "attached to"
-        return f'volume for a single node is still {state} node "{self.node_name}" (VolumeAttachment "{self.holder}")'
+        state = "is still being detached from" if self.deleting else "may be attached to"
+        return f'volume for a single node {state} node "{self.node_name}" (VolumeAttachment "{self.holder}")'
 
     def __str__(self) -> str:
         step = "wait for its detach" if self.deleting else f'delete VolumeAttachment "{self.holder}" when the node needs it no more'

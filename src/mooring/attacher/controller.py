@@ -13,17 +13,17 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
-from mooring.api.meta import is_deleting
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, CSINode, VolumeAttachment
 from mooring.attacher import because as why
-from mooring.attacher.actions import Actions, Failed
+from mooring.attacher.actions import Actions, Undo
 from mooring.attacher.decide import Decision, decide_attachment, decide_volume
 from mooring.attacher.reconcile import Reconciler
 from mooring.attacher.requests import shown
 from mooring.attacher.secrets import SecretCache
-from mooring.attacher.turns import VolumeTurns
+from mooring.attacher.turns import ANY, Turns
 from mooring.attacher.view import ATTACHMENT_INDEXES, View, attachment_pruner, facts_of, node_pruner, prune_volume
 from mooring.attacher.wakes import Wakes
+from mooring.attacher.writes import Failed, Target, Writes
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock, rfc3339
 from mooring.base.log import logger
@@ -98,18 +98,11 @@ class Attacher:
         )
         self._working = False
         self._drained = asyncio.Event()
-        self._actions = Actions(
-            cluster,
-            driver,
-            self._attachments,
-            self._volumes,
-            SecretCache(cluster, clock),
-            timeout_s=options.timeout_s,
-            calls_max=options.worker_threads,
-        )
+        self._writes = Writes(cluster, self._attachments, self._volumes)
+        self._actions = Actions(self._writes, driver, SecretCache(cluster, clock), timeout_s=options.timeout_s)
         self._reconciler = Reconciler(driver, self._view, self._attachments.store.values, self._queue.add, options, clock)
-        self._wakes = Wakes(self._view, self._queue, self._volume_queue, self._reconciler.forget)
-        self._turns = VolumeTurns(self._wakes.turn_ended)
+        self._wakes = Wakes(self._view, self._queue, self._volume_queue, self._attachment_ended)
+        self._turns = Turns(options.worker_threads, self._queue.add, self._wakes.rank)
         self._attachments.on_change(self._wakes.attachment_changed)
         self._volumes.on_change(self._wakes.volume_changed)
         self._nodes.on_change(self._wakes.node_changed)
@@ -133,6 +126,7 @@ class Attacher:
             nodes=self._nodes.store,
             drift=self._reconciler.drift,
             in_flight=self._turns.in_flight,
+            calls_full=self._turns.calls_full,
             default_fs_type=self._options.default_fstype,
         )
 
@@ -189,47 +183,84 @@ class Attacher:
         """The driver was away and is back: whatever failed may have failed for that."""
         self._wakes.retry_now(self._attachments.store.values())
 
+    def _attachment_ended(self, name: str) -> None:
+        self._turns.forget(name)
+        self._reconciler.forget(name)
+
     # -- one key
 
     async def _attach_or_detach(self, name: str) -> None:
+        undo = self._actions.pending_undo(name)
+        if undo is None:
+            await self._decide_and_do(name)
+        else:
+            await self._undo(name, undo)
+        self._turns.looked_at(name)
+
+    async def _decide_and_do(self, name: str) -> None:
         view = self._view()
-        decision = decide_attachment(view, name)  # no await since the view was taken
-        if isinstance(decision.because, why.CallInFlight):
-            self._turns.wait(decision.because.volume_handle, name)
-            return
+        decision = decide_attachment(view, name)  # no await between the view, the decision and the turn
         told = log.bind(VolumeAttachment=name)
         if told.enabled(4):
             told.info(4, "decided", because=str(decision.because))
+        if isinstance(decision.because, why.CallInFlight | why.NoFreeCall):
+            volume_handle = decision.because.volume_handle if isinstance(decision.because, why.CallInFlight) else ANY
+            self._turns.wait(volume_handle, name)
+            return
+        target = Target(name, decision.uid)
         try:
-            with self._turns.turn(decision.volume_handle, name), self._reconciler.moving(name):
-                await self._actions.perform(view, name, decision)
-            if decision.problem is not None:
-                raise Failed(decision.problem.error)
+            await self._do(view, target, decision)
         except Failed as failure:
-            await self._failed(name, decision, failure)
+            await self._failed(target, decision, failure)
             return
         self._queue.forget(name)
         if decision.actions:
             told.info(2, "done", because=str(decision.because))
         self._reconciler.settled(name)
 
-    async def _failed(self, name: str, decision: Decision, failure: Failed) -> None:
+    async def _do(self, view: View, target: Target, decision: Decision) -> None:
+        """Raises Failed, also for what the decision found wrong."""
+        with contextlib.ExitStack() as stack:
+            call_over: Callable[[], None] = _nothing
+            if decision.volume_handle:
+                call_over = stack.enter_context(self._turns.begin(decision.volume_handle, target.name)).call_over
+            stack.enter_context(self._reconciler.moving(target.name))
+            await self._actions.perform(view, target, decision, call_over)
+        if decision.problem is not None:
+            raise Failed(decision.problem.error)
+
+    async def _undo(self, name: str, undo: Undo) -> None:
+        if undo.volume_handle in self._turns.in_flight or self._turns.calls_full:
+            self._turns.wait(undo.volume_handle if undo.volume_handle in self._turns.in_flight else ANY, name)
+            return
+        try:
+            with self._turns.begin(undo.volume_handle, name):
+                await self._actions.undo(self._view(), undo)
+        except Failed as failure:
+            delay_s = self._queue.retry(name)
+            log.error(
+                "failed to undo a publish", error=failure, VolumeAttachment=name, volume=undo.volume_handle, retry_in_s=round(delay_s, 3)
+            )
+            return
+        self._queue.add(name)  # and now for what stands under the name
+
+    async def _failed(self, target: Target, decision: Decision, failure: Failed) -> None:
         """Shows the failure to the user and puts the key into its back-off."""
-        delay_s = self._queue.retry(name)
-        attachment = self._view().attachment(name)
+        delay_s = self._queue.retry(target.name)
+        field, verb = ("detachError", "detach") if decision.detaching else ("attachError", "attach")
+        told = log.bind(VolumeAttachment=target.name)
+        told.error(f"failed to {verb}: {failure}", retry_in_s=round(delay_s, 3), because=str(decision.because))
+        view = self._view()
+        attachment = target.find(view)
         if attachment is None:
             return
-        detaching = isinstance(decision.because, why.Detaching) or is_deleting(attachment)
-        field, verb = ("detachError", "detach") if detaching else ("attachError", "attach")
-        told = log.bind(VolumeAttachment=name)
-        told.error(f"failed to {verb}: {failure}", retry_in_s=round(delay_s, 3), because=str(decision.because))
         if failure.code == Code.RESOURCE_EXHAUSTED:
             self._wakes.node_is_full(attachment.spec.node_name)
         if not failure.reported:
             return
-        code = failure.code if self._options.report_error_codes and not detaching else None
+        code = failure.code if self._options.report_error_codes and not decision.detaching else None
         try:
-            await self._actions.save_error(self._view(), name, field, shown(str(failure)), rfc3339(self._clock.wall_s()), code)
+            await self._writes.save_error(view, target, field, shown(str(failure)), rfc3339(self._clock.wall_s()), code)
         except ApiError as error:
             told.error("could not save the error in the status", error=error)
 
@@ -240,10 +271,14 @@ class Attacher:
         if told.enabled(4):
             told.info(4, "decided", because=str(decision.because))
         try:
-            await self._actions.perform(view, name, decision)
+            await self._actions.perform(view, Target(name, ""), decision, _nothing)
         except Failed as failure:
             told.error(str(failure), retry_in_s=round(self._volume_queue.retry(name), 3))
             return
         self._volume_queue.forget(name)
         if decision.actions:
             told.info(2, "removed the finalizer", because=str(decision.because))
+
+
+def _nothing() -> None:
+    """In place of a turn's end, where no turn was taken."""

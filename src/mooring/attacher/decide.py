@@ -86,20 +86,28 @@ class ClearError:
     """Take the attachError off an attachment that is attached."""
 
 
-Action = HoldVolume | LoadSecret | Claim | Publish | Unpublish | Release | MarkAttached | ReleaseVolume | ClearError
+@dataclasses.dataclass(frozen=True, slots=True)
+class MarkDetached:
+    """Save that it is detached, where an earlier try could not."""
+
+
+Action = HoldVolume | LoadSecret | Claim | Publish | Unpublish | Release | MarkAttached | ReleaseVolume | ClearError | MarkDetached
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
     """actions: in order. problem: what keeps the work from being done after them, for the object's status; it is tried again.
 
-    volume_handle: the volume that the actions concern; they hold it for themselves alone. "" for none.
+    volume_handle: the volume that the driver is called for, which the actions have for themselves alone; "" for none.
+    uid: of the object that was looked at: another one under its name is none of this decision's business.
     """
 
     because: why.Because
     actions: tuple[Action, ...] = ()
     problem: why.Problem | None = None
     volume_handle: str = ""
+    detaching: bool = False
+    uid: str = ""
 
 
 # -- VolumeAttachments
@@ -112,11 +120,12 @@ def decide_attachment(view: View, name: str) -> Decision:
         return Decision(why.Gone(name))
     if attachment.spec.attacher != view.driver.name:
         return Decision(why.Foreign(attachment.spec.attacher))
+    detaching = is_deleting(attachment)
     if not view.driver.publishes:
-        return _decide_trivially(view, attachment)
-    if is_deleting(attachment):
-        return _decide_detach(view, attachment)
-    return _decide_attach(view, attachment)
+        decision = _decide_trivially(view, attachment)
+    else:
+        decision = _decide_detach(view, attachment) if detaching else _decide_attach(view, attachment)
+    return dataclasses.replace(decision, detaching=detaching, uid=attachment.metadata.uid)
 
 
 def _decide_trivially(view: View, attachment: VolumeAttachment) -> Decision:
@@ -215,6 +224,8 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     holder = view.in_flight.get(volume.handle)
     if holder is not None:
         return Decision(why.CallInFlight(volume.handle, holder))
+    if view.calls_full:
+        return Decision(why.NoFreeCall())
     claimed = view.holds(attachment) and annotation(attachment, NODE_ID_ANNOTATION) == order.node_id
     claim: tuple[Action, ...] = () if claimed else (Claim(order.node_id),)
     actions = (*holding, *volume.secret, *claim, Publish(order))
@@ -266,7 +277,10 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
     name, node_name = attachment.metadata.name, attachment.spec.node_name
     ours = view.holds(attachment)
     if not ours and view.drift.get(name) is not Drift.EXTRA:
-        return Decision(why.Detached())
+        return Decision(why.Detached(), (MarkDetached(),) if _is_marked_attached(attachment) else ())
+    other = view.holder_beside(attachment)
+    if other is not None:  # Differs from external-attacher, which detaches the volume under the other's feet.
+        return Decision(why.HeldByAnother(other), (Release(),) if ours else ())
     volume = resolve_volume(view, attachment)
     if not isinstance(volume, Volume):
         return _stuck(volume)
@@ -276,9 +290,17 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
     holder = view.in_flight.get(volume.handle)
     if holder is not None:
         return Decision(why.CallInFlight(volume.handle, holder))
+    if view.calls_full:
+        return Decision(why.NoFreeCall())
     order = UnpublishOrder(volume.handle, node_id, volume.migrated)
     release: tuple[Action, ...] = (Release(),) if ours else ()
     return Decision(why.Detaching(node_name, node_id), (*volume.secret, Unpublish(order), *release), volume_handle=volume.handle)
+
+
+def _is_marked_attached(attachment: VolumeAttachment) -> bool:
+    """True when the finalizer went after a detach whose last write failed: the status would tell an untruth for ever."""
+    told = attachment.status.attached or attachment.status.detach_error is not None
+    return told and bool(annotation(attachment, NODE_ID_ANNOTATION))
 
 
 # -- PersistentVolumes

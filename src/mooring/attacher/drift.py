@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from mooring.api.meta import annotation
+from mooring.api.meta import annotation, is_deleting
 from mooring.api.storage import VolumeAttachment
 from mooring.attacher.decide import Volume, resolve_volume
 from mooring.attacher.migration import TranslationError, repaired_handle
@@ -61,4 +61,6 @@ def _drift(view: View, attachment: VolumeAttachment, report: Report) -> Drift | 
     published = node_id in report.published.get(handle, ())
     if published == attachment.status.attached:
         return None
-    return Drift.EXTRA if published else Drift.MISSING
+    if published:
+        return Drift.EXTRA
+    return None if is_deleting(attachment) and not view.holds(attachment) else Drift.MISSING

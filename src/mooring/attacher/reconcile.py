@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
+from mooring.api.meta import is_deleting
 from mooring.api.storage import VolumeAttachment
 from mooring.attacher.drift import Report, find_drift
 from mooring.attacher.view import Drift, View
-from mooring.base.clock import Clock, Instant
+from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
 
 log = logger(__name__)
+
+PAGES_MAX: Final = 10_000
+"""Of one round; a driver that goes on for longer is taken not to come to an end."""
 
 
 class ReconcileOptions(Protocol):
@@ -53,7 +57,8 @@ class Reconciler:
         self._clock = clock
         self._drift: dict[str, Drift] = {}
         self._moving: set[str] = set()
-        self._moved_at: dict[str, Instant] = {}
+        self._asking = False
+        self._moved: set[str] = set()  # while the backend was asked
 
     @property
     def drift(self) -> Mapping[str, Drift]:
@@ -61,13 +66,14 @@ class Reconciler:
 
     @contextlib.contextmanager
     def moving(self, name: str) -> Iterator[None]:
-        """Work on this attachment: a report from before its end says nothing about it."""
+        """Work on this attachment: a report that was asked for before its end says nothing about it."""
         self._moving.add(name)
         try:
             yield
         finally:
             self._moving.discard(name)
-            self._moved_at[name] = self._clock.now()
+            if self._asking:
+                self._moved.add(name)
 
     def settled(self, name: str) -> None:
         """What was decided for this attachment has been done: the mark is used up."""
@@ -75,21 +81,21 @@ class Reconciler:
 
     def forget(self, name: str) -> None:
         self._drift.pop(name, None)
-        self._moved_at.pop(name, None)
 
     async def run(self) -> None:
         """A round at once, then one each period, counted from the end of the one before."""
         while True:
-            started = self._clock.now()
+            self._asking, self._moved = True, set(self._moving)
             report = await self._report()
+            self._asking = False
             if report is not None:
-                self._compare(report, started)
+                self._compare(report)
             await self._clock.sleep(self._options.reconcile_sync_s)
 
     async def _report(self) -> Report | None:
         """All pages, or None when one could not be had: then nothing is concluded."""
         report, token, seen = Report(), "", {""}
-        while True:
+        for _ in range(PAGES_MAX):
             request = csi.ListVolumesRequest(max_entries=self._options.max_entries, starting_token=token)
             try:
                 page = await self._driver.list_volumes(request, Call(self._options.timeout_s))
@@ -104,10 +110,12 @@ class Reconciler:
                 log.error("the driver repeats a page token, this round is left out", starting_token=token)
                 return None
             seen.add(token)
+        log.error("the driver comes to no end, this round is left out", pages=PAGES_MAX)
+        return None
 
-    def _compare(self, report: Report, started: Instant) -> None:
+    def _compare(self, report: Report) -> None:
         """Marks what differs; attachments that moved while the backend was looking keep the mark that they had."""
-        moved = self._moving | {name for name, at in self._moved_at.items() if at >= started}
+        moved = self._moving | self._moved
         found = find_drift(self._view(), (va for va in self._attachments() if va.metadata.name not in moved), report)
         before = self._drift
         self._drift = {name: drift for name, drift in before.items() if name in moved} | dict(found)
@@ -115,5 +123,10 @@ class Reconciler:
             is_news = before.get(name) is not drift
             if is_news:
                 log.error("the backend differs from the attachment", VolumeAttachment=name, drift=drift.value)
-            if is_news or drift is Drift.EXTRA:  # what is published already only needs to be confirmed: no back-off for that
+            if is_news or self._only_needs_confirming(name, drift):
                 self._wake(name)
+
+    def _only_needs_confirming(self, name: str, drift: Drift) -> bool:
+        """True for what is published already and is to be: no back-off for that."""
+        attachment = self._view().attachment(name)
+        return drift is Drift.EXTRA and attachment is not None and not is_deleting(attachment)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
+from weakref import WeakValueDictionary
 
 from mooring.api.core import SECRETS, SecretReference
 from mooring.api.meta import Key
@@ -22,18 +24,27 @@ class SecretCache:
         self._cluster = cluster
         self._clock = clock
         self._known: dict[Key, tuple[Instant, Mapping[str, str]]] = {}
+        self._asking: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def get(self, ref: SecretReference) -> Mapping[str, str]:
         """The Secret's values. Raises ApiError when it can't be read, RequestError when a value is no text."""
         key = Key(ref.namespace, ref.name)
-        known = self._known.get(key)
-        if known is not None and self._clock.now() < known[0]:
-            return known[1]
-        values = secret_values(await self._cluster.get(SECRETS, ref.name, ref.namespace))
-        if len(self._known) >= SECRETS_MAX:
-            self._known.clear()
-        self._known[key] = (self._clock.now() + FRESH_S, values)
-        return values
+        lock = self._asking.setdefault(key, asyncio.Lock())
+        async with lock:
+            known = self._known.get(key)
+            if known is not None and self._clock.now() < known[0]:
+                return known[1]
+            values = secret_values(await self._cluster.get(SECRETS, ref.name, ref.namespace))
+            self._drop_stale()
+            self._known[key] = (self._clock.now() + FRESH_S, values)
+            return values
 
     def forget(self, ref: SecretReference) -> None:
+        """Reads it anew next time."""
         self._known.pop(Key(ref.namespace, ref.name), None)
+
+    def _drop_stale(self) -> None:
+        now = self._clock.now()
+        self._known = {key: known for key, known in self._known.items() if now < known[0]}
+        if len(self._known) >= SECRETS_MAX:
+            self._known.clear()

@@ -1,42 +1,117 @@
-"""One call at a time for each volume: CSI asks for it, and drivers answer Aborted otherwise."""
+"""Who may call the driver: one call at a time for each volume, and so many at a time in all.
+
+CSI asks for the first, drivers answer Aborted otherwise; `--worker-threads` says the second. Who may not call yet is not failed, has no
+back-off and holds no worker: its key is put aside, called up when a turn ends, and decided anew. For each turn that ends one is called
+up; if that one has no use for it any more, the next one is.
+"""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+ANY: Final = ""
+"""In place of a volume handle: a call for whatever volume."""
 
 
-class VolumeTurns:
-    """Who has which volume for its calls, and who waits. A wait is no failure: it has no back-off, and ends with the other's turn.
+class Turns:
+    """calls_max: calls at a time, > 0. call_up: adds a key to the queue. rank: the least goes first among those who wait for one volume."""
 
-    wake: called with the names that waited once a turn ends, in the order in which they are to try.
-    """
-
-    def __init__(self, wake: Callable[[Iterable[str]], None]) -> None:
-        self._wake = wake
+    def __init__(self, calls_max: int, call_up: Callable[[str], None], rank: Callable[[str], Any]) -> None:
+        assert calls_max > 0
+        self._calls_max = calls_max
+        self._call_up = call_up
+        self._rank = rank
         self._in_flight: dict[str, str] = {}
-        self._waiting: dict[str, set[str]] = {}
+        self._calling: set[str] = set()  # volumes with a call that may still run
+        self._waiting: dict[str, dict[str, None]] = {}  # volume or ANY → who waits, in order of arrival
+        self._waits_for: dict[str, str] = {}  # the same by name
+        self._called_up: dict[str, str] = {}  # name → what it was called up for
 
     @property
     def in_flight(self) -> Mapping[str, str]:
         """Volume handle → name of the attachment whose turn it is."""
         return self._in_flight
 
-    def wait(self, volume_handle: str, name: str) -> None:
-        """This attachment wants the volume next."""
-        assert volume_handle in self._in_flight, "nobody's turn would end"
-        self._waiting.setdefault(volume_handle, set()).add(name)
+    @property
+    def calls_full(self) -> bool:
+        """True when no further call may begin."""
+        return len(self._calling) >= self._calls_max
 
-    @contextlib.contextmanager
-    def turn(self, volume_handle: str, name: str) -> Iterator[None]:
-        """Keeps the volume for this attachment; "" is no volume and nobody's."""
-        if not volume_handle:
-            yield
-            return
+    def wait(self, volume_handle: str, name: str) -> None:
+        """This attachment wants a turn: with this volume, which is another's now, or with ANY, since no call is free."""
+        assert volume_handle in self._in_flight if volume_handle != ANY else self.calls_full, "nobody's turn would end"
+        self.forget(name)
+        self._waiting.setdefault(volume_handle, {})[name] = None
+        self._waits_for[name] = volume_handle
+
+    def begin(self, volume_handle: str, name: str) -> Turn:
+        """Takes the volume and a call. Close it: `with`."""
         assert volume_handle not in self._in_flight, "two calls for one volume"
+        assert not self.calls_full
+        self.forget(name)
+        self._called_up.pop(name, None)
         self._in_flight[volume_handle] = name
-        try:
-            yield
-        finally:
-            del self._in_flight[volume_handle]
-            self._wake(self._waiting.pop(volume_handle, ()))
+        self._calling.add(volume_handle)
+        return Turn(self, volume_handle)
+
+    def looked_at(self, name: str) -> None:
+        """A worker is done with this key: if it was called up and did not begin, the next one is called up."""
+        volume_handle = self._called_up.pop(name, None)
+        if volume_handle is not None:
+            self._next(volume_handle)
+
+    def forget(self, name: str) -> None:
+        """This attachment waits no more."""
+        volume_handle = self._waits_for.pop(name, None)
+        if volume_handle is not None:
+            self._leave(volume_handle, name)
+
+    def _leave(self, volume_handle: str, name: str) -> None:
+        waiting = self._waiting[volume_handle]
+        del waiting[name]
+        if not waiting:
+            del self._waiting[volume_handle]
+
+    def _call_over(self, volume_handle: str) -> None:
+        if volume_handle in self._calling:
+            self._calling.discard(volume_handle)
+            self._next(ANY)
+
+    def _end(self, volume_handle: str) -> None:
+        del self._in_flight[volume_handle]
+        if volume_handle in self._waiting:
+            self._calling.discard(volume_handle)
+            self._next(volume_handle)
+        else:
+            self._call_over(volume_handle)
+
+    def _next(self, volume_handle: str) -> None:
+        """Calls up who waits for this volume, or else who waits for any."""
+        if volume_handle in self._in_flight or volume_handle not in self._waiting:
+            volume_handle = ANY
+        if volume_handle not in self._waiting or (volume_handle == ANY and self.calls_full):
+            return
+        waiting = self._waiting[volume_handle]
+        name = next(iter(waiting)) if volume_handle == ANY else min(waiting, key=self._rank)
+        self.forget(name)
+        self._called_up[name] = volume_handle
+        self._call_up(name)
+
+
+class Turn:
+    """A volume and a call, until the end of the `with`."""
+
+    def __init__(self, turns: Turns, volume_handle: str) -> None:
+        self._turns = turns
+        self._volume_handle = volume_handle
+
+    def call_over(self) -> None:
+        """The call has ended and only writes are left: one for another volume may begin."""
+        self._turns._call_over(self._volume_handle)
+
+    def __enter__(self) -> Turn:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._turns._end(self._volume_handle)

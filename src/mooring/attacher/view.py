@@ -91,6 +91,7 @@ class View:
     """The world as the attacher sees it.
 
     drift: by attachment name, only those that differ. in_flight: volume handle -> name of the attachment whose call is running.
+    calls_full: as many calls are running as may.
     """
 
     driver: DriverFacts
@@ -99,6 +100,7 @@ class View:
     nodes: Reader[CSINode]
     drift: Mapping[str, Drift] = dataclasses.field(default_factory=dict)
     in_flight: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    calls_full: bool = False
     default_fs_type: str = ""
 
     def attachment(self, name: str) -> VolumeAttachment | None:
@@ -117,10 +119,13 @@ class View:
         """True when this driver's finalizer is on the object."""
         return self.driver.finalizer in finalizers_of(obj)
 
-    def held_by_others(self, attachment: VolumeAttachment) -> bool:
-        """True when another attachment holds the same volume on the same node."""
-        others = (o for o in self.attachments.by(BY_VOLUME, volume_of(attachment)) if o.metadata.name != attachment.metadata.name)
-        return any(other.spec.node_name == attachment.spec.node_name and self.holds(other) for other in others)
+    def holder_beside(self, attachment: VolumeAttachment) -> str | None:
+        """The name of another attachment that holds the same volume on the same node and is to stay."""
+        for other in self.attachments.by(BY_VOLUME, volume_of(attachment)):
+            same_place = other.spec.node_name == attachment.spec.node_name and other.metadata.name != attachment.metadata.name
+            if same_place and self.holds(other) and not is_deleting(other):
+                return other.metadata.name
+        return None
 
     def releasable(self, pv: PersistentVolume) -> bool:
         """True when the finalizer on this volume has no future: deleted, or an in-tree volume that is not migrated any more."""

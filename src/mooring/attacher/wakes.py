@@ -43,6 +43,8 @@ class Wakes:
         news = change.cause is not Cause.OWN_WRITE or change.old is None or is_deleting(new) != is_deleting(change.old)
         if ours and news and worth_a_look(change.old, new):
             self._attachments.add(new.metadata.name)
+        if change.old is not None and self._view().holds(change.old) and not self._view().holds(new):
+            self._place_freed(change.old)
 
     def _attachment_ended(self, old: VolumeAttachment) -> None:
         """The name may come again, as another attachment with no past: names are made of volume and node."""
@@ -50,10 +52,19 @@ class Wakes:
         self._ended(old.metadata.name)
         if old.spec.source.persistent_volume_name:
             self._volumes.add(old.spec.source.persistent_volume_name)
-        self._end_back_off(BY_VOLUME, volume_of(old))
-        if old.spec.node_name in self._full_nodes:
-            self._full_nodes.discard(old.spec.node_name)
-            self._end_back_off(BY_NODE, old.spec.node_name)
+        self._place_freed(old)
+
+    def _place_freed(self, old: VolumeAttachment) -> None:
+        """The volume is attached there no more: one for a single node may move, and the node has room."""
+        name, node_name = old.metadata.name, old.spec.node_name
+        self._end_back_off(BY_VOLUME, volume_of(old), but=name)
+        if node_name in self._full_nodes:
+            self._full_nodes.discard(node_name)
+            self._end_back_off(BY_NODE, node_name, but=name)
+        else:  # who is being told just now that the node is full
+            for attachment in self._view().attachments.by(BY_NODE, node_name):
+                if attachment.metadata.name != name and self._attachments.in_hand(attachment.metadata.name):
+                    self._attachments.add(attachment.metadata.name)
 
     def volume_changed(self, change: Change[PersistentVolume]) -> None:
         pv = change.new
@@ -69,22 +80,17 @@ class Wakes:
         if node is not None and (change.old is None or not same_but_for_version(change.old, node)):
             self._end_back_off(BY_NODE, node.metadata.name)
 
-    def turn_ended(self, waiting: Iterable[str]) -> None:
-        """A call for a volume has ended: who waited for it tries, detaches first."""
-        view = self._view()
+    def rank(self, name: str) -> bool:
+        """Detaches go first."""
+        attachment = self._view().attachment(name)
+        return attachment is None or not is_deleting(attachment)
 
-        def rank(name: str) -> tuple[bool, str]:
-            attachment = view.attachment(name)
-            return (attachment is None or not is_deleting(attachment), name)
-
-        for name in sorted(waiting, key=rank):
-            self._attachments.add(name)
-
-    def _end_back_off(self, index: str, value: str) -> None:
-        self.retry_now(self._view().attachments.by(index, value))
+    def _end_back_off(self, index: str, value: str, *, but: str = "") -> None:
+        self.retry_now(a for a in self._view().attachments.by(index, value) if a.metadata.name != but)
 
     def retry_now(self, attachments: Iterable[VolumeAttachment]) -> None:
-        """Ends the back-off of those among them that have failed."""
+        """Ends the back-off of those among them that have failed, or that are failing just now for what has changed since."""
         for attachment in attachments:
-            if self._attachments.failures(attachment.metadata.name):
-                self._attachments.add(attachment.metadata.name)
+            name = attachment.metadata.name
+            if self._attachments.failures(name) or self._attachments.in_hand(name):
+                self._attachments.add(name)

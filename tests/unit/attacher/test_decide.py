@@ -241,7 +241,8 @@ def test_DT03_the_secret_is_loaded_for_the_detach():
 
 
 def test_DT07_without_the_finalizer_nothing_is_done():
-    assert Decision(why.Detached()) == decided(a_va(deleting=True, finalizers=["other/one"]))
+    decision = decided(a_va(deleting=True, finalizers=["other/one"]))
+    assert (why.Detached(), ()) == (decision.because, decision.actions)
 
 
 def test_an_attachment_that_may_be_attached_is_detached():
@@ -358,11 +359,13 @@ def test_a_trivially_attached_one_is_left_alone():
 
 def test_finalizers_of_a_time_with_publish_are_dropped():
     """Else objects would be stuck for ever once a driver stops publishing."""
-    assert Decision(why.ReleasedWithoutCall(), (Release(mark=False),)) == decided(an_attached_va(deleting=True), driver=TRIVIAL)
+    decision = decided(an_attached_va(deleting=True), driver=TRIVIAL)
+    assert (why.ReleasedWithoutCall(), (Release(mark=False),)) == (decision.because, decision.actions)
 
 
 def test_a_deleted_attachment_is_not_marked_attached():
-    assert Decision(why.Detached()) == decided(a_va(deleting=True, finalizers=["other/one"]), driver=TRIVIAL)
+    decision = decided(a_va(deleting=True, finalizers=["other/one"]), driver=TRIVIAL)
+    assert (why.Detached(), ()) == (decision.because, decision.actions)
 
 
 def test_a_vanished_key_needs_nothing():

@@ -1,0 +1,267 @@
+"""The attacher's writes to the API server, each one request. Shapes: spec/attacher.md 7.
+
+An answer enters the caches at once, and its event is known as our own, so that no decision is taken on a state from before our own
+write and no write wakes its own key. An attachment is told from a later one of the same name by its uid. Its finalizer is claimed with
+a merge patch, as audit rules know it from external-attacher; it carries a resourceVersion where the list that was seen holds others'
+finalizers, which it could undo.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
+from mooring.api.meta import Key, annotation, finalizers_of, is_deleting
+from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment, VolumeAttachmentStatus
+from mooring.attacher import because as why
+from mooring.attacher.view import NODE_ID_ANNOTATION, View
+from mooring.base.errors import MooringError
+from mooring.kube.cluster import Cluster, Patch, PatchType
+from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound, ServerError, Unreachable
+from mooring.kube.informer import Informer
+from mooring.kube.patch import merge_diff
+
+UNSURE_MAX: Final = 1000  # from here on every volume counts as unsure
+
+
+class Failed(MooringError):
+    """An action failed. str() is the text for the object's status; code: the driver's gRPC code, if it was the driver.
+
+    reported: False when the failure is not the user's business (a conflict, or the very status could not be saved): only logged.
+    """
+
+    def __init__(self, text: str, *, code: int | None = None, reported: bool = True) -> None:
+        super().__init__(text)
+        self.code = code
+        self.reported = reported
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """One VolumeAttachment, not another that took its name."""
+
+    name: str
+    uid: str
+
+    def find(self, view: View) -> VolumeAttachment | None:
+        """The attachment as it is now, None when it is no more."""
+        found = view.attachment(self.name)
+        return found if found is not None and found.metadata.uid == self.uid else None
+
+
+class Writes:
+    """Patches to VolumeAttachments and PersistentVolumes. All raise Failed, but for what says otherwise."""
+
+    def __init__(self, cluster: Cluster, attachments: Informer[VolumeAttachment], volumes: Informer[PersistentVolume]) -> None:
+        self._cluster = cluster
+        self._attachments = attachments
+        self._volumes = volumes
+        self._holding: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._unsure: set[str] = set()  # volumes that may carry the finalizer although the cache does not show it
+
+    # -- PersistentVolumes
+
+    async def hold_volume(self, view: View, pv_name: str) -> None:
+        """Puts the finalizer on, unless it is there."""
+        lock = self._holding.setdefault(pv_name, asyncio.Lock())
+        async with lock:  # attachments to several nodes come at once
+            pv = view.volume(pv_name)
+            if pv is None:
+                raise Failed(why.VolumeMissing(pv_name).error)
+            if view.holds(pv):
+                return
+            if is_deleting(pv):
+                raise Failed(why.VolumeDeleting(pv_name).error)
+            strictly = pv_name in self._unsure or len(self._unsure) >= UNSURE_MAX
+            try:
+                await self._patch_volume(pv_name, _addition(pv.metadata.finalizers, view.driver.finalizer, strictly))
+            except ApiError as error:
+                if isinstance(error, ServerError | Unreachable) and len(self._unsure) < UNSURE_MAX:
+                    self._unsure.add(pv_name)
+                raise Failed(f"could not add PersistentVolume finalizer: {error}") from error
+            self._unsure.discard(pv_name)
+
+    async def release_volume(self, view: View, pv_name: str) -> None:
+        """Takes the finalizer off, unless it is gone."""
+        pv = view.volume(pv_name)
+        if pv is None or not view.holds(pv):
+            return
+        try:
+            await self._patch_volume(pv_name, _removal(finalizers_of(pv), view.driver.finalizer))
+        except NotFound:
+            return
+        except ApiError as error:
+            raise Failed(f"could not remove PersistentVolume finalizer: {error}", reported=False) from error
+
+    async def _patch_volume(self, pv_name: str, operations: list[dict[str, Any]]) -> None:
+        patch = Patch(PatchType.JSON, operations)
+        await self._volumes.write(Key("", pv_name), self._cluster.patch(PERSISTENT_VOLUMES, pv_name, patch))
+
+    # -- VolumeAttachments: the finalizer
+
+    async def claim(self, view: View, target: Target, node_id: str) -> None:
+        """Writes finalizer and node id, as far as they lack."""
+        attachment = target.find(view)
+        if attachment is None or is_deleting(attachment):
+            raise Failed("deleted before it could be attached", reported=False)
+        changes: dict[str, Any] = {}
+        if annotation(attachment, NODE_ID_ANNOTATION) != node_id:
+            changes["annotations"] = {NODE_ID_ANNOTATION: node_id}
+        if not view.holds(attachment):
+            others = finalizers_of(attachment)
+            changes["finalizers"] = [*others, view.driver.finalizer]
+            if others:
+                changes["resourceVersion"] = attachment.metadata.resource_version
+        if not changes:
+            return
+        try:
+            answer = await self._patch_attachment(target.name, {"metadata": changes})
+        except (Conflict, NotFound) as error:
+            raise Failed(f"could not save VolumeAttachment: {error}", reported=False) from error
+        except ApiError as error:
+            raise Failed(f"could not save VolumeAttachment: {error}") from error
+        if answer.metadata.uid != target.uid:
+            raise Failed("deleted and made anew before it could be attached", reported=False)
+
+    async def release(self, view: View, target: Target, mark: bool) -> None:
+        """Takes the finalizer off; then, if the attachment is still there and `mark`, marks it detached."""
+        attachment = target.find(view)
+        if attachment is not None and view.holds(attachment):
+            removal = Patch(PatchType.JSON, _removal(finalizers_of(attachment), view.driver.finalizer))
+            try:
+                await self._attachments.write(Key("", target.name), self._cluster.patch(VOLUME_ATTACHMENTS, target.name, removal))
+            except NotFound:
+                return
+            except ApiError as error:
+                raise Failed(f"could not mark as detached: {error}") from error
+        if mark:
+            await self.mark_detached(view, target)
+
+    # -- VolumeAttachments: the status
+
+    async def mark_attached(self, view: View, target: Target, metadata: Mapping[str, str]) -> bool:
+        """Returns False when the attachment is no more."""
+        attachment = target.find(view)
+        if attachment is None:
+            return False
+        wanted = _status_body(attachment.status)
+        wanted["attached"] = True
+        wanted.pop("attachError", None)
+        _put_or_drop(wanted, "attachmentMetadata", dict(metadata))
+        try:
+            answer = await self._save_status(attachment, wanted)
+        except NotFound:
+            return False
+        except Invalid as error:  # asking again would get the same answer, so the user must see it
+            raise Failed(f"could not save the driver's publish_context: {error}") from error
+        except ApiError as error:
+            raise Failed(f"could not mark as attached: {error}", reported=False) from error
+        if answer.metadata.uid == target.uid:
+            return True
+        await self._unmark(answer)
+        return False
+
+    async def _unmark(self, other: VolumeAttachment) -> None:
+        """The mark went to another attachment that took the name a moment before: it is none of its own."""
+        try:
+            await self._save_status(other, {"attached": False})
+        except ApiError as error:
+            raise Failed(f"could not take back a mark: {error}", reported=False) from error
+
+    async def mark_detached(self, view: View, target: Target) -> None:
+        """Nothing to do when the attachment went away with its last finalizer."""
+        attachment = target.find(view)
+        if attachment is None:
+            return
+        wanted = _status_body(attachment.status)
+        wanted["attached"] = False
+        for field in ("attachmentMetadata", "detachError"):
+            wanted.pop(field, None)
+        try:
+            await self._save_status(attachment, wanted)
+        except NotFound:
+            return
+        except ApiError as error:
+            raise Failed(f"could not mark as detached: {error}", reported=view.holds(attachment)) from error
+
+    async def clear_error(self, view: View, target: Target) -> None:
+        """Takes the attachError off."""
+        attachment = target.find(view)
+        if attachment is None:
+            return
+        wanted = _status_body(attachment.status)
+        wanted.pop("attachError", None)
+        try:
+            await self._save_status(attachment, wanted)
+        except NotFound:
+            return
+        except ApiError as error:
+            raise Failed(f"could not clear the error: {error}", reported=False) from error
+
+    async def save_error(self, view: View, target: Target, field: str, message: str, time: str, code: int | None) -> None:
+        """Writes `attachError` or `detachError` (field). A failure that is there already is not written again. Raises ApiError."""
+        attachment = target.find(view)
+        if attachment is None:
+            return
+        wanted = _status_body(attachment.status)
+        before = wanted.get(field) or {}
+        if (before.get("message"), before.get("errorCode")) == (message, code):
+            return
+        wanted[field] = {"message": message, "time": time}
+        _put_or_drop(wanted[field], "errorCode", code)
+        await self._save_status(attachment, wanted)
+
+    async def _save_status(self, attachment: VolumeAttachment, wanted: Mapping[str, Any]) -> VolumeAttachment:
+        """Patches what differs from the object in hand; nothing when nothing does. Raises ApiError."""
+        changes = merge_diff(_status_body(attachment.status), wanted)
+        if not changes:
+            return attachment
+        return await self._patch_attachment(attachment.metadata.name, {"status": changes}, "status")
+
+    async def _patch_attachment(self, name: str, body: Mapping[str, Any], subresource: str = "") -> VolumeAttachment:
+        request = self._cluster.patch(VOLUME_ATTACHMENTS, name, Patch(PatchType.MERGE, body), subresource=subresource)
+        return await self._attachments.write(Key("", name), request)
+
+
+def _addition(finalizers: tuple[str, ...] | None, finalizer: str, strictly: bool) -> list[dict[str, Any]]:
+    """The JSON patch that puts in one finalizer. strictly: only where the list is still as we saw it.
+
+    Differs from external-attacher, which is never strict with a list that has others' in it: when the answer to such a patch is lost, the
+    next one leaves its finalizer there twice.
+    """
+    path = "/metadata/finalizers"
+    if finalizers is None:
+        return [{"op": "test", "path": path, "value": None}, {"op": "add", "path": path, "value": [finalizer]}]
+    if not finalizers:
+        return [{"op": "test", "path": path, "value": []}, {"op": "replace", "path": path, "value": [finalizer]}]
+    unchanged = [{"op": "test", "path": path, "value": list(finalizers)}] if strictly else []
+    return [*unchanged, {"op": "add", "path": f"{path}/-", "value": finalizer}]
+
+
+def _removal(finalizers: tuple[str, ...], finalizer: str) -> list[dict[str, Any]]:
+    """The JSON patch that takes out a finalizer, only if it is still where we saw it; all of them, if external-attacher left it twice."""
+    operations: list[dict[str, Any]] = []
+    for place in reversed(range(len(finalizers))):
+        if finalizers[place] == finalizer:
+            path = f"/metadata/finalizers/{place}"
+            operations += [{"op": "test", "path": path, "value": finalizer}, {"op": "remove", "path": path}]
+    return operations
+
+
+def _status_body(status: VolumeAttachmentStatus) -> dict[str, Any]:
+    body: dict[str, Any] = {"attached": False}
+    body.update(msgspec.to_builtins(status))
+    return body
+
+
+def _put_or_drop(body: dict[str, Any], field: str, value: Any) -> None:
+    if value is None or value == {}:
+        body.pop(field, None)
+    else:
+        body[field] = value
