@@ -32,5 +32,5 @@ class BackOff:
         return min(self.cap_s, self.base_s * 2.0 ** min(failures - 1, _DOUBLINGS_MAX))
 
     def jittered_s(self, failures: int, chance: Chance) -> float:
-        """The delay, moved by up to ± jitter of itself."""
-        return chance.jittered(self.delay_s(failures), self.jitter)
+        """The delay, moved by up to ± jitter of itself, but not beyond cap_s."""
+        return min(self.cap_s, chance.jittered(self.delay_s(failures), self.jitter))

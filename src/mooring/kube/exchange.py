@@ -27,7 +27,8 @@ CONCURRENCY_MAX: Final = 32
 RETRIES_MAX: Final = 10
 """How often a request is repeated because the server asked for it by Retry-After; client-go's number."""
 RETRY_AFTER_S_MAX: Final = 60.0
-"""A longer wait is left to the caller, who gets the error with its retry_after_s."""
+"""Of all waits for one request. A longer one is left to the caller, who gets the error with its retry_after_s."""
+_READS: Final = ("GET", "WATCH")
 _RETRY_SPREAD: Final = 0.25  # those who were sent away together shall not return together
 _REFUSAL_BYTES_MAX: Final = 2**20  # of a watch that was refused: a Status, or somebody's page
 
@@ -139,7 +140,7 @@ class Exchange:
 
     async def _persist(self, send: Callable[[Credential], Awaitable[_Reply]], method: str, path: str) -> _Reply:
         """Sends until the answer is one to live with."""
-        renewed, retry_count = False, 0
+        renewed, retry_count, waited_s = False, 0, 0.0
         while True:
             credential = self._credentials.current() or await self._fetch()
             reply = await send(credential)
@@ -150,10 +151,11 @@ class Exchange:
             if reply.status == 401 and not renewed and await self._credentials.refused(credential):
                 renewed = True
                 continue
-            wait_s = self._wait_s(reply)
-            if wait_s is None or retry_count == RETRIES_MAX:
+            wait_s = self._wait_s(reply, method)
+            if wait_s is None or retry_count == RETRIES_MAX or waited_s + wait_s > RETRY_AFTER_S_MAX:
                 return reply
             retry_count += 1
+            waited_s += wait_s
             _log.info(2, "The API server asked to come back later", status=reply.status, method=method, path=path, wait_s=round(wait_s, 3))
             await self._clock.sleep(wait_s)
 
