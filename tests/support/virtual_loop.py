@@ -4,6 +4,8 @@ Time stands still while anything is ready, and jumps to the next timer when noth
 of the loop, timers that fall due together included: whatever holds for all seeds does not hang on luck. When nothing is ready and
 no timer is left, nothing will ever happen again: the loop raises Deadlock and names the tasks that wait.
 
+Tasks are numbered, and the number is their hash: task groups keep their tasks in sets, and cancel them in the order of these.
+
 For code on in-process ports only. A thread or a socket of the outside world would not be waited for.
 """
 
@@ -12,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import heapq
+import itertools
 import random
 import selectors
 from collections.abc import Callable, Coroutine
@@ -43,6 +46,17 @@ class _JumpingSelector(selectors.SelectSelector):
         return ready
 
 
+class _NumberedTask(asyncio.Task[Any]):
+    """A task whose place in a set does not depend on its address."""
+
+    def __init__(self, number: int, coro: Coroutine[Any, Any, Any], **options: Any) -> None:
+        self._number = number
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """seed: None keeps asyncio's own order."""
 
@@ -53,10 +67,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._time = _JumpingSelector()
         self._order = None if seed is None else random.Random(seed)
         super().__init__(self._time)
+        self._numbers = itertools.count(1)
+        self.set_task_factory(self._numbered)
         self._clock_resolution = 1e-9  # two timers nearer than this fall due together
 
     def time(self) -> float:
         return self._time.now
+
+    def _numbered(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        return _NumberedTask(next(self._numbers), coro, loop=loop, **options)
 
     def _process_events(self, event_list: Any) -> None:
         """The loop calls this once a turn, between waiting and running: the place to reorder."""

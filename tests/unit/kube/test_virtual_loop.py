@@ -59,6 +59,28 @@ def test_a_seed_shuffles_and_repeats():
     assert len({tuple(order) for order in orders}) > 10
 
 
+def test_a_group_cancels_its_tasks_in_the_same_order_every_time():
+    """Groups keep tasks in a set, whose order would else be that of addresses in memory."""
+    ended: list[int] = []
+
+    async def wait(number: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(number)
+
+    async def cancel() -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(50):
+                group.create_task(wait(number))
+            await asyncio.sleep(1)
+            raise ValueError
+
+    with pytest.raises(ExceptionGroup):
+        run_virtual(cancel())
+    assert list(range(50)) == ended
+
+
 def test_a_deadlock_is_raised_and_names_who_waits():
     async def wait_for_nobody() -> None:
         async with asyncio.TaskGroup() as group:
