@@ -102,12 +102,16 @@ class Wishes:
                 group.create_task(self._want(pv, node))
 
     async def move_some(self) -> None:
-        """Volumes for one node are wanted on another, both at once: the old wish ends, the new one begins."""
-        for number, pv in enumerate(self.pvs[-MOVED_COUNT:]):
-            old, new = self.nodes[(SINGLE_COUNT - MOVED_COUNT + number) % 20], self.nodes[(SINGLE_COUNT - MOVED_COUNT + number + 7) % 20]
-            name = f"{pv}.{old}"
-            await self._target.delete("VolumeAttachment", name)
-            self.names.discard(name)
+        """Volumes for one node that are attached are wanted on another, both at once: the old wish ends, the new one begins."""
+        there = await self.attachments()
+        single = {pv for pv in self.pvs if self._target.handle(pv) in self.single}
+        attached = [one for one in there.values() if one.status.attached and one.spec.source.persistent_volume_name in single]
+        assert len(attached) >= MOVED_COUNT
+        for one in attached[:MOVED_COUNT]:
+            pv, old = one.spec.source.persistent_volume_name or "", one.spec.node_name
+            new = self.nodes[(self.nodes.index(old) + 7) % len(self.nodes)]
+            await self._target.delete("VolumeAttachment", one.metadata.name)
+            self.names.discard(one.metadata.name)
             self.at[self._target.handle(pv)].clear()
             await self._want(pv, new)
             self.moved.append((self._target.handle(pv), self._target.node_id(old), self._target.node_id(new)))
