@@ -27,7 +27,7 @@ CONCURRENCY_MAX: Final = 32
 RETRIES_MAX: Final = 10
 """How often a request is repeated because the server asked for it by Retry-After; client-go's number."""
 RETRY_AFTER_S_MAX: Final = 60.0
-"""Of all waits for one request. A longer one is left to the caller, who gets the error with its retry_after_s."""
+"""A longer wait is left to the caller, who gets the error with its retry_after_s; so is the next one after as long in all."""
 _READS: Final = ("GET", "WATCH")
 _RETRY_SPREAD: Final = 0.25  # those who were sent away together shall not return together
 _REFUSAL_BYTES_MAX: Final = 2**20  # of a watch that was refused: a Status, or somebody's page
@@ -152,16 +152,20 @@ class Exchange:
                 renewed = True
                 continue
             wait_s = self._wait_s(reply, method)
-            if wait_s is None or retry_count == RETRIES_MAX or waited_s + wait_s > RETRY_AFTER_S_MAX:
+            if wait_s is None or retry_count == RETRIES_MAX or waited_s > RETRY_AFTER_S_MAX:
                 return reply
             retry_count += 1
             waited_s += wait_s
             _log.info(2, "The API server asked to come back later", status=reply.status, method=method, path=path, wait_s=round(wait_s, 3))
             await self._clock.sleep(wait_s)
 
-    def _wait_s(self, reply: Answer | Stream) -> float | None:
-        """How long the server wants us to wait before we ask again; None when it does not ask for that, or for too much."""
-        if reply.status != 429 and reply.status < 500:
+    def _wait_s(self, reply: Answer | Stream, method: str) -> float | None:
+        """How long the server wants us to wait before we ask again; None when it does not ask for that, or for too much.
+
+        Differs from client-go, which repeats writes after a 5xx too: such a write may have happened, and a JSON patch that is applied
+        twice says something else. Who wrote must know.
+        """
+        if not (reply.status == 429 or (reply.status >= 500 and method in _READS)):
             return None
         wait_s = retry_after_s(reply.headers.get("Retry-After", ""))
         if wait_s is None or wait_s > RETRY_AFTER_S_MAX:

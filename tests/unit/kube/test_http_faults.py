@@ -434,8 +434,28 @@ async def test_closing_the_client_ends_what_still_runs() -> None:
 # -- Retry-After
 
 
-@pytest.mark.parametrize("code", [429, 500, 503])
-@pytest.mark.parametrize("method", ["get", "patch", "delete", "watch"])
+@pytest.mark.parametrize("code", [500, 503])
+@pytest.mark.parametrize("method", ["patch", "delete"])
+async def test_a_write_that_may_have_happened_is_not_repeated(method: str, code: int) -> None:
+    """A JSON patch that adds to a list says something else the second time."""
+    clock = InstantClock()
+    async with bad_server() as server, a_client(server.config(), clock=clock) as cluster:
+        server.plan(refusal(code, "x", "later", Retry_After="3"))
+        with pytest.raises(errors.ServerError) as caught:
+            if method == "patch":
+                await cluster.patch(VOLUME_ATTACHMENTS, "va", merge_patch({"a": 1}))
+            else:
+                await cluster.delete(VOLUME_ATTACHMENTS, "va")
+        assert 3.0 == caught.value.retry_after_s
+        assert [] == clock.slept_s
+        assert 1 == len(server.requests)
+
+
+@pytest.mark.parametrize(
+    ("method", "code"),
+    [(method, 429) for method in ("get", "patch", "delete", "watch")]
+    + [(method, code) for method in ("get", "watch") for code in (500, 503)],
+)
 async def test_who_is_asked_to_come_back_later_does(method: str, code: int) -> None:
     clock, registry = InstantClock(), CollectorRegistry()
     async with bad_server() as server, a_client(server.config(), clock=clock, metrics=ClientMetrics(registry)) as cluster:
