@@ -441,11 +441,10 @@ async def test_a_write_that_may_have_happened_is_not_repeated(method: str, code:
     clock = InstantClock()
     async with bad_server() as server, a_client(server.config(), clock=clock) as cluster:
         server.plan(refusal(code, "x", "later", Retry_After="3"))
+        patch = merge_patch({"a": 1})
+        write = cluster.patch(VOLUME_ATTACHMENTS, "va", patch) if method == "patch" else cluster.delete(VOLUME_ATTACHMENTS, "va")
         with pytest.raises(errors.ServerError) as caught:
-            if method == "patch":
-                await cluster.patch(VOLUME_ATTACHMENTS, "va", merge_patch({"a": 1}))
-            else:
-                await cluster.delete(VOLUME_ATTACHMENTS, "va")
+            await write
         assert 3.0 == caught.value.retry_after_s
         assert [] == clock.slept_s
         assert 1 == len(server.requests)
