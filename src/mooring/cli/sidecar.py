@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
@@ -34,9 +35,14 @@ def run_sidecar(sidecar: Sidecar[F], setup: Setup[F], machine: Machine) -> int:
     clock, chance, metrics = LoopClock(), Chance(), Metrics()
     ports = NetworkPorts(sidecar.name, setup, machine, sidecar.log_length_max, clock=clock, chance=chance, metrics=metrics)
     life = Life(sidecar, setup, machine, ports, clock=clock, chance=chance, metrics=metrics)
+    return exit_code(_until_signalled(life, machine), machine)
+
+
+def exit_code(main: Coroutine[Any, Any, None], machine: Machine) -> int:
+    """Runs main on a loop of its own; what its end comes to."""
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_until_signalled(life, machine))
+            runner.run(main)
     except DriverLost:
         _log.error(LOST_TEXT)
         _note_for_the_kubelet(machine)

@@ -56,6 +56,20 @@ def _answer(reply):
 
 
 @in_virtual_time
+async def test_a_driver_that_never_gets_ready_shows():
+    class Unready(ScriptedDriver):
+        async def probe(self, request):
+            return csi.ProbeResponse(ready={"value": False})
+
+    world = World(plugin=Unready())
+    async with world.living():
+        await world.clock.sleep(600)
+        assert (503, "not ready: the CSI driver is not ready yet\n") == _answer(await world.asked("/readyz"))
+        assert 200 == (await world.asked("/metrics")).status
+        assert [] == world.works
+
+
+@in_virtual_time
 async def test_the_metrics_page_waits_a_moment_for_the_driver():
     """Whoever took an answer of the Go sidecars' page for a sign of readiness goes on working."""
     world = World(connect_s=5)

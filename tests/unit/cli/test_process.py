@@ -3,7 +3,10 @@
 import dataclasses
 import json
 import re
+import signal
+import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -79,7 +82,8 @@ def test_FL03_help_is_no_error(attempt, flag):
     [
         (["--kube-api-burst=0"], "burst is required to be greater than 0"),
         (["--kube-api-qps=5", "--kube-api-burst=-1"], "burst is required to be greater than 0"),
-        (["--kube-api-qps=nan"], "kube-api-qps"),
+        (["--kube-api-qps=nan"], "kube-api-qps: nan is no rate"),
+        (["--kube-api-qps=inf"], "kube-api-qps: inf is no rate"),
     ],
 )
 def test_FL04_a_rate_without_a_burst_is_refused(attempt, flags, reason):
@@ -196,6 +200,12 @@ def test_ST04_gates_reach_the_set_up(attempt):
     assert {"MutableCSINodeAllocatableCount": False, "ReleaseLeaderElectionOnExit": True} == setup.gates
 
 
+def test_ST04_what_is_odd_about_gates_is_told(attempt):
+    _, _, err, _ = attempt("--feature-gates=MutableCSINodeAllocatableCount=false,WatchList=true")
+    assert re.search(r"^W.*GA feature gate MutableCSINodeAllocatableCount=false", err, re.MULTILINE)
+    assert re.search(r"^W.*WatchList has no effect", err, re.MULTILINE)
+
+
 def test_ST01_no_workers(attempt):
     code, _, err, _ = attempt("--worker-threads=0")
     assert 1 == code
@@ -239,6 +249,38 @@ def test_an_unexpected_error_is_logged_with_its_traceback_and_ends_with_1(attemp
     (line,) = [line for line in err.splitlines() if line.startswith("E")]
     assert 'err="a bug"' in line
     assert "test_process.py" in line
+
+
+def test_signal_handlers_are_put_back(attempt):
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    attempt()
+    assert before == (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT))
+
+
+def test_a_command_runs_in_any_thread():
+    """Signals belong to the main thread alone."""
+    codes = []
+    thread = threading.Thread(target=lambda: codes.append(run_command(csi_attacher.COMMAND, [], "x", lambda setup: 5)))
+    thread.start()
+    thread.join(10)
+    assert [5] == codes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_SG_a_signal_before_the_loop_runs_ends_with_0(number):
+    """As PID 1 of a container a process without a handler would not notice SIGTERM at all."""
+    code = (
+        "import sys, time; from mooring.cli import csi_attacher; from mooring.cli.process import run_command;"
+        "run_command(csi_attacher.COMMAND, [], 'x', lambda setup: print('serving', flush=True) or time.sleep(60) or 1)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert "serving\n" == process.stdout.readline()
+            process.send_signal(number)
+            assert 0 == process.wait(10)
+        finally:
+            process.kill()
 
 
 def test_a_command_needs_no_gates():

@@ -22,6 +22,8 @@ def limit(*words):
         (["--kube-api-qps=-1"], RequestLimit()),
         (["--kube-api-qps=-1", "--kube-api-burst=0"], RequestLimit()),
         (["--kube-api-qps=50"], RequestLimit(50.0, 10)),
+        (["--kube-api-qps=50", "--kube-api-burst=1"], RequestLimit(50.0, 1)),
+        (["--kube-api-qps=0", "--kube-api-burst=1"], RequestLimit(5.0, 1)),
         (["--kube-api-burst=20"], RequestLimit(5.0, 20)),
         (["--kube-api-qps=0"], RequestLimit(5.0, 10)),
         (["--kube-api-qps=0", "--kube-api-burst=0"], RequestLimit(5.0, 10)),

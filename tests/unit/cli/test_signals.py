@@ -10,6 +10,8 @@ import pytest
 
 from mooring.cli import sidecar
 from mooring.cli.process import Machine
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.session import DriverLost
 
 
 class LifeOfEvents:
@@ -32,7 +34,7 @@ class LifeOfEvents:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 async def test_SG_the_first_signal_lets_the_life_end(number, capsys):
-    life = LifeOfEvents()
+    life, before = LifeOfEvents(), signal.getsignal(number)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(sidecar._until_signalled(life, Machine()))
         await asyncio.sleep(0)
@@ -42,6 +44,7 @@ async def test_SG_the_first_signal_lets_the_life_end(number, capsys):
         assert not running.done()
         life.over.set()
     assert f'"Received a signal, ending" signal="{number.name}"' in capsys.readouterr().err
+    assert signal.getsignal(number) is before
 
 
 async def test_SG_the_second_signal_ends_the_process_at_once():
@@ -63,13 +66,32 @@ async def test_SG_the_second_signal_ends_the_process_at_once():
         life.over.set()
 
 
-def test_CO06_the_kubelet_gets_a_note(tmp_path):
+async def ends(error=None):
+    if error is not None:
+        raise error
+
+
+def test_an_end_in_good_order_is_exit_code_0(tmp_path):
+    assert 0 == sidecar.exit_code(ends(), Machine(termination_log=tmp_path / "log"))
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_driver_that_refuses_is_exit_code_1(tmp_path, capsys):
+    refusal = DriverError(Code.PERMISSION_DENIED, "not you")
+    assert 1 == sidecar.exit_code(ends(refusal), Machine(termination_log=tmp_path / "log"))
+    assert "rpc error: code = PermissionDenied desc = not you" in capsys.readouterr().err
+    assert not (tmp_path / "log").exists()
+
+
+def test_CO06_a_lost_driver_is_exit_code_1_and_the_kubelet_gets_a_note(tmp_path, capsys):
     log = tmp_path / "termination-log"
-    sidecar._note_for_the_kubelet(Machine(termination_log=log))
+    log.touch(0o600)
+    assert 1 == sidecar.exit_code(ends(DriverLost()), Machine(termination_log=log))
+    assert "Lost connection to CSI driver, exiting" in capsys.readouterr().err
     assert "Lost connection to CSI driver, exiting" == log.read_text()
     assert 0o644 == log.stat().st_mode & 0o777
 
 
 def test_CO06_a_note_that_cannot_be_left_is_only_logged(tmp_path, capsys):
-    sidecar._note_for_the_kubelet(Machine(termination_log=tmp_path / "none" / "log"))
+    assert 1 == sidecar.exit_code(ends(DriverLost()), Machine(termination_log=tmp_path / "none" / "log"))
     assert "Could not write the termination log" in capsys.readouterr().err
