@@ -69,7 +69,8 @@ async def test_the_manifests_rights_are_enough(control_plane: ControlPlane, tmp_
         async with target.attaching("--retry-interval-start=100ms", "--reconcile-sync=300ms", *ELECTION) as first:
             va = await target.want(pv, node)
             await target.attached(va)
-            async with target.attaching(*ELECTION):  # a standby, which watches the Lease
+            async with target.attaching(*ELECTION):
+                await target.until("the standby watches the Lease", lambda: _has_watched(proxy, "leases"))
                 await first.end()
                 await target.detached(va)
                 await target.patch("PersistentVolume", pv, {"metadata": {"finalizers": [target.finalizer]}})
@@ -83,9 +84,13 @@ async def test_the_manifests_rights_are_enough(control_plane: ControlPlane, tmp_
         assert {
             *((verb, resource) for verb in ("list", "watch") for resource in ("volumeattachments", "persistentvolumes", "csinodes")),
             *(("patch", resource) for resource in ("persistentvolumes", "volumeattachments", "volumeattachments/status")),
-            *((verb, "leases") for verb in ("get", "create", "update")),
+            *((verb, "leases") for verb in ("get", "watch", "create", "update")),
             ("create", "events"),
         } <= done
+
+
+async def _has_watched(proxy: FaultProxy, resource: str) -> bool:
+    return any((request.verb, request.resource) == ("watch", resource) and request.status for request in proxy.requests)
 
 
 async def _events(target: ProcessTarget, count: int) -> None:
