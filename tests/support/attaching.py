@@ -13,7 +13,7 @@ from typing import Any
 from mooring.api.core import NAMESPACES, PERSISTENT_VOLUMES, SECRETS
 from mooring.api.meta import Kind
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
-from mooring.apiserver.local import LocalCluster
+from mooring.apiserver.local import Faults, LocalCluster
 from mooring.apiserver.rules import RESOURCES
 from mooring.apiserver.store import ObjectStore
 from mooring.attacher.controller import Attacher, AttacherOptions
@@ -22,7 +22,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.session import greet
-from mooring.kube.cluster import Patch, PatchType
+from mooring.kube.cluster import Patch, PatchType, WatchEvent
 from mooring.kube.errors import AlreadyExists, NotFound
 from tests.support.objects import a_csi_node, a_pv
 from tests.support.recording import RecordingCluster, Request
@@ -41,19 +41,31 @@ PATCH_PV = "patch persistentvolumes"
 PATCH_VA = "patch volumeattachments"
 PATCH_STATUS = "patch volumeattachments/status"
 GET_SECRET = "get secrets"
+GET_PV, GET_NODE = "get persistentvolumes", "get csinodes"
 PUBLISH, UNPUBLISH = "ControllerPublishVolume", "ControllerUnpublishVolume"
 STD_ATTACH = [PATCH_VA, PUBLISH, PATCH_STATUS]
+
+
+class LateWatch(Faults):
+    """The watches of these kinds come a second late."""
+
+    def __init__(self, *plurals: str) -> None:
+        self._plurals = plurals
+
+    async def deliver(self, kind: Kind[Any], event: WatchEvent[Any]) -> None:
+        if kind.plural in self._plurals:
+            await asyncio.sleep(1)
 
 
 class World:
     """An embedded store, a scripted driver, and attachers that come and go. `users` acts as everybody else, unrecorded."""
 
-    def __init__(self, driver: ScriptedDriver | None = None, **options: Any) -> None:
+    def __init__(self, driver: ScriptedDriver | None = None, faults: Faults | None = None, **options: Any) -> None:
         self.clock, self.chance = LoopClock(EPOCH_S), Chance(7)
         self.store = ObjectStore(RESOURCES, self.chance)
         self.story: list[str] = []
         self.users = LocalCluster(self.store, clock=self.clock, chance=self.chance)
-        local = LocalCluster(self.store, clock=self.clock, chance=self.chance)
+        local = LocalCluster(self.store, clock=self.clock, chance=self.chance, faults=faults)
         self.cluster = RecordingCluster(local, self.story)
         self.driver = driver or ScriptedDriver()
         self.driver.story = self.story

@@ -60,9 +60,15 @@ def tracked_texts() -> list[tuple[str, str]]:
 # -- time, chance, tasks
 
 
+# Where a task stands outside of any group, and why.
+LONE_TASKS = {"kube/lease.py": "a group would wait for work that refuses to end when the Lease is lost"}
+
+
 def test_time_chance_and_tasks_come_through_their_doors() -> None:
     outside_base = [path for path in SOURCES if not below_src(path).startswith("base/")]
-    assert [] == [one for path in outside_base for one in findings(path.read_text(), below_src(path))]
+    found = [(below_src(path), one) for path in outside_base for one in findings(path.read_text(), below_src(path))]
+    assert [] == [one for file, one in found if not (file in LONE_TASKS and "use a task group" in one)]
+    assert set(LONE_TASKS) == {file for file, one in found if "use a task group" in one}, "an exception that is none any more"
 
 
 @pytest.mark.parametrize(

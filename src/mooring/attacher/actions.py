@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
-from mooring.api.core import SecretReference
-from mooring.api.storage import VolumeAttachment
-from mooring.attacher import decide
+from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume, SecretReference
+from mooring.api.meta import Key, Kind
+from mooring.api.storage import CSI_NODES, CSINode, VolumeAttachment
+from mooring.attacher import decision as d
 from mooring.attacher.requests import PublishOrder, RequestError, UnpublishOrder
 from mooring.attacher.secrets import SecretCache
-from mooring.attacher.view import View
-from mooring.attacher.writes import Failed, Target, Writes
+from mooring.attacher.view import View, same_but_for_version
+from mooring.attacher.writes import CacheWasBehind, Failed, Target, Writes
 from mooring.base.log import logger
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
+from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
+from mooring.kube.informer import Informer
 
 log = logger(__name__)
+
+Looked = TypeVar("Looked", PersistentVolume, CSINode)
 
 UNDOS_MAX: Final = 1000
 
@@ -39,46 +44,77 @@ class Undo:
 class Actions:
     """Performs actions for one driver. timeout_s: of each call."""
 
-    def __init__(self, writes: Writes, driver: Driver, secrets: SecretCache, *, timeout_s: float) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        writes: Writes,
+        volumes: Informer[PersistentVolume],
+        nodes: Informer[CSINode],
+        driver: Driver,
+        secrets: SecretCache,
+        *,
+        timeout_s: float,
+    ) -> None:
+        self._cluster = cluster
         self._writes = writes
+        self._volumes = volumes
+        self._nodes = nodes
         self._driver = driver
         self._secrets = secrets
         self._timeout_s = timeout_s
         self._undos: dict[str, Undo] = {}
 
-    async def perform(self, view: View, target: Target, decision: decide.Decision, call_over: Callable[[], None]) -> None:
-        """Carries out the decision's actions, in order. call_over: called when the driver has answered. Raises Failed."""
+    async def perform(self, view: View, target: Target, decision: d.Decision, call_over: Callable[[], None]) -> None:
+        """Carries out the decision's actions, in order. call_over: called when the driver has answered. Raises Failed, CacheWasBehind."""
         writes = self._writes
         secrets: Mapping[str, str] = {}
         ref: SecretReference | None = None
         before = target.find(view)
         for action in decision.actions:
             match action:
-                case decide.HoldVolume(pv_name):
+                case d.HoldVolume(pv_name):
                     await writes.hold_volume(view, pv_name)
-                case decide.LoadSecret(ref):
+                case d.LookUpVolume(pv_name):
+                    await self._look_up(PERSISTENT_VOLUMES, pv_name, self._volumes)
+                case d.LookUpNode(node_name):
+                    await self._look_up(CSI_NODES, node_name, self._nodes)
+                case d.LoadSecret(ref):
                     secrets = await self._load_secret(ref)
-                case decide.Claim(node_id):
+                case d.Claim(node_id):
                     await writes.claim(view, target, node_id)
-                case decide.Publish(order):
+                case d.Publish(order):
                     metadata = await self._publish(order, secrets, ref)
                     call_over()
                     if not await writes.mark_attached(view, target, metadata) and before is not None:
                         unpublish = UnpublishOrder(order.handle, order.node_id, order.migrated)
                         await self._undo_first(view, Undo(unpublish, ref, before))
-                case decide.Unpublish(order):
+                case d.Unpublish(order):
                     await self._unpublish(order, secrets, ref)
                     call_over()
-                case decide.Release(mark):
+                case d.Release(mark):
                     await writes.release(view, target, mark)
-                case decide.MarkAttached():
+                case d.MarkAttached():
                     await writes.mark_attached(view, target, {})
-                case decide.MarkDetached():
+                case d.MarkDetached():
                     await writes.mark_detached(view, target)
-                case decide.ClearError():
+                case d.ClearError():
                     await writes.clear_error(view, target)
-                case decide.ReleaseVolume(pv_name):
+                case d.ReleaseVolume(pv_name):
                     await writes.release_volume(view, pv_name)
+
+    async def _look_up(self, kind: Kind[Looked], name: str, cache: Informer[Looked]) -> None:
+        """One GET before an error is told, since the watches of different kinds are not in step. Raises CacheWasBehind.
+
+        external-attacher tells an error that is none whenever an attachment overtakes its volume or its node.
+        """
+        before = cache.store.get(Key("", name))
+        try:
+            cache.wrote(await self._cluster.get(kind, name))
+        except ApiError:
+            return  # not there; or not to be had, and then the cache is all we know
+        found = cache.store.get(Key("", name))
+        if found is not None and (before is None or not same_but_for_version(before, found)):
+            raise CacheWasBehind(name)
 
     # -- the driver
 

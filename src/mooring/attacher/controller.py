@@ -16,14 +16,15 @@ from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, CSINode, VolumeAttachment
 from mooring.attacher import because as why
 from mooring.attacher.actions import Actions, Undo
-from mooring.attacher.decide import Decision, decide_attachment, decide_volume
+from mooring.attacher.decide import decide_attachment, decide_volume
+from mooring.attacher.decision import Decision
 from mooring.attacher.reconcile import Reconciler
 from mooring.attacher.requests import shown
 from mooring.attacher.secrets import SecretCache
 from mooring.attacher.turns import ANY, Turns
 from mooring.attacher.view import ATTACHMENT_INDEXES, View, attachment_pruner, facts_of, node_pruner, prune_volume
 from mooring.attacher.wakes import Wakes
-from mooring.attacher.writes import Failed, Target, Writes
+from mooring.attacher.writes import CacheWasBehind, Failed, Target, Writes
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock, rfc3339
 from mooring.base.log import logger
@@ -99,7 +100,9 @@ class Attacher:
         self._working = False
         self._drained = asyncio.Event()
         self._writes = Writes(cluster, self._attachments, self._volumes)
-        self._actions = Actions(self._writes, driver, SecretCache(cluster, clock), timeout_s=options.timeout_s)
+        self._actions = Actions(
+            cluster, self._writes, self._volumes, self._nodes, driver, SecretCache(cluster, clock), timeout_s=options.timeout_s
+        )
         self._reconciler = Reconciler(driver, self._view, self._attachments.store.values, self._queue.add, options, clock)
         self._wakes = Wakes(self._view, self._queue, self._volume_queue, self._attachment_ended)
         self._turns = Turns(options.worker_threads, self._queue.add, self._wakes.rank)
@@ -210,6 +213,9 @@ class Attacher:
         target = Target(name, decision.uid)
         try:
             await self._do(view, target, decision)
+        except CacheWasBehind:
+            self._queue.add(name)
+            return
         except Failed as failure:
             await self._failed(target, decision, failure)
             return

@@ -10,10 +10,26 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from mooring.api.core import PersistentVolumeSpec, SecretReference
+from mooring.api.core import PersistentVolumeSpec
 from mooring.api.meta import Key, annotation, is_deleting
 from mooring.api.storage import VolumeAttachment
 from mooring.attacher import because as why
+from mooring.attacher.decision import (
+    Action,
+    Claim,
+    ClearError,
+    Decision,
+    HoldVolume,
+    LoadSecret,
+    LookUpNode,
+    LookUpVolume,
+    MarkAttached,
+    MarkDetached,
+    Publish,
+    Release,
+    ReleaseVolume,
+    Unpublish,
+)
 from mooring.attacher.migration import TranslationError, is_migratable, translated
 from mooring.attacher.requests import PublishOrder, RequestError, UnpublishOrder, capability, is_single_node
 from mooring.attacher.view import BY_VOLUME, NODE_ID_ANNOTATION, Drift, View, volume_of
@@ -22,92 +38,6 @@ NEITHER_SOURCE: Final = "neither InlineCSIVolumeSource nor PersistentVolumeName 
 BOTH_SOURCES: Final = "both InlineCSIVolumeSource and PersistentVolumeName specified in VA source"
 INLINE_WITHOUT_CSI: Final = "inline volume spec contains nil CSI source"
 NOT_MIGRATED: Final = "pv spec contained non-csi source that was not migrated"
-
-
-# -- actions
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class HoldVolume:
-    """Put the finalizer on the PersistentVolume, so that what a detach needs to know stays."""
-
-    pv_name: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class LoadSecret:
-    """Fetch the Secret that the next call needs."""
-
-    ref: SecretReference
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Claim:
-    """Write finalizer and node id to the attachment: from here on it can't vanish without a detach."""
-
-    node_id: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Publish:
-    """Call ControllerPublishVolume and save what it answers."""
-
-    order: PublishOrder
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unpublish:
-    """Call ControllerUnpublishVolume."""
-
-    order: UnpublishOrder
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Release:
-    """Take the finalizer off the attachment, then, if it is still there, mark it detached. mark: False leaves the status alone."""
-
-    mark: bool = True
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class MarkAttached:
-    """Mark it attached without a call (drivers that don't publish)."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ReleaseVolume:
-    """Take the finalizer off the PersistentVolume."""
-
-    pv_name: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ClearError:
-    """Take the attachError off an attachment that is attached."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class MarkDetached:
-    """Save that it is detached, where an earlier try could not."""
-
-
-Action = HoldVolume | LoadSecret | Claim | Publish | Unpublish | Release | MarkAttached | ReleaseVolume | ClearError | MarkDetached
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """actions: in order. problem: what keeps the work from being done after them, for the object's status; it is tried again.
-
-    volume_handle: the volume that the driver is called for, which the actions have for themselves alone; "" for none.
-    uid: of the object that was looked at: another one under its name is none of this decision's business.
-    """
-
-    because: why.Because
-    actions: tuple[Action, ...] = ()
-    problem: why.Problem | None = None
-    volume_handle: str = ""
-    detaching: bool = False
-    uid: str = ""
 
 
 # -- VolumeAttachments
@@ -202,7 +132,7 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     if pv_name is not None and attachment.spec.source.inline_volume_spec is None:
         pv = view.volume(pv_name)
         if pv is None:
-            return _stuck(why.VolumeMissing(pv_name))
+            return _missing(attachment, why.VolumeMissing(pv_name), LookUpVolume(pv_name))
         if is_deleting(pv):
             return _stuck(why.VolumeDeleting(pv_name))
         if not view.holds(pv):
@@ -219,7 +149,7 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     except RequestError as error:
         return _stuck(why.BadSpec(str(error)), holding)
     if not order.node_id:
-        return _stuck(_node_problem(view, node_name), holding)
+        return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name), holding)
 
     holder = view.in_flight.get(volume.handle)
     if holder is not None:
@@ -234,6 +164,13 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
 
 def _stuck(problem: why.Problem, actions: tuple[Action, ...] = ()) -> Decision:
     return Decision(problem, actions, problem)
+
+
+def _missing(attachment: VolumeAttachment, problem: why.Problem, look_up: Action, actions: tuple[Action, ...] = ()) -> Decision:
+    """For what the cache lacks: asked for before it is told, but not again while it is told."""
+    error = attachment.status.detach_error if is_deleting(attachment) else attachment.status.attach_error
+    told = error is not None and error.message == problem.error
+    return _stuck(problem, actions if told else (*actions, look_up))
 
 
 def _publish_order(view: View, volume: Volume, node_id: str) -> PublishOrder:
@@ -282,11 +219,13 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
     if other is not None:  # Differs from external-attacher, which detaches the volume under the other's feet.
         return Decision(why.HeldByAnother(other), (Release(),) if ours else ())
     volume = resolve_volume(view, attachment)
+    if isinstance(volume, why.VolumeMissing):
+        return _missing(attachment, volume, LookUpVolume(volume.pv_name))
     if not isinstance(volume, Volume):
         return _stuck(volume)
     node_id = view.node_id(node_name) or annotation(attachment, NODE_ID_ANNOTATION)
     if not node_id:
-        return _stuck(_node_problem(view, node_name))
+        return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name))
     holder = view.in_flight.get(volume.handle)
     if holder is not None:
         return Decision(why.CallInFlight(volume.handle, holder))

@@ -42,6 +42,10 @@ class Failed(MooringError):
         self.reported = reported
 
 
+class CacheWasBehind(MooringError):
+    """The API server has what the cache lacked: the decision was taken too early."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Target:
     """One VolumeAttachment, not another that took its name."""

@@ -9,7 +9,19 @@ import pytest
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError
-from tests.support.attaching import GET_SECRET, PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, STD_ATTACH, UNPUBLISH, World
+from tests.support.attaching import (
+    GET_NODE,
+    GET_PV,
+    GET_SECRET,
+    PATCH_PV,
+    PATCH_STATUS,
+    PATCH_VA,
+    PUBLISH,
+    STD_ATTACH,
+    UNPUBLISH,
+    LateWatch,
+    World,
+)
 from tests.support.objects import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_secret, a_va, an_attached_va
 from tests.support.scripted_driver import Fail, Lose, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
@@ -154,8 +166,20 @@ async def test_AT15_an_error_that_could_not_be_saved_is_saved_later():
         await world.create(a_va())
         error = await world.error()
     assert 2 == rule.hits
-    assert [PATCH_STATUS] * 3 == world.story
+    assert [GET_PV, PATCH_STATUS] * 3 == world.story
     assert 'persistentvolume "pv1" not found' == error["message"]
+
+
+@in_virtual_time
+async def test_an_attachment_that_overtakes_its_volume_and_node_is_told_no_error():
+    """Watches of different kinds are not in step: what the cache lacks is asked for before it is told to be missing."""
+    world = World(faults=LateWatch("persistentvolumes", "csinodes"))
+    async with world.attaching():
+        await world.settle()
+        await world.create(a_csi_node(), a_pv(), a_va())
+        await world.attached()
+        await world.settle()
+    assert [GET_PV, GET_NODE, *STD_ATTACH] == world.story
 
 
 @in_virtual_time
@@ -189,7 +213,7 @@ async def test_an_unchanged_error_is_not_written_again():
         await world.create(a_va())
         await world.error()
         await world.settle(600)
-    assert [PATCH_STATUS] == world.story
+    assert [GET_PV, PATCH_STATUS] == world.story
 
 
 @in_virtual_time

@@ -7,22 +7,19 @@ from typing import Any
 import pytest
 
 from mooring.attacher import because as why
-from mooring.attacher.decide import (
-    BOTH_SOURCES,
-    INLINE_WITHOUT_CSI,
-    NEITHER_SOURCE,
-    NOT_MIGRATED,
+from mooring.attacher.decide import BOTH_SOURCES, INLINE_WITHOUT_CSI, NEITHER_SOURCE, NOT_MIGRATED, decide_attachment, decide_volume
+from mooring.attacher.decision import (
     Claim,
     Decision,
     HoldVolume,
     LoadSecret,
+    LookUpNode,
+    LookUpVolume,
     MarkAttached,
     Publish,
     Release,
     ReleaseVolume,
     Unpublish,
-    decide_attachment,
-    decide_volume,
 )
 from mooring.attacher.view import Drift
 from tests.support.objects import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_va, an_attached_va
@@ -72,7 +69,7 @@ def test_AT03_the_finalizer_goes_on_the_volume_first():
 
 def test_the_volume_is_held_even_when_a_later_check_fails():
     decision = decided(a_va(), [a_pv(finalizers=None)], nodes=[])
-    assert [HoldVolume] == steps(decision)
+    assert [HoldVolume, LookUpNode] == steps(decision)
     assert decision.problem is not None
 
 
@@ -128,6 +125,13 @@ def test_AT16_AT17_texts():
 
 def test_a_volume_of_no_known_source_is_named():
     assert error_of(decided(a_va(), [a_pv(source={"nfs": {"server": "s", "path": "/"}})])) == NOT_MIGRATED
+
+
+def test_what_lacks_is_asked_for_before_it_is_told_and_not_again_after():
+    told = {"attachError": {"message": 'persistentvolume "pv1" not found'}}
+    assert [LookUpVolume] == steps(decided(a_va(), pvs=[]))
+    assert [] == steps(decided(a_va(status=told), pvs=[]))
+    assert [LookUpNode] == steps(decided(a_va(status=told), nodes=[]))
 
 
 def test_AT18_a_missing_csinode_is_named():

@@ -9,7 +9,7 @@ import pytest
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden
-from tests.support.attaching import GET_SECRET, PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, UNPUBLISH, World
+from tests.support.attaching import GET_PV, GET_SECRET, PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, UNPUBLISH, World
 from tests.support.objects import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_secret, a_va, an_attached_va
 from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
@@ -133,7 +133,7 @@ async def test_DT08_a_volume_that_comes_back_lets_the_detach_go_on():
         await world.delete("VolumeAttachment", VA)
         assert 'persistentvolume "pv1" not found' == (await world.error("detachError"))["message"]
         await world.settle(700)
-        assert [PATCH_STATUS] == world.story
+        assert [GET_PV, PATCH_STATUS] == world.story
         await world.create(a_pv())
         await world.gone("VolumeAttachment", VA, wait_s=1)
 
