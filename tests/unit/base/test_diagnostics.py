@@ -151,6 +151,23 @@ async def test_HT02_a_taken_port_is_named():
     assert refusal.value.exit_code == 1
 
 
+async def test_HT02_a_port_taken_on_all_interfaces_is_named_too():
+    async with serving(":0") as (_, port):
+        with pytest.raises(ConfigError, match=f'cannot listen on ":{port}": .*in use'):
+            await Diagnostics({}).start(f":{port}")
+
+
+async def test_a_host_that_does_not_exist_is_named():
+    with pytest.raises(ConfigError, match='cannot listen on "no-such-host.invalid:80": '):
+        await Diagnostics({}).start("no-such-host.invalid:80")
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="NOT TESTED: this machine has no IPv6")
+async def test_a_port_alone_takes_ipv6_too():
+    async with serving(":0") as (_, port):
+        assert "HTTP/1.1 200 OK" == (await asked(("::1", port), "/healthz"))[0]
+
+
 async def test_a_port_alone_is_all_interfaces():
     async with serving(":0") as (_, port):
         assert "HTTP/1.1 200 OK" == (await asked(("127.0.0.1", port), "/healthz"))[0]
@@ -168,7 +185,7 @@ async def test_a_name_is_looked_up_and_ipv4_comes_first():
         ("0.0.0.0:8080", ("0.0.0.0", 8080)),
         ("[::1]:80", ("::1", 80)),
         ("[::]:80", ("::", 80)),
-        ("localhost:80", ("localhost", 80)),
+        ("localhost:65535", ("localhost", 65535)),
     ],
 )
 def test_the_forms_of_an_address(address, expected):
@@ -176,7 +193,21 @@ def test_the_forms_of_an_address(address, expected):
 
 
 @pytest.mark.parametrize(
-    "address", ["8080", "localhost", "localhost:", "localhost:http", "::1:80", ":99999", ":-1", "http://x:80", ":８０"]
+    "address",
+    [
+        "8080",
+        "localhost",
+        "localhost:",
+        "localhost:http",
+        "::1:80",
+        "[::1:80",
+        "::1]:80",
+        ":65536",
+        ":99999",
+        ":-1",
+        "http://x:80",
+        ":８０",
+    ],
 )
 def test_what_is_no_address_is_refused_by_name(address):
     with pytest.raises(ConfigError, match="no address to listen on") as refusal:
