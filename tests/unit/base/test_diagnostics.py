@@ -76,6 +76,18 @@ async def test_other_methods_are_405():
     assert ("HTTP/1.1 405 Method Not Allowed", "GET, HEAD") == (status, headers["Allow"])
 
 
+async def test_a_refused_client_gets_its_answer_in_spite_of_what_it_still_sends():
+    """Closing on unread bytes would reset the connection, and the answer would be lost with it."""
+    async with serving() as bound:
+        status, _, body = await exchange(bound, b"POST /healthz HTTP/1.1\r\nContent-Length: 60000\r\n\r\n" + b"x" * 60_000)
+    assert ("HTTP/1.1 405 Method Not Allowed", "only GET and HEAD are allowed\n") == (status, body)
+
+
+async def test_headers_of_a_usual_size_are_taken():
+    async with serving() as bound:
+        assert "HTTP/1.1 200 OK" == (await exchange(bound, b"GET /healthz HTTP/1.1\r\nCookie: " + b"x" * 8_000 + b"\r\n\r\n"))[0]
+
+
 @pytest.mark.parametrize(
     "head", [b"rubbish", b"GET /healthz", b"GET /healthz HTTP/2", b"GET  /healthz HTTP/1.1", b"\x16\x03\x01", b"GET http://x/ HTTP/1.1"]
 )
@@ -134,8 +146,9 @@ async def test_closing_cuts_what_is_open():
     server = Diagnostics({"/healthz": fine})
     bound = await server.start("127.0.0.1:0")
     reader, writer = await asyncio.open_connection(*bound)
-    await server.close()
-    await server.close()
+    async with asyncio.timeout(5):  # less than a slow client gets
+        await server.close()
+        await server.close()
     with contextlib.suppress(ConnectionError):
         assert b"" == await asyncio.wait_for(reader.read(), 5)
     writer.close()
@@ -158,7 +171,7 @@ async def test_HT02_a_port_taken_on_all_interfaces_is_named_too():
 
 
 async def test_a_host_that_does_not_exist_is_named():
-    with pytest.raises(ConfigError, match='cannot listen on "no-such-host.invalid:80": '):
+    with pytest.raises(ConfigError, match=r'cannot listen on "no-such-host\.invalid:80": '):
         await Diagnostics({}).start("no-such-host.invalid:80")
 
 
