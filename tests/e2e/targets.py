@@ -261,10 +261,10 @@ def on_every_target(body: Body) -> Callable[..., None]:
 
     @functools.wraps(body)
     def test(place: str, request: pytest.FixtureRequest, tmp_path: Path, **parameters: Any) -> None:
-        make = _places()[place]
+        making = _places()[place](tmp_path, request)
 
         async def run() -> None:
-            async with asyncio.timeout(None if place in _SEEDS else 120), make(tmp_path, request) as target:
+            async with asyncio.timeout(None if place in _SEEDS else 120), making as target:
                 await body(target, **parameters)
 
         if place in _SEEDS:

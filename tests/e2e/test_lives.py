@@ -216,8 +216,9 @@ async def test_a_single_node_volume_moves_without_being_on_two_nodes(target: Tar
         await target.attached(first)
         target.driver.script(UNPUBLISH, Wait(0.3))
         second = await target.want(pv, new)
-        held = f'volume for a single node is still attached to node "{old}" (VolumeAttachment "{first}")'
-        assert held == (await target.error(second))["message"]
+        message = (await target.error(second))["message"]
+        assert message.startswith("volume for a single node ")
+        assert message.endswith(f'attached to node "{old}" (VolumeAttachment "{first}")')
         await target.delete("VolumeAttachment", first)
         assert "attachError" not in (await target.attached(second))["status"]
         assert {target.node_id(new)} == target.where(pv)

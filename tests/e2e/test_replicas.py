@@ -93,20 +93,24 @@ class Wishes:
 
     async def express(self) -> None:
         """Makes all attachments."""
-        wanted = [
-            (pv, self.nodes[(number + shift) % 20]) for number, pv in enumerate(self.pvs[:SHARED_COUNT]) for shift in range(SHARED_NODES)
-        ]
-        wanted += [(pv, self.nodes[number % 20]) for number, pv in enumerate(self.pvs[SHARED_COUNT:])]
+        shared, single = self.pvs[:SHARED_COUNT], self.pvs[SHARED_COUNT:]
+        wanted = [(pv, self.nodes[(number + shift) % 20]) for number, pv in enumerate(shared) for shift in range(SHARED_NODES)]
+        for number, pv in enumerate(single):
+            wanted.insert(2 * number, (pv, self.nodes[number % 20]))
         async with asyncio.TaskGroup() as group:
             for pv, node in wanted:
                 group.create_task(self._want(pv, node))
 
     async def move_some(self) -> None:
         """Volumes for one node that are attached are wanted on another, both at once: the old wish ends, the new one begins."""
-        there = await self.attachments()
         single = {pv for pv in self.pvs if self._target.handle(pv) in self.single}
-        attached = [one for one in there.values() if one.status.attached and one.spec.source.persistent_volume_name in single]
-        assert len(attached) >= MOVED_COUNT
+
+        async def enough() -> list[VolumeAttachment] | None:
+            there = (await self.attachments()).values()
+            found = [one for one in there if one.status.attached and one.spec.source.persistent_volume_name in single]
+            return found if len(found) >= MOVED_COUNT else None
+
+        attached = await self._target.until("volumes that can move", enough)
         for one in attached[:MOVED_COUNT]:
             pv, old = one.spec.source.persistent_volume_name or "", one.spec.node_name
             new = self.nodes[(self.nodes.index(old) + 7) % len(self.nodes)]
