@@ -52,6 +52,14 @@ class Attached:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Holding:
+    pv_name: str
+
+    def __str__(self) -> str:
+        return f'PersistentVolume "{self.pv_name}" gets the attacher\'s finalizer first, so that what a detach needs to know stays'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Attaching:
     """again: it was attached, but the backend reports it is not."""
 

@@ -40,7 +40,10 @@ from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
 log = logger(__name__)
 
 WORKERS_PER_CALL: Final = 4
-"""Workers for each allowed call, so that cheap checks and writes go on while calls are slow."""
+"""Workers for each allowed call, for the writes before and after it."""
+
+STEPS_MAX: Final = 4
+"""Decisions for one key in a row before others get their turn: hold the volume, attach, and twice a cache that was behind."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -194,13 +197,18 @@ class Attacher:
 
     async def _attach_or_detach(self, name: str) -> None:
         undo = self._actions.pending_undo(name)
-        if undo is None:
-            await self._decide_and_do(name)
-        else:
+        if undo is not None:
             await self._undo(name, undo)
+        else:
+            for _ in range(STEPS_MAX):
+                if not await self._decide_and_do(name):
+                    break
+            else:
+                self._queue.add(name)
         self._turns.looked_at(name)
 
-    async def _decide_and_do(self, name: str) -> None:
+    async def _decide_and_do(self, name: str) -> bool:
+        """Returns True when there is more to decide at once."""
         view = self._view()
         decision = decide_attachment(view, name)  # no await between the view, the decision and the turn
         told = log.bind(VolumeAttachment=name)
@@ -209,20 +217,22 @@ class Attacher:
         if isinstance(decision.because, why.CallInFlight | why.NoFreeCall):
             volume_handle = decision.because.volume_handle if isinstance(decision.because, why.CallInFlight) else ANY
             self._turns.wait(volume_handle, name)
-            return
+            return False
         target = Target(name, decision.uid)
         try:
             await self._do(view, target, decision)
         except CacheWasBehind:
-            self._queue.add(name)
-            return
+            return True
         except Failed as failure:
             await self._failed(target, decision, failure)
-            return
+            return False
+        if decision.again:
+            return True
         self._queue.forget(name)
         if decision.actions:
             told.info(2, "done", because=str(decision.because))
         self._reconciler.settled(name)
+        return False
 
     async def _do(self, view: View, target: Target, decision: Decision) -> None:
         """Raises Failed, also for what the decision found wrong."""

@@ -127,7 +127,6 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
         left = attachment.status.attach_error is not None
         return Decision(why.Attached(node_name), (ClearError(),) if left else ())
 
-    holding: tuple[Action, ...] = ()
     pv_name = attachment.spec.source.persistent_volume_name
     if pv_name is not None and attachment.spec.source.inline_volume_spec is None:
         pv = view.volume(pv_name)
@@ -136,20 +135,20 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
         if is_deleting(pv):
             return _stuck(why.VolumeDeleting(pv_name))
         if not view.holds(pv):
-            holding = (HoldVolume(pv_name),)
+            return Decision(why.Holding(pv_name), (HoldVolume(pv_name),), again=True)
 
     volume = resolve_volume(view, attachment)
     if not isinstance(volume, Volume):
-        return _stuck(volume, holding)
+        return _stuck(volume)
     held = _held_elsewhere(view, attachment, volume)
     if held is not None:
-        return _stuck(held, holding)
+        return _stuck(held)
     try:
         order = _publish_order(view, volume, view.node_id(node_name))
     except RequestError as error:
-        return _stuck(why.BadSpec(str(error)), holding)
+        return _stuck(why.BadSpec(str(error)))
     if not order.node_id:
-        return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name), holding)
+        return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name))
 
     holder = view.in_flight.get(volume.handle)
     if holder is not None:
@@ -158,7 +157,7 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
         return Decision(why.NoFreeCall())
     claimed = view.holds(attachment) and annotation(attachment, NODE_ID_ANNOTATION) == order.node_id
     claim: tuple[Action, ...] = () if claimed else (Claim(order.node_id),)
-    actions = (*holding, *volume.secret, *claim, Publish(order))
+    actions = (*volume.secret, *claim, Publish(order))
     return Decision(why.Attaching(node_name, order.node_id, again), actions, volume_handle=volume.handle)
 
 
@@ -166,11 +165,11 @@ def _stuck(problem: why.Problem, actions: tuple[Action, ...] = ()) -> Decision:
     return Decision(problem, actions, problem)
 
 
-def _missing(attachment: VolumeAttachment, problem: why.Problem, look_up: Action, actions: tuple[Action, ...] = ()) -> Decision:
+def _missing(attachment: VolumeAttachment, problem: why.Problem, look_up: Action) -> Decision:
     """For what the cache lacks: asked for before it is told, but not again while it is told."""
     error = attachment.status.detach_error if is_deleting(attachment) else attachment.status.attach_error
     told = error is not None and error.message == problem.error
-    return _stuck(problem, actions if told else (*actions, look_up))
+    return _stuck(problem, () if told else (look_up,))
 
 
 def _publish_order(view: View, volume: Volume, node_id: str) -> PublishOrder:

@@ -110,6 +110,7 @@ Action = (
 class Decision:
     """actions: in order. problem: what keeps the work from being done after them, for the object's status; it is tried again.
 
+    again: after these actions there is more to decide at once.
     volume_handle: the volume that the driver is called for, which the actions have for themselves alone; "" for none.
     uid: of the object that was looked at: another one under its name is none of this decision's business.
     """
@@ -117,6 +118,7 @@ class Decision:
     because: why.Because
     actions: tuple[Action, ...] = ()
     problem: why.Problem | None = None
+    again: bool = False
     volume_handle: str = ""
     detaching: bool = False
     uid: str = ""
