@@ -10,7 +10,7 @@ from typing import Final
 
 PATTERN_TEXT: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
-_PATTERN: Final = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,4}|[KMGTPE]i|[numkMGTPE])?")
+_PATTERN: Final = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,4}|[KMGTPE]i|[numkMGTPE])?", re.ASCII)
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _SUFFIXES: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}

@@ -153,7 +153,7 @@ def _value(text: str) -> str:
 
 
 def _whole_number(text: str) -> None:
-    if not re.fullmatch(r"[-+]?\d+", text):
+    if not re.fullmatch(r"[-+]?[0-9]+", text):
         why = "for 'Gt', 'Lt' operators, the value must be an integer"
         raise ValueError(f'unable to parse requirement: values: Invalid value: "{text}": {why}')
 

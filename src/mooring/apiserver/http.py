@@ -34,7 +34,8 @@ _log = logger(__name__)
 BODY_BYTES_MAX: Final = 3 * 1024 * 1024
 _DRAINED_BYTES_MAX: Final = 4 * BODY_BYTES_MAX  # read on and thrown away, so that the client gets to read its 413
 _HEADER_BYTES_MAX: Final = 64 * 1024
-_SLOW_S_MAX: Final = 30.0  # how long one write to a client, or the reading of its body, may take
+SLOW_S_MAX: Final = 30.0
+"""How long one write to a client, or the reading of its body, may take."""
 _CLOSING_S_MAX: Final = 5.0
 _SWEEP_S: Final = 10.0
 _LINES_KEPT: Final = 512
@@ -44,7 +45,15 @@ class ApiServer:
     """A store, served. start() and close() in one event loop; port 0 takes a free one."""
 
     def __init__(
-        self, store: ObjectStore, identity: Identity, *, clock: Clock, chance: Chance, host: str = "127.0.0.1", port: int = 0
+        self,
+        store: ObjectStore,
+        identity: Identity,
+        *,
+        clock: Clock,
+        chance: Chance,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        slow_s_max: float = SLOW_S_MAX,
     ) -> None:
         """Raises ConfigError for a host that others could reach."""
         if host != "localhost" and not ipaddress.ip_address(host).is_loopback:
@@ -53,7 +62,7 @@ class ApiServer:
         self._service = Service(store, clock=clock, token=identity.token)
         self._hub = WatchHub(store, clock=clock, chance=chance)
         self._lines = _Lines()
-        self._host, self._port = host, port
+        self._host, self._port, self._slow_s_max = host, port, slow_s_max
         self._runner: web.ServerRunner | None = None
         self._sweeping: asyncio.TimerHandle | None = None
 
@@ -102,7 +111,7 @@ class ApiServer:
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
         try:
-            async with asyncio.timeout(_SLOW_S_MAX):
+            async with asyncio.timeout(self._slow_s_max):
                 body = await _body(http)
         except ApiError as error:
             return _response(error_reply(error))
@@ -123,7 +132,7 @@ class ApiServer:
         try:
             await response.prepare(http)
             async for chunk in self._chunks(watch):
-                async with asyncio.timeout(_SLOW_S_MAX):
+                async with asyncio.timeout(self._slow_s_max):
                     await response.write(chunk)
             await response.write_eof()
         except TimeoutError:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from mooring.apiserver import refusals
 from mooring.apiserver.duplicates import duplicate_fields
 from mooring.apiserver.messages import JSON
+from mooring.apiserver.yamlbody import dump_yaml, parse_yaml
 from mooring.kube.cluster import PatchType
 from mooring.kube.errors import NotAcceptable, UnsupportedMediaType
 
@@ -18,7 +18,6 @@ YAML: Final = "application/yaml"
 
 _SERVED: Final = (JSON, YAML)
 _PATCHES: Final = {kind.value: kind for kind in PatchType}
-_NODES_MAX: Final = 1_000_000
 
 
 def answer_type(accept: str) -> str:
@@ -53,7 +52,7 @@ def parse_patch(content_type: str, body: bytes) -> tuple[PatchType, Any]:
 
 def as_yaml(body: bytes) -> bytes:
     """A JSON answer in YAML."""
-    return yaml.safe_dump(msgspec.json.decode(body), allow_unicode=True, sort_keys=True).encode()
+    return dump_yaml(msgspec.json.decode(body))
 
 
 def _by_weight(accept: str) -> list[tuple[str, Mapping[str, str]]]:
@@ -75,38 +74,16 @@ def _weight(parameters: Mapping[str, str]) -> float:
 def _parsed(parse: Callable[[bytes], tuple[Any, list[str]]], body: bytes) -> tuple[Any, list[str]]:
     try:
         return parse(body)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError) as error:
         raise refusals.bad_request(f"the body can't be read: {str(error) or type(error).__name__}") from error
+
+
+def _parse_yaml(body: bytes) -> tuple[Any, list[str]]:
+    return parse_yaml(body), []
 
 
 def _parse_json(body: bytes) -> tuple[Any, list[str]]:
     return msgspec.json.decode(body), duplicate_fields(body)
-
-
-def _parse_yaml(body: bytes) -> tuple[Any, list[str]]:
-    value = yaml.load(body, Loader=_JsonLikeLoader)
-    _count_nodes(value, _NODES_MAX)
-    return msgspec.json.decode(msgspec.json.encode(value)), []
-
-
-class _JsonLikeLoader(yaml.SafeLoader):
-    """YAML whose scalars are those of JSON: what looks like a date stays text."""
-
-
-_JsonLikeLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def _count_nodes(value: Any, left: int) -> int:
-    """Aliases can make a small text a huge object. Raises ValueError for one of too many nodes."""
-    if left <= 0:
-        raise ValueError("too many values")
-    left -= 1
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        left = _count_nodes(inner, left)
-    return left
 
 
 def _unsupported(accepted: tuple[str, ...]) -> UnsupportedMediaType:

@@ -20,7 +20,7 @@ from mooring.kube.errors import ApiError, BadRequest, Invalid, TooLarge
 
 OPERATIONS_MAX: Final = 10_000
 
-_INDEX: Final = re.compile(r"[-+]?\d{1,9}")
+_INDEX: Final = re.compile(r"[-+]?[0-9]{1,9}")
 _NOTHING: Final = object()
 
 

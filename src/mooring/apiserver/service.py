@@ -43,6 +43,8 @@ class Service:
             return self._answer(request)
         except ApiError as error:
             return error_reply(error)
+        except RecursionError:
+            return error_reply(refusals.bad_request("the body is nested too deeply"))
 
     def _authenticate(self, request: Request) -> None:
         given = request.headers.get("authorization", "").encode("utf-8", "surrogateescape")

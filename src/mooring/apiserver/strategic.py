@@ -84,8 +84,8 @@ def _merge_list(message: Message | None, key: str | None, old: list[Any], patch:
         return _without_directives(patch)
     if key == "":
         return list({_identity(item, key): item for item in [*old, *patch]}.values())
-    if any(isinstance(item, Mapping) and item.get(_PATCH) == "replace" and len(item) == 1 for item in patch):
-        return [copy.deepcopy(item) for item in patch if not (isinstance(item, Mapping) and item.get(_PATCH) == "replace")]
+    if any(isinstance(item, Mapping) and item.get(_PATCH) == "replace" for item in patch):
+        return _without_directives(patch)
     merged = list(old)
     for item in patch:
         _merge_item(merged, item, message, key)

@@ -30,7 +30,7 @@ class Stored:
         self.key = Key(metadata.get("namespace", ""), metadata["name"])
         self.rv = int(metadata.get("resourceVersion") or 0)
         self.uid: str = metadata["uid"]
-        self.labels: Mapping[str, str] = metadata.get("labels") or {}
+        self.labels: Mapping[str, str] = dict(metadata.get("labels") or {})
         self.fields = fields
         self.body = _encode(obj)
 

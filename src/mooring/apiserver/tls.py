@@ -70,9 +70,9 @@ def identity_in(folder: Path, now: float) -> Identity:
 
     Raises ConfigError for a file that can't be read or used.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
     try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         authority, authority_key = _authority(folder, moment)
         certificate, key = folder / "server.crt", folder / "server.key"
         if not _is_good(certificate, key, authority, moment):

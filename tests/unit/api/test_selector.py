@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mooring.api.selector import parse_fields, parse_labels
+
+LABELS = {"a": "1", "b": "x", "c/d": ""}
+HOLDS = {
+    "": True,
+    "a": True,
+    "!a": False,
+    "! z": True,
+    "a=1": True,
+    "a==1": True,
+    "a!=1": False,
+    "z!=1": True,
+    "a in (1,2)": True,
+    "a in (2)": False,
+    "a notin (2, 3),b": True,
+    "z notin (1)": True,
+    "c/d=": True,
+    "c/d in ()": True,
+    "a>0": True,
+    "a<1": False,
+    "b>0": False,
+    "z>0": False,
+    " a = 1 , b = x ": True,
+    "in": False,
+}
+
+
+@pytest.mark.parametrize("text", HOLDS)
+def test_a_label_selector_holds_or_not(text: str) -> None:
+    assert HOLDS[text] == parse_labels(text).matches(LABELS)
+
+
+@pytest.mark.parametrize(
+    "text", ["a in 1", "=x", "a b", "a in (b", "a=b c", "/x=1", "a>x", "a,", ",a", "a,,b", "(a)", "a!b", "a=(b)", "a in (b c)", "a/b/c=d"]
+)
+def test_what_is_no_label_selector_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="unable to parse requirement"):
+        parse_labels(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"), [("x=1", True), ("x==1,y=", True), ("x!=1", False), (r"z=a\,b\=c", True), ("", True), ("x=1,", True)]
+)
+def test_a_field_selector_holds_or_not(text: str, holds: bool) -> None:
+    assert holds == parse_fields(text).matches({"x": "1", "y": "", "z": "a,b=c"})
+
+
+@pytest.mark.parametrize("text", ["x", "x in (a)", "x=a=b"])
+def test_what_is_no_field_selector_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="selector"):
+        parse_fields(text)
+
+
+@given(st.text(alphabet="ab1=!<>(), \t\nin/-.ü", max_size=30))
+def test_any_text_is_a_selector_or_a_clean_error(text: str) -> None:
+    for parse in (parse_labels, parse_fields):
+        try:
+            parse(text).matches(LABELS)
+        except ValueError:
+            pass

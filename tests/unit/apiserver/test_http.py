@@ -1,0 +1,212 @@
+"""The server's sockets: who may come, how long they may take, and how they are sent home."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import ssl
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring.api.core import SECRETS
+from mooring.api.meta import Key
+from mooring.apiserver.http import BODY_BYTES_MAX, ApiServer, _Lines
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.rules import VOLUME_ATTACHMENTS
+from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.table import Stored
+from mooring.apiserver.tls import Identity, identity_in
+from mooring.apiserver.watch import Notice
+from mooring.base.chance import Chance
+from mooring.base.clock import LoopClock
+from mooring.base.errors import ConfigError
+from mooring.kube.cluster import EventType, Patch, PatchType
+from mooring.kube.http import HttpCluster
+from mooring.kube.kubeconfig import load
+from tests.support.apiobjects import a_secret, a_va
+from tests.unit.apiserver.objects import a_store, create
+
+PATH = "/api/v1/namespaces/default/secrets"
+
+
+@pytest.fixture(scope="module")
+def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
+    return identity_in(tmp_path_factory.mktemp("identity"), time.time())
+
+
+@contextlib.asynccontextmanager
+async def serving(identity: Identity, store: ObjectStore | None = None, **options: Any) -> AsyncIterator[ApiServer]:
+    server = ApiServer(store or a_store(), identity, clock=LoopClock(), chance=Chance(1), **options)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+@contextlib.asynccontextmanager
+async def connected(server: ApiServer, identity: Identity) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    context = ssl.create_default_context(cadata=identity.ca.decode())
+    port = int(server.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, limit=2**16)
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+def head(identity: Identity, method: str, path: str, **headers: object) -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {identity.token}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+async def answered(reader: asyncio.StreamReader) -> tuple[int, Any]:
+    async with asyncio.timeout(10):
+        status = int((await reader.readline()).split()[1])
+        length = 0
+        while line := (await reader.readline()).strip():
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.partition(b":")[2])
+        return status, json.loads(await reader.readexactly(length))
+
+
+@contextlib.asynccontextmanager
+async def client_of(server: ApiServer, folder: Path) -> AsyncIterator[HttpCluster]:
+    server.write_kubeconfig(folder / "kubeconfig")
+    config = load(str(folder / "kubeconfig"), {})
+    async with HttpCluster(config, clock=LoopClock(), chance=Chance(1), user_agent="test") as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.1", "::", "169.254.1.1"])
+def test_it_listens_on_this_machine_alone(identity: Identity, host: str) -> None:
+    with pytest.raises(ConfigError, match="listens on this machine alone"):
+        ApiServer(a_store(), identity, clock=LoopClock(), chance=Chance(1), host=host)
+
+
+async def test_a_taken_port_is_told(identity: Identity) -> None:
+    async with serving(identity) as server:
+        taken = ApiServer(a_store(), identity, clock=LoopClock(), chance=Chance(1), port=int(server.url.rpartition(":")[2]))
+        with pytest.raises(ConfigError, match=r"can't listen on 127.0.0.1:\d+"):
+            await taken.start()
+
+
+async def test_one_connection_serves_many_requests(identity: Identity) -> None:
+    async with serving(identity) as server, connected(server, identity) as (reader, writer):
+        for _ in range(3):
+            writer.write(head(identity, "GET", PATH))
+            assert (200, "SecretList") == tuple(value["kind"] if isinstance(value, dict) else value for value in await answered(reader))
+
+
+async def test_a_body_that_comes_too_slowly_is_cut_off(identity: Identity) -> None:
+    async with serving(identity, slow_s_max=0.05) as server, connected(server, identity) as (reader, writer):
+        writer.write(head(identity, "POST", PATH, Content_Length=1000) + b'{"metadata"')
+        async with asyncio.timeout(5):
+            with contextlib.suppress(ConnectionError):
+                assert b"" == await reader.read()
+
+
+async def test_a_body_that_is_too_large_is_refused_when_it_is_all_there(identity: Identity) -> None:
+    body = b"x" * (BODY_BYTES_MAX + 1)
+    async with serving(identity) as server, connected(server, identity) as (reader, writer):
+        writer.write(head(identity, "POST", PATH, Content_Length=len(body)) + body)
+        status, answer = await answered(reader)
+    assert (413, "RequestEntityTooLarge") == (status, answer["reason"])
+
+
+async def test_headers_have_a_largest_size(identity: Identity) -> None:
+    async with serving(identity) as server, connected(server, identity) as (reader, writer):
+        writer.write(head(identity, "GET", PATH, X_Odd="x" * 100_000))
+        async with asyncio.timeout(5):
+            assert b"400" in await reader.readline()
+
+
+async def test_half_a_body_harms_nobody(identity: Identity) -> None:
+    store = a_store()
+    async with serving(identity, store) as server:
+        async with connected(server, identity) as (_, writer):
+            writer.write(head(identity, "POST", PATH, Content_Length=1000) + b'{"metadata": {"name": "x"}')
+            await writer.drain()
+        async with connected(server, identity) as (reader, writer):
+            writer.write(head(identity, "GET", f"{PATH}/x"))
+            assert 404 == (await answered(reader))[0]
+
+
+@pytest.mark.slow
+async def test_a_watcher_that_does_not_read_is_cut_off_and_holds_nobody_up(identity: Identity, tmp_path: Path) -> None:
+    """More goes to it than the sockets hold; after slow_s_max it is gone."""
+    async with serving(identity, slow_s_max=0.3) as server, client_of(server, tmp_path) as cluster:
+        made = await cluster.create(SECRETS, a_secret("s"), "default")
+        version = made.metadata.resource_version
+        async with (
+            connected(server, identity) as (reader, writer),
+            contextlib.aclosing(cluster.watch(SECRETS, resource_version=version)) as quick,
+        ):
+            writer.write(head(identity, "GET", f"{PATH}?watch=1&resourceVersion={version}"))
+            await reader.readline()
+            most = 0
+            for number in range(2000):
+                change = {"metadata": {"annotations": {"filler": f"{number}" + "x" * 250_000}}}
+                await cluster.patch(SECRETS, "s", Patch(PatchType.MERGE, change), "default")
+                event = await anext(quick)
+                assert event.object is not None
+                most = max(most, open_connections(server))
+                if open_connections(server) < most:
+                    return
+        raise AssertionError("somebody who never reads was never cut off")
+
+
+def open_connections(server: ApiServer) -> int:
+    assert server._runner is not None
+    assert server._runner.server is not None
+    return len(server._runner.server.connections)
+
+
+async def test_closing_ends_watches_at_once(identity: Identity) -> None:
+    loop = asyncio.get_running_loop()
+    async with serving(identity) as server, connected(server, identity) as (reader, writer):
+        writer.write(head(identity, "GET", f"{PATH}?watch=1"))
+        while (await reader.readline()).strip():
+            pass
+        begun = loop.time()
+        await server.close()
+        async with asyncio.timeout(5):
+            assert b"0\r\n\r\n" == await reader.read(), "a clean end: the last chunk"
+        assert loop.time() - begun < 2
+
+
+class BrokenStore(ObjectStore):
+    """Breaks when somebody reads."""
+
+    def get(self, resource: Resource, key: Key) -> Stored:
+        raise ZeroDivisionError("planted: canary")
+
+
+async def test_what_nobody_foresaw_is_an_internal_error_that_tells_nothing(identity: Identity) -> None:
+    async with serving(identity, BrokenStore([VOLUME_ATTACHMENTS], Chance(1))) as server, connected(server, identity) as (reader, writer):
+        writer.write(head(identity, "GET", "/apis/storage.k8s.io/v1/volumeattachments/x"))
+        status, answer = await answered(reader)
+        assert (500, "InternalError", "Failure") == (status, answer["reason"], answer["status"])
+        assert "canary" not in answer["message"]
+        writer.write(head(identity, "GET", "/apis/storage.k8s.io/v1/volumeattachments"))
+        assert 200 == (await answered(reader))[0], "and the server lives"
+
+
+def test_an_event_is_encoded_once_for_all_watchers() -> None:
+    store = a_store()
+    create(store, VOLUME_ATTACHMENTS, a_va("va"))
+    stored = store.get(VOLUME_ATTACHMENTS, Key("", "va"))
+    lines = _Lines()
+    first = lines.line(VOLUME_ATTACHMENTS, Notice(EventType.ADDED, stored.rv, stored))
+    assert first is lines.line(VOLUME_ATTACHMENTS, Notice(EventType.ADDED, stored.rv, stored))
+    assert first is not lines.line(VOLUME_ATTACHMENTS, Notice(EventType.MODIFIED, stored.rv, stored))
+    assert {"type": "ADDED", "object": stored.whole()} == json.loads(first)
+    assert first.endswith(b"\n")

@@ -1,0 +1,94 @@
+"""The server's identity: made once, kept, private, renewed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from mooring.apiserver.tls import identity_in
+from mooring.base.errors import ConfigError
+
+NOW = 1_800_000_000.0
+DAY_S = 86_400.0
+
+
+def test_an_identity_is_made_once_and_kept(tmp_path: Path) -> None:
+    first = identity_in(tmp_path / "state", NOW)
+    second = identity_in(tmp_path / "state", NOW + DAY_S)
+    assert (first.ca, first.token) == (second.ca, second.token)
+    assert first.certificate.read_bytes() == second.certificate.read_bytes()
+    assert len(first.token) >= 32
+
+
+def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
+    identity = identity_in(tmp_path / "state", NOW)
+    identity.write_kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:1")
+    files = [*(tmp_path / "state").iterdir(), tmp_path / "kubeconfig"]
+    assert {0o600} == {file.stat().st_mode & 0o777 for file in files}
+    assert 0o700 == (tmp_path / "state").stat().st_mode & 0o777
+    assert {"ca.crt", "ca.key", "server.crt", "server.key", "token"} == {file.name for file in (tmp_path / "state").iterdir()}
+
+
+def test_two_folders_have_two_identities(tmp_path: Path) -> None:
+    first, second = identity_in(tmp_path / "a", NOW), identity_in(tmp_path / "b", NOW)
+    assert first.token != second.token
+    assert first.ca != second.ca
+
+
+def test_the_certificate_is_for_this_machine_alone(tmp_path: Path) -> None:
+    certificate = x509.load_pem_x509_certificate(identity_in(tmp_path, NOW).certificate.read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert {"127.0.0.1", "::1"} == {str(address) for address in names.get_values_for_type(x509.IPAddress)}
+    assert "localhost" in names.get_values_for_type(x509.DNSName)
+
+
+@pytest.mark.parametrize("days", [340, 400, 2000])
+def test_the_servers_certificate_is_renewed_before_it_runs_out(tmp_path: Path, days: int) -> None:
+    first = identity_in(tmp_path, NOW)
+    old = first.certificate.read_bytes()
+    second = identity_in(tmp_path, NOW + days * DAY_S)
+    assert old != second.certificate.read_bytes()
+    assert first.ca == second.ca
+
+
+@pytest.mark.parametrize("damage", ["server.crt", "server.key"])
+def test_a_damaged_server_certificate_is_made_anew(tmp_path: Path, damage: str) -> None:
+    identity_in(tmp_path, NOW)
+    (tmp_path / damage).write_text("junk")
+    identity_in(tmp_path, NOW).context()
+
+
+@pytest.mark.parametrize("damage", ["ca.crt", "ca.key"])
+@pytest.mark.parametrize("content", [b"junk", None])
+def test_a_damaged_ca_is_refused_and_left_alone(tmp_path: Path, damage: str, content: bytes | None) -> None:
+    identity_in(tmp_path, NOW)
+    if content is None:
+        (tmp_path / damage).unlink()
+    else:
+        (tmp_path / damage).write_bytes(content)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with pytest.raises(ConfigError, match="ca"):
+        identity_in(tmp_path, NOW)
+    assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+
+def test_a_folder_that_can_not_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="can't be used"):
+        identity_in(tmp_path / "file" / "state", NOW)
+
+
+def test_a_kubeconfig_holds_all_that_a_client_needs(tmp_path: Path) -> None:
+    identity = identity_in(tmp_path, NOW)
+    identity.write_kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:7443")
+    config = json.loads((tmp_path / "kubeconfig").read_text())
+    cluster = config["clusters"][0]["cluster"]
+    assert "https://127.0.0.1:7443" == cluster["server"]
+    ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+    assert identity.token == config["users"][0]["user"]["token"]
+    assert identity.token not in repr(identity)
