@@ -211,6 +211,10 @@ class Life(Generic[F]):
                     raise InvariantError("the work ended, and nobody had told it to")
                 if not (work.has_synced and await work.drain(DRAIN_S_MAX)):
                     running.cancel()
+        except asyncio.CancelledError:
+            if self.is_ending and self._main is not None:  # the Lease was lost meanwhile: no reason to stand for it again
+                self._main.cancel()
+            raise
         finally:
             self._work = None
 

@@ -207,3 +207,21 @@ async def _outcome(world):
     with pytest.raises(Exited) as outcome:
         await world.life.run()
     return outcome.value
+
+
+@in_virtual_time
+async def test_told_to_end_it_ends_also_when_it_loses_the_lease_while_it_drains():
+    server, faults = Server(), Refusing()
+    first, second = server.sidecar(machine=host("a"), faults=faults), server.sidecar(machine=host("b"), seed=2)
+    first.make = lambda: SlowWork(first.clock, call_s=18)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(first.life.run())
+        await server.until(lambda: first.works)
+        async with second.living():
+            await server.clock.sleep(1)
+            faults.on = True
+            first.life.end()
+            await server.clock.sleep(300)
+            ended = running.done()
+            running.cancel()
+    assert ended, f"five minutes after it was told to end; its work: {first.works[0].story}"
