@@ -21,6 +21,7 @@ from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.csi.in_process import InProcessDriver
+from mooring.csi.metrics import CallMetrics
 from mooring.csi.session import greet
 from mooring.kube.cluster import Patch, PatchType, WatchEvent
 from mooring.kube.errors import AlreadyExists, NotFound
@@ -60,7 +61,13 @@ class LateWatch(Faults):
 class World:
     """An embedded store, a scripted driver, and attachers that come and go. `users` acts as everybody else, unrecorded."""
 
-    def __init__(self, driver: ScriptedDriver | None = None, faults: Faults | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        driver: ScriptedDriver | None = None,
+        faults: Faults | None = None,
+        call_metrics: CallMetrics | None = None,
+        **options: Any,
+    ) -> None:
         self.clock, self.chance = LoopClock(EPOCH_S), Chance(7)
         self.store = ObjectStore(RESOURCES, self.chance)
         self.story: list[str] = []
@@ -71,13 +78,14 @@ class World:
         self.driver.story = self.story
         self.options = AttacherOptions(**{"default_fstype": "ext4", **options})
         self.attacher: Attacher | None = None
+        self._call_metrics = call_metrics
 
     # -- attachers
 
     @contextlib.asynccontextmanager
     async def attaching(self) -> AsyncIterator[Attacher]:
         """A running attacher; cancelled at the end, as by kill -9."""
-        port = InProcessDriver(self.driver, clock=self.clock)
+        port = InProcessDriver(self.driver, clock=self.clock, metrics=self._call_metrics)
         info = await greet(port, clock=self.clock)
         self.attacher = Attacher(self.cluster, port, info, self.options, self.clock, self.chance, Metrics())
         running = asyncio.create_task(self.attacher.run(), name="attacher")
