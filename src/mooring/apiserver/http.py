@@ -111,8 +111,10 @@ class ApiServer:
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
         try:
-            async with asyncio.timeout(self._slow_s_max):
-                body = await _body(http)
+            body = b""
+            if http.body_exists:
+                async with asyncio.timeout(self._slow_s_max):
+                    body = await _body(http)
         except ApiError as error:
             return _response(error_reply(error))
         except TimeoutError:
@@ -188,8 +190,6 @@ def _request(http: web.BaseRequest, body: bytes) -> Request:
 
 async def _body(http: web.BaseRequest) -> bytes:
     """Raises TooLarge once the client has sent it all, or more than it is worth."""
-    if not http.body_exists:
-        return b""
     chunks, size = [], 0
     async for chunk in http.content.iter_any():
         size += len(chunk)

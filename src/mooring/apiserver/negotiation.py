@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ _SERVED: Final = (JSON, YAML)
 _PATCHES: Final = {kind.value: kind for kind in PatchType}
 
 
+@functools.lru_cache(maxsize=256)
 def answer_type(accept: str) -> str:
     """The media type to answer with. Raises NotAcceptable when nothing fits."""
     for clause, parameters in _by_weight(accept or "*/*"):
@@ -47,7 +49,7 @@ def parse_patch(content_type: str, body: bytes) -> tuple[PatchType, Any]:
     kind = _PATCHES.get(content_type.partition(";")[0].strip().lower())
     if kind is None:
         raise _unsupported(tuple(_PATCHES))
-    return kind, _parsed(_parse_json, body)[0]
+    return kind, _parsed(_parse_patch, body)[0]
 
 
 def as_yaml(body: bytes) -> bytes:
@@ -80,6 +82,10 @@ def _parsed(parse: Callable[[bytes], tuple[Any, list[str]]], body: bytes) -> tup
 
 def _parse_yaml(body: bytes) -> tuple[Any, list[str]]:
     return parse_yaml(body), []
+
+
+def _parse_patch(body: bytes) -> tuple[Any, list[str]]:
+    return msgspec.json.decode(body), []
 
 
 def _parse_json(body: bytes) -> tuple[Any, list[str]]:

@@ -18,12 +18,16 @@ two bodies that mean the same are equal.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mooring.apiserver import scalars
 from mooring.apiserver.scalars import WrongType
+
+_Decoder = Callable[[Any, str, list[str]], Any]
+"""A value, its path, where unknown fields go; gives the canonical value."""
 
 _FIELD: Final = re.compile(r"(\d+) (\S+) ([*{]?)([A-Za-z0-9.]+)\}?([!?]*)(?:@(\w*))?")
 
@@ -41,6 +45,15 @@ class Field:
     merge_key: str | None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Member:
+    """A field, ready for decoding. rank: its place in the canonical form."""
+
+    rank: int
+    field: Field
+    decode: _Decoder
+
+
 class Message:
     """A declared message: its fields by name, with inlined ones among them."""
 
@@ -48,17 +61,24 @@ class Message:
         self.name = name
         self.declared = fields
         self._messages = messages
-        self._flat: dict[str, Field] | None = None
 
-    @property
+    @functools.cached_property
     def fields(self) -> Mapping[str, Field]:
         """Fields by their JSON name, in the order in which they are written."""
-        if self._flat is None:
-            self._flat = {}
-            for field in self.declared:
-                inner = self._messages[field.type].fields if field.name == "<>" else {field.name: field}
-                self._flat.update(inner)
-        return self._flat
+        flat: dict[str, Field] = {}
+        for field in self.declared:
+            flat.update(self._messages[field.type].fields if field.name == "<>" else {field.name: field})
+        return flat
+
+    @functools.cached_property
+    def members(self) -> Mapping[str, _Member]:
+        """The same for the decoder."""
+        return {name: _Member(rank, field, _decoder_of(self, field)) for rank, (name, field) in enumerate(self.fields.items())}
+
+    @functools.cached_property
+    def always(self) -> tuple[_Member, ...]:
+        """Members that are in the JSON whatever was given."""
+        return tuple(member for member in self.members.values() if member.field.always)
 
     def of(self, field: Field) -> Message | None:
         """The message of a field's values; None for scalars."""
@@ -96,51 +116,62 @@ def decode(message: Message, value: Any, unknown: list[str]) -> dict[str, Any]:
 
 
 def _message(message: Message, value: dict[str, Any], path: str, unknown: list[str]) -> dict[str, Any]:
-    fields = message.fields
-    unknown += [f"{path}{name}" for name in value if name not in fields]
-    decoded = {}
-    for name, field in fields.items():
-        given = value.get(name)
-        if given is None:
-            if field.always:
-                decoded[name] = _zero(message, field)
-            continue
-        result = _value(message, field, given, f"{path}{name}", unknown)
-        if field.shape and not result:
-            result = None if field.always else result  # (an empty list is no list: Kubernetes stores both alike)
-        if field.always or field.pointer or result not in ("", False, 0, [], {}):
-            decoded[name] = result
-    return decoded
+    members = message.members
+    found: list[tuple[int, str, Any]] = []
+    for name, given in value.items():
+        member = members.get(name)
+        if member is None:
+            unknown.append(f"{path}{name}")
+        elif given is not None:
+            result = member.decode(given, f"{path}{name}", unknown)
+            if result or member.field.pointer or member.field.always:
+                found.append((member.rank, name, result))
+    missing = [member for member in message.always if value.get(member.field.name) is None]
+    found += [(member.rank, member.field.name, _zero(message, member.field)) for member in missing]
+    found.sort()  # (ranks differ, so values are never compared)
+    return {name: result for _, name, result in found}
 
 
-def _value(message: Message, field: Field, given: Any, path: str, unknown: list[str]) -> Any:
-    one = _decoder(message, field, unknown)
+def _decoder_of(message: Message, field: Field) -> _Decoder:
+    one = _decoder_of_one(message, field)
     if field.shape == "*":
-        if not isinstance(given, list):
-            raise WrongType("list", given, path)
-        return [one(item, f"{path}[{index}]") for index, item in enumerate(given)]
-    if field.shape == "{":
-        if not isinstance(given, dict):
-            raise WrongType("map", given, path)
-        return {key: one(item, f"{path}.{key}") for key, item in given.items()}
-    return one(given, path)
+        return _list_decoder(one, field)
+    return _map_decoder(one) if field.shape == "{" else one
 
 
-def _decoder(message: Message, field: Field, unknown: list[str]) -> Callable[[Any, str], Any]:
-    scalar = scalars.DECODERS.get(field.type)
-    if scalar is not None:
-        return scalar
+def _decoder_of_one(message: Message, field: Field) -> _Decoder:
     inner = message.of(field)
-    assert inner is not None
+    if inner is None:
+        scalar = scalars.DECODERS[field.type]
+        return lambda given, path, _unknown: scalar(given, path)
 
-    def decoder(given: Any, path: str) -> Any:
-        if given is None:
-            given = {}
+    def decode_message(given: Any, path: str, unknown: list[str]) -> Any:
         if not isinstance(given, dict):
             raise WrongType("object", given, path)
         return _message(inner, given, f"{path}.", unknown)
 
-    return decoder
+    return decode_message
+
+
+def _list_decoder(one: _Decoder, field: Field) -> _Decoder:
+    nothing = "" if field.type in scalars.DECODERS else {}
+
+    def decode_list(given: Any, path: str, unknown: list[str]) -> Any:
+        if not isinstance(given, list):
+            raise WrongType("list", given, path)
+        items = [one(nothing if item is None else item, f"{path}[{index}]", unknown) for index, item in enumerate(given)]
+        return items or None  # (an empty list is no list: Kubernetes stores both alike)
+
+    return decode_list
+
+
+def _map_decoder(one: _Decoder) -> _Decoder:
+    def decode_map(given: Any, path: str, unknown: list[str]) -> Any:
+        if not isinstance(given, dict):
+            raise WrongType("map", given, path)
+        return {key: one("" if item is None else item, f"{path}.{key}", unknown) for key, item in given.items()} or None
+
+    return decode_map
 
 
 def _zero(message: Message, field: Field) -> Any:
