@@ -99,8 +99,10 @@ async def test_requests_that_fail_for_a_while(tmp_path: Path, fault: str) -> Non
             proxy.fail("patch", "volumeattachments/status", how, name=f"{pvs['status']}.{node}")
             vas = {base: await target.want(pv, node) for base, pv in pvs.items()}
 
-            # what can be told is told at the object
+            # what can be told is told at the object (a PATCH whose answer was lost has succeeded: the next try knows)
             for base, prefix in before.items():
+                if (base, fault) == ("pv", "lost-answer"):
+                    continue
                 message = (await target.error(vas[base]))["message"]
                 assert message.startswith(prefix)
                 assert words in message
@@ -113,6 +115,17 @@ async def test_requests_that_fail_for_a_while(tmp_path: Path, fault: str) -> Non
             for va in vas.values():
                 assert "attachError" not in (await target.attached(va))["status"]
             assert [{target.node_id(node)}] * 4 == [target.where(pv) for pv in pvs.values()]
+
+            # what the cache lacks is asked for: without an answer the cache decides, and what comes late is seen by the watch
+            rules = [proxy.fail("get", resource, how) for resource in ("persistentvolumes", "csinodes")]
+            late = await target.want(target.name("late"), target.name("late-node"))
+            assert f'persistentvolume "{target.name("late")}" not found' == (await target.error(late))["message"]
+            await target.volume("late")
+            told = f'csinode.storage.k8s.io "{target.name("late-node")}" not found'
+            await target.until_status(late, lambda status: status["attachError"]["message"] == told, "misses its node")
+            await target.node("late-node")
+            assert "attachError" not in (await target.attached(late))["status"]
+            assert all(rule.hits for rule in rules)
 
             gone = vas["va"]
             proxy.fail("patch", "volumeattachments", how, name=gone)
@@ -218,7 +231,8 @@ async def test_watches_that_break_in_any_way_miss_nothing(tmp_path: Path) -> Non
                     await target.attached(va)
                 for va in vas:
                     await target.detached(va)
-                assert {1} == {rule.hits for rule in rules}, name
+                for rule in rules:  # it may come late: a PersistentVolume that the cache lacks is asked for
+                    await target.until(f"the watch of {rule.resource} has been {name}", functools.partial(_hit, rule, 1))
                 listed = {request.resource for request in proxy.requests[asked:] if request.verb == "list"}
                 assert (name in ("expired", "gone")) == ({"volumeattachments", "persistentvolumes"} <= listed), name
             attacher.assert_alive()
