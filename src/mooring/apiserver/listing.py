@@ -21,6 +21,7 @@ NEWEST: Final = -1
 """In a continue token: go on at the newest state, seeing another moment than the first pages."""
 
 _TOKEN_VERSION: Final = "meta.k8s.io/v1"
+_VERSION_DIGITS_MAX: Final = 19  # of a signed 64-bit number
 _MATCHES: Final = ("Exact", "NotOlderThan")
 
 
@@ -91,7 +92,7 @@ def parse_version(text: str) -> int | None:
     """None for "". Raises BadRequest for what is no version."""
     if not text:
         return None
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) <= _VERSION_DIGITS_MAX):
         raise refusals.bad_request(f"resourceVersion: Invalid value: {causes.shown(text)}: must be a whole number")
     return int(text)
 

@@ -27,7 +27,7 @@ def route_of(path: tuple[str, ...], store: ObjectStore) -> Route | None:
     match path:
         case ("api", "v1", *rest):
             group, version = "", "v1"
-        case ("apis", group, version, *rest):
+        case ("apis", group, version, *rest) if group:
             pass
         case _:
             return None

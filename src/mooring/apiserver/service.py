@@ -77,7 +77,7 @@ class Service:
                 return discovery.group(self._store, group)
             case ("api", version):
                 return discovery.resources(self._store, "", version)
-            case ("apis", group, version):
+            case ("apis", group, version) if group:
                 return discovery.resources(self._store, group, version)
             case ("openapi", "v3"):
                 return discovery.openapi_index(self._store)

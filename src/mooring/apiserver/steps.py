@@ -48,6 +48,12 @@ def check_namespace(resource: Resource, meta: Json, namespace: str) -> None:
         meta["namespace"] = namespace
 
 
+def has_version(meta: Json) -> bool:
+    """True when a resource version is named. What is no number counts as none, as in the real server's creation."""
+    text = meta.get("resourceVersion", "")
+    return bool(text.isascii() and text.isdigit() and text.strip("0"))
+
+
 def check_version(resource: Resource, old: Stored, meta: Json) -> None:
     version = parse_version(meta.get("resourceVersion", ""))
     if not version and resource.put_without_version:

@@ -122,10 +122,10 @@ class ObjectStore:
         meta = body["metadata"]
         steps.check_namespace(resource, meta, namespace)
         self._check_namespace(resource, meta)
-        warnings = steps.tidy(resource, body)
         resource.admit(body)
         resource.default(body)
-        version_given = meta.get("resourceVersion", "").strip("0123456789") == "" and int(meta.get("resourceVersion") or 0) > 0
+        warnings = steps.tidy(resource, body)
+        version_given = steps.has_version(meta)
         metadata.stamp_new(body, self._chance.uid(), now)
         self._generate_name(resource, meta)
         resource.prepare_create(body, now)
@@ -212,8 +212,8 @@ class ObjectStore:
         before, meta = old.whole(), new["metadata"]
         steps.check_version(resource, old, meta)
         meta["resourceVersion"] = str(old.rv)
-        warnings = steps.tidy(resource, new, before)
         resource.default(new)
+        warnings = steps.tidy(resource, new, before)
         metadata.carry_over(new, before)
         steps.reset_for(resource, new, before, now, subresource)
         meta = new["metadata"]

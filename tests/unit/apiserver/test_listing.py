@@ -54,6 +54,7 @@ def test_a_list_shows_the_moment_it_is_asked_for(row: tuple[str, str, int]) -> N
         (("-1", "", 0), BadRequest),
         (("1.5", "", 0), BadRequest),
         (("²", "", 0), BadRequest),
+        (("9" * 5000, "", 0), BadRequest),
     ],
 )
 def test_a_list_that_can_not_be_shown_is_refused(row: tuple[str, str, int], error: type[ApiError]) -> None:

@@ -199,6 +199,8 @@ def test_openapi_says_that_patches_know_field_validation(client: Client) -> None
     assert "fieldValidation" in [parameter["name"] for parameter in operation["parameters"]]
 
 
-@pytest.mark.parametrize("path", ["/apis/none", "/api/v2", "/apis/none/v1", "/openapi/v3/apis/none/v1", "/", "/metrics/x"])
+@pytest.mark.parametrize(
+    "path", ["/apis/none", "/api/v2", "/apis/none/v1", "/openapi/v3/apis/none/v1", "/", "/apis//v1", "/apis//v1/nodes", "/metrics/x"]
+)
 def test_what_is_not_served_is_404(client: Client, path: str) -> None:
     assert 404 == client.ask("GET", path).status
