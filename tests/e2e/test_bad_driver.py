@@ -83,7 +83,7 @@ async def _line(log: str, text: str) -> str:
     return found[-1]
 
 
-async def test_ST03_a_driver_without_a_name_ends_it(tmp_path: Path) -> None:
+async def test_a_driver_without_a_name_ends_it(tmp_path: Path) -> None:
     async with a_target(tmp_path) as (target, _):
         target.driver.name = ""
         async with target.attaching() as attacher:

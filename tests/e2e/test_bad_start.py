@@ -43,7 +43,7 @@ FLAGS: dict[str, tuple[list[str], int, list[str]]] = {
     "LE06-labels": (["--leader-election-labels=a"], 2, ['"a" is no pair', "as in team:storage"]),
     "HT01-two-addresses": (["--http-endpoint=:1", "--metrics-address=:2"], 1, ["only one of", "drop it"]),
     "no-address": (["--http-endpoint=8080"], 1, ['"8080" is no address to listen on', ADDRESS]),
-    "FL04-no-burst": (["--kube-api-qps=5", "--kube-api-burst=0"], 1, ["kube-api-burst", "greater than 0"]),
+    "FL04-no-burst": (["--kube-api-burst=0"], 1, ["kube-api-burst", "greater than 0"]),
     "LG05-format": (["--logging-format=xml"], 1, ['unsupported log format "xml"; use text or json']),
     "CO07-network": (["--csi-address=localhost:1234"], 1, ["only supported for unix:// addresses", "as in /run/csi/socket"]),
     "long-path": ([f"--csi-address=/{'x' * 120}"], 1, ["the path has 121 bytes, a socket's may have 107"]),
