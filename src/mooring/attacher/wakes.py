@@ -40,7 +40,7 @@ class Wakes:
             self._attachment_ended(change.old)
             return
         ours = new.spec.attacher == self._view().driver.name
-        news = change.cause is not Cause.OWN_WRITE or change.old is None or is_deleting(new) != is_deleting(change.old)
+        news = change.cause is not Cause.OWN_WRITE or _shows_more_than_our_write(change.old, new)
         if ours and news and worth_a_look(change.old, new):
             self._attachments.add(new.metadata.name)
         if change.old is not None and self._view().holds(change.old) and not self._view().holds(new):
@@ -94,3 +94,10 @@ class Wakes:
             name = attachment.metadata.name
             if self._attachments.failures(name) or self._attachments.in_hand(name):
                 self._attachments.add(name)
+
+
+def _shows_more_than_our_write(old: VolumeAttachment | None, new: VolumeAttachment) -> bool:
+    """True for another object, a deletion, or success beside an error: of one of the two, the answer was lost."""
+    if old is None or is_deleting(new) != is_deleting(old):
+        return True
+    return new.status.attached and not old.status.attached and new.status.attach_error is not None

@@ -116,7 +116,26 @@ async def test_a_try_that_raced_with_a_lost_success_leaves_no_error():
     world.cluster.refuse(PATCH_STATUS, error=LOST, after=True)
     world.driver.script(PUBLISH, None, Fail(Code.INTERNAL))
     async with world.attaching():
-        await world.status(lambda status: status["attached"] and "attachError" in status)
+        await world.attached()
+        await world.settle(5.0)
         late.on_time.set()
-        va = await world.status(lambda status: "attachError" not in status)
+        va = await world.status(lambda status: "attachError" not in status, wait_s=5.0)
     assert va["status"]["attached"]
+    assert "attachError" in world.bodies(PATCH_STATUS)[1]["status"]
+
+
+@in_virtual_time
+async def test_success_beside_an_error_whose_saving_was_not_confirmed_clears_it():
+    """The cache does not know of the error, so the patch of the success leaves it; its answer shows it."""
+    world = await World().base()
+    late = late_events(world, "volumeattachments")
+    await world.create(a_va())
+    world.driver.script(PUBLISH, Fail(Code.INTERNAL))
+    world.cluster.refuse(PATCH_STATUS, error=LOST, after=True)
+    async with world.attaching():
+        await world.attached()
+        await world.settle()
+        late.on_time.set()
+        va = await world.status(lambda status: "attachError" not in status, wait_s=5.0)
+    assert va["status"]["attached"]
+    assert {"status": {"attached": True}} == world.bodies(PATCH_STATUS)[1]
