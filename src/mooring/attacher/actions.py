@@ -18,7 +18,7 @@ from mooring.base.log import logger
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.kube.cluster import Cluster
-from mooring.kube.errors import ApiError
+from mooring.kube.errors import ApiError, NotFound
 from mooring.kube.informer import Informer
 
 log = logger(__name__)
@@ -110,8 +110,11 @@ class Actions:
         before = cache.store.get(Key("", name))
         try:
             cache.wrote(await self._cluster.get(kind, name))
-        except ApiError:
-            return  # not there; or not to be had, and then the cache is all we know
+        except NotFound:
+            return
+        except ApiError as error:  # then the cache is all we know
+            log.info(2, "could not ask for what the cache lacks", resource=kind.plural, name=name, why=str(error))
+            return
         found = cache.store.get(Key("", name))
         if found is not None and (before is None or not same_but_for_version(before, found)):
             raise CacheWasBehind(name)

@@ -264,8 +264,8 @@ class Attacher:
         """Shows the failure to the user and puts the key into its back-off."""
         delay_s = self._queue.retry(target.name)
         field, verb = ("detachError", "detach") if decision.detaching else ("attachError", "attach")
-        told = log.bind(VolumeAttachment=target.name)
-        told.error(f"failed to {verb}: {failure}", retry_in_s=round(delay_s, 3), because=str(decision.because))
+        told, text = log.bind(VolumeAttachment=target.name), shown(str(failure))
+        told.error(f"failed to {verb}: {text}", retry_in_s=round(delay_s, 3), because=str(decision.because))
         view = self._view()
         attachment = target.find(view)
         if attachment is None:
@@ -276,7 +276,7 @@ class Attacher:
             return
         code = failure.code if self._options.report_error_codes and not decision.detaching else None
         try:
-            await self._writes.save_error(view, target, field, shown(str(failure)), rfc3339(self._clock.wall_s()), code)
+            await self._writes.save_error(view, target, field, text, rfc3339(self._clock.wall_s()), code)
         except ApiError as error:
             told.error("could not save the error in the status", error=error)
 

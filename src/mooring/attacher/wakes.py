@@ -40,8 +40,9 @@ class Wakes:
             self._attachment_ended(change.old)
             return
         ours = new.spec.attacher == self._view().driver.name
-        news = change.cause is not Cause.OWN_WRITE or _shows_more_than_our_write(change.old, new)
-        if ours and news and worth_a_look(change.old, new):
+        own = change.cause is Cause.OWN_WRITE
+        news = _shows_more_than_our_write(change.old, new) if own else _is_news(change.old, new)
+        if ours and news:
             self._attachments.add(new.metadata.name)
         if change.old is not None and self._view().holds(change.old) and not self._view().holds(new):
             self._place_freed(change.old)
@@ -96,8 +97,18 @@ class Wakes:
                 self._attachments.add(name)
 
 
+def _is_news(old: VolumeAttachment | None, new: VolumeAttachment) -> bool:
+    """Whatever is worth a look; and success beside an error, which are two events if our answers to both were lost."""
+    return worth_a_look(old, new) or (_has_both(new) and not (old is not None and _has_both(old)))
+
+
 def _shows_more_than_our_write(old: VolumeAttachment | None, new: VolumeAttachment) -> bool:
     """True for another object, a deletion, or success beside an error: of one of the two, the answer was lost."""
     if old is None or is_deleting(new) != is_deleting(old):
         return True
-    return new.status.attached and not old.status.attached and new.status.attach_error is not None
+    return _has_both(new) and not old.status.attached  # else it is the error of attaching it again, which has its back-off
+
+
+def _has_both(attachment: VolumeAttachment) -> bool:
+    """Attached, and yet with an attachError."""
+    return attachment.status.attached and attachment.status.attach_error is not None

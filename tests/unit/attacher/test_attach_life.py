@@ -295,13 +295,14 @@ async def test_AT26_with_the_gate_off_no_code_is_told():
 
 
 @in_virtual_time
-async def test_a_long_error_is_cut_so_that_the_server_takes_it():
+async def test_a_long_error_is_cut_so_that_the_server_takes_it(capsys):
     world = await World().base()
     world.driver.script(PUBLISH, Fail(Code.INTERNAL, "é" * 2000))
     async with world.attaching():
         await world.create(a_va())
         message = (await world.error())["message"]
     assert len(message.encode()) <= 1024
+    assert len(capsys.readouterr().err) < 3000
     assert message.startswith("rpc error: code = Internal desc = éé")
     assert message.endswith("...")
 
