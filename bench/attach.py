@@ -215,6 +215,22 @@ class Bench:
             rss_after=rss_after,
         )
 
+    async def backlog(self, contender: Contender, count: int) -> float:
+        """Attachments a second when so many wait already as the contender starts: from the first attached to the last."""
+        async with a_load(self._plane) as load_client:
+            tag = f"k{self._number}"
+            names = [f"{tag}-{number}" for number in range(count)]
+            driver_name = contender.driver_name
+            await load_client.make_volumes(names, driver_name)
+            await load_client.make_nodes([f"{tag}-node"], driver_name)
+            await load_client.each(load_client.attach(name, driver_name, f"{tag}-node") for name in names)
+            with self._running(contender, NO_LIMIT):
+                await load_client.until(load_client.attached_at, names, 600)
+                await load_client.detach(names)
+                await load_client.until(load_client.gone_at, names, 600)
+        times = sorted(load_client.attached_at[name] for name in names)
+        return (count - 1) / (times[-1] - times[0])
+
     async def memory(self, contender: Contender) -> float:
         """Resident memory once its caches hold what is in the cluster."""
         with self._running(contender, NO_LIMIT) as (running, _):
@@ -251,7 +267,9 @@ def table(title: str, runs: dict[str, list[Run]]) -> str:
         cells = (form.format(statistics.median(value(run) for run in runs[name])) for name in names)
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
 
+    each = (", ".join(f"{run.attach_rate:.0f}" for run in runs[name]) for name in names)
     row("attach rate (1/s)", "{:.1f}", lambda run: run.attach_rate)
+    lines.append("| … each round | " + " | ".join(each) + " |")
     row("created → attached, p50 (ms)", "{:.0f}", lambda run: run.attach_p50_s * 1000)
     row("created → attached, p99 (ms)", "{:.0f}", lambda run: run.attach_p99_s * 1000)
     row("processor time per attach (ms)", "{:.2f}", lambda run: run.attach_cpu_ms)
@@ -264,6 +282,12 @@ def table(title: str, runs: dict[str, list[Run]]) -> str:
     row("memory idle (MiB)", "{:.0f}", lambda run: run.rss_idle)
     row("memory after (MiB)", "{:.0f}", lambda run: run.rss_after)
     return "\n".join(lines)
+
+
+def _row(title: str, label: str, values: dict[str, list[float]], form: str) -> str:
+    """A table of one row: medians, and what they are of."""
+    cells = (f"{form.format(statistics.median(many))} ({', '.join(form.format(value) for value in many)})" for many in values.values())
+    return f"### {title}\n\n| | {' | '.join(values)} |\n|{'---|' * (len(values) + 1)}\n| {label} | {' | '.join(cells)} |"
 
 
 async def measure(options: argparse.Namespace) -> str:
@@ -286,6 +310,12 @@ async def measure(options: argparse.Namespace) -> str:
                     runs[contender.name].append(run)
                     print(f"{title}, round {number + 1}, {contender.name}: {run.attach_rate:.1f}/s", file=sys.stderr)
             parts.append(table(title, runs))
+        rates: dict[str, list[float]] = {contender.name: [] for contender in contenders}
+        for number in range(options.rounds):
+            for contender in contenders if number % 2 == 0 else reversed(contenders):
+                rates[contender.name].append(await bench.backlog(contender, options.count))
+                print(f"Backlog, round {number + 1}, {contender.name}: {rates[contender.name][-1]:.1f}/s", file=sys.stderr)
+        parts.append(_row(f"No client limit: {options.count} attachments wait at the start", "attach rate (1/s)", rates, "{:.1f}"))
         if options.volumes:
             print(f"making {options.volumes} other volumes", file=sys.stderr)
             await bench.fill(options.volumes)
