@@ -51,6 +51,32 @@ def test_a_python_that_is_too_old_is_told_by_the_version_to_install(project: Pat
     assert not (project / ".venv").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("given", "wanted"), [({}, "1"), ({"UV_SYSTEM_CERTS": "0"}, "0")])
+def test_uv_trusts_the_system_and_a_failed_download_says_what_helps(project: Path, given: dict[str, str], wanted: str) -> None:
+    """Behind a private CA pip works and uv, left alone, fails. uv here is a stand-in that cannot reach any index."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", project / ".venv"], check=True)
+    pinned = (project / "hack" / "uv.txt").read_text().partition("uv==")[2].split()[0]
+    pip, uv = project / "pip", project / ".venv" / "bin" / "uv"
+    pip.mkdir()
+    (pip / "__main__.py").write_text("print('pip')")
+    uv.write_text(f'#!/bin/sh\n[ "$1" != --version ] || {{ echo "uv {pinned}"; exit; }}\necho "certs $UV_SYSTEM_CERTS" >&2; exit 2\n')
+    uv.chmod(0o755)
+    bare = {name: value for name, value in os.environ.items() if name not in ("UV_SYSTEM_CERTS", "PYTHON")}
+    done = subprocess.run(
+        [project / "hack" / "setup"],
+        env={**bare, "PYTHONPATH": str(project), **given},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert 1 == done.returncode
+    assert f"certs {wanted}\n" in done.stderr
+    assert "UV_DEFAULT_INDEX" in done.stderr
+    assert "SSL_CERT_FILE" in done.stderr
+
+
 def test_the_recipe_of_the_real_parts_knows_what_it_can_build(tmp_path: Path) -> None:
     done = subprocess.run([ROOT / "hack/kube/build", "kubelett"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
