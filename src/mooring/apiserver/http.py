@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import traceback
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any, Final
@@ -123,7 +124,8 @@ class ApiServer:
         try:
             reply = self._service.answer(_request(http, body))
         except Exception as error:
-            _log.error("A request could not be answered", error=error, method=http.method, path=http.path)
+            trace = traceback.format_exc()
+            _log.error("A request could not be answered", error=error, method=http.method, path=http.path, traceback=trace)
             return _response(error_reply(ServerError(f"Internal error occurred: {type(error).__name__}", reason="InternalError")))
         return await self._stream(http, reply) if isinstance(reply, WatchReply) else _response(reply)
 

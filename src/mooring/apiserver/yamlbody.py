@@ -18,6 +18,8 @@ _EVENTS_MAX: Final = 200_000
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
+_BAD_TAG: Final = (KeyError, IndexError, AttributeError)
+"""What the loader itself runs into at `!!bool x`, `!!int ""` and `!!timestamp x`."""
 
 
 class _JsonLikeLoader(_Loader):  # type: ignore[misc]
@@ -36,11 +38,13 @@ def parse_yaml(body: bytes) -> Any:
     try:
         _check_bounds(body)
         value = yaml.load(body, Loader=_JsonLikeLoader)
+        return msgspec.json.decode(msgspec.json.encode(value))
     except yaml.YAMLError as error:
         raise ValueError(f"no YAML: {error}") from error
     except TypeError as error:
         raise ValueError(f"a key that JSON does not know: {error}") from error
-    return msgspec.json.decode(msgspec.json.encode(value))
+    except _BAD_TAG as error:
+        raise ValueError(f"a value that is not what its tag says: {error}") from error
 
 
 def dump_yaml(value: Any) -> bytes:

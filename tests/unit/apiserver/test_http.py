@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import ssl
 import time
@@ -18,10 +19,12 @@ from mooring.api.meta import Key
 from mooring.apiserver.http import BODY_BYTES_MAX, ApiServer, _Lines
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import VOLUME_ATTACHMENTS
+from mooring.apiserver.service import Service
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
 from mooring.apiserver.tls import Identity, identity_in
 from mooring.apiserver.watch import Notice
+from mooring.base import log
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
@@ -127,6 +130,25 @@ async def test_headers_have_a_largest_size(identity: Identity) -> None:
         writer.write(head(identity, "GET", PATH, X_Odd="x" * 100_000))
         async with asyncio.timeout(5):
             assert b"400" in await reader.readline()
+
+
+async def test_what_nobody_expected_is_an_answer_and_a_traceback_in_the_log(identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_service: Service, _request: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Service, "answer", broken)
+    logged = io.StringIO()
+    log.configure(stream=logged)
+    try:
+        async with serving(identity) as server, connected(server, identity) as (reader, writer):
+            writer.write(head(identity, "GET", PATH))
+            assert (500, "Internal error occurred: RuntimeError") == tuple(
+                value["message"] if isinstance(value, dict) else value for value in await answered(reader)
+            )
+    finally:
+        log.configure()
+    assert "in broken" in logged.getvalue()
+    assert "RuntimeError: a bug" in logged.getvalue()
 
 
 async def test_half_a_body_harms_nobody(identity: Identity) -> None:

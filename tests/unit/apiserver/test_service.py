@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mooring.apiserver.messages import Reply, Request, WatchReply
@@ -109,6 +109,8 @@ BOMB = b"a: &a [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(
     b"%c: &%c [%s]\n" % (letter, letter, b",".join([b"*%c" % (letter - 1)] * 10)) for letter in range(ord("b"), ord("k"))
 )
 
+YAML_BUT_NOT_JSON = [b"?", b"~: 1", b"null: x", b"true: 1", b"!!bool x: 1", b"a: !!bool x", b'a: !!int ""', b"a: !!timestamp x"]
+
 
 @pytest.mark.parametrize(
     ("body", "content_type"),
@@ -124,8 +126,13 @@ BOMB = b"a: &a [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(
         (b"? [a]\n: b\n", "application/yaml"),
         (b"a: !!python/object:os.system x", "application/yaml"),
         (b"\x00", "application/yaml"),
+        *((body, "application/yaml") for body in YAML_BUT_NOT_JSON),
     ],
-    ids=["lists", "maps", "surrogate", "nan", "quotes", "yaml_bomb", "yaml_lists", "yaml_long", "yaml_key", "yaml_object", "yaml_null"],
+    ids=[
+        *("lists", "maps", "surrogate", "nan", "quotes"),
+        *("yaml_bomb", "yaml_lists", "yaml_long", "yaml_key", "yaml_object", "yaml_null"),
+        *(body.decode() for body in YAML_BUT_NOT_JSON),
+    ],
 )
 def test_hostile_bodies_are_bad_requests(client: Client, body: bytes, content_type: str) -> None:
     reply = client.ask("POST", VAS, body, content_type)
@@ -143,6 +150,10 @@ def test_a_patch_nested_too_deeply_is_a_bad_request(client: Client) -> None:
 
 @pytest.mark.slow
 @given(st.binary(max_size=60))
+@example(b"?")
+@example(b"~: 1")
+@example(b"null: x")
+@example(b"true: 1")
 def test_any_bytes_are_an_object_or_a_clean_refusal(body: bytes) -> None:
     client = Client()
     for content_type in ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf"):
