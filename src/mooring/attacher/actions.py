@@ -33,7 +33,6 @@ class Undo:
     """A publish to be taken back. attachment: for which it was made, as it was."""
 
     order: UnpublishOrder
-    ref: SecretReference | None
     attachment: VolumeAttachment
 
     @property
@@ -68,7 +67,6 @@ class Actions:
         """Carries out the decision's actions, in order. call_over: called when the driver has answered. Raises Failed, CacheWasBehind."""
         writes = self._writes
         secrets: Mapping[str, str] = {}
-        ref: SecretReference | None = None
         before = target.find(view)
         for action in decision.actions:
             match action:
@@ -83,13 +81,12 @@ class Actions:
                 case d.Claim(node_id):
                     await writes.claim(view, target, node_id)
                 case d.Publish(order):
-                    metadata = await self._publish(order, secrets, ref)
+                    metadata = await self._publish(order, secrets)
                     call_over()
                     if not await writes.mark_attached(view, target, metadata) and before is not None:
-                        unpublish = UnpublishOrder(order.handle, order.node_id, order.migrated)
-                        await self._undo_first(view, Undo(unpublish, ref, before))
+                        await self._undo_first(view, Undo(order.undone, before))
                 case d.Unpublish(order):
-                    await self._unpublish(order, secrets, ref)
+                    await self._unpublish(order, secrets)
                     call_over()
                 case d.Release(mark):
                     await writes.release(view, target, mark)
@@ -127,22 +124,22 @@ class Actions:
         except (ApiError, RequestError) as error:
             raise Failed(f'failed to load secret "{ref.namespace}/{ref.name}": {error}') from error
 
-    async def _publish(self, order: PublishOrder, secrets: Mapping[str, str], ref: SecretReference | None) -> Mapping[str, str]:
+    async def _publish(self, order: PublishOrder, secrets: Mapping[str, str]) -> Mapping[str, str]:
         try:
             answer = await self._driver.controller_publish_volume(order.request(secrets), Call(self._timeout_s, order.migrated))
         except DriverError as error:
-            raise self._failed_call(error, ref) from error
+            raise self._failed_call(error, order.secret) from error
         return dict(answer.publish_context)
 
-    async def _unpublish(self, order: UnpublishOrder, secrets: Mapping[str, str], ref: SecretReference | None) -> None:
+    async def _unpublish(self, order: UnpublishOrder, secrets: Mapping[str, str]) -> None:
         try:
             await self._driver.controller_unpublish_volume(order.request(secrets), Call(self._timeout_s, order.migrated))
         except DriverError as error:
-            raise self._failed_call(error, ref) from error
+            raise self._failed_call(error, order.secret) from error
 
-    def _failed_call(self, error: DriverError, ref: SecretReference | None) -> Failed:
-        if ref is not None:  # perhaps it was the secret: read it anew next time
-            self._secrets.forget(ref)
+    def _failed_call(self, error: DriverError, secret: SecretReference | None) -> Failed:
+        if secret is not None:  # perhaps it was the secret: read it anew next time
+            self._secrets.forget(secret)
         return Failed(str(error), code=error.code)
 
     # -- undoing
@@ -156,6 +153,8 @@ class Actions:
         log.error("the attachment vanished while its volume was being published: undoing", VolumeAttachment=name, volume=undo.volume_handle)
         if len(self._undos) < UNDOS_MAX:
             self._undos[name] = undo
+        else:
+            log.error("too many publishes are to be undone, this one is tried only once", VolumeAttachment=name, undos=UNDOS_MAX)
         await self.undo(view, undo)
 
     def pending_undo(self, name: str) -> Undo | None:
@@ -165,6 +164,6 @@ class Actions:
     async def undo(self, view: View, undo: Undo) -> None:
         """Takes it back, unless another attachment holds the volume there by now. Raises Failed."""
         if view.holder_beside(undo.attachment) is None:
-            secrets = await self._load_secret(undo.ref) if undo.ref is not None else {}
-            await self._unpublish(undo.order, secrets, undo.ref)
+            secret = undo.order.secret
+            await self._unpublish(undo.order, {} if secret is None else await self._load_secret(secret))
         self._undos.pop(undo.attachment.metadata.name, None)

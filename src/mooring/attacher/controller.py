@@ -21,7 +21,7 @@ from mooring.attacher.decision import Decision
 from mooring.attacher.reconcile import Reconciler
 from mooring.attacher.requests import shown
 from mooring.attacher.secrets import SecretCache
-from mooring.attacher.turns import ANY, Turns
+from mooring.attacher.turns import Turns
 from mooring.attacher.view import ATTACHMENT_INDEXES, View, attachment_pruner, facts_of, node_pruner, prune_volume
 from mooring.attacher.wakes import Wakes
 from mooring.attacher.writes import CacheWasBehind, Failed, Target, Writes
@@ -215,8 +215,7 @@ class Attacher:
         if told.enabled(4):
             told.info(4, "decided", because=str(decision.because))
         if isinstance(decision.because, why.CallInFlight | why.NoFreeCall):
-            volume_handle = decision.because.volume_handle if isinstance(decision.because, why.CallInFlight) else ANY
-            self._turns.wait(volume_handle, name)
+            self._turns.wait(decision.because.volume_handle if isinstance(decision.because, why.CallInFlight) else None, name)
             return False
         target = Target(name, decision.uid)
         try:
@@ -238,7 +237,7 @@ class Attacher:
         """Raises Failed, also for what the decision found wrong."""
         with contextlib.ExitStack() as stack:
             call_over: Callable[[], None] = _nothing
-            if decision.volume_handle:
+            if decision.volume_handle is not None:
                 call_over = stack.enter_context(self._turns.begin(decision.volume_handle, target.name)).call_over
             stack.enter_context(self._reconciler.moving(target.name))
             await self._actions.perform(view, target, decision, call_over)
@@ -247,7 +246,7 @@ class Attacher:
 
     async def _undo(self, name: str, undo: Undo) -> None:
         if undo.volume_handle in self._turns.in_flight or self._turns.calls_full:
-            self._turns.wait(undo.volume_handle if undo.volume_handle in self._turns.in_flight else ANY, name)
+            self._turns.wait(undo.volume_handle if undo.volume_handle in self._turns.in_flight else None, name)
             return
         try:
             with self._turns.begin(undo.volume_handle, name):
@@ -265,7 +264,9 @@ class Attacher:
         delay_s = self._queue.retry(target.name)
         field, verb = ("detachError", "detach") if decision.detaching else ("attachError", "attach")
         told, text = log.bind(VolumeAttachment=target.name), shown(str(failure))
-        told.error(f"failed to {verb}: {text}", retry_in_s=round(delay_s, 3), because=str(decision.because))
+        if decision.problem is not None:
+            told = told.bind(because=str(decision.problem))
+        told.error(f"failed to {verb}: {text}", retry_in_s=round(delay_s, 3))
         view = self._view()
         attachment = target.find(view)
         if attachment is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from mooring.api.core import PersistentVolumeSpec
+from mooring.api.core import PersistentVolumeSpec, SecretReference
 from mooring.api.meta import Key, annotation, is_deleting
 from mooring.api.storage import VolumeAttachment
 from mooring.attacher import because as why
@@ -92,10 +92,9 @@ class Volume:
         return self.spec.csi.volume_handle
 
     @property
-    def secret(self) -> tuple[LoadSecret, ...]:
+    def secret(self) -> SecretReference | None:
         assert self.spec.csi is not None
-        ref = self.spec.csi.controller_publish_secret_ref
-        return (LoadSecret(ref),) if ref is not None else ()
+        return self.spec.csi.controller_publish_secret_ref
 
 
 def resolve_volume(view: View, attachment: VolumeAttachment) -> Volume | why.Problem:
@@ -157,7 +156,7 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
         return Decision(why.NoFreeCall())
     claimed = view.holds(attachment) and annotation(attachment, NODE_ID_ANNOTATION) == order.node_id
     claim: tuple[Action, ...] = () if claimed else (Claim(order.node_id),)
-    actions = (*volume.secret, *claim, Publish(order))
+    actions = (*_load(volume.secret), *claim, Publish(order))
     return Decision(why.Attaching(node_name, order.node_id, again), actions, volume_handle=volume.handle)
 
 
@@ -181,8 +180,13 @@ def _publish_order(view: View, volume: Volume, node_id: str) -> PublishOrder:
         capability=capability(volume.spec, view.driver.single_node_multi_writer, view.default_fs_type),
         read_only=source.read_only and view.driver.publishes_readonly,
         context=source.volume_attributes or {},
+        secret=volume.secret,
         migrated=volume.migrated,
     )
+
+
+def _load(secret: SecretReference | None) -> tuple[LoadSecret, ...]:
+    return () if secret is None else (LoadSecret(secret),)
 
 
 def _node_problem(view: View, node_name: str) -> why.Problem:
@@ -230,9 +234,9 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
         return Decision(why.CallInFlight(volume.handle, holder))
     if view.calls_full:
         return Decision(why.NoFreeCall())
-    order = UnpublishOrder(volume.handle, node_id, volume.migrated)
+    order = UnpublishOrder(volume.handle, node_id, volume.secret, volume.migrated)
     release: tuple[Action, ...] = (Release(),) if ours else ()
-    return Decision(why.Detaching(node_name, node_id), (*volume.secret, Unpublish(order), *release), volume_handle=volume.handle)
+    return Decision(why.Detaching(node_name, node_id), (*_load(volume.secret), Unpublish(order), *release), volume_handle=volume.handle)
 
 
 def _is_marked_attached(attachment: VolumeAttachment) -> bool:

@@ -111,7 +111,7 @@ class Decision:
     """actions: in order. problem: what keeps the work from being done after them, for the object's status; it is tried again.
 
     again: after these actions there is more to decide at once.
-    volume_handle: the volume that the driver is called for, which the actions have for themselves alone; "" for none.
+    volume_handle: the volume that the driver is called for, which the actions have for themselves alone; None for none.
     uid: of the object that was looked at: another one under its name is none of this decision's business.
     """
 
@@ -119,6 +119,6 @@ class Decision:
     actions: tuple[Action, ...] = ()
     problem: why.Problem | None = None
     again: bool = False
-    volume_handle: str = ""
+    volume_handle: str | None = None
     detaching: bool = False
     uid: str = ""

@@ -117,8 +117,10 @@ class Reconciler:
         """Marks what differs; attachments that moved while the backend was looking keep the mark that they had."""
         moved = self._moving | self._moved
         found = find_drift(self._view(), (va for va in self._attachments() if va.metadata.name not in moved), report)
-        before = self._drift
-        self._drift = {name: drift for name, drift in before.items() if name in moved} | dict(found)
+        before = dict(self._drift)
+        for name in before.keys() - moved:
+            del self._drift[name]
+        self._drift.update(found)
         for name, drift in found.items():
             is_news = before.get(name) is not drift
             if is_news:

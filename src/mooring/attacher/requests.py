@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from mooring.api.core import PersistentVolumeSpec, Secret
+from mooring.api.core import PersistentVolumeSpec, Secret, SecretReference
 from mooring.api.meta import key_of
 from mooring.base.errors import MooringError
 from mooring.csi.proto import csi_pb2 as csi
@@ -63,14 +63,20 @@ def capability(spec: PersistentVolumeSpec, single_node_multi_writer: bool, defau
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PublishOrder:
-    """A publish, complete but for the secrets. migrated: the volume is an in-tree one."""
+    """A publish, complete but for the values of its secret. migrated: the volume is an in-tree one."""
 
     handle: str
     node_id: str
     capability: csi.VolumeCapability
     read_only: bool
     context: Mapping[str, str]
+    secret: SecretReference | None = None
     migrated: bool = False
+
+    @property
+    def undone(self) -> UnpublishOrder:
+        """What takes it back."""
+        return UnpublishOrder(self.handle, self.node_id, self.secret, self.migrated)
 
     def request(self, secrets: Mapping[str, str]) -> csi.ControllerPublishVolumeRequest:
         return csi.ControllerPublishVolumeRequest(
@@ -85,10 +91,11 @@ class PublishOrder:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnpublishOrder:
-    """An unpublish, complete but for the secrets."""
+    """An unpublish, complete but for the values of its secret."""
 
     handle: str
     node_id: str
+    secret: SecretReference | None = None
     migrated: bool = False
 
     def __post_init__(self) -> None:

@@ -1,17 +1,23 @@
 """Who may call the driver: one call at a time for each volume, and so many at a time in all.
 
 CSI asks for the first, drivers answer Aborted otherwise; `--worker-threads` says the second. Who may not call yet is not failed, has no
-back-off and holds no worker: its key is put aside, called up when a turn ends, and decided anew. For each turn that ends one is called
-up; if that one has no use for it any more, the next one is.
+back-off and holds no worker: its key is put aside, called up when a turn ends, and decided anew.
+
+    a key is           because                                       and becomes
+    waiting            its volume, or every call, is taken           called up, when a turn ends and it is next
+    called up          it is in the work queue again                 in turn (begin); or waiting, or nothing, and then the next is called up
+    in turn            it has its volume and a call                  without call (call_over): its volume only; done, at the end
+
+One is called up for each turn that ends; of those who wait for the volume the first by rank, else the first who waits for any call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, TypeAlias
 
-ANY: Final = ""
-"""In place of a volume handle: a call for whatever volume."""
+Wanted: TypeAlias = str | None
+"""What a key waits for: a volume, by its handle, or (None) a call for whatever volume."""
 
 
 class Turns:
@@ -24,9 +30,9 @@ class Turns:
         self._rank = rank
         self._in_flight: dict[str, str] = {}
         self._calling: set[str] = set()  # volumes with a call that may still run
-        self._waiting: dict[str, dict[str, None]] = {}  # volume or ANY → who waits, in order of arrival
-        self._waits_for: dict[str, str] = {}  # the same by name
-        self._called_up: dict[str, str] = {}  # name → what it was called up for
+        self._waiting: dict[Wanted, dict[str, None]] = {}  # who waits, in order of arrival
+        self._waits_for: dict[str, Wanted] = {}  # the same by name
+        self._called_up: dict[str, Wanted] = {}  # name → what it was called up for
 
     @property
     def in_flight(self) -> Mapping[str, str]:
@@ -38,12 +44,12 @@ class Turns:
         """True when no further call may begin."""
         return len(self._calling) >= self._calls_max
 
-    def wait(self, volume_handle: str, name: str) -> None:
-        """This attachment wants a turn: with this volume, which is another's now, or with ANY, since no call is free."""
-        assert volume_handle in self._in_flight if volume_handle != ANY else self.calls_full, "nobody's turn would end"
+    def wait(self, wanted: Wanted, name: str) -> None:
+        """This attachment wants a turn, and the volume (or, for None, every call) is taken."""
+        assert self.calls_full if wanted is None else wanted in self._in_flight, "nobody's turn would end"
         self.forget(name)
-        self._waiting.setdefault(volume_handle, {})[name] = None
-        self._waits_for[name] = volume_handle
+        self._waiting.setdefault(wanted, {})[name] = None
+        self._waits_for[name] = wanted
 
     def begin(self, volume_handle: str, name: str) -> Turn:
         """Takes the volume and a call. Close it: `with`."""
@@ -57,26 +63,23 @@ class Turns:
 
     def looked_at(self, name: str) -> None:
         """A worker is done with this key: if it was called up and did not begin, the next one is called up."""
-        volume_handle = self._called_up.pop(name, None)
-        if volume_handle is not None:
-            self._next(volume_handle)
+        if name in self._called_up:
+            self._next(self._called_up.pop(name))
 
     def forget(self, name: str) -> None:
         """This attachment waits no more."""
-        volume_handle = self._waits_for.pop(name, None)
-        if volume_handle is not None:
-            self._leave(volume_handle, name)
-
-    def _leave(self, volume_handle: str, name: str) -> None:
-        waiting = self._waiting[volume_handle]
+        if name not in self._waits_for:
+            return
+        wanted = self._waits_for.pop(name)
+        waiting = self._waiting[wanted]
         del waiting[name]
         if not waiting:
-            del self._waiting[volume_handle]
+            del self._waiting[wanted]
 
     def _call_over(self, volume_handle: str) -> None:
         if volume_handle in self._calling:
             self._calling.discard(volume_handle)
-            self._next(ANY)
+            self._next(None)
 
     def _end(self, volume_handle: str) -> None:
         del self._in_flight[volume_handle]
@@ -86,16 +89,16 @@ class Turns:
         else:
             self._call_over(volume_handle)
 
-    def _next(self, volume_handle: str) -> None:
-        """Calls up who waits for this volume, or else who waits for any."""
-        if volume_handle in self._in_flight or volume_handle not in self._waiting:
-            volume_handle = ANY
-        if volume_handle not in self._waiting or (volume_handle == ANY and self.calls_full):
+    def _next(self, wanted: Wanted) -> None:
+        """Calls up who waits for this volume, or else who waits for any call."""
+        if wanted in self._in_flight or wanted not in self._waiting:
+            wanted = None
+        if wanted not in self._waiting or (wanted is None and self.calls_full):
             return
-        waiting = self._waiting[volume_handle]
-        name = next(iter(waiting)) if volume_handle == ANY else min(waiting, key=self._rank)
+        waiting = self._waiting[wanted]
+        name = next(iter(waiting)) if wanted is None else min(waiting, key=self._rank)
         self.forget(name)
-        self._called_up[name] = volume_handle
+        self._called_up[name] = wanted
         self._call_up(name)
 
 

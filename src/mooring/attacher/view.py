@@ -1,7 +1,8 @@
 """What the attacher reads, and with which indexes.
 
-A `View` is the world at one moment, as far as the attacher's judgement needs it: three caches, what the backend last reported, and
-which calls are running. It is read between two awaits and holds no memory of its own.
+A `View` is what the attacher's judgement needs of the world: three caches, what the backend last reported, and which calls are running.
+It holds nothing of its own and shows the caches as they are: a decision reads it between two awaits, when nothing moves, and a write that
+comes later reads it again.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Drift(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """The world as the attacher sees it.
+    """The world as the attacher sees it, live.
 
     drift: by attachment name, only those that differ. in_flight: volume handle -> name of the attachment whose call is running.
     calls_full: as many calls are running as may.

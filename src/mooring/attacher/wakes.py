@@ -78,6 +78,8 @@ class Wakes:
 
     def node_changed(self, change: Change[CSINode]) -> None:
         node = change.new
+        if node is None and change.old is not None:
+            self._full_nodes.discard(change.old.metadata.name)
         if node is not None and (change.old is None or not same_but_for_version(change.old, node)):
             self._end_back_off(BY_NODE, node.metadata.name)
 
@@ -94,6 +96,7 @@ class Wakes:
         for attachment in attachments:
             name = attachment.metadata.name
             if self._attachments.failures(name) or self._attachments.in_hand(name):
+                self._attachments.forget(name)  # what failed before was another situation
                 self._attachments.add(name)
 
 

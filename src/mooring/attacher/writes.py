@@ -22,10 +22,13 @@ from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment, VolumeAtta
 from mooring.attacher import because as why
 from mooring.attacher.view import NODE_ID_ANNOTATION, View
 from mooring.base.errors import MooringError
+from mooring.base.log import logger
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound, ServerError, Unreachable
 from mooring.kube.informer import Informer
 from mooring.kube.patch import merge_diff
+
+log = logger(__name__)
 
 UNSURE_MAX: Final = 1000  # from here on every volume counts as unsure
 
@@ -176,7 +179,7 @@ class Writes:
         try:
             await self._save_status(other, {"attached": False})
         except ApiError as error:
-            raise Failed(f"could not take back a mark: {error}", reported=False) from error
+            log.error("could not take back a mark from the attachment of the same name", error=error, VolumeAttachment=other.metadata.name)
 
     async def mark_detached(self, view: View, target: Target) -> None:
         """Nothing to do when the attachment went away with its last finalizer."""

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from mooring.attacher.turns import ANY, Turn, Turns
+from mooring.attacher.turns import Turn, Turns
 
 
 class Hall:
@@ -55,7 +55,7 @@ def test_who_waits_for_any_call_goes_in_order_of_arrival():
     turn = hall.turns.begin("v1", "a")
     assert hall.turns.calls_full
     for name in ("z", "b"):
-        hall.turns.wait(ANY, name)
+        hall.turns.wait(None, name)
     with turn:
         turn.call_over()
         assert ["z"] == hall.called
@@ -72,7 +72,7 @@ def test_one_who_waits_for_a_volume_is_called_up_though_no_call_is_free():
         first.call_over()
         second = hall.turns.begin("v2", "c")
     assert ["b"] == hall.called
-    hall.turns.wait(ANY, "b")
+    hall.turns.wait(None, "b")
     hall.turns.looked_at("b")
     with second:
         pass
@@ -127,7 +127,7 @@ class EveryWishComesTrue(RuleBasedStateMachine):
             if wish.volume in self.turns.in_flight:
                 self.turns.wait(wish.volume, name)
             elif self.turns.calls_full:
-                self.turns.wait(ANY, name)
+                self.turns.wait(None, name)
             else:
                 wish.turn = self.turns.begin(wish.volume, name)
         self.turns.looked_at(name)
