@@ -117,7 +117,7 @@ def annotation(obj: Object, name: str) -> str:
 def newer(left: str, right: str) -> bool:
     """True when resource version `left` is later than `right`. "" is older than all.
 
-    Resource versions are comparable as integers since Kubernetes 1.35 (spec/api-objects.md 9). Where one isn't a number,
+    Resource versions are comparable as integers since Kubernetes 1.35 (its API conventions). Where one isn't a number,
     the answer is "not newer" unless they differ from "".
     """
     if not left:

@@ -2,7 +2,7 @@
 
 A `Because` is a frozen record: what kind of reason, and the facts. `str()` is a sentence for people. Those that are errors carry the
 text that goes into `status.attachError` or `status.detachError`, byte for byte as external-attacher writes it, since monitoring
-greps it (spec/attacher.md 5, 7, 8).
+greps it. The errors of writes that failed are worded where they happen: `writes.py`, `actions.py`.
 """
 
 from __future__ import annotations

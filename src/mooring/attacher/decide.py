@@ -2,7 +2,7 @@
 
 Pure: what is true is in the view, what to do comes out as actions, carried out in order by `controller.py`; the first failure stops the
 rest and the key comes again. Everything that can be checked is checked before the attachment's finalizer is set, because from then on its
-deletion needs a detach; only the volume's finalizer comes before the later checks, as in external-attacher (spec/attacher.md 5, 9).
+deletion needs a detach; only the volume's finalizer comes before the later checks, as in external-attacher.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Comparing with the backend: what ListVolumes reports against what the attachments say (spec/attacher.md 11)."""
+"""Comparing with the backend: what ListVolumes reports against what the attachments say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In-tree volumes as their CSI drivers see them (spec/attacher.md 10).
+"""In-tree volumes as their CSI drivers see them: what Kubernetes' library csi-translation-lib does.
 
 Translation happens on a copy in memory; nothing is written back. Only what attaching needs is translated: handle, attributes, access
 modes, file system, read-only, the node-stage secret.

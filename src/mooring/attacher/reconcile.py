@@ -1,7 +1,7 @@
 """ReconcileVA: asking the backend what is published, round after round, and waking the attachments that differ.
 
 Only for drivers with LIST_VOLUMES and LIST_VOLUMES_PUBLISHED_NODES. CSI has no events, so this one loop asks periodically. A round changes
-nothing itself: it leaves a mark that `decide` reads (spec/attacher.md 11).
+nothing itself: it leaves a mark that `decide` reads.
 """
 
 from __future__ import annotations

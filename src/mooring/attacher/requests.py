@@ -1,4 +1,4 @@
-"""CSI requests from API objects (spec/attacher.md 5, 6)."""
+"""CSI requests from API objects, field by field as external-attacher 4.12 fills them."""
 
 from __future__ import annotations
 

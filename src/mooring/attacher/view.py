@@ -203,7 +203,7 @@ def node_pruner(driver_name: str) -> Callable[[CSINode], CSINode]:
 def worth_a_look(old: VolumeAttachment | None, new: VolumeAttachment) -> bool:
     """False for an update that only tells of errors or of field managers, so that error reports don't defeat the back-off.
 
-    Source: spec/attacher.md 4, "ignorable VA update"; managedFields are not decoded at all.
+    As external-attacher 4.12, which ignores such updates; managedFields are not decoded at all.
     """
     if old is None or old.metadata.resource_version == new.metadata.resource_version:
         return True

@@ -1,4 +1,4 @@
-"""The attacher's writes to the API server, each one request. Shapes: spec/attacher.md 7.
+"""The attacher's writes to the API server, each one request.
 
 An answer enters the caches at once, and its event is known as our own, so that no decision is taken on a state from before our own
 write and no write wakes its own key. An attachment is told from a later one of the same name by its uid. Its finalizer is claimed with

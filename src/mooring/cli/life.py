@@ -4,7 +4,7 @@ In order: the diagnostics server listens, so that probes and metrics show a driv
 greeted; with an election the process stands for the Lease; then the work runs, one object of it for each term.
 
 Told to end: nothing new is begun, calls to the driver end and their results are stored (20 s at the most), the Lease is released. Whoever
-stands by, or still waits for the driver, ends at once. Source: spec/sidecar-common.md 8 to 10.
+stands by, or still waits for the driver, ends at once.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     run_sidecar(sidecar, setup, machine)                            everything else; gives the exit code
 
 SIGTERM or SIGINT: the life ends in good order (`cli/life.py`), exit code 0. A second signal: exit code 1 at once. A driver that was
-replaced by another one: exit code 1, and a note for the kubelet. Source: spec/sidecar-common.md 3, 10.
+replaced by another one: exit code 1, and a note for the kubelet.
 """
 
 from __future__ import annotations

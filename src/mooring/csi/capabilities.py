@@ -18,7 +18,7 @@ MIGRATED_DRIVERS: Final = frozenset(
         "pxd.portworx.com",
     }
 )
-"""Drivers that also serve volumes of a former in-tree plugin (spec/sidecar-common.md 4)."""
+"""Drivers that also serve volumes of a former in-tree plugin, as the Go libraries for migration know them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ def go_name(code: int) -> str:
 
 
 NON_FINAL: Final = frozenset({Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED, Code.ABORTED})
-"""After these the operation may still be going on in the backend (spec/attacher.md 8)."""
+"""After these the operation may still be going on in the backend; external-attacher 4.12 holds these same codes for not final."""
 
 
 class DriverError(MooringError):

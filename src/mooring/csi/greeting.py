@@ -1,7 +1,7 @@
 """The first calls to a driver: is it ready, who is it, what can it do.
 
 Differs from external-attacher, which ends at the first call that is late or Unavailable and lets a restart back-off of minutes begin:
-a driver that is slow at boot is asked again (spec/sidecar-common.md 4, C5, C6).
+a driver that is slow at boot is asked again.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Messages are serialised here rather than by gRPC's own hooks, which turn an answer that can't be read into None and a stack trace.
 Unary calls only: the two streams of CSI have no caller in this project. Never fork after this module was imported.
-Source: spec/sidecar-common.md 3.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What is secret says the option `csi_secret` of a field, whatever its name and depth, plus one key that carries tokens in maps which
 are not marked. How a field is shown depends on its descriptor alone and is worked out once for each.
-Source: spec/sidecar-common.md 6; the form is that of csi-lib-utils' protosanitizer (Go's JSON of the message's fields).
+The form is that of csi-lib-utils' protosanitizer (Go's JSON of the message's fields).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A driver over time: greeted at the start, watched while it runs, greeted again when it comes back.
 
 Differs from external-attacher: it exits on every loss, noticed at the next call. Here the loss is seen when it happens, calls are
-held back, and a driver that comes back with the same name, version and capabilities is carried on with (spec/sidecar-common.md 3
-and C4, attacher.md W19). What the peer does is there too, as `exit_on_loss`.
+held back, and a driver that comes back with the same name, version and capabilities is carried on with. What the peer does
+is there too, as `exit_on_loss`.
 """
 
 from __future__ import annotations

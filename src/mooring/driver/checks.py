@@ -1,7 +1,7 @@
 """What a message must be before a driver, or a caller, has to look at it: CSI's own rules.
 
 Broken rules are told as `field: what is wrong`, the first one found. The rules: required fields, sizes, capabilities that make
-sense, fields that may only be set when the driver advertises their capability (csi.proto; spec/sidecar-common.md 13).
+sense, fields that may only be set when the driver advertises their capability (the CSI specification).
 """
 
 from __future__ import annotations

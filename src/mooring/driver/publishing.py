@@ -1,6 +1,6 @@
 """The host-path driver's judgement: what may be created, and what may be published where. Pure: requests and state in, refusals out.
 
-Each rule returns quietly or raises the `DriverError` that the call answers with (csi.proto's error tables; spec/csi-proto.md 4).
+Each rule returns quietly or raises the `DriverError` that the call answers with (the error tables of the CSI specification).
 """
 
 from __future__ import annotations

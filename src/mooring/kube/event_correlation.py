@@ -4,7 +4,7 @@
 - When events of one source, object, type and reason come with many different messages, they are combined into one.
 - One object may have so many events at once, and then one now and then.
 
-Source: client-go tools/record (correlator) and spec/api-objects.md 5; the numbers are its.
+Source: client-go tools/record (correlator); the numbers are its.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     group.create_task(recorder.run(), name="events")
     recorder.event(reference, "Warning", "FailedAttach", "the node is gone")
 
-Counting, combining and spam: `kube/event_correlation.py`. Source: client-go tools/record, as spec/api-objects.md 5 has it.
+Counting, combining and spam: `kube/event_correlation.py`. Source: client-go tools/record.
 """
 
 from __future__ import annotations

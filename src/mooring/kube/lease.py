@@ -13,7 +13,7 @@ tried again soon; a lost Lease does not end the process; a candidate that sees t
 then and not only at its next poll (the reads and writes are no more than upstream's while a leader is alive). A watch tells it; without
 the right to watch, polling remains.
 
-What is what: `kube/lease_roles.py`. What is written: `kube/lease_record.py`. Source: spec/sidecar-common.md 9.
+What is what: `kube/lease_roles.py`. What is written: `kube/lease_record.py`. Source: client-go tools/leaderelection.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Leader election, the pure part: names, durations, what a Lease says, and what is written into it.
 
-Source: spec/sidecar-common.md 9; client-go tools/leaderelection and its Lease lock.
+Source: client-go tools/leaderelection and its Lease lock.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Three sources feed it, in any interleaving: lists, the watch, and the answers of our own writes. What keeps them in harmony:
 
-- The newer resource version wins, wherever it comes from. Versions are numbers of one counter per server (spec/api-objects.md 9); for
+- The newer resource version wins, wherever it comes from. Versions are numbers of one counter per server (Kubernetes' API conventions); for
   texts that are no numbers the order of arrival counts.
 - `version` is how far lists and watch have told everything. The answer of a write at or below it brings nothing: the watch has shown
   that state and all that followed, a deletion perhaps, and nobody would ever take the object out again.

@@ -18,7 +18,7 @@ from tests.support.waiting import eventually
 
 PROGRAM = [sys.executable, "-m", "mooring.cli.csi_attacher"]
 
-# spec/attacher.md 2 and spec/sidecar-common.md 2: names and defaults must stay upstream's.
+# Names and defaults must stay external-attacher 4.12's.
 DEFAULTS = {
     "automaxprocs": False,
     "csi-address": "/run/csi/socket",

@@ -1,4 +1,4 @@
-"""Addresses of drivers, and what is said about those where nobody can be reached: sidecar-common.md section 3."""
+"""Addresses of drivers, and what is said about those where nobody can be reached."""
 
 import os
 import socket as sockets

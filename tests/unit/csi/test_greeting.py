@@ -1,4 +1,4 @@
-"""The first calls to a driver: sidecar-common.md section 4, in virtual time."""
+"""The first calls to a driver, in virtual time."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Durations of CSI calls, as the Go sidecars count them: sidecar-common.md section 5."""
+"""Durations of CSI calls, as the Go sidecars count them."""
 
 import asyncio
 

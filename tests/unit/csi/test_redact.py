@@ -1,4 +1,4 @@
-"""The form of messages in the log, and what never gets there: sidecar-common.md section 6."""
+"""The form of messages in the log, and what never gets there."""
 
 import json
 

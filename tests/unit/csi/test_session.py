@@ -1,4 +1,4 @@
-"""A driver that goes and comes back: sidecar-common.md section 3 and C4, attacher.md W19."""
+"""A driver that goes and comes back."""
 
 import asyncio
 import contextlib

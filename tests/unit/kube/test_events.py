@@ -1,4 +1,4 @@
-"""Events as client-go's recorder makes them: api-objects.md 5."""
+"""Events as client-go's recorder makes them."""
 
 import asyncio
 import contextlib

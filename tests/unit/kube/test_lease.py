@@ -1,4 +1,4 @@
-"""Leader election between candidates on one API server, in virtual time: sidecar-common.md 9."""
+"""Leader election between candidates on one API server, in virtual time."""
 
 import asyncio
 import contextlib

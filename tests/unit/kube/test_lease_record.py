@@ -135,7 +135,7 @@ def test_releasing_empties_the_holder_and_keeps_the_transitions():
 
 
 def test_times_have_exactly_six_decimals():
-    """A MicroTime with any other number is refused (errata, section 5)."""
+    """A MicroTime with any other number is refused by the API server."""
     for fraction in (0.0, 0.5, 0.123456, 0.000001):
         spec = a_candidate().holding(None, WALL_S + fraction)["spec"]
         assert re.fullmatch(r"2026-11-20T07:04:00\.\d{6}Z", spec["renewTime"])

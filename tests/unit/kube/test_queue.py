@@ -1,4 +1,4 @@
-"""The work queue: attacher.md section 4."""
+"""The work queue: client-go's semantics, and where ours differ."""
 
 import asyncio
 
