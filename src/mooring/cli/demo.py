@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from mooring.base.flagkinds import BOOL
-from mooring.base.flags import flag
-from mooring.cli.people import INTERRUPTED, run_for_people
+from mooring.base.flags import Parsed, flag
+from mooring.cli.people import INTERRUPTED, check_server_parts, run_for_people
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
 
@@ -20,7 +20,11 @@ class DemoFlags(ProcessFlags):
     plain: bool = flag("plain", BOOL, False, "Plain lines, also on a terminal.")
 
 
-COMMAND: Final[Command[DemoFlags]] = Command(DemoFlags)
+def _check(_parsed: Parsed[DemoFlags]) -> None:
+    check_server_parts()
+
+
+COMMAND: Final[Command[DemoFlags]] = Command(DemoFlags, check=_check)
 
 
 def run(argv: Sequence[str], prog: str) -> int:

@@ -12,7 +12,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import INT, STRING
 from mooring.base.flags import Parsed, flag
 from mooring.cli.driver import NAMES
-from mooring.cli.people import run_for_people
+from mooring.cli.people import check_server_parts, run_for_people
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
 
@@ -31,6 +31,7 @@ class DevFlags(ProcessFlags):
 def _check(parsed: Parsed[DevFlags]) -> None:
     if not 0 <= parsed.flags.port <= 65535:
         raise ConfigError(f"port: must be between 0 and 65535, got {parsed.flags.port}")
+    check_server_parts()
 
 
 COMMAND: Final[Command[DevFlags]] = Command(DevFlags, check=_check)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
@@ -15,6 +16,15 @@ F = TypeVar("F", bound=ProcessFlags)
 
 INTERRUPTED: Final = 130
 """Exit code of a command that was interrupted before its end, as a shell has it."""
+
+
+def check_server_parts() -> None:
+    """Raises ConfigError when the embedded API server can't run, because Mooring was installed without the extra `server`."""
+    if importlib.util.find_spec("cryptography") is None:
+        raise ConfigError(
+            "the embedded API server needs the package cryptography, which is not installed; "
+            "install Mooring with its extra, as in: pip install '.[server,ui]' in the project's folder"
+        )
 
 
 def run_for_people(command: Command[F], argv: Sequence[str], prog: str, serve: Callable[[F], int]) -> int:

@@ -45,6 +45,18 @@ def test_dev_that_can_not_start_says_why(flag: str, problem: str, capsys: pytest
     assert problem in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["dev", "demo"])
+def test_without_the_extra_for_the_server_one_line_says_what_to_install(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    assert 1 == command.run([name])
+    said = capsys.readouterr().err
+    assert said.startswith(f"mooring {name}: the embedded API server needs the package cryptography")
+    assert "[server,ui]" in said
+    assert 1 == said.count("\n")
+
+
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == command.run(["--help"])
     said = capsys.readouterr().out
