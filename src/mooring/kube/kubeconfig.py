@@ -35,7 +35,7 @@ def load(path: str, environ: Mapping[str, str], *, context: str = "") -> Cluster
         return _from_file(read_kube_file(path), environ, context)
     listed = [name for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
     if not listed:
-        return in_cluster(environ)
+        return in_cluster(environ, remedy="set KUBECONFIG to a kubeconfig file (~/.kube/config is not looked for)")
     present = [name for name in listed if Path(name).exists()]
     for name in listed:
         if name not in present:
@@ -45,13 +45,17 @@ def load(path: str, environ: Mapping[str, str], *, context: str = "") -> Cluster
     return _from_file(merged([read_kube_file(name) for name in present]), environ, context)
 
 
-def in_cluster(environ: Mapping[str, str], folder: str = SERVICE_ACCOUNT) -> ClusterConfig:
-    """The way from inside a pod: KUBERNETES_SERVICE_HOST and _PORT, token and CA of the service account. Raises ConfigError."""
+def in_cluster(environ: Mapping[str, str], folder: str = SERVICE_ACCOUNT, *, remedy: str = "give --kubeconfig") -> ClusterConfig:
+    """The way from inside a pod: KUBERNETES_SERVICE_HOST and _PORT, token and CA of the service account. Raises ConfigError.
+
+    remedy: what the error tells somebody who is in no pod.
+    """
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
+        ignored = " (KUBECONFIG is set, but does not count here)" if environ.get("KUBECONFIG") else ""
         raise ConfigError(
             "no kubeconfig was given, and this is no pod of a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT "
-            "are not set; give --kubeconfig"
+            f"are not set; {remedy}{ignored}"
         )
     where = "in-cluster configuration"
     token_file = f"{folder}/token"
