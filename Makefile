@@ -11,7 +11,7 @@ export PYTHON
 .PHONY: help
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
-	@echo "  ARGS=... goes on to the program behind test, sim and bench-attach: make test ARGS='-k queue'"
+	@echo "  ARGS=... goes on to the program behind demo, test, sim and bench-attach: make test ARGS='-k queue'"
 
 # The stamp names this folder: a project that was moved gets a new .venv.
 ifneq ($(shell cat .venv/ready 2>/dev/null),$(CURDIR))
