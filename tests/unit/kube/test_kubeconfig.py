@@ -211,12 +211,12 @@ def test_a_pod_finds_its_own_cluster_over_ipv6(tmp_path: Path) -> None:
 
 
 def test_outside_of_a_pod_the_variable_is_named() -> None:
-    with pytest.raises(ConfigError, match="this is no pod of a cluster.*; set KUBECONFIG to a kubeconfig file"):
+    with pytest.raises(ConfigError, match=r"this is no pod of a cluster.*; set KUBECONFIG to a kubeconfig file"):
         load("", {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
 
 
 def test_a_sidecar_outside_of_a_pod_is_told_of_its_flag() -> None:
-    with pytest.raises(ConfigError, match="; give --kubeconfig$"):
+    with pytest.raises(ConfigError, match=r"; give --kubeconfig$"):
         in_cluster({})
     with pytest.raises(ConfigError, match=r"; give --kubeconfig \(KUBECONFIG is set, but does not count here\)$"):
         in_cluster({"KUBECONFIG": "somewhere"})
