@@ -76,7 +76,7 @@ def run_command(command: Command[F], argv: Sequence[str], prog: str, serve: Call
             setup = prepare(command, argv, prog)
             return 0 if setup is None else serve(setup)
     except UsageError as error:
-        sys.stderr.write(f"{error}\n{usage(command.table, prog)}")
+        sys.stderr.write(f"{error}\n{usage(command.table, prog)}\n{prog}: {error}\n")  # last, too: the usage fills a screen
         return error.exit_code
     except ConfigError as error:
         _log.error("Cannot start", error=error)

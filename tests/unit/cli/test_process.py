@@ -67,6 +67,7 @@ def test_FL03_what_cannot_be_read_is_said_with_the_usage(attempt, flag):
     assert (2, "") == (code, out)
     assert err.splitlines()[0].startswith(("flag provided but not defined", "invalid value"))
     assert "Usage of /bin/csi-attacher:" in err
+    assert f"/bin/csi-attacher: {err.splitlines()[0]}" == err.splitlines()[-1], "the usage has scrolled the first line away"
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
