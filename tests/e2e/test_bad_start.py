@@ -232,7 +232,7 @@ async def test_a_socket_that_is_no_drivers(tmp_path: Path) -> None:
     """All at the same time: each takes the half minute that a driver may need to appear, then exits with 1."""
     foreign = "somebody listens there, but does not speak gRPC"
     cases = {
-        "missing": "the socket does not exist (yet)",
+        "missing": "the socket does not exist yet: is the driver running",
         "file": "it is a file, not a socket",
         "folder": "it is a folder, not a socket",
         "dead": "the socket is there, but nobody listens on it",

@@ -14,7 +14,7 @@ from mooring.base.errors import ConfigError
 _PATH_BYTES_MAX: Final = 107  # Linux: 108 with the closing zero
 
 _IN_WORDS: Final = {
-    errno.ENOENT: "the socket does not exist (yet)",
+    errno.ENOENT: "the socket does not exist yet: is the driver running, and is the folder of its socket mounted here too?",
     errno.ENOTDIR: "a part of its path is not a folder",
     errno.EACCES: "permission denied",
     errno.ECONNREFUSED: "the socket is there, but nobody listens on it",
@@ -31,8 +31,8 @@ def socket_path(address: str) -> str:
     rest = address.removeprefix("unix://")
     if not rest.startswith("/"):
         raise ConfigError(
-            f"csi-address {address!r}: OnConnectionLoss callback only supported for unix:// addresses; "
-            "give an absolute path, as in /run/csi/socket or unix:///run/csi/socket"
+            f"csi-address {address!r} is not the path of a unix socket, and a driver is reached over nothing else: give an absolute path, "
+            "as in /run/csi/socket or unix:///run/csi/socket (OnConnectionLoss callback only supported for unix:// addresses)"
         )
     path = f"/{rest.lstrip('/')}"
     if path == "/" or "\0" in path:

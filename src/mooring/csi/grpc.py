@@ -36,6 +36,7 @@ ERROR_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of an answer's headers, with an error's text: Go's default. Beyond gRPC's 16 KiB any error would come as ResourceExhausted."""
 
 _READY: Final = grpc.ChannelConnectivity.READY
+_FIRST_NOTICE_S: Final = 1.5  # a driver that starts with its sidecar is there by then; who mistyped a path reads it at once
 _ROUNDED_UP_S: Final = 0.002
 _DEADLINE_SLACK_S: Final = 0.05  # gRPC's clock and ours are read at different moments
 
@@ -57,7 +58,7 @@ class GrpcDriver(Client):
     """A driver behind a unix socket.
 
     address: `/path` or `unix:///path`; ConfigError for anything else. metrics, log_length_max: as in Client. notice_s: how often
-    a connection that does not come about is mentioned in the log.
+    a connection that does not come about is mentioned in the log; the first time sooner.
     """
 
     def __init__(
@@ -80,7 +81,8 @@ class GrpcDriver(Client):
         except TimeoutError:
             assert limit.expired()
             await self.close()
-            raise ConfigError(f"no connection to the CSI driver at {self.path!r} within {timeout_s:g} s: {self._trouble()}") from None
+            what = f"no connection to the CSI driver at {self.path!r} within {timeout_s:g} s: {self._trouble()}"
+            raise ConfigError(f"{what}; start the driver, or name its socket with --csi-address") from None
 
     async def close(self) -> None:
         """Ends the connection. Calls in flight end with Canceled. Cancel who waits in lost() or reconnected() before."""
@@ -95,13 +97,15 @@ class GrpcDriver(Client):
 
     async def reconnected(self) -> None:
         """Returns when there is a connection, trying about once a second without end; at once if there is one."""
+        notice_s = min(_FIRST_NOTICE_S, self._notice_s)
         while True:
             try:
-                async with asyncio.timeout(self._notice_s) as limit:
+                async with asyncio.timeout(notice_s) as limit:
                     return await self._ready()
             except TimeoutError:
                 assert limit.expired()
                 _log.info(0, "Still connecting", address=self.path, reason=self._trouble())
+            notice_s = self._notice_s
 
     async def _ready(self) -> None:
         while (state := self._open().get_state(try_to_connect=True)) is not _READY:

@@ -85,10 +85,20 @@ async def test_CO03_without_a_server_the_limit_ends_it(socket, log):
     with pytest.raises(ConfigError) as failed:
         await a_driver(socket, notice_s=0.2).connect(0.5)
     assert 0.45 < now() - began < 1
-    assert str(failed.value) == f"no connection to the CSI driver at {str(socket)!r} within 0.5 s: the socket does not exist (yet)"
+    reason = "the socket does not exist yet: is the driver running, and is the folder of its socket mounted here too?"
+    what = f"no connection to the CSI driver at {str(socket)!r} within 0.5 s: {reason}"
+    assert str(failed.value) == f"{what}; start the driver, or name its socket with --csi-address"
     assert failed.value.exit_code == 1
     notices = kept.records("Still connecting")
-    assert [(record["v"], record["reason"]) for record in notices] == [(0, "the socket does not exist (yet)")] * 2
+    assert [(record["v"], record["reason"]) for record in notices] == [(0, reason)] * 2
+
+
+@pytest.mark.slow
+async def test_the_first_word_about_a_missing_socket_comes_within_two_seconds(socket, log):
+    kept = log()
+    with pytest.raises(ConfigError):
+        await a_driver(socket).connect(2.0)
+    assert len(kept.records("Still connecting")) == 1
 
 
 def test_CO03_by_default_it_waits_30_seconds_and_says_so_every_10():
