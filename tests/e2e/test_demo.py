@@ -96,7 +96,7 @@ def _until_hung_up(terminal: Any) -> Iterator[bytes]:
 def test_an_interrupted_demo_does_not_claim_success(tmp_path: Path) -> None:
     program = Program([*MOORING, "demo"], tmp_path / "log", {**os.environ, "TMPDIR": str(tmp_path)})
     try:
-        eventually(lambda: "answers on" in program.output() or program.assert_alive(), 20, "the demo has begun", every_s=0.005)
+        eventually(lambda: "answers on" in program.output_alive(), 20, "the demo has begun", every_s=0.005)
         program.send(signal.SIGINT)
         assert 130 == program.wait_exit(), program.log_tail()
     finally:
@@ -110,7 +110,7 @@ def dev(folder: Path, *flags: str) -> Iterator[tuple[Program, Path]]:
     (folder / "tmp").mkdir(exist_ok=True)
     program = Program([*MOORING, "dev", *flags], folder / "log", {**os.environ, "TMPDIR": str(folder / "tmp")})
     try:
-        eventually(lambda: "Ctrl-C ends it" in program.output() or program.assert_alive(), 20, "mooring dev is ready")
+        eventually(lambda: "Ctrl-C ends it" in program.output_alive(), 20, "mooring dev is ready")
         yield program, Path(re.findall("export KUBECONFIG=(.*)", program.output())[-1])
         program.send(signal.SIGINT)
         assert 0 == program.wait_exit(), program.log_tail()

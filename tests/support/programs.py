@@ -89,6 +89,11 @@ class Program:
         """All that it has written."""
         return self.log.read_text(errors="replace")
 
+    def output_alive(self) -> str:
+        """All that it has written. Raises AssertionError with the log's end when the program has ended."""
+        self.assert_alive()
+        return self.output()
+
     def log_tail(self, lines_max: int = 40) -> str:
         """The last lines of its output."""
         return "\n".join(self.output().splitlines()[-lines_max:])

@@ -49,7 +49,7 @@ async def serving(plugin: object, endpoint: str, *, socket_mode: int = 0o600, gr
     _bind(server, path, socket_mode)
     await server.start()
     inode = path.stat().st_ino
-    _log.info(2, "Serving", driver=getattr(plugin, "name", ""), socket=str(path))
+    _log.info(0, "Serving", driver=getattr(plugin, "name", ""), socket=str(path))
     try:
         yield path
     finally:

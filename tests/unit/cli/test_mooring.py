@@ -125,10 +125,10 @@ def test_a_driver_that_can_not_serve_says_why(tmp_path: Path, flag: str, problem
 @pytest.mark.parametrize("sign", [15, 2])
 def test_a_driver_runs_until_it_is_told_to_end(tmp_path: Path, sign: int) -> None:
     socket = tmp_path / "csi.sock"
-    flags = ["--endpoint", f"unix://{socket}", "--state", str(tmp_path / "state"), "--node-id", "a,b", "-v=2"]
+    flags = ["--endpoint", f"unix://{socket}", "--state", str(tmp_path / "state"), "--node-id", "a,b"]
     program = Program([sys.executable, "-m", "mooring.cli.mooring", "driver", "hostpath", *flags], tmp_path / "log")
     try:
-        eventually(lambda: '"Serving"' in program.output() or program.assert_alive(), 20, "the driver serves")
+        eventually(lambda: f'"Serving" driver="hostpath.csi.mooring" socket="{socket}"' in program.output_alive(), 20, "it serves")
         program.send(sign)
         assert 0 == program.wait_exit(), program.log_tail()
     finally:
