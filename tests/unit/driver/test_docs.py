@@ -3,30 +3,140 @@
 from __future__ import annotations
 
 import re
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+import yaml
+
+from mooring.base.clock import LoopClock
 from mooring.csi.codes import Code
+from mooring.csi.driver import Call
+from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability
-from tests.unit.driver.calls import a_creation, a_deletion, a_publication, created, refused
+from mooring.kube import kubeconfig
+from tests.support.programs import Program
+from tests.support.rest import Rest
+from tests.support.waiting import eventually
+from tests.unit.driver.calls import a_creation, a_deletion, a_publication, an_unpublication, created, refused
 
 PAGE = Path(__file__).parents[3] / "docs" / "driver.md"
+BIN = Path(sys.executable).parent
+NAME = "pvc-6b2f1c7e-3c0c-4d5e-9a53-0d4f5a1f7a11"
 
 
-async def test_the_example_works(tmp_path: Path) -> None:
-    code = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+def block(language: str) -> str:
+    """The page's first block in this language."""
+    code = re.search(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert code is not None
-    names: dict[str, Any] = {"__name__": "example"}
-    exec(compile(code[1], str(PAGE), "exec"), names)
-    shelf = names["Shelf"](tmp_path)
+    return code[1]
 
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Any:
+    """The page's driver, on tmp_path."""
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(block("python"), str(PAGE), "exec"), names)
+    return names["Shelf"](tmp_path)
+
+
+async def test_its_volumes_are_folders(shelf: Any, tmp_path: Path) -> None:
     answer = await shelf.controller_get_capabilities(csi.ControllerGetCapabilitiesRequest())
-    assert [Capability.CREATE_DELETE_VOLUME] == [one.rpc.type for one in answer.capabilities]
-    assert "pvc1" == await created(shelf, "pvc1") == await created(shelf, "pvc1")
-    assert (tmp_path / "pvc1").is_dir()
+    advertised = [Capability.CREATE_DELETE_VOLUME, Capability.PUBLISH_UNPUBLISH_VOLUME]
+    assert advertised == [one.rpc.type for one in answer.capabilities]
+    assert NAME == await created(shelf, NAME) == await created(shelf, NAME)
+    assert (tmp_path / NAME).is_dir()
     await refused(shelf.create_volume(a_creation("../pvc1")), Code.INVALID_ARGUMENT, "no name for a folder")
-    await refused(shelf.controller_publish_volume(a_publication("pvc1")), Code.UNIMPLEMENTED)
-    await shelf.delete_volume(a_deletion("pvc1"))
-    await shelf.delete_volume(a_deletion("pvc1"))
-    assert not (tmp_path / "pvc1").exists()
+    await shelf.delete_volume(a_deletion(NAME))
+    await shelf.delete_volume(a_deletion(NAME))
+    assert not (tmp_path / NAME).exists()
+
+
+async def test_a_volume_is_published_on_one_node(shelf: Any, tmp_path: Path) -> None:
+    note = tmp_path / f"{NAME}.node"
+    await refused(shelf.controller_publish_volume(a_publication(NAME)), Code.NOT_FOUND)
+    await created(shelf, NAME)
+    for _ in range(2):
+        answer = await shelf.controller_publish_volume(a_publication(NAME))
+        assert {"folder": str(tmp_path / NAME)} == dict(answer.publish_context)
+    await refused(shelf.controller_publish_volume(a_publication(NAME, "node-2")), Code.FAILED_PRECONDITION, "'node-1'")
+    await refused(shelf.delete_volume(a_deletion(NAME)), Code.FAILED_PRECONDITION, "'node-1'")
+    await shelf.controller_unpublish_volume(an_unpublication(NAME, "node-2"))
+    assert "node-1" == note.read_text()
+    for _ in range(2):
+        await shelf.controller_unpublish_volume(an_unpublication(NAME))
+        assert not note.exists()
+
+
+@contextmanager
+def running(command: list[Path | str], log: Path, ready: str) -> Iterator[Program]:
+    """A program that has said that it is ready, and ends well at Ctrl-C."""
+    program = Program(command, log)
+    try:
+        eventually(lambda: ready in program.output_alive(), 20, f"{command} says {ready!r}")
+        yield program
+        program.send(signal.SIGINT)
+        assert 0 == program.wait_exit(), program.log_tail()
+        assert "Traceback" not in program.output()
+    finally:
+        program.kill()
+
+
+@contextmanager
+def the_example(folder: Path) -> Iterator[Path]:
+    """Its socket, while it runs as a program of its own."""
+    program, socket = folder / "shelf.py", folder / "shelf.sock"
+    program.write_text(block("python"))
+    with running([sys.executable, program, folder / "shelf", socket], folder / "shelf.log", f"serves {folder / 'shelf'} on {socket}"):
+        yield socket
+
+
+@pytest.mark.slow
+async def test_it_runs_as_a_program(tmp_path: Path) -> None:
+    with the_example(tmp_path) as socket:
+        driver = GrpcDriver(str(socket), clock=LoopClock())
+        await driver.connect(10)
+        answer = await driver.create_volume(a_creation(NAME), Call(timeout_s=10))
+        assert NAME == answer.volume.volume_id
+        assert (tmp_path / "shelf" / NAME).is_dir()
+        await driver.close()
+    assert not socket.exists()
+
+
+@pytest.mark.slow
+def test_the_attacher_attaches_its_volume_as_the_page_has_it(tmp_path: Path) -> None:
+    note, config = tmp_path / "shelf" / f"{NAME}.node", tmp_path / "dev" / "kubeconfig"
+    with (
+        running([BIN / "mooring", "dev", "--state", config.parent], tmp_path / "dev.log", "Ctrl-C ends it"),
+        the_example(tmp_path) as socket,
+        running([BIN / "csi-attacher", f"--csi-address={socket}", f"--kubeconfig={config}"], tmp_path / "attacher.log", ""),
+    ):
+        (tmp_path / "shelf" / NAME).mkdir()
+        api = a_client(config, tmp_path)
+        for one in yaml.safe_load_all(block("yaml")):
+            api.post(path_of(one), one).ok(201)
+        attachment = f"{path_of(one)}/{one['metadata']['name']}"
+        eventually(lambda: api.get(attachment).ok().get("status", {}).get("attached"), 20, "it is attached")
+        assert "shelf-node-1" == note.read_text()
+        api.delete(attachment)
+        eventually(lambda: api.get(attachment).status == 404, 20, "it is detached")
+        assert not note.exists()
+        api.close()
+
+
+def a_client(config: Path, folder: Path) -> Rest:
+    found = kubeconfig.load(str(config), {})
+    assert found.tls.authority is not None
+    authority = folder / "ca.pem"
+    authority.write_bytes(found.tls.authority.read())
+    return Rest(found.server, authority, found.user.token)
+
+
+def path_of(obj: dict[str, Any]) -> str:
+    group = "api" if obj["apiVersion"] == "v1" else "apis"
+    return f"/{group}/{obj['apiVersion']}/{obj['kind'].lower()}s"
