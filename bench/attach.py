@@ -279,7 +279,7 @@ def table(title: str, runs: dict[str, list[Run]]) -> str:
         row(f"{kind} per attach", "{:.2f}", lambda run, kind=kind: run.writes.get(kind, 0.0))
     for kind in sorted({key for many in runs.values() for run in many for key in run.calls}):
         row(f"{kind} per attach", "{:.2f}", lambda run, kind=kind: run.calls.get(kind, 0.0))
-    row("memory idle (MiB)", "{:.0f}", lambda run: run.rss_idle)
+    row("memory at the start (MiB)", "{:.0f}", lambda run: run.rss_idle)
     row("memory after (MiB)", "{:.0f}", lambda run: run.rss_after)
     return "\n".join(lines)
 
@@ -298,7 +298,8 @@ async def measure(options: argparse.Namespace) -> str:
     plane = ControlPlane.start(etcd_flags=["--unsafe-no-fsync=false"])
     try:
         bench = Bench(plane, build_driver(plane.folder))
-        parts = []
+        idle = {contender.name: [await bench.memory(contender)] for contender in contenders}
+        parts = [_row("An empty cluster", "memory idle (MiB)", idle, "{:.0f}")]
         for title, count, flags, rounds in (
             (f"No client limit: {options.count} attachments at once", options.count, NO_LIMIT, options.rounds),
             (f"Flags as shipped: {options.shipped} attachments at once", options.shipped, (), 1),

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
+from mooring.api.meta import Key, is_deleting
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, CSINode, VolumeAttachment
 from mooring.attacher import because as why
 from mooring.attacher.actions import Actions, Undo
@@ -22,7 +23,7 @@ from mooring.attacher.reconcile import Reconciler
 from mooring.attacher.requests import shown
 from mooring.attacher.secrets import SecretCache
 from mooring.attacher.turns import Turns
-from mooring.attacher.view import ATTACHMENT_INDEXES, View, attachment_pruner, facts_of, node_pruner, prune_volume
+from mooring.attacher.view import ATTACHMENT_INDEXES, Drift, View, attachment_pruner, facts_of, node_pruner, prune_volume
 from mooring.attacher.wakes import Wakes
 from mooring.attacher.writes import CacheWasBehind, Failed, Target, Writes
 from mooring.base.chance import Chance
@@ -106,9 +107,19 @@ class Attacher:
         self._actions = Actions(
             cluster, self._writes, self._volumes, self._nodes, driver, SecretCache(cluster, clock), timeout_s=options.timeout_s
         )
-        self._reconciler = Reconciler(driver, self._view, self._attachments.store.values, self._queue.add, options, clock)
+        drift: dict[str, Drift] = {}
+        self._turns = Turns(options.worker_threads, self._queue.add, self._goes_later)
+        self._view = View(
+            driver=self._facts,
+            attachments=self._attachments.store,
+            volumes=self._volumes.store,
+            nodes=self._nodes.store,
+            drift=drift,
+            calls=self._turns,
+            default_fs_type=options.default_fstype,
+        )
+        self._reconciler = Reconciler(driver, self._view, drift, self._attachments.store.values, self._queue.add, options, clock)
         self._wakes = Wakes(self._view, self._queue, self._volume_queue, self._attachment_ended)
-        self._turns = Turns(options.worker_threads, self._queue.add, self._wakes.rank)
         self._attachments.on_change(self._wakes.attachment_changed)
         self._volumes.on_change(self._wakes.volume_changed)
         self._nodes.on_change(self._wakes.node_changed)
@@ -123,18 +134,6 @@ class Attacher:
         if self._facts.publishes:
             return (self._attachments, self._volumes, self._nodes)
         return (self._attachments, self._volumes)
-
-    def _view(self) -> View:
-        return View(
-            driver=self._facts,
-            attachments=self._attachments.store,
-            volumes=self._volumes.store,
-            nodes=self._nodes.store,
-            drift=self._reconciler.drift,
-            in_flight=self._turns.in_flight,
-            calls_full=self._turns.calls_full,
-            default_fs_type=self._options.default_fstype,
-        )
 
     # -- life
 
@@ -189,6 +188,11 @@ class Attacher:
         """The driver was away and is back: whatever failed may have failed for that."""
         self._wakes.retry_now(self._attachments.store.values())
 
+    def _goes_later(self, name: str) -> bool:
+        """Of those who wait for one volume detaches go first."""
+        attachment = self._attachments.store.get(Key("", name))
+        return attachment is None or not is_deleting(attachment)
+
     def _attachment_ended(self, name: str) -> None:
         self._turns.forget(name)
         self._reconciler.forget(name)
@@ -209,8 +213,8 @@ class Attacher:
 
     async def _decide_and_do(self, name: str) -> bool:
         """Returns True when there is more to decide at once."""
-        view = self._view()
-        decision = decide_attachment(view, name)  # no await between the view, the decision and the turn
+        view = self._view
+        decision = decide_attachment(view, name)  # no await between this and the turn
         told = log.bind(VolumeAttachment=name)
         if told.enabled(4):
             told.info(4, "decided", because=str(decision.because))
@@ -250,7 +254,7 @@ class Attacher:
             return
         try:
             with self._turns.begin(undo.volume_handle, name):
-                await self._actions.undo(self._view(), undo)
+                await self._actions.undo(self._view, undo)
         except Failed as failure:
             delay_s = self._queue.retry(name)
             log.error(
@@ -267,7 +271,7 @@ class Attacher:
         if decision.problem is not None:
             told = told.bind(because=str(decision.problem))
         told.error(f"failed to {verb}: {text}", retry_in_s=round(delay_s, 3))
-        view = self._view()
+        view = self._view
         attachment = target.find(view)
         if attachment is None:
             return
@@ -282,7 +286,7 @@ class Attacher:
             told.error("could not save the error in the status", error=error)
 
     async def _release_volume(self, name: str) -> None:
-        view = self._view()
+        view = self._view
         decision = decide_volume(view, name)
         told = log.bind(PersistentVolume=name)
         if told.enabled(4):

@@ -149,10 +149,10 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     if not order.node_id:
         return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name))
 
-    holder = view.in_flight.get(volume.handle)
+    holder = view.calls.in_flight.get(volume.handle)
     if holder is not None:
         return Decision(why.CallInFlight(volume.handle, holder))
-    if view.calls_full:
+    if view.calls.calls_full:
         return Decision(why.NoFreeCall())
     claimed = view.holds(attachment) and annotation(attachment, NODE_ID_ANNOTATION) == order.node_id
     claim: tuple[Action, ...] = () if claimed else (Claim(order.node_id),)
@@ -229,10 +229,10 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
     node_id = view.node_id(node_name) or annotation(attachment, NODE_ID_ANNOTATION)
     if not node_id:
         return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name))
-    holder = view.in_flight.get(volume.handle)
+    holder = view.calls.in_flight.get(volume.handle)
     if holder is not None:
         return Decision(why.CallInFlight(volume.handle, holder))
-    if view.calls_full:
+    if view.calls.calls_full:
         return Decision(why.NoFreeCall())
     order = UnpublishOrder(volume.handle, node_id, volume.secret, volume.migrated)
     release: tuple[Action, ...] = (Release(),) if ours else ()

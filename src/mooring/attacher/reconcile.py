@@ -7,7 +7,7 @@ nothing itself: it leaves a mark that `decide` reads.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from mooring.api.meta import is_deleting
@@ -38,12 +38,16 @@ class ReconcileOptions(Protocol):
 
 
 class Reconciler:
-    """Keeps the marks. wake: called with an attachment's name when the backend's state has come to differ from its own."""
+    """Keeps the marks in `drift`, which the view shows.
+
+    wake: called with an attachment's name when the backend's state has come to differ from its own.
+    """
 
     def __init__(
         self,
         driver: Driver,
-        view: Callable[[], View],
+        view: View,
+        drift: dict[str, Drift],
         attachments: Callable[[], Iterable[VolumeAttachment]],
         wake: Callable[[str], None],
         options: ReconcileOptions,
@@ -55,14 +59,10 @@ class Reconciler:
         self._wake = wake
         self._options = options
         self._clock = clock
-        self._drift: dict[str, Drift] = {}
+        self._drift = drift
         self._moving: set[str] = set()
         self._asking = False
         self._moved: set[str] = set()  # while the backend was asked
-
-    @property
-    def drift(self) -> Mapping[str, Drift]:
-        return self._drift
 
     @contextlib.contextmanager
     def moving(self, name: str) -> Iterator[None]:
@@ -116,7 +116,7 @@ class Reconciler:
     def _compare(self, report: Report) -> None:
         """Marks what differs; attachments that moved while the backend was looking keep the mark that they had."""
         moved = self._moving | self._moved
-        found = find_drift(self._view(), (va for va in self._attachments() if va.metadata.name not in moved), report)
+        found = find_drift(self._view, (va for va in self._attachments() if va.metadata.name not in moved), report)
         before = dict(self._drift)
         for name in before.keys() - moved:
             del self._drift[name]
@@ -130,5 +130,5 @@ class Reconciler:
 
     def _only_needs_confirming(self, name: str, drift: Drift) -> bool:
         """True for what is published already and is to be: no back-off for that."""
-        attachment = self._view().attachment(name)
+        attachment = self._view.attachment(name)
         return drift is Drift.EXTRA and attachment is not None and not is_deleting(attachment)

@@ -60,10 +60,11 @@ class DriverFacts:
     single_node_multi_writer: bool = False
     lists_published_nodes: bool = False
 
-    @property
-    def finalizer(self) -> str:
-        """The finalizer that this driver's attacher keeps on attachments and volumes."""
-        return "external-attacher/" + sanitised(self.name)
+    finalizer: str = dataclasses.field(init=False)
+    """What this driver's attacher keeps on attachments and volumes."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "finalizer", "external-attacher/" + sanitised(self.name))
 
 
 def facts_of(info: DriverInfo) -> DriverFacts:
@@ -87,21 +88,33 @@ class Drift(enum.Enum):
     EXTRA = "not attached here, but published in the backend"
 
 
+class Calls(Protocol):
+    """The calls to the driver that are running."""
+
+    @property
+    def in_flight(self) -> Mapping[str, str]:
+        """Volume handle → name of the attachment that it is for."""
+        ...
+
+    @property
+    def calls_full(self) -> bool:
+        """True when as many are running as may."""
+        ...
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
     """The world as the attacher sees it, live.
 
-    drift: by attachment name, only those that differ. in_flight: volume handle -> name of the attachment whose call is running.
-    calls_full: as many calls are running as may.
+    drift: by attachment name, only those that differ.
     """
 
     driver: DriverFacts
     attachments: Reader[VolumeAttachment]
     volumes: Reader[PersistentVolume]
     nodes: Reader[CSINode]
-    drift: Mapping[str, Drift] = dataclasses.field(default_factory=dict)
-    in_flight: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    calls_full: bool = False
+    drift: Mapping[str, Drift]
+    calls: Calls
     default_fs_type: str = ""
 
     def attachment(self, name: str) -> VolumeAttachment | None:

@@ -20,9 +20,7 @@ from mooring.kube.queue import WorkQueue
 class Wakes:
     """Handlers for the three caches. ended: called with the name of an attachment that is no more."""
 
-    def __init__(
-        self, view: Callable[[], View], attachments: WorkQueue[str], volumes: WorkQueue[str], ended: Callable[[str], None]
-    ) -> None:
+    def __init__(self, view: View, attachments: WorkQueue[str], volumes: WorkQueue[str], ended: Callable[[str], None]) -> None:
         self._view = view
         self._attachments = attachments
         self._volumes = volumes
@@ -39,12 +37,12 @@ class Wakes:
             assert change.old is not None
             self._attachment_ended(change.old)
             return
-        ours = new.spec.attacher == self._view().driver.name
+        ours = new.spec.attacher == self._view.driver.name
         own = change.cause is Cause.OWN_WRITE
         news = _shows_more_than_our_write(change.old, new) if own else _is_news(change.old, new)
         if ours and news:
             self._attachments.add(new.metadata.name)
-        if change.old is not None and self._view().holds(change.old) and not self._view().holds(new):
+        if change.old is not None and self._view.holds(change.old) and not self._view.holds(new):
             self._place_freed(change.old)
 
     def _attachment_ended(self, old: VolumeAttachment) -> None:
@@ -63,7 +61,7 @@ class Wakes:
             self._full_nodes.discard(node_name)
             self._end_back_off(BY_NODE, node_name, but=name)
         else:  # who is being told just now that the node is full
-            for attachment in self._view().attachments.by(BY_NODE, node_name):
+            for attachment in self._view.attachments.by(BY_NODE, node_name):
                 if attachment.metadata.name != name and self._attachments.in_hand(attachment.metadata.name):
                     self._attachments.add(attachment.metadata.name)
 
@@ -71,7 +69,7 @@ class Wakes:
         pv = change.new
         if pv is None:
             return
-        if self._view().releasable(pv):
+        if self._view.releasable(pv):
             self._volumes.add(pv.metadata.name)
         if change.cause is not Cause.OWN_WRITE and (change.old is None or not same_but_for_version(change.old, pv)):
             self._end_back_off(BY_VOLUME, pv.metadata.name)
@@ -83,13 +81,8 @@ class Wakes:
         if node is not None and (change.old is None or not same_but_for_version(change.old, node)):
             self._end_back_off(BY_NODE, node.metadata.name)
 
-    def rank(self, name: str) -> bool:
-        """Detaches go first."""
-        attachment = self._view().attachment(name)
-        return attachment is None or not is_deleting(attachment)
-
     def _end_back_off(self, index: str, value: str, *, but: str = "") -> None:
-        self.retry_now(a for a in self._view().attachments.by(index, value) if a.metadata.name != but)
+        self.retry_now(a for a in self._view.attachments.by(index, value) if a.metadata.name != but)
 
     def retry_now(self, attachments: Iterable[VolumeAttachment]) -> None:
         """Ends the back-off of those among them that have failed, or that are failing just now for what has changed since."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -29,6 +30,14 @@ class Shelf(Generic[T]):
         return tuple(self._objects.values())
 
 
+@dataclasses.dataclass(frozen=True)
+class Running:
+    """Calls as a test says they are."""
+
+    in_flight: Mapping[str, str]
+    calls_full: bool
+
+
 def facts(**changes: Any) -> DriverFacts:
     """The base driver: it publishes, also read-only."""
     return DriverFacts(**{"name": DRIVER, "publishes_readonly": True, **changes})
@@ -42,6 +51,7 @@ def a_view(
     driver: DriverFacts | None = None,
     drift: Mapping[str, Drift] | None = None,
     in_flight: Mapping[str, str] | None = None,
+    calls_full: bool = False,
     default_fs_type: str = "ext4",
 ) -> View:
     return View(
@@ -50,6 +60,6 @@ def a_view(
         volumes=Shelf(map(pv_struct, pvs)),
         nodes=Shelf(map(csi_node_struct, nodes)),
         drift=drift or {},
-        in_flight=in_flight or {},
+        calls=Running(in_flight or {}, calls_full),
         default_fs_type=default_fs_type,
     )
