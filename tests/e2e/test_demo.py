@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from mooring.api.core import PERSISTENT_VOLUMES
-from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
+from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.csi.driver import Call
@@ -29,7 +30,6 @@ from mooring.kube import kubeconfig
 from mooring.kube.http import HttpCluster
 from tests.support.programs import Program
 from tests.support.waiting import eventually
-from tests.unit.driver.calls import a_creation
 
 pytestmark = pytest.mark.slow
 
@@ -123,35 +123,44 @@ def attached(va: Any) -> bool:
     return va is not None and va.status.attached
 
 
-async def test_dev_attaches_for_anybody_with_its_kubeconfig(tmp_path: Path) -> None:
+def pasted(output: str) -> dict[str, Any]:
+    """What the invitation has people paste."""
+    found = re.search(r"^kubectl apply -f - <<'EOF'\n(.*?)^EOF$", output, re.DOTALL | re.MULTILINE)
+    assert found is not None, output
+    value: dict[str, Any] = yaml.safe_load(found[1])
+    return value
+
+
+async def published(socket: Path) -> dict[str, list[str]]:
+    """Volume handles to the nodes that the driver names."""
+    driver = GrpcDriver(str(socket), clock=LoopClock())
+    await driver.connect(5)
+    listed = await driver.list_volumes(csi.ListVolumesRequest(), Call(5.0))
+    await driver.close()
+    return {one.volume.volume_id: list(one.status.published_node_ids) for one in listed.entries}
+
+
+async def test_dev_attaches_for_anybody_who_pastes_what_it_says(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    with dev(tmp_path, f"--state={state}", "--node-id=a,b") as (program, config):
+    with dev(tmp_path, f"--state={state}", "--node-id=a,b", "--volume=mine", "--volume=other") as (program, config):
         assert state / "kubeconfig" == config
         assert 0o600 == config.stat().st_mode & 0o777
-        clock = LoopClock()
-        driver = GrpcDriver(str(state / "csi.sock"), clock=clock)
-        await driver.connect(5)
-        handle = (await driver.create_volume(a_creation("mine"), Call(5.0))).volume.volume_id
-        await driver.close()
-        client = HttpCluster(kubeconfig.load(str(config), {}), clock=clock, chance=Chance(), user_agent="test")
+        client = HttpCluster(kubeconfig.load(str(config), {}), clock=LoopClock(), chance=Chance(), user_agent="test")
         async with client as cluster:
-            info = {"name": "hostpath.csi.mooring", "nodeID": "b", "topologyKeys": []}
-            await cluster.create(CSI_NODES.whole(), {"metadata": {"name": "node-b"}, "spec": {"drivers": [info]}})
-            csi_source = {"driver": "hostpath.csi.mooring", "volumeHandle": handle}
-            spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": csi_source}
-            await cluster.create(PERSISTENT_VOLUMES.whole(), {"metadata": {"name": "pv"}, "spec": spec})
-            wanted = {"attacher": "hostpath.csi.mooring", "nodeName": "node-b", "source": {"persistentVolumeName": "pv"}}
-            await cluster.create(VOLUME_ATTACHMENTS.whole(), {"metadata": {"name": "va"}, "spec": wanted})
-            assert await until(cluster, VOLUME_ATTACHMENTS, "va", attached)
-        assert re.search(r"CSI → driver +ControllerPublishVolume node_id=b ", program.output())
-    assert ["b"] == [one.node_id for one in read_state(state / "driver").volumes[handle].published]
+            assert ["a", "b"] == [one["metadata"]["name"] for one in (await cluster.list(CSI_NODES.whole())).items]
+            assert ["hostpath.csi.mooring"] == [one["metadata"]["name"] for one in (await cluster.list(CSI_DRIVERS.whole())).items]
+            made = {one["metadata"]["name"]: one for one in (await cluster.list(PERSISTENT_VOLUMES.whole())).items}
+            assert {"mine", "other"} == set(made)
+            await cluster.create(VOLUME_ATTACHMENTS.whole(), pasted(program.output()))
+            assert await until(cluster, VOLUME_ATTACHMENTS, "mine-on-a", attached)
+        handles = {name: pv["spec"]["csi"]["volumeHandle"] for name, pv in made.items()}
+        told = rf"CSI → driver +ControllerPublishVolume node_id=a .*volume_id={handles['mine']} "
+        assert re.search(told, program.output()), "ids are whole"
+        assert not re.search(r"(?m)^[IWE]\d{4} ", program.output()), "one clock and one form for all lines"
+    assert ["a"] == [one.node_id for one in read_state(state / "driver").volumes[handles["mine"]].published]
 
-    with dev(tmp_path, f"--state={state}", "--node-id=a,b"):  # the driver's volumes are still there
-        driver = GrpcDriver(str(state / "csi.sock"), clock=clock)
-        await driver.connect(5)
-        listed = await driver.list_volumes(csi.ListVolumesRequest(), Call(5.0))
-        await driver.close()
-    assert [(handle, ["b"])] == [(one.volume.volume_id, list(one.status.published_node_ids)) for one in listed.entries]
+    with dev(tmp_path, f"--state={state}", "--node-id=a,b", "--volume=mine"):  # the driver's volumes are still there
+        assert {handles["mine"]: ["a"], handles["other"]: []} == await published(state / "csi.sock")
 
 
 def test_dev_without_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from mooring.base.flagkinds import BOOL
 from mooring.base.flags import Parsed, flag
-from mooring.cli.people import INTERRUPTED, check_server_parts, run_for_people
+from mooring.cli.people import INTERRUPTED, check_server_parts, run_for_people, story_log
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
 
@@ -45,7 +45,8 @@ async def _demo(flags: DemoFlags) -> int:
     with PlainScreen(sys.stdout) if flags.plain else screen_for(sys.stdout) as screen:
         story = Story(screen, clock)
         try:
-            finished = await unless_stopped(run_demo(story, clock, Chance()))
+            with story_log(story, flags):
+                finished = await unless_stopped(run_demo(story, clock, Chance()))
         except DemoFailed as error:
             story.failed(str(error))
             return 1

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from mooring.api.names import dns_subdomain
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import INT, STRING
 from mooring.base.flags import Parsed, flag
 from mooring.cli.driver import NAMES
-from mooring.cli.people import check_server_parts, run_for_people
+from mooring.cli.people import check_server_parts, run_for_people, story_log
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
 
@@ -24,19 +25,30 @@ class DevFlags(ProcessFlags):
     )
     port: int = flag("port", INT, 0, "The API server's port on this machine; 0 takes a free one.")
     node_ids: tuple[str, ...] = flag(
-        "node-id", NAMES, (), "A node that the driver knows; may be given more than once. None: node-1 to node-3."
+        "node-id", NAMES, (), "A node that the driver knows, with its CSINode; may be given more than once. None: node-1 to node-3."
+    )
+    volumes: tuple[str, ...] = flag(
+        "volume",
+        NAMES,
+        (),
+        "A volume of 1 GiB to make at the start, with its PersistentVolume; may be given more than once. None: volume-1.",
     )
 
 
 def _check(parsed: Parsed[DevFlags]) -> None:
     if not 0 <= parsed.flags.port <= 65535:
         raise ConfigError(f"port: must be between 0 and 65535, got {parsed.flags.port}")
+    for name, texts in (("node-id", parsed.flags.node_ids), ("volume", parsed.flags.volumes)):
+        for text in texts:
+            if dns_subdomain(text):
+                raise ConfigError(f"{name}: {text!r} can't be an object's name: take lower case letters, digits, - and .")
     check_server_parts()
 
 
 COMMAND: Final[Command[DevFlags]] = Command(DevFlags, check=_check)
 
 _NODES: Final = ("node-1", "node-2", "node-3")
+_VOLUMES: Final = ("volume-1",)
 
 
 def run(argv: Sequence[str], prog: str) -> int:
@@ -55,5 +67,15 @@ async def _dev(flags: DevFlags) -> int:
     clock = LoopClock()
     with screen_for(sys.stdout) as screen, stop_signals() as stop:
         story = Story(screen, clock)
-        await run_dev(flags.state, node_ids=flags.node_ids or _NODES, port=flags.port, story=story, clock=clock, chance=Chance(), stop=stop)
+        with story_log(story, flags):
+            await run_dev(
+                flags.state,
+                node_ids=flags.node_ids or _NODES,
+                volumes=flags.volumes or _VOLUMES,
+                port=flags.port,
+                story=story,
+                clock=clock,
+                chance=Chance(),
+                stop=stop,
+            )
     return 0

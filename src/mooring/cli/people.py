@@ -5,12 +5,16 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from mooring.base.errors import ConfigError
 from mooring.base.flags import UsageError, parse, usage
 from mooring.cli.process import Command, configure_logging
 from mooring.cli.tables import ProcessFlags
+
+if TYPE_CHECKING:
+    from mooring.dev.story import Story
 
 F = TypeVar("F", bound=ProcessFlags)
 
@@ -25,6 +29,13 @@ def check_server_parts() -> None:
             "the embedded API server needs the package cryptography, which is not installed; "
             "install Mooring with its extra, as in: pip install '.[server,ui]' in the project's folder"
         )
+
+
+def story_log(story: Story, flags: ProcessFlags) -> AbstractContextManager[None]:
+    """The log in the story's own form and time while the block runs; log lines as JSON, which somebody asked for, stay as they are."""
+    from mooring.dev.loglines import log_told_in
+
+    return nullcontext() if flags.logging_format == "json" else log_told_in(story, verbosity=flags.v, vmodule=flags.vmodule)
 
 
 def run_for_people(command: Command[F], argv: Sequence[str], prog: str, serve: Callable[[F], int]) -> int:

@@ -16,6 +16,8 @@ from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.errors import MooringError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.dev.ground import CAPABILITY, VOLUME_BYTES
+from mooring.dev.objects import csi_node, persistent_volume, volume_attachment
 from mooring.dev.plane import Plane
 from mooring.dev.story import Story
 from mooring.dev.waiting import Seen, until
@@ -31,10 +33,8 @@ PV: Final = "demo-pv"
 VA: Final = "demo-attachment"
 PROTECTION: Final = "kubernetes.io/pv-protection"
 
-_GIB: Final = 1 << 30
 _WAIT_S_MAX: Final = 4.0
 _CALL: Final = Call(timeout_s=5.0)
-_CAPABILITY: Final = csi.VolumeCapability(mount={}, access_mode={"mode": csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER})
 
 
 class DemoFailed(MooringError):
@@ -62,22 +62,22 @@ class Demo:
 
     async def _create(self) -> None:
         """The driver creates a volume."""
-        request = csi.CreateVolumeRequest(name="demo", capacity_range={"required_bytes": _GIB}, volume_capabilities=[_CAPABILITY])
+        request = csi.CreateVolumeRequest(name="demo", capacity_range={"required_bytes": VOLUME_BYTES}, volume_capabilities=[CAPABILITY])
         answer = await self._driver.create_volume(request, _CALL)
         self._handle = answer.volume.volume_id
         await self._driver_has(on=[])
 
     async def _apply(self) -> None:
         """A PersistentVolume names it, and a CSINode says how the driver knows the node."""
-        await self._cluster.create(CSI_NODES.whole(), csi_node(self._plane.driver_name))
-        pv = await self._cluster.create(PERSISTENT_VOLUMES.whole(), persistent_volume(self._plane.driver_name, self._handle))
+        await self._cluster.create(CSI_NODES.whole(), csi_node(self._plane.driver_name, NODE))
+        pv = await self._cluster.create(PERSISTENT_VOLUMES.whole(), persistent_volume(self._plane.driver_name, PV, self._handle))
         self._expect("finalizers of the new PersistentVolume", [PROTECTION], pv["metadata"].get("finalizers"))
         self._story.checked(f"the API server protects the PersistentVolume with {PROTECTION}")
 
     async def _attach(self) -> None:
         """A VolumeAttachment asks for it on the node: the attacher attaches."""
         began_s = self._story.elapsed_s
-        await self._cluster.create(VOLUME_ATTACHMENTS.whole(), volume_attachment(self._plane.driver_name))
+        await self._cluster.create(VOLUME_ATTACHMENTS.whole(), volume_attachment(self._plane.driver_name, VA, PV, NODE))
         attached = await self._until(VOLUME_ATTACHMENTS, VA, lambda va: va is not None and va.status.attached, "is attached")
         assert attached is not None
         took_ms = (self._story.elapsed_s - began_s) * 1000
@@ -172,26 +172,3 @@ class Demo:
 
 def _only_protected(pv: PersistentVolume | None) -> bool:
     return pv is not None and is_deleting(pv) and finalizers_of(pv) == (PROTECTION,)
-
-
-def csi_node(driver_name: str) -> dict[str, Any]:
-    """What the kubelet would write for a driver on its node."""
-    driver = {"name": driver_name, "nodeID": NODE, "topologyKeys": []}
-    return {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": NODE}, "spec": {"drivers": [driver]}}
-
-
-def persistent_volume(driver_name: str, handle: str) -> dict[str, Any]:
-    """What an administrator would write for a volume that is there."""
-    spec = {
-        "capacity": {"storage": "1Gi"},
-        "accessModes": ["ReadWriteOnce"],
-        "persistentVolumeReclaimPolicy": "Retain",
-        "csi": {"driver": driver_name, "volumeHandle": handle},
-    }
-    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": PV}, "spec": spec}
-
-
-def volume_attachment(driver_name: str) -> dict[str, Any]:
-    """What the attach/detach controller would write for a pod on the node."""
-    spec = {"attacher": driver_name, "nodeName": NODE, "source": {"persistentVolumeName": PV}}
-    return {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": VA}, "spec": spec}

@@ -18,7 +18,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-import mooring
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.apiserver.bootstrap import new_store
@@ -94,7 +93,6 @@ class _Build:
         driver = stack.enter_context(HostPath(self.state_folder, node_ids=self._node_ids, chance=self._chance))
         driver.observe(self._story.called, self._clock)
         await stack.enter_async_context(serving(driver, str(self.socket)))
-        self._story.happened("driver", f"{driver.name} {mooring.__version__} answers on {self.socket}")
         return driver.name
 
     async def api_server(self, stack: AsyncExitStack) -> ObjectStore:

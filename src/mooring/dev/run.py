@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 import tempfile
-from collections.abc import AsyncGenerator, Collection, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import mooring
+from mooring.apiserver.yamlbody import dump_yaml
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.errors import MooringError
 from mooring.csi.grpc import GrpcDriver
 from mooring.dev.demo import NODE, Demo, DemoFailed
+from mooring.dev.ground import make_volume, register
+from mooring.dev.objects import volume_attachment
 from mooring.dev.plane import Plane, running
 from mooring.dev.story import Story
 from mooring.dev.watched import WatchedCluster
@@ -26,23 +30,49 @@ _CONNECT_S_MAX: Final = 5.0
 
 
 async def run_dev(
-    state: str, *, node_ids: Collection[str], port: int, story: Story, clock: Clock, chance: Chance, stop: asyncio.Event
+    state: str,
+    *,
+    node_ids: Sequence[str],
+    volumes: Sequence[str],
+    port: int,
+    story: Story,
+    clock: Clock,
+    chance: Chance,
+    stop: asyncio.Event,
 ) -> None:
-    """Serves until `stop` is set. state: a folder that stays, "" for one that vanishes. Raises ConfigError."""
+    """Serves until `stop` is set. state: a folder that stays, "" for one that vanishes. node_ids, volumes: one each at least.
+
+    Raises ConfigError.
+    """
     story.title(f"mooring dev {mooring.__version__}")
     with _folder(state) as folder:
         async with running(folder, node_ids=node_ids, port=port, story=story, clock=clock, chance=chance) as plane:
-            for line in _invitation(plane, kept=bool(state)):
+            async with _clients(plane, clock, chance) as (cluster, driver):
+                told = WatchedCluster(cluster, "dev", story, clock)
+                await register(told, plane.driver_name, node_ids)
+                for name in dict.fromkeys(volumes):
+                    await make_volume(told, driver, plane.driver_name, name)
+            for line in _invitation(plane, node_ids[0], volumes[0], kept=bool(state)):
                 story.title(line)
             await stop.wait()
         story.ended("ended in good order")
 
 
-def _invitation(plane: Plane, *, kept: bool) -> Iterator[str]:
+def _invitation(plane: Plane, node: str, volume: str, *, kept: bool) -> Iterator[str]:
+    """Lines to paste stand alone, from the first column on."""
+    name = f"{volume}-on-{node}"
     yield ""
     yield "Ready. API objects are in memory and end with this process" + ("; the driver's volumes stay." if kept else ", the volumes too.")
-    yield f"  export KUBECONFIG={plane.kubeconfig}"
-    yield f"  driver {plane.driver_name} on unix://{plane.socket}"
+    yield f"The driver {plane.driver_name} is on unix://{plane.socket}"
+    yield f"To attach {volume} to {node}, paste this in another terminal:"
+    yield ""
+    yield f"export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}"
+    yield "kubectl apply -f - <<'EOF'"
+    yield from dump_yaml(volume_attachment(plane.driver_name, name, volume, node)).decode().splitlines()
+    yield "EOF"
+    yield ""
+    yield f"kubectl get volumeattachment {name} -o yaml shows its status, kubectl delete volumeattachment {name} detaches."
+    yield "For other volumes start this with --volume NAME: it makes the volume, and a PersistentVolume of that name."
     yield "Ctrl-C ends it. Below: what the attacher writes, and every call to the driver."
     yield ""
 
@@ -81,7 +111,7 @@ async def _demo(folder: Path, story: Story, clock: Clock, chance: Chance) -> Non
 async def _clients(plane: Plane, clock: Clock, chance: Chance) -> AsyncGenerator[tuple[HttpCluster, GrpcDriver], None]:
     """What anybody could use who has the kubeconfig and the socket."""
     config = kubeconfig.load(str(plane.kubeconfig), {})
-    async with HttpCluster(config, clock=clock, chance=chance, user_agent="mooring-demo") as cluster:
+    async with HttpCluster(config, clock=clock, chance=chance, user_agent="mooring") as cluster:
         driver = GrpcDriver(str(plane.socket), clock=clock)
         await driver.connect(_CONNECT_S_MAX)
         try:

@@ -83,7 +83,15 @@ def described(one: Happening) -> str:
 class LiveScreen:
     """Lines that stay, and below them the present step with a clock that runs. Raises ImportError without rich."""
 
-    _COLOURS: Final = {"driver": "magenta", "attacher": "cyan", "demo": "green", "server": "blue"}
+    _COLOURS: Final = {
+        "driver": "magenta",
+        "attacher": "cyan",
+        "demo": "green",
+        "dev": "green",
+        "server": "blue",
+        "warning": "yellow",
+        "error": "red",
+    }
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console  # noqa: PLC0415 (here, so that plain lines need no rich)
@@ -116,7 +124,7 @@ class LiveScreen:
     def happening(self, one: Happening) -> None:
         style = "red" if one.problem else self._COLOURS.get(one.who, "")
         way = (f"{road(one):<{_ROAD_WIDTH}}  ", style)
-        self._print((f"{one.at_s:6.3f}    ", "dim"), way, (described(one), "red" if one.problem else ""), cut=not one.problem)
+        self._print((f"{one.at_s:6.3f}    ", "dim"), way, (described(one), "red" if one.problem else ""))
 
     def check(self, at_s: float, text: str) -> None:
         self._print((f"{at_s:6.3f}    ", "dim"), ("✓ ", "bold green"), (text, ""))
@@ -128,6 +136,6 @@ class LiveScreen:
         self._progress.stop()
         self._print((f"\n{at_s:6.3f}  ", "dim"), (text, "bold green"))
 
-    def _print(self, *parts: tuple[str, str], cut: bool = False) -> None:
-        """cut: one line at the most."""
-        self._console.print(self._text(*parts), no_wrap=cut, overflow="ellipsis" if cut else "fold", crop=cut)
+    def _print(self, *parts: tuple[str, str]) -> None:
+        """The terminal itself breaks what is too long, so that it can be copied as one line."""
+        self._console.print(self._text(*parts), soft_wrap=True)

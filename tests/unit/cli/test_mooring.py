@@ -38,7 +38,12 @@ def test_commands_for_people_answer_in_words(name: str, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize(
     ("flag", "problem"),
-    [("--port=70000", "mooring dev: port: must be between 0 and 65535"), ("--state=/dev/null/x", "can't be used: Not a directory")],
+    [
+        ("--port=70000", "mooring dev: port: must be between 0 and 65535"),
+        ("--state=/dev/null/x", "can't be used: Not a directory"),
+        ("--volume=Data", "mooring dev: volume: 'Data' can't be an object's name"),
+        ("--node-id=a,,b", "mooring dev: node-id: '' can't be an object's name"),
+    ],
 )
 def test_dev_that_can_not_start_says_why(flag: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert 1 == command.run(["dev", flag])

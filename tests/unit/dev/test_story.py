@@ -8,14 +8,18 @@ import json
 import pytest
 from google.protobuf.message import Message
 
+from mooring.base.log import logger
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.redact import redacted
-from mooring.dev.brief import LENGTH_MAX, brief_message, brief_patch
+from mooring.dev.brief import LINE_MAX, VALUE_MAX, brief_message, brief_patch
+from mooring.dev.loglines import log_told_in
 from mooring.dev.screen import LiveScreen, PlainScreen, screen_for
-from mooring.dev.story import Story
+from mooring.dev.story import Happening, Story
 from mooring.driver.guard import CallRecord
 from tests.unit.driver.calls import a_creation, a_publication
+
+_log = logger(__name__)
 
 
 class StillClock:
@@ -109,7 +113,10 @@ CAPABILITIES = csi.GetPluginCapabilitiesResponse(capabilities=[{"service": {"typ
     ("message", "brief"),
     [
         (csi.ProbeRequest(), ""),
-        (a_publication(VOLUME_ID), "node_id=node-1 mode=SINGLE_NODE_WRITER fs_type=ext4 volume_id=vol-0a1b2c3d…"),
+        (
+            a_publication(VOLUME_ID),
+            "node_id=node-1 mode=SINGLE_NODE_WRITER fs_type=ext4 volume_id=vol-0a1b2c3d-0000-4000-8000-000000000000",
+        ),
         (a_creation("n", secrets={"password": "canary"}), CREATION),
         (csi.ControllerPublishVolumeResponse(publish_context={"path": "/dev/a b"}), 'path="/dev/a b"'),
         (csi.ControllerGetVolumeResponse(status={"volume_condition": {"message": "well"}}), ""),
@@ -131,5 +138,61 @@ def test_patches_in_a_few_words() -> None:
 
 def test_a_line_stays_a_line() -> None:
     text = brief_message(json.dumps({"name": "x" * 500}))
-    assert LENGTH_MAX == len(text)
-    assert text.endswith("…")
+    assert f"name={'x' * (VALUE_MAX - 1)}…" == text
+    many = {f"key-{number}": "x" * 50 for number in range(100)}
+    text = brief_message(json.dumps({"volume_context": many}))
+    assert text.startswith("key-0=x")
+    assert text.endswith(" …")
+    assert len(text) < LINE_MAX + 10
+
+
+def test_ids_are_never_cut() -> None:
+    """Somebody may want to paste one."""
+    long, many = "vol-" + "x" * 200, {f"key-{number}": "x" * 50 for number in range(100)}
+    assert brief_message(json.dumps({"context": many, "volume_id": long})).endswith(f" volume_id={long} …")
+    assert f"add /annotations/example.com~1node-id {long}" == brief_patch(
+        [{"op": "add", "path": "/annotations/example.com~1node-id", "value": long}]
+    )
+
+
+def test_of_long_lists_the_first_are_shown() -> None:
+    entries = [{"volume_id": str(number)} for number in range(7)]
+    assert brief_message(json.dumps({"entries": entries})) == (
+        "entries=[volume_id=0, volume_id=1, volume_id=2, volume_id=3, volume_id=4] and 2 more"
+    )
+    assert 'node_ids=["0", "1", "2", "3", "4"] and 1 more' == brief_message(json.dumps({"node_ids": [str(one) for one in range(6)]}))
+
+
+def test_a_narrow_terminal_breaks_lines_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is pasted from it must be one line."""
+    monkeypatch.setenv("COLUMNS", "40")
+    stream, line = io.StringIO(), f"export KUBECONFIG=/a/{'long/' * 20}path"
+    with LiveScreen(stream) as screen:
+        screen.title(line)
+        screen.happening(Happening(0.0, "driver", "CSI", f"Probe {line}"))
+    assert 2 == stream.getvalue().count(line)
+
+
+def test_log_lines_are_told_in_the_storys_time_and_form() -> None:
+    stream, clock = io.StringIO(), StillClock()
+    story = Story(PlainScreen(stream), clock)
+    clock.at += 13.802
+    with log_told_in(story, verbosity=2, vmodule=""):
+        _log.info(2, "Serving", driver="d")
+        _log.warning('A "quoted" word\nand a line')
+        _log.error("It failed", error=ValueError("why"))
+        _log.info(3, "not asked for")
+    assert stream.getvalue().splitlines() == [
+        '13.802    log             Serving driver="d"',
+        '13.802    warning         A \\"quoted\\" word\\nand a line',
+        '13.802    error           It failed err="why"',
+    ]
+
+
+def test_afterwards_the_log_is_on_stderr_again(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    with log_told_in(Story(PlainScreen(stream), StillClock()), verbosity=0, vmodule=""):
+        pass
+    _log.info(0, "Later")
+    assert "" == stream.getvalue()
+    assert '"Later"' in capsys.readouterr().err

@@ -1,0 +1,42 @@
+"""The log as a part of the story: one clock and one form for all that is on the screen."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from mooring.base import log
+from mooring.dev.story import Story
+
+_LINE: Final = re.compile(r'(?P<letter>[IWE])\d{4} \S+ +\d+ [^\]]+\] "(?P<message>(?:[^"\\]|\\.)*)"(?P<values>.*)')
+_WHO: Final = {"I": "log", "W": "warning", "E": "error"}
+
+
+class LogLines(io.StringIO):
+    """A stream for the log's text form: each line is told, without its own time and place."""
+
+    def __init__(self, story: Story) -> None:
+        super().__init__()
+        self._story = story
+
+    def write(self, text: str, /) -> int:
+        line = text.rstrip("\n")
+        found = _LINE.fullmatch(line)
+        if found is None:
+            self._story.happened("log", line)
+        else:
+            self._story.happened(_WHO[found["letter"]], f"{found['message']}{found['values']}")
+        return len(text)
+
+
+@contextlib.contextmanager
+def log_told_in(story: Story, *, verbosity: int, vmodule: str) -> Iterator[None]:
+    """Log lines go to the story as long as the block runs, then to stderr again."""
+    log.configure(verbosity=verbosity, vmodule=vmodule, stream=LogLines(story))
+    try:
+        yield
+    finally:
+        log.configure(verbosity=verbosity, vmodule=vmodule)
