@@ -191,8 +191,13 @@ class FaultProxy:
             return response
 
     async def close(self) -> None:
+        """After the server's own end: a TLS connection would wait for its peer's last word, longer than the loop may live."""
         if self._session is not None:
             await self._session.close()
+        for transport in list(self._connections):
+            if isinstance(transport, asyncio.WriteTransport):
+                transport.abort()
+        await asyncio.sleep(0)  # the sockets are closed in the loop's next turn
 
 
 def _understood(http: web.BaseRequest) -> Request:
