@@ -122,7 +122,7 @@ def test_the_attacher_attaches_its_volume_as_the_page_has_it(tmp_path: Path) -> 
             api.post(path_of(one), one).ok(201)
         attachment = f"{path_of(one)}/{one['metadata']['name']}"
         eventually(lambda: api.get(attachment).ok().get("status", {}).get("attached"), 20, "it is attached")
-        assert "shelf-node-1" == note.read_text()
+        assert "desk-1" == note.read_text()
         api.delete(attachment)
         eventually(lambda: api.get(attachment).status == 404, 20, "it is detached")
         assert not note.exists()

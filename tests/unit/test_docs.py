@@ -1,0 +1,112 @@
+"""What the pages point at is there: links, and paths in backticks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")), *(ROOT / "docs").rglob("*.md")])
+
+# Paths in backticks count from the root when they begin with one of its folders, and from src/mooring when they begin with a room.
+TOP = "src|tests|docs|hack|deploy|bench|\\.ci"
+ROOMS = "|".join(sorted(path.parent.name for path in (ROOT / "src" / "mooring").glob("*/__init__.py")))
+
+WRITTEN_BY_RUNS = {"bench/RESULTS.md"}
+"""Links whose target may be missing, since a run of the bench writes it."""
+
+
+def broken(page: Path, text: str) -> list[str]:
+    """What the text of a page points at and isn't there, as the page has it."""
+    links = [link for link in _links(text) if not _target_exists(page, link)]
+    return links + [path for path in _paths(text) if not (ROOT / path).exists() and not list(_decision(path))]
+
+
+def _links(text: str) -> Iterator[str]:
+    for match in re.finditer(r"\[[^\]]*\]\(([^)\s]+)\)", _without_code(text)):
+        if not re.match(r"[a-z]+:", match[1]):
+            yield match[1]
+
+
+def _target_exists(page: Path, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = (page.parent / path).resolve() if path else page
+    if not target.exists():
+        return target.relative_to(ROOT).as_posix() in WRITTEN_BY_RUNS
+    return not anchor or anchor in _anchors(target.read_text())
+
+
+def _anchors(text: str) -> set[str]:
+    """The headings, as they are in links."""
+    titles = re.findall(r"^#+ (.*)$", _without_code(text), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def _paths(text: str) -> Iterator[str]:
+    """Paths from the root."""
+    for match in re.finditer(r"`([\w./-]+)`", _without_code(text)):
+        path = match[1]
+        if re.match(rf"({TOP})/", path):
+            yield path
+        elif re.match(rf"({ROOMS})/", path):
+            yield f"src/mooring/{path}"
+        elif path.startswith("mooring/"):
+            yield f"src/{path}"
+
+
+def _decision(path: str) -> Iterator[Path]:
+    """A decision may be named by its number alone."""
+    if re.fullmatch(r"docs/decisions/\d{4}", path):
+        yield from ROOT.glob(f"{path}-*.md")
+
+
+def _without_code(text: str) -> str:
+    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_what_a_page_points_at_is_there(page: Path) -> None:
+    assert [] == broken(page, page.read_text())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[x](docs/nowhere.md)",
+        "[x](docs/driver.md#nowhere)",
+        "see `src/mooring/nowhere.py`",
+        "`apiserver/durable.py`",
+        "`docs/decisions/9999`",
+    ],
+)
+def test_what_is_not_there_is_found(text: str) -> None:
+    assert broken(ROOT / "README.md", text)
+
+
+def test_what_is_there_is_left_alone() -> None:
+    text = "[x](docs/driver.md#try-it) [y](https://example.com) `kube/http.py` `docs/decisions/0001` `kubectl get` `.ci/run`"
+    assert [] == broken(ROOT / "README.md", text)
+
+
+def test_every_command_is_spelled_as_make_installs_it() -> None:
+    """`mooring dev` in running text is a name; a line to paste begins with .venv/bin."""
+    bare = [
+        f"{page.name}: {line.strip()}"
+        for page in PAGES
+        for line in page.read_text().splitlines()
+        if re.match(r"    (mooring |python )", line)
+    ]
+    assert [] == bare
+
+
+def test_the_image_is_built_from_files_that_exist() -> None:
+    sources = [
+        word for line in re.findall(r"^COPY (.*)$", (ROOT / "Containerfile").read_text(), re.MULTILINE) for word in line.split()[:-1]
+    ]
+    assert sources
+    assert [] == [name for name in sources if not (ROOT / name).exists()]
+    taken = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert set(sources) == taken
