@@ -35,7 +35,7 @@ check: .venv/ready ## Lint, format, types, import contracts, generated files, ti
 
 .PHONY: sim
 sim: .venv/ready ## Many seeds of the simulation: make sim SEEDS=20000
-	@MOORING_SIM_SEEDS=$(SEEDS) $(BIN)/pytest -n 2 --dist worksteal tests/sim $(ARGS)
+	@$(BIN)/python -m tests.sim --seeds $(SEEDS) $(ARGS)
 
 .PHONY: bench-attach
 bench-attach: .venv/ready real-parts ## Mooring's attacher beside the Go one, on a real API server

@@ -1,0 +1,83 @@
+"""Many seeds, or one: `python -m tests.sim --seeds 1000`, `python -m tests.sim --seed 7`.
+
+Exit code 1 when an invariant was broken; the failing seed's story and its replay command are on standard output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+
+from tests.sim.bugs import BUGS
+from tests.sim.run import failures, run_seed
+
+CHUNK = 50
+SHOWN_EVERY_S = 5.0
+
+
+def main() -> int:
+    options = _parser().parse_args()
+    if options.seed is not None:
+        return _one(options.seed, options.bug, options.whole)
+    return _many(range(options.first, options.first + options.seeds), options.bug, options.jobs, options.keep_going)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description="The deterministic simulation of the attacher.")
+    parser.add_argument("--seeds", type=int, default=1000, help="how many")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
+    parser.add_argument("--seed", type=int, help="only this one, with its story")
+    parser.add_argument("--whole", action="store_true", help="with --seed: the whole story, not only its end")
+    parser.add_argument("--bug", choices=sorted(BUGS), help="plant a bug, to see that it is found")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--keep-going", action="store_true", help="go on after a failure; all failing seeds are named at the end")
+    return parser
+
+
+def _one(seed: int, bug: str | None, whole: bool) -> int:
+    outcome = run_seed(seed, bug=bug)
+    if whole:
+        print("\n".join(map(str, outcome.story.steps)))
+    print(outcome.report())
+    print(f"story {outcome.story.digest()}, {len(outcome.story.steps)} steps, {outcome.attachers} attachers")
+    return 1 if outcome.broken else 0
+
+
+def _many(seeds: range, bug: str | None, jobs: int, keep_going: bool) -> int:
+    """Chunks of seeds side by side; failures are shown as they come."""
+    began, shown_at, done = time.monotonic(), time.monotonic(), 0
+    failed: Counter[str] = Counter()
+    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
+        running = {pool.submit(failures, chunk, bug): len(chunk) for chunk in chunks}
+        for future in concurrent.futures.as_completed(running):
+            done += running[future]
+            for report, invariant in future.result():
+                failed[invariant] += 1
+                print(f"\n{report}\n", flush=True)
+            if failed and not keep_going:
+                pool.shutdown(wait=False, cancel_futures=True)
+                break
+            if time.monotonic() - shown_at > SHOWN_EVERY_S:
+                shown_at = time.monotonic()
+                print(_progress(done, len(seeds), shown_at - began, sum(failed.values())), file=sys.stderr, flush=True)
+    print(_progress(done, len(seeds), time.monotonic() - began, sum(failed.values())))
+    for invariant, count in failed.most_common():
+        print(f"  {invariant}: {count}")
+    return 1 if failed else 0
+
+
+def _progress(done: int, count: int, seconds: float, failed: int) -> str:
+    rate = done / max(seconds, 1e-9)
+    left_s = (count - done) / max(rate, 1e-9)
+    eta = f", {left_s:.0f} s to go" if done < count else ""
+    return f"{done}/{count} seeds, {rate:.1f} a second, {failed} failed{eta}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

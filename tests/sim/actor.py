@@ -1,0 +1,102 @@
+"""The controllers beside the attacher, as it sees them: attach/detach, pv-protection, kubelets.
+
+`wanted` is who shall have which volume; `tend` brings the attachments there as the attach/detach controller does. What users and
+administrators do to it is in `acts.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mooring.api.core import PERSISTENT_VOLUMES
+from mooring.api.meta import Kind, is_deleting
+from mooring.api.storage import VOLUME_ATTACHMENTS
+from tests.sim.hands import PROTECTION, Hands
+from tests.sim.plan import TWIN
+from tests.sim.world import World
+
+
+class Actor:
+    """wanted: (volume, node). present: volumes that shall exist. twins: second attachments, by name, that shall exist."""
+
+    def __init__(self, world: World, hands: Hands) -> None:
+        self._world, self._hands = world, hands
+        self._chance, self._truth = world.chances["actor"], world.truth
+        self._plans = {volume.name: volume for volume in world.plan.volumes}
+        self.wanted: set[tuple[str, str]] = set()
+        self.present = set(self._plans)
+        self.twins: set[str] = set()
+
+    @property
+    def machines(self) -> dict[str, str]:
+        """Node -> the driver's id of it now."""
+        return self._hands.machines
+
+    async def prepare(self) -> None:
+        """The world before anything goes wrong."""
+        await self._restore()
+        await self._tend_volumes()
+
+    async def make_peace(self) -> None:
+        """Nodes and secrets are back, nobody wants what is being deleted, twins go; then only `tend` goes on."""
+        self.twins.clear()
+        for attachment in self._truth.foreign_attachments():
+            await self._hands.delete_attachment(attachment.name)
+        await self._restore()
+        can_have = {name for name in self.present if self._plans[name].inline or self._truth.volume_is_there(name)}
+        self.wanted = {(volume, node) for volume, node in self.wanted if volume in can_have}
+
+    async def tend(self) -> None:
+        """One round of the controllers."""
+        await self._tend_volumes()
+        await self._tend_attachments()
+        if not self._world.faulty:
+            for kind, name in self.objects():
+                await self._hands.let_go(kind, name)
+
+    def objects(self, *more: Kind[Any]) -> list[tuple[Kind[Any], str]]:
+        """All attachments and volumes, and all of more kinds."""
+        kinds: tuple[Kind[Any], ...] = (VOLUME_ATTACHMENTS, PERSISTENT_VOLUMES, *more)
+        return [(kind, obj.metadata.name) for kind in kinds for obj in self._truth.all(kind)]
+
+    def want_nowhere(self, volume: str) -> None:
+        self.wanted = {(name, node) for name, node in self.wanted if name != volume}
+
+    async def _restore(self) -> None:
+        for volume in self._plans.values():
+            if volume.secret:
+                await self._hands.make_secret(volume)
+        for node in self.machines:
+            await self._hands.register(node)
+
+    async def _tend_volumes(self) -> None:
+        """Volumes that shall be there are made; deleted ones lose their protection."""
+        for name, volume in self._plans.items():
+            pv = self._truth.volume(name)
+            if pv is None and name in self.present and not volume.inline:
+                await self._hands.create_volume(name)
+            elif pv is not None and is_deleting(pv):
+                await self._hands.let_go(PERSISTENT_VOLUMES, name, PROTECTION)
+
+    async def _tend_attachments(self) -> None:
+        """What is not wanted is deleted, then what is wanted is made."""
+        for attachment in self._truth.attachments():
+            wanted = (attachment.volume, attachment.node) in self.wanted
+            if attachment.name.startswith(TWIN):
+                wanted = attachment.name in self.twins
+            if not wanted and not attachment.deleting:
+                await self._hands.delete_attachment(attachment.name)
+        names = {attachment.name for attachment in self._truth.attachments()}
+        for volume, node in sorted(self.wanted):
+            name = f"va-{volume}-{node}"
+            if name not in names and self._may_attach(volume):
+                await self._hands.create_attachment(name, volume, node)
+
+    def _may_attach(self, volume: str) -> bool:
+        """The attach/detach controller waits for a volume, and for the end of a single-node volume's attachment elsewhere; mostly."""
+        if self._world.faulty and self._chance.happens(self._world.plan.hasty):
+            return True
+        if not self._plans[volume].inline and not self._truth.volume_is_there(volume):
+            return False
+        taken = any(attachment.volume == volume for attachment in self._truth.attachments())
+        return not (taken and self._plans[volume].single_node)

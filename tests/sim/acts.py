@@ -1,0 +1,194 @@
+"""What users, administrators and accidents do to the world while it is faulty: each act is a method, drawn by its weight in the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from mooring.api.meta import finalizers_of
+from mooring.api.storage import CSI_NODES
+from tests.sim.actor import Actor
+from tests.sim.hands import HOLD, Hands
+from tests.sim.life import Supervisor
+from tests.sim.plan import TWIN, VolumePlan
+from tests.sim.world import World
+
+T = TypeVar("T")
+
+
+class Acts:
+    def __init__(self, world: World, actor: Actor, hands: Hands, supervisor: Supervisor) -> None:
+        self._world, self._actor, self._hands, self._supervisor = world, actor, hands, supervisor
+        self._chance, self._truth = world.chances["actor"], world.truth
+        self._plans = {volume.name: volume for volume in world.plan.volumes}
+        self._nodes = world.plan.nodes
+        self._count = 0
+
+    async def disturb(self) -> None:
+        """One act."""
+        act: Callable[[], Awaitable[None]] = getattr(self, self._one_of(self._world.plan.acts))
+        await act()
+
+    # -- what is wanted
+
+    async def move(self) -> None:
+        """A volume is wanted on one node, and nowhere else."""
+        volume, node = self._one_of(sorted(self._actor.present)), self._one_of(self._nodes)
+        self._actor.want_nowhere(volume)
+        self._actor.wanted.add((volume, node))
+        self._hands.tell(f"wants {volume} on {node} only")
+
+    async def share(self) -> None:
+        """A volume is wanted on a node more, if it can be shared; if nobody has it, anyway."""
+        volume, node = self._one_of(sorted(self._actor.present)), self._one_of(self._nodes)
+        if not self._plans[volume].single_node or not any(name == volume for name, _ in self._actor.wanted):
+            self._actor.wanted.add((volume, node))
+            self._hands.tell(f"wants {volume} on {node}")
+
+    async def unwant(self) -> None:
+        volume = self._one_of(sorted(self._plans))
+        self._actor.want_nowhere(volume)
+        self._hands.tell(f"wants {volume} nowhere")
+
+    async def recreate_attachment(self) -> None:
+        """Deleted, and made again under the same name as soon as its controller can."""
+        if found := self._truth.attachments():
+            await self._hands.delete_attachment(self._one_of(found).name)
+
+    async def make_twin(self) -> None:
+        """A second attachment of one volume to one node, under a name that no controller would give it; or its end."""
+        twins = self._actor.twins
+        if twins and self._chance.happens(0.5):
+            twins.clear()
+        elif self._actor.wanted:
+            volume, node = self._one_of(sorted(self._actor.wanted))
+            name = f"{TWIN}{volume}-{node}"
+            twins.clear()
+            twins.add(name)
+            await self._hands.create_attachment(name, volume, node)
+
+    async def make_foreign(self) -> None:
+        """An attachment of another driver's attacher: nobody's business, but it uses the volume; or its end."""
+        if found := self._truth.foreign_attachments():
+            await self._hands.delete_attachment(found[0].name)
+        else:
+            volume, node = self._one_of(sorted(self._plans)), self._one_of(self._nodes)
+            await self._hands.create_attachment(f"foreign-{volume}-{node}", volume, node, "other.example.com")
+
+    async def drop_volume(self) -> None:
+        """Mostly after its users are gone, sometimes under them."""
+        volume = self._one_of(sorted(self._plans))
+        if self._plans[volume].inline:
+            return
+        self._actor.present.discard(volume)
+        if not self._actor.present:  # something has to be left to be wanted
+            self._actor.present.add(volume)
+        if self._chance.happens(0.7):
+            self._actor.want_nowhere(volume)
+        if self._truth.volume_is_there(volume):
+            await self._hands.delete_volume(volume)
+
+    async def want_volume_back(self) -> None:
+        self._actor.present.add(self._one_of(sorted(self._plans)))
+
+    # -- nodes
+
+    async def unregister(self) -> None:
+        """The node plugin goes away: without its CSINode, or with one that does not know the driver."""
+        node = self._one_of(self._nodes)
+        if self._chance.happens(0.5):
+            await self._hands.unregister(node)
+        elif self._truth.csi_node(node) is not None:
+            await self._hands.merge(CSI_NODES, node, {"spec": {"drivers": []}})
+
+    async def register(self) -> None:
+        await self._hands.register(self._one_of(self._nodes))
+
+    async def replace_machine(self) -> None:
+        """Another machine under the same name: the driver gives it another id, and nothing is published on the old one any more.
+
+        Only a driver that lists what is published shows this to the attacher; else the node's attachments must be deleted.
+        """
+        node, machines = self._one_of(self._nodes), self._hands.machines
+        self._count += 1
+        old, machines[node] = machines[node], f"{node}-id{self._count}"
+        self._hands.tell(f"replaces the machine of {node}: {old} is now {machines[node]}")
+        self._world.backend.bury(old)
+        await self._hands.unregister(node)
+        if not self._world.plan.lists_published or self._chance.happens(0.5):
+            self._actor.wanted = {(volume, other) for volume, other in self._actor.wanted if other != node}
+            for attachment in self._truth.attachments():
+                if attachment.node == node and not attachment.deleting:
+                    await self._hands.delete_attachment(attachment.name)
+        if self._chance.happens(0.7):
+            await self._hands.register(node)
+
+    # -- metadata
+
+    async def touch(self) -> None:
+        """A label or an annotation that is nobody's business."""
+        if objects := self._actor.objects(CSI_NODES):
+            kind, name = self._one_of(objects)
+            self._count += 1
+            where = self._one_of(("labels", "annotations"))
+            await self._hands.merge(kind, name, {"metadata": {where: {"users.example.com/count": str(self._count)}}})
+
+    async def hold(self) -> None:
+        """A finalizer of somebody else, at either end of the list."""
+        if objects := self._actor.objects():
+            kind, name = self._one_of(objects)
+            obj = self._truth.get(kind, name)
+            others = finalizers_of(obj) if obj is not None else ()
+            if HOLD not in others:
+                await self._hands.set_finalizers(kind, obj, [HOLD, *others] if self._chance.happens(0.5) else [*others, HOLD])
+
+    async def let_go(self) -> None:
+        if objects := self._actor.objects():
+            await self._hands.let_go(*self._one_of(objects))
+
+    # -- secrets
+
+    async def change_secret(self) -> None:
+        """The backend takes the new token from now on, and the old one no more."""
+        if volume := self._secret_volume():
+            await self._hands.drop_secret(volume)
+            self._count += 1
+            self._world.backend.secrets[volume.handle] = f"token{self._count}"
+            await self._hands.make_secret(volume)
+
+    async def drop_secret(self) -> None:
+        if volume := self._secret_volume():
+            await self._hands.drop_secret(volume)
+
+    async def restore_secret(self) -> None:
+        if volume := self._secret_volume():
+            await self._hands.make_secret(volume)
+
+    def _secret_volume(self) -> VolumePlan | None:
+        with_secret = [volume for volume in self._plans.values() if volume.secret]
+        return self._one_of(with_secret) if with_secret else None
+
+    # -- processes and the backend
+
+    async def restart_driver(self) -> None:
+        away_s = self._chance.uniform(0.0, 2.0)
+        self._hands.tell(f"restarts the driver, away for {away_s:.3f} s")
+        self._world.backend.restart(away_s)
+
+    async def take_away(self) -> None:
+        """Unpublished behind the attacher's back; only where a report can show it."""
+        pairs = [(handle, node_id) for handle, nodes in self._world.backend.published.items() for node_id in sorted(nodes)]
+        if pairs and self._world.plan.lists_published:
+            handle, node_id = self._one_of(pairs)
+            self._hands.tell(f"takes {handle} away from {node_id}")
+            self._world.backend.take_away(handle, node_id)
+
+    async def kill_attacher(self) -> None:
+        self._supervisor.kill()
+
+    async def roll_attacher(self) -> None:
+        self._hands.tell("rolls the attacher")
+        await self._supervisor.roll()
+
+    def _one_of(self, items: Sequence[T]) -> T:
+        return items[self._chance.below(len(items))]

@@ -1,0 +1,190 @@
+"""The storage behind the driver: what is published where, one call for a volume at a time, and every way in which a call can go.
+
+A call outlives its caller: who gave up waiting finds the volume locked (Aborted) until the work has ended, and its effect may come then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import Counter, defaultdict
+from typing import Final, TypeVar
+
+from mooring.base.chance import Chance
+from mooring.base.clock import Clock
+from mooring.csi.codes import Code, DriverError
+from tests.sim.plan import Plan
+from tests.sim.story import Story
+
+T = TypeVar("T")
+
+FINAL: Final = (Code.INTERNAL, Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.FAILED_PRECONDITION, Code.UNKNOWN, Code.PERMISSION_DENIED)
+NOT_FINAL: Final = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED, Code.ABORTED, Code.CANCELED, Code.DEADLINE_EXCEEDED)
+PUBLISH, UNPUBLISH = "publish", "unpublish"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fate:
+    """How one call goes. before_s, after_s: around the effect. error: what is answered in the end."""
+
+    before_s: float
+    after_s: float = 0.0
+    takes_effect: bool = True
+    error: Code | None = None
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Operation:
+    """One call at work."""
+
+    verb: str
+    handle: str
+    node_id: str
+    fate: Fate
+    answer: asyncio.Future[DriverError | None]
+    task: asyncio.Task[None] | None = None
+    done: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.handle} {self.node_id}"
+
+
+class Backend:
+    """published: volume handle -> node ids, the truth. dead: node ids of machines that are no more.
+
+    removed: how often a publication ended other than by a call of ours. secrets: what a volume's calls must carry.
+    """
+
+    def __init__(self, plan: Plan, clock: Clock, chance: Chance, story: Story, group: asyncio.TaskGroup) -> None:
+        self._plan, self._clock, self._chance, self._story, self._group = plan, clock, chance, story, group
+        self.faulty = True
+        self.published: dict[str, set[str]] = {volume.handle: set() for volume in plan.volumes}
+        self.single_node = {volume.handle for volume in plan.volumes if volume.single_node}
+        self.dead: set[str] = set()
+        self.removed: Counter[tuple[str, str]] = Counter()
+        self.secrets: dict[str, str] = {}
+        self.locks: dict[str, Operation] = {}
+        self._down_until = 0.0
+        self._started: dict[str, int] = defaultdict(int)
+
+    # -- calls
+
+    async def call(self, verb: str, handle: str, node_id: str, secrets: dict[str, str]) -> None:
+        """Raises DriverError. Cancelling it does not end the work."""
+        self._refuse_at_once(handle, secrets)
+        operation = Operation(verb, handle, node_id, self._fate(), asyncio.get_running_loop().create_future())
+        self.locks[handle] = operation
+        self._started[verb] += 1
+        operation.task = self._group.create_task(self._work(operation), name=f"backend/{operation}/{self._started[verb]}")
+        error = await operation.answer
+        if error is not None:
+            raise error
+
+    async def answer_time(self) -> None:
+        """How long a call takes that changes nothing; it may fail."""
+        fate = self._fate()
+        await self._clock.sleep(fate.before_s + fate.after_s)
+        if self._clock.now() < self._down_until:
+            raise DriverError(Code.UNAVAILABLE, "the driver is restarting")
+        if fate.error is not None:
+            raise DriverError(fate.error, "as the seed says")
+
+    def _refuse_at_once(self, handle: str, secrets: dict[str, str]) -> None:
+        if self._clock.now() < self._down_until:
+            raise DriverError(Code.UNAVAILABLE, "the driver is restarting")
+        if handle in self.locks:
+            raise DriverError(Code.ABORTED, f"an operation for {handle} is pending")
+        wanted = self.secrets.get(handle)
+        if wanted is not None and secrets != {"token": wanted}:
+            raise DriverError(Code.UNAUTHENTICATED, "wrong token")
+
+    async def _work(self, operation: Operation) -> None:
+        fate = operation.fate
+        try:
+            await self._clock.sleep(fate.before_s)
+            error = self._take_effect(operation) if fate.takes_effect else None
+            await self._clock.sleep(fate.after_s)
+            if fate.error is not None:
+                error = DriverError(fate.error, "as the seed says")
+            self._answer(operation, error)
+        finally:
+            if self.locks.get(operation.handle) is operation:
+                del self.locks[operation.handle]
+
+    def _take_effect(self, operation: Operation) -> DriverError | None:
+        operation.done = True
+        nodes = self.published[operation.handle]
+        if operation.verb == UNPUBLISH:
+            nodes.discard(operation.node_id)
+        elif operation.node_id in self.dead:
+            return DriverError(Code.NOT_FOUND, f"no node {operation.node_id}")
+        elif operation.handle in self.single_node and nodes - {operation.node_id}:
+            return DriverError(Code.FAILED_PRECONDITION, f"{operation.handle} is published on {sorted(nodes)}")
+        else:
+            nodes.add(operation.node_id)
+        self._story.tell("backend", f"effect of {operation}: {operation.handle} is on {sorted(nodes)}")
+        return None
+
+    def _answer(self, operation: Operation, error: DriverError | None) -> None:
+        if not operation.answer.done():
+            operation.answer.set_result(error)
+        else:
+            self._story.tell("backend", f"nobody waits for the answer to {operation}")
+
+    # -- fate
+
+    def _fate(self) -> Fate:
+        faults, chance = self._plan.driver, self._chance
+        quick_s = chance.uniform(0.0, faults.latency_s)
+        if not self.faulty:
+            return Fate(quick_s)
+        if chance.happens(faults.failed):
+            return Fate(quick_s, takes_effect=False, error=_one_of(FINAL + NOT_FINAL, chance))
+        if chance.happens(faults.lost):
+            return Fate(quick_s, error=_one_of(FINAL + NOT_FINAL, chance))
+        if chance.happens(faults.hung):
+            whole_s = self._plan.timeout_s * chance.uniform(0.9, 3.0)
+            before_s = whole_s * _one_of((0.0, 0.2, 0.5, 1.0), chance)
+            done = chance.happens(0.8)
+            return Fate(before_s, whole_s - before_s, takes_effect=done, error=None if done else Code.INTERNAL)
+        return Fate(quick_s)
+
+    # -- what happens to it from outside
+
+    def restart(self, away_s: float) -> None:
+        """Calls at work end with Unavailable, done or not; nobody remembers their locks."""
+        for operation in list(self.locks.values()):
+            assert operation.task is not None
+            operation.task.cancel()
+            if not operation.done and self._chance.happens(0.3):
+                self._take_effect(operation)
+            self._answer(operation, DriverError(Code.UNAVAILABLE, "the driver went away"))
+        self.locks.clear()
+        self._down_until = self._clock.now() + away_s
+
+    def take_away(self, handle: str, node_id: str) -> None:
+        """Somebody unpublishes behind our back."""
+        if node_id in self.published[handle]:
+            self.published[handle].discard(node_id)
+            self.removed[handle, node_id] += 1
+
+    def bury(self, node_id: str) -> None:
+        """The machine is no more, and nothing is published there."""
+        self.dead.add(node_id)
+        for handle in self.published:
+            self.take_away(handle, node_id)
+
+    def heal(self) -> None:
+        """No faults from now on. Calls at work end as they would have."""
+        self.faulty = False
+
+    def at_work(self, handle: str, verb: str, node_id: str) -> bool:
+        """True while such a call may still take effect."""
+        operation = self.locks.get(handle)
+        if operation is None or operation.done or not operation.fate.takes_effect:
+            return False
+        return (operation.verb, operation.node_id) == (verb, node_id)
+
+
+def _one_of(items: tuple[T, ...], chance: Chance) -> T:
+    return items[chance.below(len(items))]

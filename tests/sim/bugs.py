@@ -1,0 +1,152 @@
+"""Bugs to plant, each of which the simulation must find: the attacher's own parts, replaced by worse ones for a while.
+
+By name: how to plant it, and the invariants one of which must find it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+from unittest import mock
+
+from mooring.attacher import because as why
+from mooring.attacher import controller, decide, reconcile, writes
+from mooring.attacher.actions import Actions
+from mooring.attacher.decision import Action, Claim, Decision, Publish, Release, ReleaseVolume, Unpublish
+from mooring.attacher.turns import Turns
+from mooring.attacher.wakes import Wakes
+from mooring.attacher.writes import Failed
+from mooring.csi.codes import Code
+from mooring.kube.informer import Cause, Informer
+from mooring.kube.queue import WorkQueue
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bug:
+    """found_by: the invariants that may find it first."""
+
+    plant: Callable[[], contextlib.AbstractContextManager[Any]]
+    found_by: AbstractSet[str]
+
+
+@contextlib.contextmanager
+def planted(name: str | None) -> Iterator[None]:
+    """Plants the bug for a while; None plants nothing."""
+    if name is None:
+        yield
+        return
+    with BUGS[name].plant():
+        yield
+
+
+def _reordered(first: type[Any], second: type[Any]) -> Callable[[], contextlib.AbstractContextManager[Any]]:
+    """Of each decision, the `first` actions come before the `second` ones, and what is neither before both."""
+
+    def rank(action: Action) -> int:
+        return 2 if isinstance(action, second) else 1 if isinstance(action, first) else 0
+
+    def decided(view: Any, name: str) -> Decision:
+        decision = decide.decide_attachment(view, name)
+        return dataclasses.replace(decision, actions=tuple(sorted(decision.actions, key=rank)))
+
+    return lambda: mock.patch.object(controller, "decide_attachment", decided)
+
+
+def _timeout_is_success() -> contextlib.AbstractContextManager[Any]:
+    """A detach whose answer did not come in time is taken for done."""
+    unpublish = Actions._unpublish
+
+    async def hopeful(self: Actions, *args: Any) -> None:
+        try:
+            await unpublish(self, *args)
+        except Failed as failure:
+            if failure.code != Code.DEADLINE_EXCEEDED:
+                raise
+
+    return mock.patch.object(Actions, "_unpublish", hopeful)
+
+
+def _own_writes_are_forgotten() -> contextlib.AbstractContextManager[Any]:
+    """The cache learns of our own writes from the watch alone."""
+
+    async def write(self: Informer[Any], key: Any, request: Any) -> Any:
+        return await request
+
+    return mock.patch.object(Informer, "write", write)
+
+
+def _own_writes_hide_deletions() -> contextlib.AbstractContextManager[Any]:
+    """What the answer to a write shows of others' doing wakes nobody."""
+    changed = Wakes.attachment_changed
+
+    def deaf(self: Wakes, change: Any) -> None:
+        if change.new is None or change.cause is not Cause.OWN_WRITE:
+            changed(self, change)
+
+    return mock.patch.object(Wakes, "attachment_changed", deaf)
+
+
+def _turns_are_ignored() -> contextlib.AbstractContextManager[Any]:
+    """Calls for one volume run side by side."""
+    turn = mock.MagicMock()
+    turn.__exit__.return_value = None
+    return mock.patch.object(Turns, "begin", return_value=turn)
+
+
+def _reports_are_ignored() -> contextlib.AbstractContextManager[Any]:
+    """What the backend reports contradicts nothing."""
+    return mock.patch.object(reconcile, "find_drift", return_value={})
+
+
+def _single_nodes_are_shared() -> contextlib.AbstractContextManager[Any]:
+    """An attachment elsewhere keeps nobody from attaching."""
+    return mock.patch.object(decide, "_held_elsewhere", return_value=None)
+
+
+def _no_back_off() -> contextlib.AbstractContextManager[Any]:
+    def at_once(self: WorkQueue[Any], key: Any) -> float:
+        self.add_after(key, 0.0001)
+        return 0.0001
+
+    return mock.patch.object(WorkQueue, "retry", at_once)
+
+
+def _failures_are_final() -> contextlib.AbstractContextManager[Any]:
+    """What failed is never tried again on its own account."""
+    return mock.patch.object(WorkQueue, "retry", return_value=0.0)
+
+
+def _users_of_volumes_are_not_seen() -> contextlib.AbstractContextManager[Any]:
+    """A deleted volume's finalizer goes at once."""
+
+    def decided(view: Any, pv_name: str) -> Decision:
+        released = Decision(why.VolumeReleased(), (ReleaseVolume(pv_name),))
+        pv = view.volume(pv_name)
+        return released if pv is not None and view.releasable(pv) else decide.decide_volume(view, pv_name)
+
+    return mock.patch.object(controller, "decide_volume", decided)
+
+
+def _volumes_are_held_blindly() -> contextlib.AbstractContextManager[Any]:
+    """A finalizer is added without a look at the list, also when it may be there already."""
+    addition = writes._addition
+    return mock.patch.object(writes, "_addition", lambda finalizers, finalizer, strictly: addition(finalizers, finalizer, False))
+
+
+BUGS: Final[Mapping[str, Bug]] = {
+    "publish-before-claim": Bug(_reordered(Publish, Claim), {"publish-unclaimed"}),
+    "release-before-unpublish": Bug(_reordered(Release, Unpublish), {"claim-dropped", "needless-unpublish"}),
+    "timeout-is-success": Bug(_timeout_is_success, {"claim-dropped"}),
+    "own-writes-forgotten": Bug(_own_writes_are_forgotten, {"needless-publish", "needless-unpublish", "empty-write", "finalizer-twice"}),
+    "own-writes-hide-deletions": Bug(_own_writes_hide_deletions, {"unwanted-left", "wanted-missing", "wanted-unattached", "volume-left"}),
+    "turns-ignored": Bug(_turns_are_ignored, {"overlap"}),
+    "reports-ignored": Bug(_reports_are_ignored, {"wanted-unpublished"}),
+    "single-nodes-shared": Bug(_single_nodes_are_shared, {"two-nodes"}),
+    "no-back-off": Bug(_no_back_off, {"hot-loop"}),
+    "failures-final": Bug(_failures_are_final, {"wanted-unattached", "wanted-missing", "unwanted-left", "volume-left"}),
+    "users-of-volumes-unseen": Bug(_users_of_volumes_are_not_seen, {"volume-dropped"}),
+    "volumes-held-blindly": Bug(_volumes_are_held_blindly, {"finalizer-twice"}),
+}

@@ -1,0 +1,97 @@
+"""What must be true of a world at rest: the faults have ended, and everybody has had time.
+
+Knows the attacher only by what it leaves behind: objects in the API server, publications in the backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from mooring.api.core import PERSISTENT_VOLUMES
+from mooring.api.meta import finalizers_of, is_deleting
+from tests.sim.actor import Actor
+from tests.sim.endpoint import device_of
+from tests.sim.plan import FINALIZER, TWIN
+from tests.sim.truth import Attachment
+from tests.sim.world import World
+
+Complaint = tuple[str, str]
+"""An invariant's name, and what breaks it."""
+
+
+def complaints(world: World, actor: Actor) -> list[Complaint]:
+    """Everything wrong with a world that should be at rest."""
+    twins = [found for found in world.truth.attachments() if found.name.startswith(TWIN)]
+    attachments = {(found.volume, found.node): found for found in world.truth.attachments() if found not in twins}
+    return [
+        *(("unwanted-left", f"{twin.name} was deleted and is still there") for twin in twins),
+        *_wanted_are_attached(world, actor, attachments),
+        *_nothing_else_is(world, actor, attachments),
+        *_volumes_are_held_rightly(world, actor, attachments),
+    ]
+
+
+def fingerprint(world: World) -> tuple[object, ...]:
+    """Changes with every write, whoever made it, and with every publication."""
+    published = tuple((handle, tuple(sorted(nodes))) for handle, nodes in sorted(world.backend.published.items()))
+    return world.store.version, published, world.laws.counts["publish"], world.laws.counts["unpublish"]
+
+
+def _wanted_are_attached(world: World, actor: Actor, attachments: Mapping[tuple[str, str], Attachment]) -> Iterator[Complaint]:
+    handles = {volume.name: volume.handle for volume in world.plan.volumes}
+    for volume, node in sorted(actor.wanted):
+        found, machine = attachments.get((volume, node)), actor.machines[node]
+        if found is None or found.deleting:
+            yield "wanted-missing", f"{volume} is wanted on {node}, there is no attachment"
+            continue
+        status = found.whole.status
+        if not found.attached:
+            yield "wanted-unattached", f"{found.name} is wanted and not attached: {status.attach_error}"
+        if found.attached and status.attach_error is not None:
+            yield "error-left", f"{found.name} is attached and shows {status.attach_error}"
+        if not found.held:
+            yield "finalizer-missing", f"{found.name} is wanted and not held"
+        if found.node_id != machine:
+            yield "wanted-unpublished", f"{found.name} claims {found.node_id!r}, the node is {machine}"
+        if found.attached and status.attachment_metadata not in _devices(world, handles[volume], machine):
+            yield "metadata-wrong", f"{found.name} shows {status.attachment_metadata}"
+        if machine not in world.backend.published[handles[volume]]:
+            yield "wanted-unpublished", f"{volume} is wanted on {node}, the backend has it on {world.backend.published[handles[volume]]}"
+
+
+def _devices(world: World, handle: str, machine: str) -> list[dict[str, str]]:
+    """What the attachment may say of its device.
+
+    Who died after it had attached a volume to the machine that took the node's place, and before it had written so, left the former
+    machine's device behind. Nobody can see that it is not the new one's; attached attachments are never published again on suspicion.
+    """
+    former = [device_of(handle, node_id) for node_id in sorted(world.backend.dead)] if world.kills_count else []
+    return [device_of(handle, machine), *former]
+
+
+def _nothing_else_is(world: World, actor: Actor, attachments: Mapping[tuple[str, str], Attachment]) -> Iterator[Complaint]:
+    for pair, found in attachments.items():
+        if pair not in actor.wanted:
+            yield "unwanted-left", f"{found.name} is not wanted and still there: {found.whole.status}"
+    for volume in world.plan.volumes:
+        wanted = {actor.machines[node] for name, node in actor.wanted if name == volume.name}
+        for node_id in sorted(world.backend.published[volume.handle] - wanted):
+            yield "published-unwanted", f"{volume.handle} is published at {node_id}, nobody wants it there"
+    for handle, operation in world.backend.locks.items():
+        yield "still-working", f"{operation} is at work for {handle}"
+
+
+def _volumes_are_held_rightly(world: World, actor: Actor, attachments: Mapping[tuple[str, str], Attachment]) -> Iterator[Complaint]:
+    used = {volume for volume, _ in attachments}
+    for pv in world.truth.all(PERSISTENT_VOLUMES):
+        name, held = pv.metadata.name, FINALIZER in finalizers_of(pv)
+        if is_deleting(pv):
+            yield "volume-left", f"{name} was deleted and is still there, held by {finalizers_of(pv)}"
+        if name in used and not held:
+            yield "finalizer-missing", f"{name} is attached and not held"
+        if finalizers_of(pv).count(FINALIZER) > 1:
+            yield "finalizer-twice", f"{name} has {finalizers_of(pv)}"
+    for name in sorted(actor.present):
+        inline = any(volume.inline for volume in world.plan.volumes if volume.name == name)
+        if not inline and not world.truth.volume_is_there(name):
+            yield "volume-left", f"{name} is wanted back, the old one is in the way"

@@ -1,0 +1,38 @@
+"""A process that can be killed at any point where it touches the world, and that touches nothing any more once it is dead."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.sim.world import World
+
+
+class Mortal:
+    """One incarnation of the attacher. number: from 1. task: what dies with it."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self._world = world
+        self._chance = world.chances["life"]
+        self.number = number
+        self.alive = True
+        self.task: asyncio.Task[None] | None = None
+
+    async def point(self, where: str) -> None:
+        """A point where it may be killed. Who is dead does not come back from here."""
+        if self.alive and self._fate_strikes():
+            self.kill(where)
+        if not self.alive:
+            await asyncio.get_running_loop().create_future()
+
+    def kill(self, where: str) -> None:
+        """As kill -9 does: nothing of it reaches the world from now on."""
+        if not self.alive or self.task is None:
+            return
+        self._world.story.tell(f"attacher#{self.number}", f"killed {where}")
+        self._world.kills_count += 1
+        self.alive = False
+        self.task.cancel()
+
+    def _fate_strikes(self) -> bool:
+        plan = self._world.plan
+        return self._world.faulty and self.number <= plan.crashes_max and self._chance.happens(plan.crash)

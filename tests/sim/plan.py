@@ -1,0 +1,189 @@
+"""What a seed chooses before a life begins: the world, its options, and how much of each fault it has.
+
+Each kind of fault is absent from many lives, so that no fault hides behind another.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from mooring.base.chance import Chance
+
+DRIVER: Final = "csi.example.com"
+FINALIZER: Final = "external-attacher/csi-example-com"
+TWIN: Final = "twin-"
+"""How the name of a second attachment of a volume to one node begins."""
+
+MODES: Final = ("ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VolumePlan:
+    """name: of the PersistentVolume; an inline volume has none, and the name only stands for it. secret: its calls need one."""
+
+    name: str
+    handle: str
+    mode: str
+    secret: bool
+    inline: bool
+
+    @property
+    def single_node(self) -> bool:
+        return self.mode != "ReadWriteMany"
+
+    @property
+    def secret_name(self) -> str:
+        return f"{self.name}-secret"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ApiFaults:
+    """Probabilities per request or per watch event. stale_s: the longest delay of an event."""
+
+    refused: float
+    lost: float
+    slow: float
+    stale: float
+    stale_s: float
+    cut: float
+    gone: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DriverFaults:
+    """Probabilities per call. latency_s: the longest of a healthy call."""
+
+    failed: float
+    lost: float
+    hung: float
+    latency_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """One life. Durations in virtual seconds. crash: probability at each point where the attacher can be killed."""
+
+    seed: int
+    volumes: tuple[VolumePlan, ...]
+    nodes: tuple[str, ...]
+    lists_published: bool
+    single_node_multi_writer: bool
+    page_size: int
+    chaos_s: float
+    pause_s: float
+    timeout_s: float
+    worker_threads: int
+    retry_start_s: float
+    retry_max_s: float
+    reconcile_s: float
+    resync_s: float
+    history_max: int
+    hasty: float
+    crash: float
+    crashes_max: int
+    restart_s: float
+    api: ApiFaults
+    driver: DriverFaults
+    acts: tuple[str, ...]
+
+
+ACTS: Final = {
+    "move": 12,
+    "share": 6,
+    "unwant": 4,
+    "recreate_attachment": 4,
+    "drop_volume": 2,
+    "want_volume_back": 3,
+    "unregister": 2,
+    "register": 4,
+    "replace_machine": 1,
+    "touch": 2,
+    "hold": 2,
+    "make_twin": 1,
+    "make_foreign": 1,
+    "let_go": 4,
+    "change_secret": 1,
+    "drop_secret": 1,
+    "restore_secret": 2,
+    "restart_driver": 1,
+    "take_away": 3,
+    "kill_attacher": 1,
+    "roll_attacher": 1,
+}
+"""What the actor can do, with weights."""
+
+_ALWAYS: Final = ("move", "share", "unwant", "want_volume_back", "register", "let_go", "restore_secret")
+
+
+def plan_of(seed: int) -> Plan:
+    """The plan of a seed."""
+    chance = Chance(seed)
+    retry_start_s = chance.uniform(0.1, 1.0)
+    timeout_s = chance.uniform(0.5, 3.0)
+    return Plan(
+        seed=seed,
+        volumes=tuple(_volume(chance, number) for number in range(1 + chance.below(3) + chance.below(2))),
+        nodes=tuple(f"node{number}" for number in range(2 + chance.below(2))),
+        lists_published=chance.happens(0.5),
+        single_node_multi_writer=chance.happens(0.3),
+        page_size=chance.below(3),
+        chaos_s=chance.uniform(5.0, 30.0),
+        pause_s=chance.uniform(0.05, 0.8),
+        timeout_s=timeout_s,
+        worker_threads=1 + chance.below(3),
+        retry_start_s=retry_start_s,
+        retry_max_s=retry_start_s * 2 ** chance.below(5),
+        reconcile_s=chance.uniform(1.0, 10.0),
+        resync_s=chance.uniform(5.0, 30.0) if chance.happens(0.3) else 0.0,
+        history_max=8 + chance.below(32) if chance.happens(0.3) else 10_000,
+        hasty=_perhaps(chance, 0.5, 0.1, 1.0),
+        crash=_perhaps(chance, 0.6, 0.005, 0.1),
+        crashes_max=1 + chance.below(4),
+        restart_s=chance.uniform(0.0, 2.0),
+        api=_api_faults(chance),
+        driver=_driver_faults(chance, timeout_s),
+        acts=_acts(chance),
+    )
+
+
+def _volume(chance: Chance, number: int) -> VolumePlan:
+    return VolumePlan(
+        name=f"pv{number}",
+        handle=f"handle{number}",
+        mode=MODES[chance.below(len(MODES))],
+        secret=chance.happens(0.3),
+        inline=chance.happens(0.1),
+    )
+
+
+def _perhaps(chance: Chance, share: float, low: float, high: float) -> float:
+    """Nothing in most lives, else something between low and high."""
+    return chance.uniform(low, high) if chance.happens(share) else 0.0
+
+
+def _api_faults(chance: Chance) -> ApiFaults:
+    return ApiFaults(
+        refused=_perhaps(chance, 0.4, 0.02, 0.3),
+        lost=_perhaps(chance, 0.4, 0.02, 0.3),
+        slow=_perhaps(chance, 0.5, 0.05, 0.5),
+        stale=_perhaps(chance, 0.5, 0.05, 0.5),
+        stale_s=chance.uniform(0.05, 5.0),
+        cut=_perhaps(chance, 0.4, 0.01, 0.1),
+        gone=_perhaps(chance, 0.3, 0.1, 0.6),
+    )
+
+
+def _driver_faults(chance: Chance, timeout_s: float) -> DriverFaults:
+    return DriverFaults(
+        failed=_perhaps(chance, 0.5, 0.05, 0.5),
+        lost=_perhaps(chance, 0.5, 0.05, 0.5),
+        hung=_perhaps(chance, 0.5, 0.05, 0.4),
+        latency_s=chance.uniform(0.0, timeout_s / 2),
+    )
+
+
+def _acts(chance: Chance) -> tuple[str, ...]:
+    """The acts of this life, each as often as its weight says: draw one of them."""
+    chosen = [act for act in ACTS if act in _ALWAYS or chance.happens(0.5)]
+    return tuple(act for act in chosen for _ in range(ACTS[act]))

@@ -1,0 +1,68 @@
+"""The attacher's simulation, as far as every run of the tests takes it. More seeds: `make sim SEEDS=100000`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.sim.bugs import BUGS
+from tests.sim.run import STORY_STEPS, run_seed
+
+ROOT = Path(__file__).resolve().parents[2]
+SEEDS = 500
+CHUNK = 20
+BUG_SEEDS_MAX = 400
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_no_invariant_is_broken(first):
+    for seed in range(first, first + CHUNK):
+        outcome = run_seed(seed)
+        assert outcome.broken is None, outcome.report()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name):
+    """By an invariant that tells of it, not by some crash."""
+    for seed in range(BUG_SEEDS_MAX):
+        broken = run_seed(seed, bug=name).broken
+        if broken is not None:
+            assert broken.invariant in BUGS[name].found_by, broken
+            return
+    pytest.fail(f"not found in {BUG_SEEDS_MAX} seeds")
+
+
+@pytest.mark.slow
+def test_a_seed_lives_the_same_life_again():
+    for seed in range(10):
+        first, second = run_seed(seed), run_seed(seed)
+        assert first.story.steps == second.story.steps
+    assert run_seed(1).story.digest() != run_seed(2).story.digest()
+
+
+@pytest.mark.slow
+def test_a_seed_lives_the_same_life_in_another_process():
+    """Neither addresses in memory nor the hashes of texts may choose anything."""
+    told = set()
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-m", "tests.sim", "--seed", "3", "--whole"]
+        told.add(subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout)
+    assert 1 == len(told)
+
+
+def test_a_failure_shows_the_end_of_its_story_and_how_to_see_it_again():
+    outcome = run_seed(0, bug="publish-before-claim")
+    assert outcome.broken is not None
+    lines = outcome.report().splitlines()
+    assert "seed 0" == lines[0]
+    assert str(outcome.broken) == lines[-2]
+    assert "replay: .venv/bin/python -m tests.sim --seed 0 --bug publish-before-claim" == lines[-1]
+    assert len(lines) <= STORY_STEPS + 4
+    assert "publish-unclaimed" in lines[-3]

@@ -1,0 +1,56 @@
+"""One world: the API server's store, the backend, the laws, and the one verdict on it all."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from mooring.apiserver.bootstrap import new_store
+from mooring.apiserver.local import LocalCluster
+from mooring.apiserver.table import HistoryLimits
+from mooring.base.chance import Chance
+from mooring.base.clock import LoopClock
+from tests.sim.backend import Backend
+from tests.sim.laws import Laws
+from tests.sim.plan import Plan
+from tests.sim.story import Broken, Story
+from tests.sim.truth import Truth
+
+EPOCH_S: Final = 1_780_000_000.0
+_STREAMS: Final = ("store", "cluster", "backend", "actor", "line", "life")
+
+
+class World:
+    """faulty: the faults go on. verdict: set by the first law that is broken.
+
+    group: owns the backend's calls. chances: independent sources by name, so that one part's draws don't move another's.
+    """
+
+    def __init__(self, plan: Plan, group: asyncio.TaskGroup) -> None:
+        self.plan = plan
+        self.clock = LoopClock(EPOCH_S)
+        self.story = Story(self.clock.now)
+        self.chances = {name: Chance(plan.seed * 16 + number) for number, name in enumerate(_STREAMS)}
+        self.store = new_store(self.chances["store"], EPOCH_S, HistoryLimits(changes_max=plan.history_max))
+        self.cluster = LocalCluster(self.store, clock=self.clock, chance=self.chances["cluster"])
+        self.truth = Truth(plan, self.store)
+        self.backend = Backend(plan, self.clock, self.chances["backend"], self.story, group)
+        self.laws = Laws(self.truth, self.backend, self.story, self.fail)
+        self.store.on_change(self.laws.changed)
+        self.faulty = True
+        self.kills_count = 0
+        self.verdict: asyncio.Future[Broken] = asyncio.get_running_loop().create_future()
+
+    def fail(self, invariant: str, what: str) -> None:
+        """The first one counts."""
+        if not self.verdict.done():
+            broken = Broken(invariant, what, self.clock.now())
+            self.story.tell("BROKEN", f"{invariant}: {what}")
+            self.story.end()
+            self.verdict.set_result(broken)
+
+    def heal(self) -> None:
+        """The faults end."""
+        self.story.tell("world", "the faults have ended")
+        self.faulty = False
+        self.backend.heal()
