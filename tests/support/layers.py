@@ -19,13 +19,13 @@ REAL_CONTROLLERS: Final = "real controllers"
 REAL_PEERS: Final = "Go peers"
 SPECIFICATION: Final = "specification beside the project"
 
-_REAL_PARTS: Final = "`make real-parts` (Go 1.26, about 11 minutes once), or KUBE_TEST_BIN=folder with the programs; then `make test`"
+_REAL_PARTS: Final = "to test it: `make real-parts` (Go 1.26, about 11 minutes once), or KUBE_TEST_BIN=folder with the programs; then `make test`"
 
 REMEDIES: Final = {
     REAL_SERVER: _REAL_PARTS,
     REAL_CONTROLLERS: _REAL_PARTS,
     REAL_PEERS: _REAL_PARTS,
-    SPECIFICATION: "nothing to do: a check for maintainers, who have the original declarations in a folder beside the project",
+    SPECIFICATION: "nothing is wrong: this is a check for maintainers, who have the original declarations in a folder beside the project",
 }
 
 NEVER_REQUIRED: Final = {SPECIFICATION}
@@ -60,5 +60,5 @@ def summary(reasons: Iterable[str]) -> list[str]:
         total = sum(counts.values())
         lines.append(f"NOT TESTED: {layer} ({total} {'test' if total == 1 else 'tests'})")
         lines.extend(f"    {what}" for what in sorted(counts))
-        lines.append(f"    to test it: {REMEDIES.get(layer, 'see tests/support/layers.py')}")
+        lines.append(f"    {REMEDIES.get(layer, 'see tests/support/layers.py')}")
     return lines
