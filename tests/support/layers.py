@@ -19,7 +19,9 @@ REAL_CONTROLLERS: Final = "real controllers"
 REAL_PEERS: Final = "Go peers"
 SPECIFICATION: Final = "specification beside the project"
 
-_REAL_PARTS: Final = "to test it: `make real-parts` (Go 1.26, about 11 minutes once), or KUBE_TEST_BIN=folder with the programs; then `make test`"
+_REAL_PARTS: Final = (
+    "to test it: `make real-parts` (Go 1.26, about 11 minutes once), or KUBE_TEST_BIN=folder with the programs; then `make test`"
+)
 
 REMEDIES: Final = {
     REAL_SERVER: _REAL_PARTS,
