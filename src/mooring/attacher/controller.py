@@ -242,6 +242,9 @@ class Attacher:
         with contextlib.ExitStack() as stack:
             call_over: Callable[[], None] = _nothing
             if decision.volume_handle is not None:
+                attachment = target.find(view)
+                assert attachment is not None, "decided a moment ago"
+                stack.callback(self._wakes.call_ended, attachment)
                 call_over = stack.enter_context(self._turns.begin(decision.volume_handle, target.name)).call_over
             stack.enter_context(self._reconciler.moving(target.name))
             await self._actions.perform(view, target, decision, call_over)
@@ -253,7 +256,9 @@ class Attacher:
             self._turns.wait(undo.volume_handle if undo.volume_handle in self._turns.in_flight else None, name)
             return
         try:
-            with self._turns.begin(undo.volume_handle, name):
+            with contextlib.ExitStack() as stack:
+                stack.callback(self._wakes.call_ended, undo.attachment)
+                stack.enter_context(self._turns.begin(undo.volume_handle, name))
                 await self._actions.undo(self._view, undo)
         except Failed as failure:
             delay_s = self._queue.retry(name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from mooring.api.core import PersistentVolumeSpec, SecretReference
+from mooring.api.core import PersistentVolume, PersistentVolumeSpec, SecretReference
 from mooring.api.meta import Key, annotation, is_deleting
 from mooring.api.storage import VolumeAttachment
 from mooring.attacher import because as why
@@ -258,6 +258,18 @@ def decide_volume(view: View, pv_name: str) -> Decision:
     if not view.releasable(pv):
         return Decision(why.VolumeKept())
     users = tuple(va.metadata.name for va in view.attachments.by(BY_VOLUME, pv_name) if va.spec.source.persistent_volume_name == pv_name)
+    worker = view.calls.in_flight.get(_handle_of(pv))
+    if not users and worker is not None:  # its attachment was torn away, or made anew, under the call
+        users = (worker,)
     if users:
         return Decision(why.VolumeInUse(users[:3]))
     return Decision(why.VolumeReleased(), (ReleaseVolume(pv_name),))
+
+
+def _handle_of(pv: PersistentVolume) -> str:
+    """The driver's name for the volume, "" for one that the driver can't know."""
+    try:
+        source = translated(pv).csi if is_migratable(pv.spec) else pv.spec.csi
+    except TranslationError:
+        return ""
+    return source.volume_handle if source is not None else ""

@@ -74,6 +74,12 @@ class Wakes:
         if change.cause is not Cause.OWN_WRITE and (change.old is None or not same_but_for_version(change.old, pv)):
             self._end_back_off(BY_VOLUME, pv.metadata.name)
 
+    def call_ended(self, attachment: VolumeAttachment) -> None:
+        """The volume, deleted meanwhile, may have waited for that."""
+        pv = self._view.volume(attachment.spec.source.persistent_volume_name or "")
+        if pv is not None and self._view.releasable(pv):
+            self._volumes.add(pv.metadata.name)
+
     def node_changed(self, change: Change[CSINode]) -> None:
         node = change.new
         if node is None and change.old is not None:

@@ -295,6 +295,7 @@ def released(pv: dict[str, Any], vas: Any = (), **view: Any) -> Decision:
 
 
 GCE: dict[str, Any] = {"gcePersistentDisk": {"pdName": "d"}}
+CINDER: dict[str, Any] = {"cinder": {"volumeID": "handle1"}}
 
 
 @pytest.mark.parametrize("source", [pytest.param(None, id="PV01"), pytest.param(GCE, id="PV02")])
@@ -313,6 +314,12 @@ def test_PV04_a_volume_that_nobody_deleted_keeps_its_finalizer():
 @pytest.mark.parametrize("va", [a_va(), a_va(deleting=True), a_va(attacher="other")], ids=["wanted", "deleting", "foreign"])
 def test_PV05_an_attachment_that_names_the_volume_keeps_it(va):
     assert Decision(why.VolumeInUse((VA,))) == released(a_pv(deleting=True), [va])
+
+
+@pytest.mark.parametrize("source", [None, CINDER], ids=["csi", "in-tree"])
+def test_a_call_that_runs_keeps_the_volume_whose_attachment_is_gone(source):
+    assert Decision(why.VolumeInUse((VA,))) == released(a_pv(deleting=True, source=source), in_flight={"handle1": VA})
+    assert Decision(why.VolumeReleased(), (ReleaseVolume("pv1"),)) == released(a_pv(deleting=True, source=source), in_flight={"other": VA})
 
 
 @pytest.mark.parametrize(

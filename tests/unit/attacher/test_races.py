@@ -161,3 +161,25 @@ async def test_success_and_error_that_are_two_events_end_in_success_alone():
         late.show()
         va = await world.status(lambda status: "attachError" not in status, wait_s=5.0)
     assert va["status"]["attached"]
+
+
+@in_virtual_time
+async def test_a_volume_whose_call_still_runs_is_kept_without_attachments_too():
+    """Torn away under the call: what is published then has to be taken back, for which the volume must not be gone."""
+    world = await World().base()
+    gate = world.driver.gate(PUBLISH)
+    async with world.attaching():
+        await world.create(a_va())
+        await world.until(lambda: _made(world, PUBLISH))
+        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
+        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.delete("PersistentVolume", "pv1")
+        await world.settle()
+        assert FINALIZER in (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
+        gate.set()
+        await world.gone("PersistentVolume", "pv1", 5.0)
+    assert [UNPUBLISH, PATCH_PV] == world.story[-2:]
+
+
+async def _made(world: World, method: str) -> bool:
+    return bool(world.driver.made(method))
