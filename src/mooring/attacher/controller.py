@@ -117,6 +117,7 @@ class Attacher:
             drift=drift,
             calls=self._turns,
             default_fs_type=options.default_fstype,
+            maybe_claimed=self._writes.maybe_claimed,
         )
         self._reconciler = Reconciler(driver, self._view, drift, self._attachments.store.values, self._queue.add, options, clock)
         self._wakes = Wakes(self._view, self._queue, self._volume_queue, self._attachment_ended)
@@ -196,6 +197,7 @@ class Attacher:
     def _attachment_ended(self, name: str) -> None:
         self._turns.forget(name)
         self._reconciler.forget(name)
+        self._writes.forget(name)
 
     # -- one key
 

@@ -204,9 +204,9 @@ def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: Volume) ->
     """
     if not is_single_node(volume.spec.access_modes) or attachment.status.attached:
         return None
-    name, ours = attachment.metadata.name, view.holds(attachment)
+    name, ours = attachment.metadata.name, view.may_hold(attachment)
     for other in view.attachments.by(BY_VOLUME, volume_of(attachment)):
-        if other.metadata.name == name or other.spec.node_name == attachment.spec.node_name or not view.holds(other):
+        if other.metadata.name == name or other.spec.node_name == attachment.spec.node_name or not view.may_hold(other):
             continue
         if is_deleting(other) or other.status.attached or not ours or other.metadata.name < name:
             return why.HeldElsewhere(other.spec.node_name, other.metadata.name, is_deleting(other))

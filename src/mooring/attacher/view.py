@@ -106,7 +106,7 @@ class Calls(Protocol):
 class View:
     """The world as the attacher sees it, live.
 
-    drift: by attachment name, only those that differ.
+    drift: by attachment name, only those that differ. maybe_claimed: attachment name → uid, where the answer to our claim was lost.
     """
 
     driver: DriverFacts
@@ -116,6 +116,7 @@ class View:
     drift: Mapping[str, Drift]
     calls: Calls
     default_fs_type: str = ""
+    maybe_claimed: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def attachment(self, name: str) -> VolumeAttachment | None:
         return self.attachments.get(Key("", name))
@@ -132,6 +133,10 @@ class View:
     def holds(self, obj: Object) -> bool:
         """True when this driver's finalizer is on the object."""
         return self.driver.finalizer in finalizers_of(obj)
+
+    def may_hold(self, attachment: VolumeAttachment) -> bool:
+        """True when the finalizer is on it, or may be: what is not known counts as attached."""
+        return self.holds(attachment) or self.maybe_claimed.get(attachment.metadata.name) == attachment.metadata.uid
 
     def holder_beside(self, attachment: VolumeAttachment) -> str | None:
         """The name of another attachment that holds the same volume on the same node and is to stay."""

@@ -71,6 +71,8 @@ class Writes:
         self._volumes = volumes
         self._holding: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unsure: set[str] = set()  # volumes that may carry the finalizer although the cache does not show it
+        self.maybe_claimed: dict[str, str] = {}
+        """The same of attachments: name → uid."""
 
     # -- PersistentVolumes
 
@@ -110,6 +112,10 @@ class Writes:
         patch = Patch(PatchType.JSON, operations)
         await self._volumes.write(Key("", pv_name), self._cluster.patch(PERSISTENT_VOLUMES, pv_name, patch))
 
+    def forget(self, name: str) -> None:
+        """No claim of this attachment is in doubt any more."""
+        self.maybe_claimed.pop(name, None)
+
     # -- VolumeAttachments: the finalizer
 
     async def claim(self, view: View, target: Target, node_id: str) -> None:
@@ -132,7 +138,10 @@ class Writes:
         except (Conflict, NotFound) as error:
             raise Failed(f"could not save VolumeAttachment: {error}", reported=False) from error
         except ApiError as error:
+            if isinstance(error, ServerError | Unreachable):
+                self.maybe_claimed[target.name] = target.uid
             raise Failed(f"could not save VolumeAttachment: {error}") from error
+        self.forget(target.name)
         if answer.metadata.uid != target.uid:
             raise Failed("deleted and made anew before it could be attached", reported=False)
 
@@ -147,6 +156,7 @@ class Writes:
                 return
             except ApiError as error:
                 raise Failed(f"could not mark as detached: {error}") from error
+            self.forget(target.name)
         if mark:
             await self.mark_detached(view, target)
 

@@ -214,6 +214,13 @@ def test_an_attachment_that_was_never_claimed_holds_nothing():
     assert [Claim, Publish] == steps(decided(a_va(), [a_pv(modes=RWO)], others=[a_va("pv1-node2", node="node2")]))
 
 
+def test_an_attachment_that_may_be_claimed_holds_the_volume_too():
+    other = {**a_va("pv1-node2", node="node2"), "metadata": {"name": "pv1-node2", "uid": "u"}}
+    for uid, waits in (("u", True), ("of another of that name", False)):
+        decision = decided(a_va(), [a_pv(modes=RWO)], others=[other], maybe_claimed={"pv1-node2": uid})
+        assert waits is isinstance(decision.because, why.HeldElsewhere)
+
+
 def test_two_uncertain_attachments_never_wait_for_each_other():
     """Left so by an attacher that publishes side by side: one of them must go first."""
     first, second = (a_va(name, node=name, finalizers=[FINALIZER]) for name in ("a", "b"))

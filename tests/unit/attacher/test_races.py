@@ -11,9 +11,9 @@ from mooring.csi.codes import Code
 from mooring.kube.cluster import WatchEvent
 from mooring.kube.errors import Unreachable
 from tests.support.attaching import PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, STD_ATTACH, UNPUBLISH, World
-from tests.support.objects import DELETED, FINALIZER, a_va, an_attached_va
+from tests.support.objects import DELETED, DRIVER, FINALIZER, a_csi_node, a_va, an_attached_va
 from tests.support.recording import RecordingCluster
-from tests.support.scripted_driver import Fail
+from tests.support.scripted_driver import Fail, Lose
 from tests.support.virtual_loop import in_virtual_time
 
 OTHERS = "kit/other"
@@ -179,6 +179,22 @@ async def test_a_volume_whose_call_still_runs_is_kept_without_attachments_too():
         gate.set()
         await world.gone("PersistentVolume", "pv1", 5.0)
     assert [UNPUBLISH, PATCH_PV] == world.story[-2:]
+
+
+@in_virtual_time
+async def test_a_claim_whose_answer_was_lost_keeps_the_volume_from_other_nodes():
+    """Unknown counts as attached. Else both would be claimed, and once that is seen the lesser name attaches, whatever was published."""
+    world = await World().base(modes=["ReadWriteOnce"])
+    late = late_events(world, "volumeattachments")
+    await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}), a_va("pv1-node1", node="node1"), a_va("pv1-node2", node="node2"))
+    world.cluster.refuse(PATCH_VA, name="pv1-node1", error=LOST, after=True)
+    world.cluster.refuse(PATCH_STATUS, name="pv1-node1")
+    world.driver.always(PUBLISH, Lose())
+    async with world.attaching():
+        await world.settle()
+        late.show()
+        await world.settle(60.0)
+    assert {"nodeID1"} == world.driver.published["handle1"]
 
 
 async def _made(world: World, method: str) -> bool:

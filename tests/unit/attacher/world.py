@@ -53,6 +53,7 @@ def a_view(
     in_flight: Mapping[str, str] | None = None,
     calls_full: bool = False,
     default_fs_type: str = "ext4",
+    maybe_claimed: Mapping[str, str] | None = None,
 ) -> View:
     return View(
         driver=driver or facts(),
@@ -62,4 +63,5 @@ def a_view(
         drift=drift or {},
         calls=Running(in_flight or {}, calls_full),
         default_fs_type=default_fs_type,
+        maybe_claimed=maybe_claimed or {},
     )
