@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key
-from mooring.kube.store import Change, Relist, Store
+from mooring.kube.store import Cause, Change, Relist, Store
 from tests.unit.kube.objects import a_volume
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -63,6 +63,8 @@ class StoreMachine(RuleBasedStateMachine):
             name = (change.old or change.new).metadata.name
             assert self.replayed.get(name) == change.old
             if change.new is None:
+                if change.cause is Cause.OWN_WRITE and change.old is not None:
+                    self.buried.add(change.old.metadata.uid)
                 del self.replayed[name]
             else:
                 assert change.new.metadata.uid not in self.buried, "an object that we ended came back"

@@ -7,8 +7,9 @@ Three sources feed it, in any interleaving: lists, the watch, and the answers of
 - `version` is how far lists and watch have told everything. The answer of a write at or below it brings nothing: the watch has shown
   that state and all that followed, a deletion perhaps, and nobody would ever take the object out again.
 - A list deletes what it lacks, except what is newer than the list: an own write that the list could not know.
-- An object that our own write has ended leaves at once, and its uid stays as a tombstone, so that older events still on their way don't
-  bring it back. A tombstone goes when the watch shows the deletion, or when a list that began after the write has ended.
+- An object that our own write has ended, or found replaced by another of its name, leaves at once, and its uid stays as a tombstone, so
+  that older events still on their way don't bring it back. A tombstone goes when the watch shows the deletion, or when a list that
+  began after the write has ended.
 - A list whose version lies before `version` comes from a server that was set back (restored from a backup): then it alone counts.
 
 A change never joins two objects of different uid: a name that was used again is one change to nothing, then one from nothing.
@@ -106,16 +107,20 @@ class Store(Generic[T]):
         old = self._objects.get(key_of(obj))
         if old is None or old.metadata.uid != obj.metadata.uid:
             return ()  # the watch was quicker
-        self._tombstones[old.metadata.uid] = self._lists_begun
-        if len(self._tombstones) > TOMBSTONES_MAX:
-            del self._tombstones[next(iter(self._tombstones))]
-            self.tombstones_lost += 1
+        self._entomb(old)
         return (self._take_out(old, Cause.OWN_WRITE),)
 
     def relist(self) -> Relist[T]:
         """Begins a new list; call it before the list is asked for."""
         self._lists_begun += 1
         return Relist(self, self._lists_begun)
+
+    def _entomb(self, ended: T) -> None:
+        """Its events are still to come, and must not bring it back."""
+        self._tombstones[ended.metadata.uid] = self._lists_begun
+        if len(self._tombstones) > TOMBSTONES_MAX:
+            del self._tombstones[next(iter(self._tombstones))]
+            self.tombstones_lost += 1
 
     def _advance(self, version: str) -> None:
         if order(version, self.version) > 0:
@@ -135,6 +140,8 @@ class Store(Generic[T]):
         if old.metadata.uid == obj.metadata.uid:
             self._set(key, old, obj)
             return (Change(old, obj, cause),)
+        if cause is Cause.OWN_WRITE:  # it met another object under the name; the end of this one is not shown yet
+            self._entomb(old)
         ended = self._take_out(old, cause)
         self._set(key, None, obj)
         return ended, Change(None, obj, cause)

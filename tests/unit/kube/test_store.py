@@ -116,6 +116,17 @@ def test_the_write_that_ends_an_object_ends_it_here_too():
     assert len(store.apply(a_volume(version=4, uid="another"))) == 1
 
 
+def test_an_object_that_our_write_found_replaced_does_not_come_back():
+    """The watch is still to show its life and its end; when the newer one is ended too, those events would find the name free."""
+    store = a_store()
+    store.apply(a_volume(version=1, uid="first"))
+    assert [None, "second"] == [change.new and change.new.metadata.uid for change in store.wrote(a_volume(version=5, uid="second"))]
+    store.bury(a_volume(version=5, uid="second", deleting=True))
+    assert store.apply(a_volume(version=2, uid="first")) == (), "an older event resurrected it"
+    assert store.delete(a_volume(version=3, uid="first")) == ()
+    assert len(store) == 0
+
+
 def test_a_write_that_leaves_finalizers_ends_nothing():
     store = a_store()
     store.apply(a_volume(version=1, deleting=True, finalizers=("f", "g")))
