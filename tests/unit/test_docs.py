@@ -15,9 +15,6 @@ PAGES = sorted([*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHAN
 TOP = "src|tests|docs|hack|deploy|bench|\\.ci"
 ROOMS = "|".join(sorted(path.parent.name for path in (ROOT / "src" / "mooring").glob("*/__init__.py")))
 
-WRITTEN_BY_RUNS = {"bench/RESULTS.md"}
-"""Links whose target may be missing, since a run of the bench writes it."""
-
 
 def broken(page: Path, text: str) -> list[str]:
     """What the text of a page points at and isn't there, as the page has it."""
@@ -35,7 +32,7 @@ def _target_exists(page: Path, link: str) -> bool:
     path, _, anchor = link.partition("#")
     target = (page.parent / path).resolve() if path else page
     if not target.exists():
-        return target.relative_to(ROOT).as_posix() in WRITTEN_BY_RUNS
+        return False
     return not anchor or anchor in _anchors(target.read_text())
 
 
