@@ -53,6 +53,7 @@ class Actor:
         if not self._world.faulty:
             for kind, name in self.objects():
                 await self._hands.let_go(kind, name)
+            self._clean_up()
 
     def objects(self, *more: Kind[Any]) -> list[tuple[Kind[Any], str]]:
         """All attachments and volumes, and all of more kinds."""
@@ -68,6 +69,15 @@ class Actor:
                 await self._hands.make_secret(volume)
         for node in self.machines:
             await self._hands.register(node)
+
+    def _clean_up(self) -> None:
+        """Administrators who tore an attachment away look after its volume, until nothing is published that no attachment claims."""
+        backend = self._world.backend
+        claimed = {found.pair for found in self._truth.attachments()}
+        for handle in sorted(self._world.laws.torn):
+            for node_id in sorted(backend.published[handle]):
+                if (handle, node_id) not in claimed:
+                    backend.take_away(handle, node_id)
 
     async def _tend_volumes(self) -> None:
         """Volumes that shall be there are made; deleted ones lose their protection."""

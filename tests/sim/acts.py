@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from mooring.api.meta import finalizers_of
-from mooring.api.storage import CSI_NODES
+from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
 from tests.sim.actor import Actor
 from tests.sim.hands import HOLD, Hands
 from tests.sim.life import Supervisor
@@ -74,6 +74,17 @@ class Acts:
         else:
             volume, node = self._one_of(sorted(self._plans)), self._one_of(self._nodes)
             await self._hands.create_attachment(f"foreign-{volume}-{node}", volume, node, "other.example.com")
+
+    async def tear_away(self) -> None:
+        """An impatient administrator deletes an attachment with its finalizers, and detaches the volume by hand."""
+        held = [found for found in self._truth.attachments() if found.held]
+        if held:
+            found = self._one_of(held)
+            self._hands.tell(f"tears {found.name} away")
+            self._world.laws.torn.add(found.handle)
+            await self._hands.delete_attachment(found.name)
+            await self._hands.merge(VOLUME_ATTACHMENTS, found.name, {"metadata": {"finalizers": None}})
+            self._world.backend.take_away(found.handle, found.node_id)
 
     async def drop_volume(self) -> None:
         """Mostly after its users are gone, sometimes under them."""

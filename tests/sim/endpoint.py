@@ -50,7 +50,10 @@ class Endpoint:
         early = self._world.chances["backend"].happens(0.5)
         page = self._page(request.starting_token)
         await self._world.backend.answer_time()
-        return page if early else self._page(request.starting_token)
+        page = page if early else self._page(request.starting_token)
+        shown = {entry.volume.volume_id: list(entry.status.published_node_ids) for entry in page.entries}
+        self._tell(f"list volumes, as of the {'beginning' if early else 'end'}: {shown}")
+        return page
 
     async def _call(self, verb: str, handle: str, node_id: str, secrets: dict[str, str]) -> None:
         what = f"{verb} {handle} {node_id}"

@@ -47,6 +47,7 @@ class Write:
 
     process: int
     what: str
+    name: str
     excused: bool
     body: Any = None
     change: Change | None = None
@@ -64,6 +65,8 @@ class Laws:
         self._in_flight: dict[tuple[int, str], str] = {}
         self._knowledge = Knowledge(backend.removed)
         self._twinned: set[str] = set()  # volumes that had two attachments to one node, each with calls of its own
+        self.torn: set[str] = set()
+        """Volumes that an attachment was torn away from, finalizer and all: what is claimed, and what is published, is out of our hands."""
         self._recent: dict[tuple[int, str], deque[float]] = defaultdict(deque)
         self.counts: Counter[str] = Counter()
 
@@ -77,6 +80,10 @@ class Laws:
             self._fail("hot-loop", f"{what}: {len(recent)} times in a second")
 
     # -- calls
+
+    def _is_odd(self, handle: str) -> bool:
+        """True for volumes of which an attacher can't know what it has done."""
+        return handle in self._twinned or handle in self.torn
 
     def call_begins(self, process: int, verb: str, handle: str, node_id: str) -> None:
         pair = (handle, node_id)
@@ -101,12 +108,12 @@ class Laws:
     def _publish_begins(self, process: int, pair: Pair, claims: list[Attachment]) -> None:
         handle, node_id = pair
         published = self._backend.published[handle]
-        if not claims:
+        if not claims and handle not in self.torn:
             self._fail("publish-unclaimed", f"publish of {handle} at {node_id}, which no attachment claims")
         elsewhere = published - {node_id}
-        if handle in self._backend.single_node and elsewhere:
+        if handle in self._backend.single_node and elsewhere and handle not in self.torn:
             self._fail("two-nodes", f"publish of {handle} at {node_id} while it is published at {sorted(elsewhere)}")
-        if self._knowledge.is_attached(process, pair) and node_id in published and handle not in self._twinned:
+        if self._knowledge.is_attached(process, pair) and node_id in published and not self._is_odd(handle):
             self._fail("needless-publish", f"publish of {handle} at {node_id}, attached and known to be")
         self._knowledge.publish_begins(process, pair)
 
@@ -117,7 +124,7 @@ class Laws:
         for found in claims:
             if found.attached and not found.deleting:
                 self._fail("unpublish-wanted", f"unpublish of {handle} at {node_id}, needed by {found.name}")
-        unneeded = not claims and node_id not in self._backend.published[handle] and handle not in self._twinned
+        unneeded = not claims and node_id not in self._backend.published[handle] and not self._is_odd(handle)
         if unneeded and self._knowledge.is_detached(process, pair):
             self._fail("needless-unpublish", f"unpublish of {handle} at {node_id}, detached and known to be")
         self._knowledge.unpublish_begins(process, pair)
@@ -150,10 +157,11 @@ class Laws:
             self._fail("foreign-touched", f"{old.name} belongs to {old.attacher}")
         if new is not None and not old.attached and new.attached:
             handle, node_id = new.pair
-            excused = node_id in self._backend.dead or self._backend.removed[new.pair]
+            excused = node_id in self._backend.dead or self._backend.removed[new.pair] or handle in self.torn
             if node_id not in self._backend.published[handle] and not excused:
                 self._fail("attached-unpublished", f"{new.name} becomes attached, but {handle} is not published at {node_id!r}")
-        if new is not None and old.attached and not new.attached and not old.deleting:
+        mistaken = old.handle in self.torn  # its mark was meant for the one before, and is taken back
+        if new is not None and old.attached and not new.attached and not old.deleting and not mistaken:
             self._fail("attached-lost", f"{new.name} is marked detached, nobody has deleted it")
         if old.held and (new is None or not new.held):
             self._released(old)
@@ -162,6 +170,8 @@ class Laws:
         handle, node_id = old.pair
         if not old.deleting:
             self._fail("claim-dropped", f"{old.name} is released, nobody has deleted it")
+        if handle in self.torn:
+            return
         place = (old.volume, old.node)
         if any((found.volume, found.node) == place and found.held and found.name != old.name for found in self._truth.attachments()):
             return  # the other one goes on holding it there
@@ -200,7 +210,8 @@ class Laws:
     def answered(self, write: Write) -> None:
         """The attacher has the answer to its write."""
         if write.change is None:
-            if not write.excused:
+            torn = any(found.handle in self.torn for found in self._truth.attachments() if found.name == write.name)
+            if not write.excused and not torn:
                 self._fail("empty-write", f"{write.what} changed nothing")
             return
         old, new = write.change.old, write.change.new

@@ -22,6 +22,7 @@ from tests.sim.world import World
 T = TypeVar("T")
 
 SLOW_S_MAX: Final = 2.0
+WATCHED: Final = ("volumeattachments", "persistentvolumes", "csinodes")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,20 +47,23 @@ class Line:
 
     def unsettled(self) -> list[str]:
         """What is still on its way: writes, and kinds whose newest change the attacher has not been shown yet."""
-        return [*self._writing, *(plural for plural, seen in self._seen.items() if seen < self._world.truth.newest(plural))]
+        return [*self._writing, *(plural for plural in WATCHED if self._seen.get(plural, -1) < self._world.truth.newest(plural))]
 
     # -- reads
 
     async def list(
         self, kind: Kind[T], selection: Selection = EVERYTHING, *, limit: int = 0, continue_token: str = "", resource_version: str = ""
     ) -> Page[T]:
-        fate = await self._asked(f"list {kind.plural}", writes=False)
+        what = f"list {kind.plural}"
+        fate = await self._asked(what, writes=False)
+        limit = min(limit, self._world.plan.list_limit or limit)
         page = await self._world.cluster.list(
             kind, selection, limit=limit, continue_token=continue_token, resource_version=resource_version
         )
         await self._answered(fate)
-        self._tell(f"list {kind.plural}: {len(page.items)} at {page.resource_version}")
-        self._has_seen(kind, page.resource_version)
+        self._tell(f"{what}: {len(page.items)} at {page.resource_version}{', more to come' if page.continue_token else ''}")
+        if not page.continue_token:
+            self._has_seen(kind, page.resource_version)
         return page
 
     async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
@@ -108,7 +112,7 @@ class Line:
     async def patch(self, kind: Kind[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
         what = f"patch {kind.plural}{'/' if subresource else ''}{subresource} {name}"
         lost = self._lost.get((kind.plural, name), 0) > self._seen.get(kind.plural, 0)
-        write = Write(self._mortal.number, what, excused=lost, body=patch.body)
+        write = Write(self._mortal.number, what, name, excused=lost, body=patch.body)
         self._writing.append(what)
         try:
             return await self._patch(write, kind, name, patch, subresource)

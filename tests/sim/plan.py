@@ -62,7 +62,11 @@ class DriverFaults:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """One life. Durations in virtual seconds. crash: probability at each point where the attacher can be killed."""
+    """One life. Durations in virtual seconds.
+
+    history_max: changes of a kind that the API server remembers. list_limit: objects a page at the most, 0 for no limit. hasty: how often
+    the attach/detach controller does not wait. crash: probability at each point where the attacher can be killed.
+    """
 
     seed: int
     volumes: tuple[VolumePlan, ...]
@@ -79,6 +83,7 @@ class Plan:
     reconcile_s: float
     resync_s: float
     history_max: int
+    list_limit: int
     hasty: float
     crash: float
     crashes_max: int
@@ -102,6 +107,7 @@ ACTS: Final = {
     "hold": 2,
     "make_twin": 1,
     "make_foreign": 1,
+    "tear_away": 1,
     "let_go": 4,
     "change_secret": 1,
     "drop_secret": 1,
@@ -137,6 +143,7 @@ def plan_of(seed: int) -> Plan:
         reconcile_s=chance.uniform(1.0, 10.0),
         resync_s=chance.uniform(5.0, 30.0) if chance.happens(0.3) else 0.0,
         history_max=8 + chance.below(32) if chance.happens(0.3) else 10_000,
+        list_limit=1 + chance.below(3) if chance.happens(0.3) else 0,
         hasty=_perhaps(chance, 0.5, 0.1, 1.0),
         crash=_perhaps(chance, 0.6, 0.005, 0.1),
         crashes_max=1 + chance.below(4),

@@ -21,7 +21,7 @@ _STREAMS: Final = ("store", "cluster", "backend", "actor", "line", "life")
 
 
 class World:
-    """faulty: the faults go on. verdict: set by the first law that is broken.
+    """faulty: the faults go on. kills_count: how often an attacher was killed. verdict: set by the first law that is broken.
 
     group: owns the backend's calls. chances: independent sources by name, so that one part's draws don't move another's.
     """
