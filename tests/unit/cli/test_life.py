@@ -135,7 +135,8 @@ async def test_SG_a_life_that_is_over_before_it_begins_touches_nothing():
 
 
 @in_virtual_time
-async def test_an_unchanged_driver_that_comes_back_is_carried_on_with():
+async def test_ST05_an_unchanged_driver_that_comes_back_is_carried_on_with():
+    """The peer exits at its next call; going on with the same driver is what we do instead."""
     world = World()
     async with world.living():
         world.ports.connection.lose()
@@ -185,10 +186,49 @@ async def ended(world):
 
 
 @in_virtual_time
-async def test_CP02_a_driver_without_a_name_is_refused():
+async def test_ST02_a_driver_that_gets_ready_late_is_waited_for():
+    probes = []
+
+    class Late(ScriptedDriver):
+        async def probe(self, request):
+            probes.append(world.clock.now())
+            return csi.ProbeResponse(ready={"value": len(probes) > 2})
+
+        async def get_plugin_info(self, request):
+            assert 3 == len(probes), "asked for its name before it was ready"
+            return await super().get_plugin_info(request)
+
+    world = World(plugin=Late())
+    async with world.living():
+        await world.clock.sleep(5)
+        assert [0.0, 1.0, 2.0] == probes
+        assert ["run"] == world.works[0].story
+
+
+@in_virtual_time
+async def test_CP02_ST03_a_driver_without_a_name_is_refused():
     world = World(plugin=ScriptedDriver(""))
-    with pytest.raises(ConfigError, match="driver name is empty"):
+    with pytest.raises(ConfigError, match="driver name is empty") as caught:
         await ended(world)
+    assert 1 == caught.value.exit_code
+    assert [] == world.works
+
+
+@in_virtual_time
+async def test_ST03_a_name_that_takes_longer_than_a_second_is_asked_for_again_and_in_the_end_given_up():
+    """The peer gives up at the first time-out; a driver that is slow at boot would loop for minutes."""
+
+    class Slow(ScriptedDriver):
+        async def get_plugin_info(self, request):
+            self.asked = [*getattr(self, "asked", []), world.clock.now()]
+            await world.clock.sleep(3)
+            return await super().get_plugin_info(request)
+
+    world = World(plugin=Slow())
+    with pytest.raises(DriverError, match="DeadlineExceeded"):
+        await ended(world)
+    assert 2 <= len(world.plugin.asked)
+    assert 25 <= world.clock.now() <= 40
     assert [] == world.works
 
 
