@@ -77,9 +77,10 @@ class Acts:
 
     async def tear_away(self) -> None:
         """An impatient administrator deletes an attachment with its finalizers, and detaches the volume by hand."""
-        held = [found for found in self._truth.attachments() if found.held]
-        if held:
-            found = self._one_of(held)
+        all_ = self._truth.attachments()
+        alone = [found for found in all_ if found.held and sum(found.pair == other.pair for other in all_) == 1]
+        if alone:
+            found = self._one_of(alone)
             self._hands.tell(f"tears {found.name} away")
             self._world.laws.torn.add(found.handle)
             await self._hands.delete_attachment(found.name)
