@@ -59,7 +59,8 @@ def _many(seeds: range, bug: str | None, jobs: int, keep_going: bool) -> int:
             done += running[future]
             for report, invariant in future.result():
                 failed[invariant] += 1
-                print(f"\n{report}\n", flush=True)
+                if keep_going or failed.total() == 1:
+                    print(f"\n{report}\n", flush=True)
             if failed and not keep_going:
                 pool.shutdown(wait=False, cancel_futures=True)
                 break
