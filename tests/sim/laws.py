@@ -64,7 +64,7 @@ class Laws:
         self._truth, self._backend, self._story, self._fail = truth, backend, story, fail
         self._in_flight: dict[tuple[int, str], str] = {}
         self._knowledge = Knowledge(backend.removed)
-        self._twinned: set[str] = set()  # volumes that had two attachments to one node, each with calls of its own
+        self.twinned: set[str] = set()  # volumes that had two attachments to one node, each with calls of its own
         self.torn: set[str] = set()
         """Volumes that an attachment was torn away from, finalizer and all: what is claimed, and what is published, is out of our hands."""
         self._recent: dict[tuple[int, str], deque[float]] = defaultdict(deque)
@@ -83,7 +83,7 @@ class Laws:
 
     def _is_odd(self, handle: str) -> bool:
         """True for volumes of which an attacher can't know what it has done."""
-        return handle in self._twinned or handle in self.torn
+        return handle in self.twinned or handle in self.torn
 
     def call_begins(self, process: int, verb: str, handle: str, node_id: str) -> None:
         pair = (handle, node_id)
@@ -134,7 +134,7 @@ class Laws:
     def changed(self, resource: Resource, change: Change) -> None:
         """The store has changed. Told of every change, at once."""
         if change.old is None and change.new is not None and change.key.name.startswith(TWIN):
-            self._twinned.add(self._truth.attachment_of(change.new).handle)
+            self.twinned.add(self._truth.attachment_of(change.new).handle)
         write = WRITING.get()
         if write is None:
             return None
