@@ -53,14 +53,14 @@ def _wanted_are_attached(world: World, actor: Actor, attachments: Mapping[tuple[
             continue  # it carries the mark that was meant for the one before it, which no report contradicts
         if not found.held:
             yield "finalizer-missing", f"{found.name} is wanted and not held"
+        if machine not in world.backend.published[handles[volume]]:
+            yield "wanted-unpublished", f"{volume} is wanted on {node}, the backend has it on {world.backend.published[handles[volume]]}"
         if handles[volume] in world.laws.twinned and found.node_id in world.backend.dead:
             continue  # a twin has attached the machine that took the node's place, and no report contradicts this one any more
         if found.node_id != machine:
             yield "wanted-unpublished", f"{found.name} claims {found.node_id!r}, the node is {machine}"
         if found.attached and status.attachment_metadata not in _devices(world, handles[volume], machine):
             yield "metadata-wrong", f"{found.name} shows {status.attachment_metadata}"
-        if machine not in world.backend.published[handles[volume]]:
-            yield "wanted-unpublished", f"{volume} is wanted on {node}, the backend has it on {world.backend.published[handles[volume]]}"
 
 
 def _devices(world: World, handle: str, machine: str) -> list[dict[str, str]]:
