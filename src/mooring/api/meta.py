@@ -112,19 +112,3 @@ def finalizers_of(obj: Object) -> tuple[str, ...]:
 def annotation(obj: Object, name: str) -> str:
     """An annotation's value, "" when it is absent."""
     return (obj.metadata.annotations or {}).get(name, "")
-
-
-def newer(left: str, right: str) -> bool:
-    """True when resource version `left` is later than `right`. "" is older than all.
-
-    Resource versions are comparable as integers since Kubernetes 1.35 (its API conventions). Where one isn't a number,
-    the answer is "not newer" unless they differ from "".
-    """
-    if not left:
-        return False
-    if not right:
-        return True
-    try:
-        return int(left) > int(right)
-    except ValueError:
-        return False

@@ -1,4 +1,4 @@
-"""What may be a name, a label, an annotation key. Each check returns the reasons why not, in the API server's words."""
+"""What may be a name, a label, an annotation key, in the API server's words where not; and how sidecars make a name of any text."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _LABEL_VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+
+_NOT_PLAIN: Final = re.compile(r"[^a-zA-Z0-9-]")
 
 _SUBDOMAIN_TEXT: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "
@@ -76,3 +78,9 @@ def path_segment(text: str) -> list[str]:
 
 def _too_long(text: str, bytes_max: int) -> list[str]:
     return [f"must be no more than {bytes_max} bytes"] if len(text.encode("utf-8", "surrogatepass")) > bytes_max else []
+
+
+def sanitised(text: str) -> str:
+    """The text as upstream has it in lock names, identities and finalizers: `a.b.com` is `a-b-com`, `driver/` is `driver-X`."""
+    clean = _NOT_PLAIN.sub("-", text)
+    return f"{clean}X" if clean.endswith("-") else clean

@@ -57,10 +57,6 @@ def too_long(field: str, bytes_max: int) -> Cause:
     return Cause("FieldValueTooLong", field, f"Too long: may not be more than {bytes_max} bytes")
 
 
-def too_many(field: str, count: int, count_max: int) -> Cause:
-    return Cause("FieldValueTooMany", field, f"Too many: {count}: must have at most {count_max} items")
-
-
 def immutable(field: str, value: Any) -> Cause:
     return invalid(field, value, "field is immutable")
 

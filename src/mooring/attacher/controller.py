@@ -20,7 +20,6 @@ from mooring.attacher.actions import Actions, Undo
 from mooring.attacher.decide import decide_attachment, decide_volume
 from mooring.attacher.decision import Decision
 from mooring.attacher.reconcile import Reconciler
-from mooring.attacher.requests import shown
 from mooring.attacher.secrets import SecretCache
 from mooring.attacher.turns import Turns
 from mooring.attacher.view import ATTACHMENT_INDEXES, Drift, View, attachment_pruner, facts_of, node_pruner, prune_volume
@@ -30,6 +29,7 @@ from mooring.base.chance import Chance
 from mooring.base.clock import Clock, rfc3339
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
+from mooring.base.text import shortened
 from mooring.csi.codes import Code
 from mooring.csi.driver import Driver
 from mooring.csi.session import DriverInfo
@@ -42,6 +42,9 @@ log = logger(__name__)
 
 WORKERS_PER_CALL: Final = 4
 """Workers for each allowed call, for the writes before and after it."""
+
+ERROR_BYTES_MAX: Final = 1024
+"""Of a VolumeError's message; the API server refuses more, and then nobody would see the error."""
 
 STEPS_MAX: Final = 4
 """Decisions for one key in a row before others get their turn: hold the volume, attach, and twice a cache that was behind."""
@@ -254,8 +257,9 @@ class Attacher:
             raise Failed(decision.problem.error)
 
     async def _undo(self, name: str, undo: Undo) -> None:
-        if undo.volume_handle in self._turns.in_flight or self._turns.calls_full:
-            self._turns.wait(undo.volume_handle if undo.volume_handle in self._turns.in_flight else None, name)
+        volume_taken = undo.volume_handle in self._turns.in_flight
+        if volume_taken or self._turns.calls_full:
+            self._turns.wait(undo.volume_handle if volume_taken else None, name)
             return
         try:
             with contextlib.ExitStack() as stack:
@@ -274,7 +278,7 @@ class Attacher:
         """Shows the failure to the user and puts the key into its back-off."""
         delay_s = self._queue.retry(target.name)
         field, verb = ("detachError", "detach") if decision.detaching else ("attachError", "attach")
-        told, text = log.bind(VolumeAttachment=target.name), shown(str(failure))
+        told, text = log.bind(VolumeAttachment=target.name), shortened(str(failure), ERROR_BYTES_MAX)
         if decision.problem is not None:
             told = told.bind(because=str(decision.problem))
         told.error(f"failed to {verb}: {text}", retry_in_s=round(delay_s, 3))

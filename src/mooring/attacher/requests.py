@@ -115,14 +115,3 @@ def secret_values(secret: Secret) -> dict[str, str]:
             problem = f'key "{name}" of secret "{key_of(secret)}" is not valid UTF-8 text: CSI secrets are strings, encode it (base64, say)'
             raise RequestError(problem) from None
     return values
-
-
-def shown(text: str, bytes_max: int = 1024) -> str:
-    """The text cut to what the API server accepts in a VolumeError: at most bytes_max bytes of valid UTF-8, ending in `...` when cut.
-
-    bytes_max: > 3.
-    """
-    raw = text.encode(errors="replace")
-    if len(raw) <= bytes_max:
-        return raw.decode()
-    return raw[: bytes_max - 3].decode(errors="ignore") + "..."

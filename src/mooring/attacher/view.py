@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
@@ -17,6 +16,7 @@ import msgspec
 
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key, Object, ObjectMeta, annotation, finalizers_of, is_deleting
+from mooring.api.names import sanitised
 from mooring.api.storage import CSINode, CSINodeSpec, VolumeAttachment, VolumeAttachmentStatus
 from mooring.attacher.migration import (
     AZURE_RESOURCE_GROUP,
@@ -42,12 +42,6 @@ class Reader(Protocol[T_co]):
 
     def get(self, key: Key) -> T_co | None: ...
     def by(self, index: str, value: str) -> tuple[T_co, ...]: ...
-
-
-def sanitised(text: str) -> str:
-    """A name as it may stand in finalizers and object names: other characters than letters, digits and dashes become dashes."""
-    clean = re.sub("[^a-zA-Z0-9-]", "-", text)
-    return clean + "X" if clean.endswith("-") else clean
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

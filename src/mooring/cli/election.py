@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mooring.api.names import sanitised
 from mooring.base.chance import Chance
 from mooring.cli.process import Machine
 from mooring.cli.tables import ElectionFlags
-from mooring.kube.lease_record import Candidate, LeaseTimes, identity_of, sanitised
+from mooring.kube.lease_record import Candidate, LeaseTimes, identity_of
 
 
 def times(flags: ElectionFlags) -> LeaseTimes:

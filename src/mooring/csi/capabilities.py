@@ -35,11 +35,6 @@ class DriverInfo:
     volume_expansion: frozenset[int]
     controller: frozenset[int]
 
-    @property
-    def is_migrated(self) -> bool:
-        """True when it may be called for in-tree volumes too."""
-        return self.name in MIGRATED_DRIVERS
-
 
 def services(answer: csi.GetPluginCapabilitiesResponse) -> frozenset[int]:
     """The services and traits of a plugin; entries of other kinds, or of none, are skipped."""

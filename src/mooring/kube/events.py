@@ -19,6 +19,7 @@ from mooring.api.core import EVENTS, ObjectReference
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock, rfc3339
 from mooring.base.log import logger
+from mooring.base.text import shortened
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound, Unreachable
 from mooring.kube.event_correlation import Correlator, Occurrence, Tally
@@ -142,15 +143,6 @@ class EventRecorder:
         """The wall clock, never the same twice: it makes names."""
         self._last_nanoseconds = max(self._last_nanoseconds + 1, int(self._clock.wall_s() * 1e9))
         return self._last_nanoseconds
-
-
-def shortened(text: str, bytes_max: int) -> str:
-    """The text in at most so many bytes of valid UTF-8; what was cut ends in `...`. bytes_max: at least 3."""
-    assert bytes_max >= 3
-    encoded = text.encode("utf-8", "replace")
-    if len(encoded) <= bytes_max:
-        return encoded.decode("utf-8")
-    return encoded[: bytes_max - 3].decode("utf-8", "ignore") + "..."
 
 
 def _shown(occurrence: Occurrence) -> dict[str, str]:

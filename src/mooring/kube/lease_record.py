@@ -8,10 +8,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from mooring.api.names import sanitised
 from mooring.base.chance import Chance
 from mooring.base.clock import Instant, rfc3339_micro
 from mooring.base.errors import ConfigError
@@ -19,14 +19,6 @@ from mooring.base.units import format_duration
 
 JITTER: Final = 1.2
 """A standby waits for the retry period times 1 to 1 + JITTER; the renew deadline has to leave room for that."""
-
-_NOT_ALLOWED: Final = re.compile(r"[^a-zA-Z0-9-]")
-
-
-def sanitised(name: str) -> str:
-    """A lock name or identity as upstream writes it: `ebs.csi.aws.com` is `ebs-csi-aws-com`, `driver/` is `driver-X`."""
-    name = _NOT_ALLOWED.sub("-", name)
-    return f"{name}X" if name.endswith("-") else name
 
 
 def identity_of(host_name: str, chance: Chance) -> str:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.api.core import Secret
-from mooring.attacher.requests import RequestError, UnpublishOrder, access_mode, capability, is_single_node, secret_values, shown
+from mooring.attacher.requests import RequestError, UnpublishOrder, access_mode, capability, is_single_node, secret_values
+from mooring.base.text import shortened
 from tests.support.objects import a_pv, a_secret, pv_struct
 
 ALL_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
@@ -105,7 +106,7 @@ def test_an_unpublish_without_node_id_cannot_be_made():
 
 @given(st.text(max_size=2000), st.integers(10, 1100))
 def test_shown_errors_fit_and_stay_valid(text, bytes_max):
-    cut = shown(text, bytes_max)
+    cut = shortened(text, bytes_max)
     raw = cut.encode()
     assert len(raw) <= bytes_max
     if len(text.encode(errors="replace")) <= bytes_max:
