@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
-import tempfile
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -15,6 +14,7 @@ from mooring.apiserver.yamlbody import dump_yaml
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.errors import MooringError
+from mooring.base.folders import folder_or_temporary
 from mooring.csi.grpc import GrpcDriver
 from mooring.dev.demo import NODE, Demo, DemoFailed
 from mooring.dev.ground import make_volume, register
@@ -45,7 +45,7 @@ async def run_dev(
     Raises ConfigError.
     """
     story.title(f"mooring dev {mooring.__version__}")
-    with _folder(state) as folder:
+    with folder_or_temporary(state) as folder:
         async with running(folder, node_ids=node_ids, port=port, story=story, clock=clock, chance=chance) as plane:
             async with _clients(plane, clock, chance) as (cluster, driver):
                 told = WatchedCluster(cluster, "dev", story, clock)
@@ -80,7 +80,7 @@ def _invitation(plane: Plane, node: str, volume: str, *, kept: bool) -> Iterator
 async def run_demo(story: Story, clock: Clock, chance: Chance) -> None:
     """Raises DemoFailed when something did not really happen, ConfigError when the parts can't start."""
     story.title(f"mooring demo {mooring.__version__}: a volume is attached and detached")
-    with _folder("") as folder:
+    with folder_or_temporary("") as folder:
         story.step("An API server, a driver behind a socket and the attacher start in this process")
         try:
             async with asyncio.timeout(DEMO_S_MAX) as limit:
@@ -118,12 +118,3 @@ async def _clients(plane: Plane, clock: Clock, chance: Chance) -> AsyncGenerator
             yield cluster, driver
         finally:
             await driver.close()
-
-
-@contextlib.contextmanager
-def _folder(state: str) -> Iterator[Path]:
-    if state:
-        yield Path(state)
-        return
-    with tempfile.TemporaryDirectory(prefix="mooring-") as folder:
-        yield Path(folder)

@@ -1,0 +1,75 @@
+"""`mooring apiserver`: the embedded API server alone, for kubectl and for everything that takes it for Kubernetes."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from mooring.base.errors import ConfigError
+from mooring.base.flagkinds import BOOL, INT, STRING
+from mooring.base.flags import Parsed, flag
+from mooring.cli.people import check_server_parts, run_for_people
+from mooring.cli.process import Command
+from mooring.cli.tables import ProcessFlags
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ApiServerFlags(ProcessFlags):
+    state: str = flag("state", STRING, "", "A folder that keeps the objects, the server's certificates and token. Made if missing.")
+    memory: bool = flag(
+        "memory",
+        BOOL,
+        False,
+        "Keep the objects in memory: they end with the process. A --state folder then keeps the certificates and the token.",
+    )
+    port: int = flag("port", INT, 0, "The port on this machine; 0 takes a free one.")
+    kubeconfig: str = flag("kubeconfig", STRING, "", "The kubeconfig file to write for clients. Empty: 'kubeconfig' in the --state folder.")
+
+
+def _check(parsed: Parsed[ApiServerFlags]) -> None:
+    flags = parsed.flags
+    if not 0 <= flags.port <= 65535:
+        raise ConfigError(f"port: must be between 0 and 65535, got {flags.port}")
+    if not flags.state and not (flags.memory and flags.kubeconfig):
+        raise ConfigError("state: give a folder that keeps the objects, or --memory together with --kubeconfig FILE")
+    check_server_parts()
+
+
+COMMAND: Final[Command[ApiServerFlags]] = Command(ApiServerFlags, check=_check)
+
+
+def run(argv: Sequence[str], prog: str) -> int:
+    """argv: the words after `mooring apiserver`. Gives the exit code."""
+    return run_for_people(
+        COMMAND, argv, prog, lambda flags: asyncio.run(_serve(flags, Path(flags.kubeconfig).absolute() if flags.kubeconfig else None))
+    )
+
+
+async def _serve(flags: ApiServerFlags, kubeconfig: Path | None) -> int:
+    from mooring.apiserver.bootstrap import new_store
+    from mooring.apiserver.http import ApiServer
+    from mooring.apiserver.tls import identity_in
+    from mooring.base.chance import Chance
+    from mooring.base.clock import LoopClock
+    from mooring.base.folders import folder_or_temporary
+    from mooring.cli.stopping import stop_signals
+
+    clock, chance = LoopClock(), Chance()
+    with stop_signals() as stop, folder_or_temporary(flags.state) as folder:
+        store = new_store(chance, clock.wall_s())
+        server = ApiServer(store, identity_in(folder / "tls", clock.wall_s()), clock=clock, chance=chance, port=flags.port)
+        await server.start()
+        try:
+            told = kubeconfig or folder / "kubeconfig"
+            server.write_kubeconfig(told)
+            sys.stdout.write(f"The API server answers on {server.url}\nexport KUBECONFIG={shlex.quote(str(told))}\n")
+            sys.stdout.flush()
+            await stop.wait()
+        finally:
+            await server.close()
+    return 0
