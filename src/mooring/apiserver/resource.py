@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
 
 from mooring.api import names
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.schema import Message
 
 Json = dict[str, Any]
+
+
+class View(Protocol):
+    """The other objects, as admission sees them: read only. path: group, version, plural."""
+
+    def get(self, path: tuple[str, str, str], name: str, namespace: str = "") -> Json | None: ...
+
+    def all(self, path: tuple[str, str, str], namespace: str | None = None) -> Iterator[Json]: ...
 
 
 class Status(enum.Enum):
@@ -40,6 +48,14 @@ def _no_grace(obj: Json) -> None:
     obj["metadata"]["deletionGracePeriodSeconds"] = 0
 
 
+def _admitted(_new: Json, _view: View) -> None:
+    return None
+
+
+def _update_admitted(_new: Json, _old: Json, _view: View) -> None:
+    return None
+
+
 def _no_causes(_new: Json) -> list[Cause]:
     return []
 
@@ -53,10 +69,11 @@ class Resource:
     """One kind as served. `now`: seconds since the epoch; `new` and `old`: whole objects, `new` may be written to.
 
     default: fills in what is absent, on every write. prepare_*: resets what the endpoint may not write.
-    validate*: everything that is wrong. admit: what admission adds at creation. fields: values of the field selectors
-    beside metadata.*. warnings: for the Warning header, old is None at creation. holds: something beside finalizers
-    keeps what is deleted. mark_deleted: what a deletion that has to wait writes. undeletable: names of objects that stay.
-    ttl_s: objects vanish that long after their last write.
+    validate*: everything that is wrong. admit: what admission adds at creation, before validation. admit_update: what it
+    refuses (by raising) of a valid update of the main resource. fields: values of the field selectors beside metadata.*.
+    warnings: for the Warning header, old is None at creation. holds: something beside finalizers keeps what is deleted.
+    mark_deleted: what a deletion that has to wait writes. undeletable: names of objects that stay. ttl_s: objects vanish
+    that long after their last write.
     """
 
     group: str
@@ -78,7 +95,8 @@ class Resource:
     prepare_create: Callable[[Json, float], None] = lambda _new, _now: None
     prepare_update: Callable[[Json, Json, float], None] = _keep_status
     prepare_status: Callable[[Json, Json, float], None] = lambda _new, _old, _now: None
-    admit: Callable[[Json], None] = _nothing
+    admit: Callable[[Json, View], None] = _admitted
+    admit_update: Callable[[Json, Json, View], None] = _update_admitted
     holds: Callable[[Json], bool] = lambda _obj: False
     mark_deleted: Callable[[Json], None] = _no_grace
     undeletable: frozenset[str] = frozenset()

@@ -3,7 +3,8 @@
 One counter of versions for everything. Every write goes through the same steps in the same order:
 
     create   place -> namespace -> admission -> defaults -> server's fields -> validation -> name taken? -> write
-    update   read old -> (patch) -> place -> uid and version -> defaults -> endpoint's reset -> validation -> last finalizer? -> write
+    update   read old -> (patch) -> place -> uid and version -> defaults -> endpoint's reset -> validation -> admission
+             -> last finalizer? -> write
     delete   read old -> preconditions -> held by finalizers? -> mark or remove
 
 A write that changes nothing is none: same version, no event. Refusals are the `ApiError`s that clients of the real server see.
@@ -24,6 +25,7 @@ from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.scope import Scope
 from mooring.apiserver.steps import PLAIN_DELETE, DeleteOptions
 from mooring.apiserver.table import DEFAULT_LIMITS, Change, HistoryLimits, Stored, Table
+from mooring.apiserver.view import StoreView
 from mooring.base.chance import Chance
 from mooring.base.clock import rfc3339
 
@@ -72,6 +74,7 @@ class ObjectStore:
         self._chance = chance
         self._by_path = {resource.path: resource for resource in self.resources}
         self._tables = {resource.path: Table(limits) for resource in self.resources}
+        self._view = StoreView(self._tables)
         self._expiring: deque[tuple[float, Resource, Key, int]] = deque()
         self._listeners: list[Listener] = []
 
@@ -122,7 +125,7 @@ class ObjectStore:
         meta = body["metadata"]
         steps.check_namespace(resource, meta, namespace)
         self._check_namespace(resource, meta)
-        resource.admit(body)
+        resource.admit(body, self._view)
         resource.default(body)
         warnings = steps.tidy(resource, body)
         version_given = steps.has_version(meta)
@@ -220,6 +223,8 @@ class ObjectStore:
         wrong = metadata.validate_update(meta, before["metadata"]) + steps.wrong_in(resource, new, before, subresource)
         if wrong:
             raise causes.invalid_object(resource.kind, resource.group, old.key.name, wrong)
+        if not subresource:
+            resource.admit_update(new, before, self._view)
         if steps.is_finished(resource, new):
             if not dry_run:
                 self._remove(resource, old, now)

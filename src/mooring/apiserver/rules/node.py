@@ -9,7 +9,7 @@ from mooring.api import names
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
-from mooring.apiserver.resource import Json, Resource, Status
+from mooring.apiserver.resource import Json, Resource, Status, View
 from mooring.apiserver.rules import checks, meta
 from mooring.apiserver.schema import Messages
 
@@ -55,7 +55,7 @@ def _default(new: Json) -> None:
     spec.pop("configSource", None)  # (nobody reads it any more)
 
 
-def _admit(new: Json) -> None:
+def _admit(new: Json, _view: View) -> None:
     """A new node is tainted until somebody finds it ready."""
     taints = new["spec"].setdefault("taints", [])
     if not any((taint["key"], taint["effect"]) == (_NOT_READY["key"], _NOT_READY["effect"]) for taint in taints):

@@ -10,6 +10,7 @@ from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import checks, nodeselector, volumesources
+from mooring.apiserver.rules.protection import protected_by
 from mooring.apiserver.schema import Messages
 from mooring.base.clock import rfc3339
 
@@ -50,12 +51,6 @@ def _default(new: Json) -> None:
     new["spec"].setdefault("volumeMode", "Filesystem")
     new["spec"].setdefault("persistentVolumeReclaimPolicy", "Retain")
     new["status"].setdefault("phase", "Pending")
-
-
-def _admit(new: Json) -> None:
-    finalizers = new["metadata"].setdefault("finalizers", [])
-    if PROTECTION not in finalizers:
-        finalizers.append(PROTECTION)
 
 
 def _prepare_create(new: Json, now: float) -> None:
@@ -172,7 +167,7 @@ PERSISTENT_VOLUMES: Final = Resource(
     message=MESSAGES["PersistentVolume"],
     status=Status.WITH_METADATA,
     default=_default,
-    admit=_admit,
+    admit=protected_by(PROTECTION),
     prepare_create=_prepare_create,
     prepare_status=_prepare_status,
     validate=_validate,
