@@ -57,6 +57,10 @@ def too_long(field: str, bytes_max: int) -> Cause:
     return Cause("FieldValueTooLong", field, f"Too long: may not be more than {bytes_max} bytes")
 
 
+def too_many(field: str, count_max: int) -> Cause:
+    return Cause("FieldValueTooLong", field, f"Too long: may not be more than {count_max} bytes")
+
+
 def immutable(field: str, value: Any) -> Cause:
     return invalid(field, value, "field is immutable")
 

@@ -1,0 +1,91 @@
+"""The spec of a PersistentVolumeClaim, which pods' ephemeral volumes have, too: shape, defaults, what is valid."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.api import names
+from mooring.api.quantity import parse_quantity
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json
+from mooring.apiserver.rules import checks, labelselector, meta
+from mooring.apiserver.schema import Messages
+
+MESSAGES: Final = Messages(
+    """
+PersistentVolumeClaimTemplate: 1 metadata ObjectMeta!, 2 spec PersistentVolumeClaimSpec!
+PersistentVolumeClaimSpec: 1 accessModes *s, 4 selector LabelSelector?, 2 resources VolumeResourceRequirements!, 3 volumeName s, 5 storageClassName s?, 6 volumeMode s?, 7 dataSource TypedLocalObjectReference?, 8 dataSourceRef TypedObjectReference?, 9 volumeAttributesClassName s?
+VolumeResourceRequirements: 1 limits {q}, 2 requests {q}
+TypedLocalObjectReference: 1 apiGroup s!?, 2 kind s!, 3 name s!
+TypedObjectReference: 1 apiGroup s!?, 2 kind s!, 3 name s!, 4 namespace s?
+""",  # noqa: E501
+    meta.MESSAGES,
+)
+
+ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_OWN_SOURCES: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+
+
+def default(spec: Json) -> None:
+    spec.setdefault("volumeMode", "Filesystem")
+
+
+def prepare(spec: Json) -> None:
+    """Drops the sources that nobody may use, and copies one source to the other."""
+    if (spec.get("dataSourceRef") or {}).get("namespace"):
+        del spec["dataSourceRef"]
+    source, ref = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source is not None and ref is None and (source["apiGroup"] or "", source["kind"]) not in _OWN_SOURCES:
+        del spec["dataSource"]
+    elif source is not None and ref is None:
+        spec["dataSourceRef"] = dict(source)
+    elif ref is not None and source is None:
+        spec["dataSource"] = dict(ref)
+
+
+def validate(spec: Json, field: str) -> list[Cause]:
+    found = _validate_access_modes(spec.get("accessModes") or [], f"{field}.accessModes")
+    found += labelselector.validate(spec.get("selector") or {}, f"{field}.selector")
+    found += _validate_request(spec["resources"].get("requests") or {}, f"{field}.resources")
+    if spec.get("storageClassName"):
+        found += checks.named(spec["storageClassName"], f"{field}.storageClassName", names.dns_subdomain)
+    found += checks.one_of(spec["volumeMode"], f"{field}.volumeMode", ("Block", "Filesystem"))
+    found += _validate_sources(spec, field)
+    if spec.get("volumeAttributesClassName"):
+        found += checks.named(spec["volumeAttributesClassName"], f"{field}.volumeAttributesClassName", names.dns_subdomain)
+    return found
+
+
+def _validate_access_modes(modes: list[str], field: str) -> list[Cause]:
+    if not modes:
+        return [causes.required(field, "at least 1 access mode is required")]
+    found = checks.all_of(modes, field, ACCESS_MODES)
+    if "ReadWriteOncePod" in modes and len(set(ACCESS_MODES).intersection(modes)) > 1:
+        found.append(causes.forbidden(field, "may not use ReadWriteOncePod with other access modes"))
+    return found
+
+
+def _validate_request(requests: Json, field: str) -> list[Cause]:
+    if "storage" not in requests:
+        return [causes.required(f"{field}[storage]")]
+    if parse_quantity(requests["storage"]).value <= 0:
+        return [causes.invalid(f"{field}[storage]", requests["storage"], "must be greater than zero")]
+    return []
+
+
+def _validate_sources(spec: Json, field: str) -> list[Cause]:
+    source, ref = spec.get("dataSource"), spec.get("dataSourceRef")
+    found = [] if source is None else _validate_source(source, f"{field}.dataSource")
+    found += [] if ref is None else _validate_source(ref, f"{field}.dataSourceRef")
+    if source is not None and ref is not None and source != ref:
+        found.append(causes.invalid(field, "", "must match dataSourceRef"))
+    return found
+
+
+def _validate_source(source: Json, field: str) -> list[Cause]:
+    found = [causes.required(f"{field}.{part}") for part in ("name", "kind") if not source[part]]
+    if not source["apiGroup"] and source["kind"] != "PersistentVolumeClaim":
+        text = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+        found.append(causes.invalid(field, source["kind"], text))
+    return found

@@ -1,0 +1,46 @@
+"""storage.k8s.io/v1 CSIStorageCapacity."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.api import names
+from mooring.api.quantity import parse_quantity
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.rules import checks, labelselector, meta
+from mooring.apiserver.schema import Messages
+
+MESSAGES: Final = Messages(
+    """
+CSIStorageCapacity: 1 metadata ObjectMeta!, 2 nodeTopology LabelSelector?, 3 storageClassName s!, 4 capacity q?, 5 maximumVolumeSize q?
+""",
+    meta.MESSAGES,
+)
+
+
+def _validate(new: Json) -> list[Cause]:
+    found = checks.named(new["storageClassName"], "storageClassName", names.dns_subdomain)
+    for part in ("capacity", "maximumVolumeSize"):
+        if part in new and parse_quantity(new[part]).value < 0:
+            found.append(causes.invalid(part, new[part], "must be greater than or equal to 0"))
+    return found + labelselector.validate(new.get("nodeTopology") or {}, "nodeTopology")
+
+
+def _validate_update(new: Json, old: Json) -> list[Cause]:
+    return [cause for part in ("nodeTopology", "storageClassName") for cause in checks.unchanged(new, old, part, part)]
+
+
+CSI_STORAGE_CAPACITIES: Final = Resource(
+    group="storage.k8s.io",
+    version="v1",
+    kind="CSIStorageCapacity",
+    plural="csistoragecapacities",
+    namespaced=True,
+    message=MESSAGES["CSIStorageCapacity"],
+    put_without_version=False,
+    delete_answers_object=False,
+    validate=_validate,
+    validate_update=_validate_update,
+)

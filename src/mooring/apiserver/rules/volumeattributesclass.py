@@ -1,0 +1,44 @@
+"""storage.k8s.io/v1 VolumeAttributesClass."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.rules import checks, meta, parameters
+from mooring.apiserver.rules.protection import protected_by
+from mooring.apiserver.schema import Messages
+
+MESSAGES: Final = Messages(
+    """
+VolumeAttributesClass: 1 metadata ObjectMeta!, 2 driverName s!, 3 parameters {s}
+""",
+    meta.MESSAGES,
+)
+
+PROTECTION: Final = "kubernetes.io/vac-protection"
+
+
+def _validate(new: Json) -> list[Cause]:
+    return checks.driver_name(new["driverName"], "driverName") + parameters.validate(new.get("parameters") or {}, allow_empty=False)
+
+
+def _validate_update(new: Json, old: Json) -> list[Cause]:
+    changed = [part for part in ("driverName", "parameters") if new.get(part) != old.get(part)]
+    return [causes.forbidden(part, f"updates to {part} are forbidden.") for part in changed]
+
+
+VOLUME_ATTRIBUTES_CLASSES: Final = Resource(
+    group="storage.k8s.io",
+    version="v1",
+    kind="VolumeAttributesClass",
+    plural="volumeattributesclasses",
+    namespaced=False,
+    short_names=("vac",),
+    message=MESSAGES["VolumeAttributesClass"],
+    admit=protected_by(PROTECTION),
+    validate=_validate,
+    validate_update=_validate_update,
+)
