@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from mooring.apiserver.actions import Action
 from mooring.apiserver.resource import Resource, Status
 from mooring.apiserver.store import ObjectStore
 
@@ -80,9 +81,19 @@ def _entries(resource: Resource) -> list[dict[str, Any]]:
         entry["shortNames"] = list(resource.short_names)
     if resource.categories:
         entry["categories"] = list(resource.categories)
-    if resource.status is Status.NONE:
-        return [entry]
-    return [entry, {**common, "name": f"{resource.plural}/status", "verbs": _STATUS_VERBS}]
+    below = [{**common, "name": f"{resource.plural}/{action.name}", **_action(action)} for action in resource.actions]
+    if resource.status is not Status.NONE:
+        below.append({**common, "name": f"{resource.plural}/status", "verbs": _STATUS_VERBS})
+    return [entry, *sorted(below, key=lambda found: str(found["name"]))]
+
+
+def _action(action: Action) -> dict[str, Any]:
+    """What a sub-resource takes, where it is not the object's own kind."""
+    told: dict[str, Any] = {"verbs": list(action.verbs)}
+    if action.asks is not None and action.asks.group:
+        told.update(group=action.asks.group, version=action.asks.version)
+    kind = action.asks.kind if action.asks is not None else action.kind
+    return {**told, "kind": kind} if kind else told
 
 
 def _root(resource: Resource) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mooring.apiserver.actions import OWNER, User
 from mooring.apiserver.listing import ContinueExpired
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.scope import Scope
@@ -22,13 +23,17 @@ _EMPTY_DETAILS: Final = ("MethodNotAllowed", "NotAcceptable")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """path: split at its slashes and decoded. query: the last value of each parameter. headers: names in lower case."""
+    """path: split at its slashes and decoded. query: the last value of each parameter. headers: names in lower case.
+
+    user: who asks, as far as the connection says so.
+    """
 
     method: str
     path: tuple[str, ...]
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes = b""
+    user: User = OWNER
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from mooring.api import names
+from mooring.apiserver.actions import Action, Answer
 from mooring.apiserver.causes import Cause
+from mooring.apiserver.custom.facts import Custom
 from mooring.apiserver.schema import Message
 
 Json = dict[str, Any]
@@ -64,6 +66,19 @@ def _no_update_causes(_new: Json, _old: Json) -> list[Cause]:
     return []
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Form:
+    """How a kind shows objects that are stored in another shape than its own.
+
+    storage: the path that they are stored under; kinds with the same one show the same objects. show: a stored object as the
+    kind shows it. keep: the other way round. Both may write to what they are given. Rules run on the stored shape.
+    """
+
+    storage: tuple[str, str, str]
+    show: Callable[[Json], Json]
+    keep: Callable[[Json], Json]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Resource:
     """One kind as served. `now`: seconds since the epoch; `new` and `old`: whole objects, `new` may be written to.
@@ -73,7 +88,10 @@ class Resource:
     refuses (by raising) of a valid update of the main resource. fields: values of the field selectors beside metadata.*.
     warnings: for the Warning header, old is None at creation. holds: something beside finalizers keeps what is deleted.
     mark_deleted: what a deletion that has to wait writes. undeletable: names of objects that stay. ttl_s: objects vanish
-    that long after their last write.
+    that long after their last write. form: for kinds that are stored in another shape. decode: in place of the message's
+    decoder, for custom kinds: a body without apiVersion and kind, and where the paths of unknown fields go. custom: what
+    such a kind's definition says; its message declares the metadata alone. validate_create: what is wrong beside validate.
+    actions: sub-resources beside /status. answer: the kind is only asked, never stored.
     """
 
     group: str
@@ -101,11 +119,17 @@ class Resource:
     mark_deleted: Callable[[Json], None] = _no_grace
     undeletable: frozenset[str] = frozenset()
     validate: Callable[[Json], list[Cause]] = _no_causes
+    validate_create: Callable[[Json], list[Cause]] = _no_causes
     validate_update: Callable[[Json, Json], list[Cause]] = _no_update_causes
     validate_status: Callable[[Json, Json], list[Cause]] = _no_update_causes
     fields: Callable[[Json], Mapping[str, str]] = lambda _obj: {}
     field_names: frozenset[str] = frozenset()
     warnings: Callable[[Json, Json | None], list[str]] = lambda _new, _old: []
+    actions: tuple[Action, ...] = ()
+    answer: Answer | None = None
+    form: Form | None = None
+    decode: Callable[[Json, list[str]], Json] | None = None
+    custom: Custom | None = None
 
     @property
     def api_version(self) -> str:
@@ -118,13 +142,32 @@ class Resource:
 
     @property
     def singular(self) -> str:
-        return self.kind.lower()
+        return self.custom.singular if self.custom is not None else self.kind.lower()
+
+    @property
+    def list_kind(self) -> str:
+        return self.custom.list_kind if self.custom is not None else f"{self.kind}List"
 
     @property
     def verbs(self) -> tuple[str, ...]:
         """As discovery lists them."""
+        if self.answer is not None:
+            return ("create",)
         found = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
         return tuple(verb for verb in found if verb != "deletecollection" or self.deletes_collection)
+
+    @property
+    def storage(self) -> tuple[str, str, str]:
+        """The path that the objects are stored under."""
+        return self.path if self.form is None else self.form.storage
+
+    def kept(self, obj: Json) -> Json:
+        """The kind's own shape into the stored one."""
+        return obj if self.form is None else self.form.keep(obj)
+
+    def action(self, name: str) -> Action | None:
+        """The sub-resource of that name; None for one that it doesn't have, and for status."""
+        return next((action for action in self.actions if action.name == name), None)
 
     @property
     def path(self) -> tuple[str, str, str]:

@@ -56,6 +56,10 @@ def _placed(resource: Resource, namespace: str | None, place: list[str]) -> Rout
     name, subresource = (*place, "", "")[:2]
     if "" in place:
         return None
-    if subresource and not (subresource == "status" and resource.status is not Status.NONE):
+    if (subresource and not _has(resource, subresource)) or (name and resource.answer is not None):
         return None
     return Route(resource, namespace, name, subresource)
+
+
+def _has(resource: Resource, subresource: str) -> bool:
+    return resource.status is not Status.NONE if subresource == "status" else resource.action(subresource) is not None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hmac
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from mooring.api.meta import Key
 from mooring.apiserver import discovery, negotiation, queries, refusals
+from mooring.apiserver.actions import Action, Call, Tokens
 from mooring.apiserver.codec import UnknownFields, decode_object, unusable
+from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.messages import JSON, TEXT, Reply, Request, WatchReply, error_reply, json_reply, status_of
 from mooring.apiserver.patches import change_of
 from mooring.apiserver.queries import WriteOptions
@@ -23,28 +26,41 @@ from mooring.apiserver.watching import start_of
 from mooring.base.clock import Clock
 from mooring.kube.errors import ApiError, Gone, MethodNotAllowed, ServerError, Unauthorized
 
+_METHODS: Final = {"get": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
 _HEALTH: Final = ("healthz", "livez", "readyz")
 
 
-class Service:
-    """The server's answers. token: what a client must show as its bearer token."""
+def is_health(request: Request) -> bool:
+    """True for what is asked by anybody, and answered whatever else waits."""
+    return bool(request.path) and request.path[0] in _HEALTH
 
-    def __init__(self, store: ObjectStore, *, clock: Clock, token: str) -> None:
+
+class Service:
+    """The server's answers. token: what a client must show as its bearer token. tokens: who signs for service accounts."""
+
+    def __init__(
+        self, store: ObjectStore, *, clock: Clock, token: str, durability: Durability | None = None, tokens: Tokens | None = None
+    ) -> None:
         assert token, "a server without a token would serve everybody on the machine"
-        self._store, self._clock = store, clock
+        self._store, self._clock, self._durability = store, clock, durability or InMemory(store)
+        self._tokens = tokens
         self._authorization = f"Bearer {token}".encode()
 
     def answer(self, request: Request) -> Reply | WatchReply:
         """The answer; a refusal is one, too."""
         try:
-            if request.path[:1] and request.path[0] in _HEALTH:
-                return Reply(200, b"ok", TEXT)
+            if is_health(request):
+                return self._health(request.path[0])
             self._authenticate(request)
             return self._answer(request)
         except ApiError as error:
             return error_reply(error)
         except RecursionError:
             return error_reply(refusals.bad_request("the body is nested too deeply"))
+
+    def _health(self, which: str) -> Reply:
+        failure = self._durability.failure if which != "livez" else ""
+        return Reply(500, f"[-]storage failed: {failure}\n{which} check failed\n".encode(), TEXT) if failure else Reply(200, b"ok", TEXT)
 
     def _authenticate(self, request: Request) -> None:
         given = request.headers.get("authorization", "").encode("utf-8", "surrogateescape")
@@ -55,7 +71,7 @@ class Service:
         route = route_of(request.path, self._store)
         if route is not None:
             media_type = negotiation.answer_type(request.headers.get("accept", ""))
-            return _in_type(media_type, _Verbs(self._store, request, route, self._clock.wall_s()).answer())
+            return _in_type(media_type, _Verbs(self._store, request, route, self._clock.wall_s(), self._tokens).answer())
         told = self._discovered(request.path)
         if told is None:
             if _could_be_a_resource(request.path):
@@ -89,8 +105,8 @@ class Service:
 class _Verbs:
     """One request to one resource."""
 
-    def __init__(self, store: ObjectStore, request: Request, route: Route, now: float) -> None:
-        self._store, self._request, self._route, self._now = store, request, route, now
+    def __init__(self, store: ObjectStore, request: Request, route: Route, now: float, tokens: Tokens | None) -> None:
+        self._store, self._request, self._route, self._now, self._tokens = store, request, route, now, tokens
         self._resource: Resource = route.resource
         self._key = Key(route.namespace or "", route.name)
 
@@ -103,14 +119,27 @@ class _Verbs:
         return reply
 
     def _collection_verbs(self) -> dict[str, Any]:
+        if self._resource.answer is not None:
+            return {"POST": lambda: self._ask(self._resource)}
         if self._resource.namespaced and self._route.namespace is None:
             return {"GET": self._read_many}
         verbs = {"GET": self._read_many, "POST": self._create, "DELETE": self._delete_many}
         return verbs if self._resource.deletes_collection else {"GET": self._read_many, "POST": self._create}
 
     def _object_verbs(self) -> dict[str, Any]:
+        action = self._resource.action(self._route.subresource)
+        if action is not None:
+            return {_METHODS[verb]: self._way(action, verb) for verb in action.verbs}
         verbs = {"GET": self._read, "PUT": self._replace, "PATCH": self._patch, "DELETE": self._delete}
         return {name: verb for name, verb in verbs.items() if name != "DELETE" or not self._route.subresource}
+
+    def _way(self, action: Action, verb: str) -> Any:
+        """What carries out a sub-resource's verb."""
+        if action.connect is not None:
+            return partial(action.connect, self._call({}))
+        if action.asks is not None:
+            return partial(self._ask, action.asks)
+        return {"get": self._read, "update": self._replace, "patch": self._patch}[verb]
 
     # reading
 
@@ -176,18 +205,31 @@ class _Verbs:
         deleted = [self._store.delete(self._resource, stored.key, self._now, options).stored for stored in listing.items]
         return _list_reply(self._resource, {"resourceVersion": str(self._store.version)}, tuple(deleted))
 
+    def _ask(self, asked: Resource) -> Reply:
+        """A question, answered: of an object, or by itself."""
+        assert asked.answer is not None, f"nobody answers a {asked.kind}"
+        options = queries.write_options(self._request.query, "CreateOptions")
+        body, warnings = self._body(options, asked)
+        return Reply(201, msgspec.json.encode(asked.answer(self._call(body, dry_run=options.dry_run))), warnings=warnings)
+
     # their parts
+
+    def _call(self, body: Json, *, dry_run: bool = False) -> Call:
+        user = self._request.user
+        return Call(self._store, self._resource, self._key, body, self._now, user, dry_run=dry_run, tokens=self._tokens)
 
     def _scope(self) -> Scope:
         query = self._request.query
         return scope_of(self._resource, self._route.namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
 
-    def _body(self, options: WriteOptions) -> tuple[Json, tuple[str, ...]]:
+    def _body(self, options: WriteOptions, asked: Resource | None = None) -> tuple[Json, tuple[str, ...]]:
+        """asked: the kind of the body where it is not the object's."""
+        resource = asked or self._resource
         value, problems = negotiation.parse_body(self._request.headers.get("content-type", ""), self._request.body)
         try:
-            return decode_object(self._resource, value, options.validation, problems)
+            return decode_object(resource, value, options.validation, problems)
         except UnknownFields as error:
-            raise unusable(self._resource, str(error)) from error
+            raise unusable(resource, str(error)) from error
 
     def _delete_options(self) -> DeleteOptions:
         body = None
@@ -211,7 +253,7 @@ def _written_reply(written: Written, warnings: tuple[str, ...]) -> Reply:
 
 
 def _list_reply(resource: Resource, meta: dict[str, Any], items: tuple[Stored, ...]) -> Reply:
-    head = msgspec.json.encode({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta})
+    head = msgspec.json.encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": meta})
     return Reply(200, head[:-1] + b',"items":[' + b",".join(stored.body for stored in items) + b"]}")
 
 

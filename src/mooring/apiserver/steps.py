@@ -80,6 +80,11 @@ def reset_for(resource: Resource, new: Json, before: Json, now: float, subresour
     if not subresource:
         resource.prepare_update(new, before, now)
         return
+    action = resource.action(subresource)
+    if action is not None:
+        assert action.prepare is not None, "only what writes a part of the object is an update"
+        action.prepare(new, before, now)
+        return
     if resource.status is Status.ONLY:
         metadata.keep_users_part(new["metadata"], before["metadata"])
     written: Json = {field: new[field] for field in ("metadata", "status") if field in new}
@@ -91,6 +96,9 @@ def reset_for(resource: Resource, new: Json, before: Json, now: float, subresour
 
 
 def wrong_in(resource: Resource, new: Json, before: Json, subresource: str) -> list[causes.Cause]:
+    action = resource.action(subresource)
+    if action is not None:
+        return action.validate(new, before)
     if subresource:
         return resource.validate_status(new, before)
     return resource.validate(new) + resource.validate_update(new, before)
