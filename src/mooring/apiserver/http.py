@@ -18,9 +18,10 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 from aiohttp import web
 
+from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.messages import JSON, Reply, Request, WatchReply, error_reply, status_of
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.service import Service
+from mooring.apiserver.service import Service, is_health
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.tls import Identity
 from mooring.apiserver.watch import Notice, WatchHub
@@ -55,13 +56,15 @@ class ApiServer:
         host: str = "127.0.0.1",
         port: int = 0,
         slow_s_max: float = SLOW_S_MAX,
+        durability: Durability | None = None,
     ) -> None:
         """Raises ConfigError for a host that others could reach."""
         if host != "localhost" and not ipaddress.ip_address(host).is_loopback:
             raise ConfigError(f"the embedded API server listens on this machine alone, not on '{host}': take 127.0.0.1 or ::1")
         self._store, self._identity, self._clock = store, identity, clock
-        self._service = Service(store, clock=clock, token=identity.token)
-        self._hub = WatchHub(store, clock=clock, chance=chance)
+        self._durability = durability or InMemory(store)
+        self._service = Service(store, clock=clock, token=identity.token, durability=self._durability)
+        self._hub = WatchHub(store, clock=clock, chance=chance, durability=self._durability)
         self._lines = _Lines()
         self._host, self._port, self._slow_s_max = host, port, slow_s_max
         self._runner: web.ServerRunner | None = None
@@ -122,7 +125,12 @@ class ApiServer:
             _log.warning("A client that sends its request too slowly was cut off", path=http.path)
             return _cut(http)
         try:
-            reply = self._service.answer(_request(http, body))
+            request = _request(http, body)
+            reply = self._service.answer(request)
+            if self._store.version > self._durability.committed and not is_health(request):
+                await self._durability.settled(self._store.version)
+        except ApiError as error:
+            return _response(error_reply(error))
         except Exception as error:
             trace = traceback.format_exc()
             _log.error("A request could not be answered", error=error, method=http.method, path=http.path, traceback=trace)

@@ -6,7 +6,7 @@ each call and in front of each watch event.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from mooring.api.meta import Key, Kind
 from mooring.apiserver import patches, refusals
 from mooring.apiserver.codec import FieldValidation, decode_object
+from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.listing import ListOptions
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.scope import scope_of
@@ -29,6 +30,7 @@ from mooring.kube.codec import codec_of
 from mooring.kube.paths import paths_of
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Faults:
@@ -50,10 +52,13 @@ class Faults:
 class LocalCluster:
     """`Cluster` on a store. Several may share one store, each with faults of its own."""
 
-    def __init__(self, store: ObjectStore, *, clock: Clock, chance: Chance, faults: Faults | None = None) -> None:
+    def __init__(
+        self, store: ObjectStore, *, clock: Clock, chance: Chance, faults: Faults | None = None, durability: Durability | None = None
+    ) -> None:
         self.store = store
         self._clock = clock
-        self._hub = WatchHub(store, clock=clock, chance=chance)
+        self._durability = durability or InMemory(store)
+        self._hub = WatchHub(store, clock=clock, chance=chance, durability=self._durability)
         self._faults = faults or Faults()
 
     async def list(
@@ -69,7 +74,7 @@ class LocalCluster:
         resource = self._resource(kind)
         scope = scope_of(resource, selection.namespace, selection.label_selector, selection.field_selector)
         options = ListOptions(resource_version=resource_version, limit=limit, continue_token=continue_token)
-        found = self.store.list(resource, scope, options)
+        found = await self._told(lambda: self.store.list(resource, scope, options))
         await self._faults.after("list", kind, "")
         return Page(tuple(_typed(kind, stored) for stored in found.items), str(found.version), found.continue_token)
 
@@ -93,7 +98,8 @@ class LocalCluster:
 
     async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
         await self._begin("get", kind, name)
-        stored = self.store.get(self._resource(kind), _key(kind, name, namespace))
+        resource, key = self._resource(kind), _key(kind, name, namespace)
+        stored = await self._told(lambda: self.store.get(resource, key))
         return await self._answer("get", kind, name, stored)
 
     async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
@@ -103,7 +109,7 @@ class LocalCluster:
         resource = self._resource(kind)
         paths_of(kind).collection(namespace)
         decoded, _ = decode_object(resource, obj, FieldValidation.WARN, [])
-        written = self.store.create(resource, decoded, namespace, self._now())
+        written = await self._told(lambda: self.store.create(resource, decoded, namespace, self._now()))
         return await self._answer("create", kind, name, written.stored)
 
     async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:
@@ -113,14 +119,15 @@ class LocalCluster:
         resource = self._resource(kind, subresource)
         decoded, _ = decode_object(resource, obj, FieldValidation.WARN, [])
         key = _key(kind, name, namespace)
-        written = self.store.update(resource, key, decoded, self._now(), subresource=subresource)
+        written = await self._told(lambda: self.store.update(resource, key, decoded, self._now(), subresource=subresource))
         return await self._answer("replace", kind, name, written.stored)
 
     async def patch(self, kind: Kind[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
         await self._begin("patch", kind, name)
         resource = self._resource(kind, subresource)
         change = patches.change_of(resource, patch.type, _plain(patch.body), FieldValidation.WARN)
-        written = self.store.patch(resource, _key(kind, name, namespace), change, self._now(), subresource=subresource)
+        key = _key(kind, name, namespace)
+        written = await self._told(lambda: self.store.patch(resource, key, change, self._now(), subresource=subresource))
         return await self._answer("patch", kind, name, written.stored)
 
     async def delete(
@@ -134,7 +141,8 @@ class LocalCluster:
         propagation: str = "",
     ) -> None:
         await self._begin("delete", kind, name)
-        self.store.delete(self._resource(kind), _key(kind, name, namespace), self._now(), DeleteOptions(uid=uid))
+        resource, key = self._resource(kind), _key(kind, name, namespace)
+        await self._told(lambda: self.store.delete(resource, key, self._now(), DeleteOptions(uid=uid)))
         await self._faults.after("delete", kind, name)
 
     def _resource(self, kind: Kind[Any], subresource: str = "") -> Resource:
@@ -147,6 +155,14 @@ class LocalCluster:
         await self._clock.sleep(0)
         await self._faults.before(verb, kind, name)
         self.store.sweep(self._now())
+
+    async def _told(self, call: Callable[[], R]) -> R:
+        """What the store says, refusals too, once all that it can tell of is committed."""
+        try:
+            return call()
+        finally:
+            if self.store.version > self._durability.committed:
+                await self._durability.settled(self.store.version)
 
     async def _answer(self, verb: str, kind: Kind[T], name: str, stored: Stored) -> T:
         await self._faults.after(verb, kind, name)

@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import AsyncGenerator
 from typing import Final
 
+from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.scope import Scope
 from mooring.apiserver.store import ObjectStore
@@ -39,13 +40,14 @@ class Notice:
 
 
 class WatchHub:
-    """Tells watchers of a store's changes. Belongs to one event loop."""
+    """Tells watchers of a store's changes, as far as they are committed. Belongs to one event loop."""
 
-    def __init__(self, store: ObjectStore, *, clock: Clock, chance: Chance) -> None:
+    def __init__(self, store: ObjectStore, *, clock: Clock, chance: Chance, durability: Durability | None = None) -> None:
         self._store, self._clock, self._chance = store, clock, chance
+        self._durability = durability or InMemory(store)
         self._waiting: dict[tuple[str, str, str], dict[asyncio.Future[None], None]] = {}
         self._closed = False
-        store.on_change(lambda resource, _change: self._wake(resource))
+        self._durability.on_commit(self._wake)
 
     def close(self) -> None:
         """Ends all watches, as a time-out would."""
@@ -54,27 +56,30 @@ class WatchHub:
             self._wake(resource)
 
     async def watch(self, resource: Resource, scope: Scope, options: WatchOptions) -> AsyncGenerator[tuple[Notice, ...], None]:
-        """Notices in batches, until the time is up or the watcher has fallen behind. Raises what `start_of` raises."""
+        """Notices in batches, until the time is up or the watcher has fallen behind. Raises what `start_of` and `settled` raise."""
         store, history = self._store, self._store.table(resource).history
         start = start_of(options, store.version, history.floor)
         version = start.version
         end = self._clock.now() + (options.timeout_s or self._chance.uniform(_TIMEOUT_S_MIN, 2 * _TIMEOUT_S_MIN))
+        found = store.list(resource, scope).items if start.initial else ()  # no await before: this is the state of `version`
+        if min(version, store.version) > self._durability.committed:
+            await self._durability.settled(min(version, store.version))
         if start.initial:
-            found = store.list(resource, scope).items  # no await before: this is the state of `version`
             for number in range(0, len(found), _BATCH_MAX):
                 yield tuple(Notice(EventType.ADDED, stored.rv, stored) for stored in found[number : number + _BATCH_MAX])
+            found = ()  # (a watch lives long)
             if options.bookmarks:
                 yield (Notice(EventType.BOOKMARK, version, initial_end=True),)
         bookmark_at = self._next_bookmark()
         while version >= history.floor:
-            changes = history.after(version, _BATCH_MAX)
+            changes = _until(self._durability.committed, history.after(version, _BATCH_MAX))
             if changes:
                 version = changes[-1].rv
                 notices = _notices(changes, scope)
                 if notices:
                     yield notices
                 continue
-            version = max(version, store.version)  # (nothing of this kind up to here)
+            version = max(version, min(store.version, self._durability.committed))  # (nothing of this kind up to here)
             now = self._clock.now()
             if options.bookmarks and now >= min(bookmark_at, end):
                 bookmark_at = self._next_bookmark()
@@ -104,6 +109,13 @@ class WatchHub:
         for woken in waiting:
             if not woken.done():
                 woken.set_result(None)
+
+
+def _until(committed: int, changes: list[Change]) -> list[Change]:
+    """The changes that may be shown; of most lists, all."""
+    while changes and changes[-1].rv > committed:
+        changes.pop()
+    return changes
 
 
 def _notices(changes: list[Change], scope: Scope) -> tuple[Notice, ...]:

@@ -1,0 +1,53 @@
+"""The promise behind every answer: no version is shown that the server could forget.
+
+The store changes at once and synchronously; what makes a change last (`durable.py`) comes after. In between, the change is there for
+the rules and for nobody else: whoever answers waits until the newest version of the store is committed, for reads and refusals too
+(a 409 tells of a write as much as a 200 does), and watches read no further than that.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.store import ObjectStore
+
+
+class Durability(Protocol):
+    """What has become of a store's changes. Belongs to one event loop."""
+
+    @property
+    def committed(self) -> int:
+        """Versions up to this one may be shown."""
+        ...
+
+    @property
+    def failure(self) -> str:
+        """Why no further change will ever be committed; "" while all is well."""
+        ...
+
+    async def settled(self, version: int) -> None:
+        """Returns once that version is committed. Raises ServerError when it will never be."""
+        ...
+
+    def on_commit(self, listener: Callable[[Resource], None]) -> None:
+        """Calls listener for each kind that has changed, once its changes are committed."""
+        ...
+
+
+class InMemory:
+    """A store that ends with its process: every version is as lasting as it will ever be."""
+
+    committed: Final = sys.maxsize
+    failure: Final = ""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    async def settled(self, version: int) -> None:
+        pass
+
+    def on_commit(self, listener: Callable[[Resource], None]) -> None:
+        self._store.on_change(lambda resource, _change: listener(resource))
