@@ -13,7 +13,6 @@ from mooring.apiserver import discovery, negotiation, queries, refusals
 from mooring.apiserver.actions import Action, Call, Tokens
 from mooring.apiserver.codec import UnknownFields, decode_object, unusable
 from mooring.apiserver.durability import Durability, InMemory
-from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.messages import JSON, TEXT, Reply, Request, WatchReply, error_reply, json_reply, status_of
 from mooring.apiserver.patches import change_of
 from mooring.apiserver.queries import WriteOptions
@@ -29,11 +28,6 @@ from mooring.kube.errors import ApiError, Gone, MethodNotAllowed, ServerError, U
 
 _METHODS: Final = {"get": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
 _HEALTH: Final = ("healthz", "livez", "readyz")
-
-
-def is_health(request: Request) -> bool:
-    """True for what is asked by anybody, and answered whatever else waits."""
-    return bool(request.path) and request.path[0] in _HEALTH
 
 
 def is_health(request: Request) -> bool:
@@ -63,10 +57,6 @@ class Service:
             return error_reply(error)
         except RecursionError:
             return error_reply(refusals.bad_request("the body is nested too deeply"))
-
-    def _health(self, which: str) -> Reply:
-        failure = self._durability.failure if which != "livez" else ""
-        return Reply(500, f"[-]storage failed: {failure}\n{which} check failed\n".encode(), TEXT) if failure else Reply(200, b"ok", TEXT)
 
     def _health(self, which: str) -> Reply:
         failure = self._durability.failure if which != "livez" else ""
