@@ -37,7 +37,7 @@ def decode_object(resource: Resource, value: Any, validation: FieldValidation, p
     content = {name: field for name, field in value.items() if name not in ("apiVersion", "kind")}
     unknown: list[str] = []
     try:
-        obj = decode(resource.message, content, unknown)
+        obj = decode(resource.message, content, unknown) if resource.decode is None else resource.decode(content, unknown)
     except ValueError as error:
         raise unusable(resource, str(error)) from error
     told = [] if validation is FieldValidation.IGNORE else [*problems, *(f'unknown field "{path}"' for path in unknown)]

@@ -23,12 +23,14 @@ from mooring.apiserver.messages import JSON, Reply, Request, WatchReply, error_r
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.service import Service, is_health
 from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.table import Stored
 from mooring.apiserver.tls import Identity
 from mooring.apiserver.watch import Notice, WatchHub
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
+from mooring.kube.cluster import EventType
 from mooring.kube.errors import ApiError, ServerError, TooLarge
 
 _log = logger(__name__)
@@ -168,12 +170,12 @@ class _Lines:
     """Watch lines, the latest kept: who comes second finds them encoded."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[int, str], bytes] = OrderedDict()
+        self._kept: OrderedDict[tuple[Stored, EventType], bytes] = OrderedDict()
 
     def line(self, resource: Resource, notice: Notice) -> bytes:
         if notice.stored is None:
             return _bookmark(resource, notice)
-        key = (notice.version, notice.type.value)
+        key = (notice.stored, notice.type)  # (the same object for all who see it alike)
         line = self._kept.get(key)
         if line is None:
             line = b'{"type":"%s","object":%s}\n' % (notice.type.value.encode(), notice.stored.body)

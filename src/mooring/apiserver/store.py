@@ -8,7 +8,8 @@ One counter of versions for everything. Every write goes through the same steps 
     delete   read old -> preconditions -> held by finalizers? -> mark or remove
 
 A write that changes nothing is none: same version, no event. Refusals are the `ApiError`s that clients of the real server see.
-Who wants to follow changes registers a listener; it is called synchronously, in order, after the state has changed.
+Who wants to know of changes registers a listener; it is called synchronously, in order, after the state has changed. Who wants
+to write in answer to one registers a follower; it is called when all listeners know.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Final
 
 from mooring.api.meta import Key
 from mooring.apiserver import causes, metadata, refusals, steps
+from mooring.apiserver.kinds import Kinds
 from mooring.apiserver.listing import PLAIN_LIST, ListOptions, moment_of, parse_version, token_after
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.scope import Scope
@@ -34,6 +36,7 @@ _GENERATED_TRIES: Final = 8
 _NAMESPACES: Final = ("", "v1", "namespaces")
 
 Listener = Callable[[Resource, Change], None]
+Follower = Callable[[Resource, Change], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,36 +71,61 @@ class ObjectStore:
     """All objects of a server. `now` in every method: seconds since the epoch."""
 
     def __init__(self, resources: Iterable[Resource], chance: Chance, limits: HistoryLimits = DEFAULT_LIMITS) -> None:
-        self.resources: Final = tuple(resources)
+        self.kinds: Final = Kinds(resources)
         self.version = 1
         """The newest resource version."""
         self._chance = chance
-        self._by_path = {resource.path: resource for resource in self.resources}
-        self._tables = {resource.path: Table(limits) for resource in self.resources}
+        self._limits = limits
+        self._tables = {resource.storage: Table(limits) for resource in self.resources}
         self._view = StoreView(self._tables)
         self._expiring: deque[tuple[float, Resource, Key, int]] = deque()
         self._listeners: list[Listener] = []
+        self._followers: list[Follower] = []
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """Every kind that is served at the moment."""
+        return self.kinds.served
 
     def resource(self, group: str, version: str, plural: str) -> Resource | None:
         """The kind of a URL or of a `Kind`; None if it is not served."""
-        return self._by_path.get((group, version, plural))
+        return self.kinds.get((group, version, plural))
 
     def table(self, resource: Resource) -> Table:
-        """The kind's objects and history, for reading."""
-        return self._tables[resource.path]
+        """The kind's objects and history, for reading. They are in the stored shape: `Stored.shown_by` gives the kind's own."""
+        return self._tables[resource.storage]
+
+    def serve(self, resources: Iterable[Resource]) -> None:
+        """From now on these kinds are served, too, or as they are now; what is stored of them shows again."""
+        new = tuple(resources)
+        for resource in new:
+            if resource.storage not in self._tables:
+                self._tables[resource.storage] = Table(self._limits, floor=self.version)
+        self.kinds.put(new)
+
+    def withdraw(self, resources: Iterable[Resource]) -> None:
+        """These kinds are served no more: no route, no discovery, their watches end. Their objects stay where they are."""
+        self.kinds.take([resource.path for resource in resources])
+
+    def forget(self, storage: tuple[str, str, str]) -> None:
+        """Nothing is stored there any more; what comes later under the same path is new, and so is its history."""
+        assert not any(resource.storage == storage for resource in self.resources), "a kind that is served has a place for its objects"
+        assert not len(self._tables.get(storage, ())), "objects are never forgotten, they are deleted"
+        self._tables.pop(storage, None)
 
     def on_change(self, listener: Listener) -> None:
         """Calls listener for every change from now on."""
         self._listeners.append(listener)
 
+    def follow(self, follower: Follower) -> None:
+        """Calls follower for every change from now on, after all listeners. It may write."""
+        self._followers.append(follower)
+
     # reading
 
     def get(self, resource: Resource, key: Key) -> Stored:
         """Raises NotFound."""
-        stored = self.table(resource).get(key)
-        if stored is None:
-            raise refusals.not_found(resource, key.name)
-        return stored
+        return self._found(resource, key).shown_by(resource)
 
     def check_reached(self, version: str) -> None:
         """Raises ServerError (504) for a resource version that lies ahead, BadRequest for what is none."""
@@ -113,15 +141,17 @@ class ObjectStore:
         found = table.items_at(version, scope.namespace, moment.after)
         matching = [stored for stored in found if not scope.selects or scope.matches(stored)]
         page = matching[: moment.limit] if moment.limit > 0 else matching
+        shown = tuple(stored.shown_by(resource) for stored in page)
         if len(page) == len(matching):
-            return Listing(tuple(page), version)
+            return Listing(shown, version)
         token = token_after(page[-1].key, version, namespaced=resource.namespaced)
-        return Listing(tuple(page), version, token, None if scope.selects else len(matching) - len(page))
+        return Listing(shown, version, token, None if scope.selects else len(matching) - len(page))
 
     # writing
 
     def create(self, resource: Resource, body: Json, namespace: str, now: float, *, dry_run: bool = False) -> Written:
         """body: a decoded object of the kind; it is written to. Raises AlreadyExists, Invalid, NotFound and Forbidden for the namespace."""
+        body = resource.kept(body)
         meta = body["metadata"]
         steps.check_namespace(resource, meta, namespace)
         self._check_namespace(resource, meta)
@@ -133,6 +163,7 @@ class ObjectStore:
         self._generate_name(resource, meta)
         resource.prepare_create(body, now)
         wrong = metadata.validate(meta, resource.name_rule, resource.namespaced) + resource.validate(body)
+        wrong += resource.validate_create(body)
         if wrong:
             raise causes.invalid_object(resource.kind, resource.group, meta.get("name", ""), wrong)
         if version_given:
@@ -140,9 +171,8 @@ class ObjectStore:
         key = Key(meta.get("namespace", ""), meta["name"])
         if self.table(resource).get(key) is not None:
             raise self._taken(resource, meta)
-        if dry_run:
-            return Written(self._stored(resource, body), created=True, warnings=warnings)
-        return Written(self._commit(resource, None, body, now), created=True, warnings=warnings)
+        stored = self._stored(resource, body) if dry_run else self._commit(resource, None, body, now)
+        return Written(stored.shown_by(resource), created=True, warnings=warnings)
 
     def update(self, resource: Resource, key: Key, body: Json, now: float, *, subresource: str = "", dry_run: bool = False) -> Written:
         """PUT. body: a decoded object; it is written to. Raises NotFound, Conflict, Invalid."""
@@ -158,7 +188,7 @@ class ObjectStore:
         if old is None:
             body["metadata"].pop("resourceVersion", None)
             return self.create(resource, body, key.namespace, now, dry_run=dry_run)
-        return self._rewrite(resource, old, body, now, subresource, dry_run)
+        return self._rewrite(resource, old, resource.kept(body), now, subresource, dry_run)
 
     def patch(
         self,
@@ -171,15 +201,15 @@ class ObjectStore:
         dry_run: bool = False,
     ) -> Written:
         """change: gives the patched, decoded object from the stored one. Raises what change raises, NotFound, Conflict, Invalid."""
-        old = self.get(resource, key)
-        new = change(old.whole())
+        old = self._found(resource, key)
+        new = change(old.shown_by(resource).whole())
         steps.check_name(new["metadata"], key.name)
         steps.check_namespace(resource, new["metadata"], key.namespace)
-        return self._rewrite(resource, old, new, now, subresource, dry_run)
+        return self._rewrite(resource, old, resource.kept(new), now, subresource, dry_run)
 
     def delete(self, resource: Resource, key: Key, now: float, options: DeleteOptions = PLAIN_DELETE) -> Deleted:
         """Raises NotFound; Conflict for a precondition that fails."""
-        old = self.get(resource, key)
+        old = self._found(resource, key)
         if key.name in resource.undeletable:
             raise refusals.forbidden(resource, key.name, f"this {resource.singular} may not be deleted")
         steps.check_preconditions(resource, old, options)
@@ -188,16 +218,15 @@ class ObjectStore:
         if not (meta.get("finalizers") or resource.holds(obj)):
             if not options.dry_run:
                 old = self._remove(resource, old, now)
-            return Deleted(old, gone=True)
+            return Deleted(old.shown_by(resource), gone=True)
         if meta.get("deletionTimestamp"):
-            return Deleted(old, gone=False)
+            return Deleted(old.shown_by(resource), gone=False)
         meta["deletionTimestamp"] = rfc3339(now)
         if meta.get("generation", 0) > 0:
             meta["generation"] += 1
         resource.mark_deleted(obj)
-        if options.dry_run:
-            return Deleted(self._stored(resource, obj), gone=False)
-        return Deleted(self._commit(resource, old, obj, now), gone=False)
+        stored = self._stored(resource, obj) if options.dry_run else self._commit(resource, old, obj, now)
+        return Deleted(stored.shown_by(resource), gone=False)
 
     def sweep(self, now: float) -> None:
         """Removes what has outlived its kind's time, and forgets old history."""
@@ -212,7 +241,8 @@ class ObjectStore:
     # the steps
 
     def _rewrite(self, resource: Resource, old: Stored, new: Json, now: float, subresource: str, dry_run: bool) -> Written:
-        before, meta = old.whole(), new["metadata"]
+        raw, meta = old.whole(), new["metadata"]
+        before = raw if resource.form is None else resource.kept(old.shown_by(resource).whole())
         steps.check_version(resource, old, meta)
         meta["resourceVersion"] = str(old.rv)
         resource.default(new)
@@ -228,15 +258,21 @@ class ObjectStore:
         if steps.is_finished(resource, new):
             if not dry_run:
                 self._remove(resource, old, now)
-            return Written(self._stored(resource, new), gone=True, warnings=warnings)
-        if new == before:
-            return Written(old, warnings=warnings)
-        if dry_run:
-            return Written(self._stored(resource, new), warnings=warnings)
-        return Written(self._commit(resource, old, new, now), warnings=warnings)
+            return Written(self._stored(resource, new).shown_by(resource), gone=True, warnings=warnings)
+        if new == raw:
+            return Written(old.shown_by(resource), warnings=warnings)
+        stored = self._stored(resource, new) if dry_run else self._commit(resource, old, new, now)
+        return Written(stored.shown_by(resource), warnings=warnings)
+
+    def _found(self, resource: Resource, key: Key) -> Stored:
+        """The object as it is stored."""
+        stored = self.table(resource).get(key)
+        if stored is None:
+            raise refusals.not_found(resource, key.name)
+        return stored
 
     def _check_namespace(self, resource: Resource, meta: Json) -> None:
-        namespaces = self._by_path.get(_NAMESPACES)
+        namespaces = self.kinds.get(_NAMESPACES)
         if not resource.namespaced or namespaces is None:
             return
         name = meta["namespace"]
@@ -276,10 +312,12 @@ class ObjectStore:
 
     def _apply(self, resource: Resource, change: Change) -> None:
         assert change.rv == self.version + 1, "versions grow one by one"
-        self._tables[resource.path].apply(change)
+        self._tables[resource.storage].apply(change)
         self.version = change.rv
         for listener in self._listeners:
             listener(resource, change)
+        for follower in self._followers:
+            follower(resource, change)
 
     def _stored(self, resource: Resource, obj: Json) -> Stored:
         meta = obj["metadata"]

@@ -14,16 +14,20 @@ from typing import Any
 import msgspec
 
 from mooring.api.meta import Key
+from mooring.apiserver.resource import Form, Resource
 from mooring.kube.cluster import EventType
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
 
 
+_FORMS_MAX = 4
+
+
 class Stored:
     """An object as stored. body: its JSON. fields: what field selectors see, metadata.* included."""
 
-    __slots__ = ("body", "fields", "key", "labels", "rv", "uid")
+    __slots__ = ("_shown", "body", "fields", "key", "labels", "rv", "uid")
 
     def __init__(self, obj: Mapping[str, Any], fields: Mapping[str, str]) -> None:
         metadata = obj["metadata"]
@@ -33,6 +37,22 @@ class Stored:
         self.labels: Mapping[str, str] = dict(metadata.get("labels") or {})
         self.fields = fields
         self.body = _encode(obj)
+        self._shown: tuple[tuple[Form, Stored | None], ...] = ()
+
+    def shown_by(self, resource: Resource) -> Stored:
+        """The object as the kind shows it. Made once for each form, the latest few of them."""
+        form = resource.form
+        if form is None:
+            return self
+        for known, stored in self._shown:
+            if known is form:
+                return stored or self
+        obj = self.whole()
+        shown = form.show(obj)
+        made = Stored(shown, self.fields)
+        same = made.body == self.body  # (the usual case: then nothing is kept twice)
+        self._shown = ((form, None if same else made), *self._shown[: _FORMS_MAX - 1])
+        return self if same else made
 
     def whole(self) -> dict[str, Any]:
         """A fresh dict of it, free to be changed."""
@@ -137,8 +157,9 @@ class History:
 class Table:
     """A kind's objects by key, ordered by namespace and name."""
 
-    def __init__(self, limits: HistoryLimits) -> None:
-        self.history = History(limits)
+    def __init__(self, limits: HistoryLimits, floor: int = 0) -> None:
+        """floor: of the history, where objects may have come and gone before."""
+        self.history = History(limits, floor)
         self._objects: dict[Key, Stored] = {}
         self._order: list[Key] = []
 

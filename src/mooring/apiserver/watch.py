@@ -16,7 +16,7 @@ from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.scope import Scope
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Change, Stored
+from mooring.apiserver.table import Change, History, Stored
 from mooring.apiserver.watching import WatchOptions, start_of
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
@@ -48,12 +48,16 @@ class WatchHub:
         self._waiting: dict[tuple[str, str, str], dict[asyncio.Future[None], None]] = {}
         self._closed = False
         self._durability.on_commit(self._wake)
+        store.kinds.on_change(self._wake_all)
 
     def close(self) -> None:
         """Ends all watches, as a time-out would."""
         self._closed = True
-        for resource in self._store.resources:
-            self._wake(resource)
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        for storage in list(self._waiting):
+            self._wake_at(storage)
 
     async def watch(self, resource: Resource, scope: Scope, options: WatchOptions) -> AsyncGenerator[tuple[Notice, ...], None]:
         """Notices in batches, until the time is up or the watcher has fallen behind. Raises what `start_of` and `settled` raise."""
@@ -71,11 +75,11 @@ class WatchHub:
             if options.bookmarks:
                 yield (Notice(EventType.BOOKMARK, version, initial_end=True),)
         bookmark_at = self._next_bookmark()
-        while version >= history.floor:
+        while version >= history.floor and (current := self._current(resource, history)) is not None:
             changes = _until(self._durability.committed, history.after(version, _BATCH_MAX))
             if changes:
                 version = changes[-1].rv
-                notices = _notices(changes, scope)
+                notices = _notices(changes, scope, current)
                 if notices:
                     yield notices
                 continue
@@ -88,12 +92,17 @@ class WatchHub:
                 return
             await self._changed(resource, (min(bookmark_at, end) if options.bookmarks else end) - now)
 
+    def _current(self, resource: Resource, history: History) -> Resource | None:
+        """The kind as it is now: a custom one may change. None when it has gone, or is another by now."""
+        current = self._store.kinds.get(resource.path)
+        return current if current is not None and self._store.table(current).history is history else None
+
     def _next_bookmark(self) -> float:
         return self._clock.now() + self._chance.jittered(BOOKMARK_PERIOD_S, 0.1)
 
     async def _changed(self, resource: Resource, timeout_s: float) -> None:
         """Returns when the kind has changed, or when the time is up."""
-        waiting = self._waiting.setdefault(resource.path, {})
+        waiting = self._waiting.setdefault(resource.storage, {})
         woken = asyncio.get_running_loop().create_future()
         waiting[woken] = None
         try:
@@ -105,7 +114,10 @@ class WatchHub:
             waiting.pop(woken, None)
 
     def _wake(self, resource: Resource) -> None:
-        waiting = self._waiting.pop(resource.path, {})
+        self._wake_at(resource.storage)
+
+    def _wake_at(self, storage: tuple[str, str, str]) -> None:
+        waiting = self._waiting.pop(storage, {})
         for woken in waiting:
             if not woken.done():
                 woken.set_result(None)
@@ -118,6 +130,6 @@ def _until(committed: int, changes: list[Change]) -> list[Change]:
     return changes
 
 
-def _notices(changes: list[Change], scope: Scope) -> tuple[Notice, ...]:
+def _notices(changes: list[Change], scope: Scope, resource: Resource) -> tuple[Notice, ...]:
     told = ((change.rv, change.seen_by(scope.matches)) for change in changes)
-    return tuple(Notice(seen[0], version, seen[1]) for version, seen in told if seen is not None)
+    return tuple(Notice(seen[0], version, seen[1].shown_by(resource)) for version, seen in told if seen is not None)

@@ -1,0 +1,63 @@
+"""The kinds that a store serves: they come and go, and several may show the same objects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from mooring.apiserver.resource import Resource
+
+Path = tuple[str, str, str]
+"""group, version, plural"""
+
+_VERSION: Final = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+_STABILITY: Final = {"alpha": 1, "beta": 2, None: 3}
+
+
+class Kinds:
+    """Resources by path. served: all of them, a new tuple with each change, the preferred version of a group first."""
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self.served: tuple[Resource, ...] = ()
+        self._by_path: dict[Path, Resource] = {}
+        self._listeners: list[Callable[[], None]] = []
+        self.put(resources)
+
+    def get(self, path: Path) -> Resource | None:
+        return self._by_path.get(path)
+
+    def put(self, resources: Iterable[Resource]) -> None:
+        """Serves them, in place of those with the same path."""
+        self._by_path.update({resource.path: resource for resource in resources})
+        self._changed()
+
+    def take(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            self._by_path.pop(path, None)
+        self._changed()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Calls listener each time that kinds have come or gone."""
+        self._listeners.append(listener)
+
+    def storing(self) -> Iterator[Resource]:
+        """One kind for each place where objects are stored: who goes through all objects meets each once."""
+        seen: set[Path] = set()
+        for resource in self.served:
+            if resource.storage not in seen and resource.answer is None:
+                seen.add(resource.storage)
+                yield resource
+
+    def _changed(self) -> None:
+        self.served = tuple(sorted(self._by_path.values(), key=lambda resource: version_order(resource.version)))
+        for listener in self._listeners:
+            listener()
+
+
+def version_order(version: str) -> tuple[int, int, int, str]:
+    """Sorts versions as Kubernetes prefers them: v10, v2, v1, v2beta1, v1beta2, v1alpha1, then other names by the alphabet."""
+    found = _VERSION.fullmatch(version)
+    if found is None:
+        return 0, 0, 0, version
+    return -_STABILITY[found[2]], -int(found[1]), -int(found[3] or 0), ""
