@@ -1,4 +1,7 @@
-"""Media types: what a client can read, and what it has sent. JSON and YAML; of Accept the first clause by weight that fits."""
+"""Media types: what a client can read, and what it has sent. Answers are JSON or YAML: of Accept the first clause by weight that fits.
+
+Bodies may be protobuf, too: Go clients send nothing else for the kinds that they know, and do not try again in JSON.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ import msgspec
 from mooring.apiserver import refusals
 from mooring.apiserver.duplicates import duplicate_fields
 from mooring.apiserver.messages import JSON
+from mooring.apiserver.protobody import PROTOBUF, parse_protobuf
+from mooring.apiserver.schema import Message
 from mooring.apiserver.yamlbody import dump_yaml, parse_yaml
 from mooring.kube.cluster import PatchType
 from mooring.kube.errors import NotAcceptable, UnsupportedMediaType
@@ -34,14 +39,20 @@ def answer_type(accept: str) -> str:
     raise NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {', '.join(_SERVED)}", reason="NotAcceptable")
 
 
-def parse_body(content_type: str, body: bytes) -> tuple[Any, list[str]]:
-    """The JSON value of a body, and what is said twice in it. Raises BadRequest, UnsupportedMediaType."""
+def parse_body(content_type: str, body: bytes, message: Message | None) -> tuple[Any, list[str]]:
+    """The JSON value of a body, and what is said twice in it.
+
+    message: what a protobuf body holds; None where none is taken. Raises BadRequest, UnsupportedMediaType.
+    """
     media_type = content_type.partition(";")[0].strip().lower() or JSON
-    if media_type not in _SERVED:
-        raise _unsupported(_SERVED)
+    parse = _PARSERS.get(media_type)
+    if parse is None and media_type == PROTOBUF and message is not None:
+        parse = functools.partial(_parse_protobuf, message)
+    if parse is None:
+        raise _unsupported((*_PARSERS, PROTOBUF) if message is not None else tuple(_PARSERS))
     if not body.strip():
         raise refusals.bad_request("the request has no body")
-    return _parsed(_parse_yaml if media_type == YAML else _parse_json, body)
+    return _parsed(parse, body)
 
 
 def parse_patch(content_type: str, body: bytes) -> tuple[PatchType, Any]:
@@ -90,6 +101,13 @@ def _parse_patch(body: bytes) -> tuple[Any, list[str]]:
 
 def _parse_json(body: bytes) -> tuple[Any, list[str]]:
     return msgspec.json.decode(body), duplicate_fields(body)
+
+
+def _parse_protobuf(message: Message, body: bytes) -> tuple[Any, list[str]]:
+    return parse_protobuf(body, message), []
+
+
+_PARSERS: Final[Mapping[str, Callable[[bytes], tuple[Any, list[str]]]]] = {JSON: _parse_json, YAML: _parse_yaml}
 
 
 def _unsupported(accepted: tuple[str, ...]) -> UnsupportedMediaType:

@@ -49,6 +49,9 @@ def _integer(bits: int) -> Callable[[Any, str], int]:
     return decode
 
 
+_INT32: Final = _integer(32)
+
+
 def _bytes(value: Any, path: str) -> str:
     """base64 text, written anew."""
     text = _string(value, path).replace("\r", "").replace("\n", "")
@@ -75,6 +78,10 @@ def _quantity(value: Any, path: str) -> str:
     return str(parse_quantity(str(value)))
 
 
+def _int_or_string(value: Any, path: str) -> int | str:
+    return value if isinstance(value, str) else _INT32(value, path)
+
+
 def _anything(value: Any, _path: str) -> Any:
     return value
 
@@ -82,16 +89,28 @@ def _anything(value: Any, _path: str) -> Any:
 DECODERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "s": _string,
     "b": _boolean,
-    "i32": _integer(32),
+    "i32": _INT32,
     "i64": _integer(64),
     "y": _bytes,
     "time": _time,
     "micro": _micro_time,
     "q": _quantity,
+    "intstr": _int_or_string,
     "any": _anything,
 }
 
-ZEROS: Final[Mapping[str, Any]] = {"s": "", "b": False, "i32": 0, "i64": 0, "y": None, "time": None, "micro": None, "q": "0", "any": None}
+ZEROS: Final[Mapping[str, Any]] = {
+    "s": "",
+    "b": False,
+    "i32": 0,
+    "i64": 0,
+    "y": None,
+    "time": None,
+    "micro": None,
+    "q": "0",
+    "intstr": 0,
+    "any": None,
+}
 
 
 def _parsed_time(text: str, layout: str, exact_decimals: int | None) -> datetime.datetime:

@@ -3,7 +3,8 @@
 A line is a message; a field is `number name type[mark][@key]`:
 
     number   its protobuf field
-    type     s b i32 i64 y (base64) time micro (MicroTime) q (Quantity) any, or another message; `*` before it a list, `{...}` a map of it
+    type     s b i32 i64 y (base64) time micro (MicroTime) q (Quantity) intstr any, or another message; `*` before it a list,
+             `{...}` a map of it
     mark     `!` always in the JSON; `?` a pointer: kept when given, also when it is zero; `!?` null when not given;
              none: dropped when it is zero
     @key     strategic merge joins the list's items by that key; a bare `@`: a set of primitives

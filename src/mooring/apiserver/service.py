@@ -18,6 +18,7 @@ from mooring.apiserver.patches import change_of
 from mooring.apiserver.queries import WriteOptions
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.routes import Route, route_of
+from mooring.apiserver.rules.meta import MESSAGES as META
 from mooring.apiserver.scope import Scope, scope_of
 from mooring.apiserver.steps import DeleteOptions
 from mooring.apiserver.store import ObjectStore, Written
@@ -225,7 +226,8 @@ class _Verbs:
     def _body(self, options: WriteOptions, asked: Resource | None = None) -> tuple[Json, tuple[str, ...]]:
         """asked: the kind of the body where it is not the object's."""
         resource = asked or self._resource
-        value, problems = negotiation.parse_body(self._request.headers.get("content-type", ""), self._request.body)
+        message = resource.message if resource.decode is None else None
+        value, problems = negotiation.parse_body(self._request.headers.get("content-type", ""), self._request.body, message)
         try:
             return decode_object(resource, value, options.validation, problems)
         except UnknownFields as error:
@@ -234,7 +236,8 @@ class _Verbs:
     def _delete_options(self) -> DeleteOptions:
         body = None
         if self._request.body.strip():
-            body, _ = negotiation.parse_body(self._request.headers.get("content-type", ""), self._request.body)
+            message = META["DeleteOptions"]
+            body, _ = negotiation.parse_body(self._request.headers.get("content-type", ""), self._request.body, message)
         return queries.delete_options(self._request.query, body)
 
 
