@@ -45,6 +45,8 @@ def parse_protobuf(body: bytes, message: Message) -> dict[str, Any]:
     """
     if not is_protobuf(body):
         raise ValueError("the protobuf body does not start with the four bytes 'k8s\\0'")
+    if len(body) == len(_MAGIC):
+        raise ValueError("the protobuf body has no envelope")
     reading, content = _Reading(body), (0, 0)
     named: dict[str, Any] = {}
     for number, wire, begin, end in fields(body, len(_MAGIC), len(body)):

@@ -11,7 +11,10 @@ Json = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. cell: its value for an object as the kind shows it; None where there is none."""
+    """A column of a table. cell: its value for an object as the kind shows it; None where there is none.
+
+    `columns/jsonpath.py` reads paths; `columns/printer.py` shows the values.
+    """
 
     name: str
     type: str

@@ -1,0 +1,151 @@
+"""Paths into objects, in kubectl's dialect of JSONPath: as far as the columns of custom kinds go.
+
+    .spec.source    ['a.b']    [0]  [-1]    [0:2]    [*]    ..name    [?(@.type=="Ready")]
+
+A path is a chain of steps; each takes the values found so far and gives those one step further.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+Path = Callable[[Any], list[Any]]
+"""The values at the path, in order; nothing where the object does not go so far."""
+
+_Step = Callable[[Any], Iterable[Any]]
+
+_TEXT_MAX: Final = 1024
+_FOUND_MAX: Final = 1000
+_TOKEN: Final = re.compile(
+    r"""
+      \.\.(?P<deep>[^.\[\]*'"(){}\s]+)
+    | \.?\[\s*(?:'(?P<single>(?:[^'\\]|\\.)*)'|"(?P<double>(?:[^"\\]|\\.)*)")\s*\]
+    | \.?\[\s*(?P<index>-?\d+)\s*\]
+    | \.?\[\s*(?P<low>-?\d*)\s*:\s*(?P<high>-?\d*)\s*(?::\s*(?P<stride>\d*)\s*)?\]
+    | (?P<all>\.?\[\s*\*\s*\]|\.\*)
+    | \.?\[\s*\?\(\s*(?P<filter>[^()]*?)\s*\)\s*\]
+    | \.(?P<field>(?:[^.\[\]*'"(){}\s\\]|\\.)+)
+    """,
+    re.VERBOSE,
+)
+_FILTER: Final = re.compile(r"@(?P<path>[^=!<>]*?)\s*(?:(?P<sign>==|!=|<=|>=|<|>)\s*(?P<value>.+))?", re.DOTALL)
+_SIGNS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+
+
+def parse_path(text: str) -> Path:
+    """Raises ValueError for what is no path."""
+    if len(text) > _TEXT_MAX:
+        raise ValueError(f"a JSONPath of more than {_TEXT_MAX} characters")
+    steps = list(_steps(text))
+
+    def find(value: Any) -> list[Any]:
+        found = [value]
+        for step in steps:
+            found = [inner for outer in found for inner in step(outer)][:_FOUND_MAX]
+        return found
+
+    return find
+
+
+def printed(value: Any) -> str:
+    """A value as text: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _steps(text: str) -> Iterator[_Step]:
+    at = 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise ValueError(f"unrecognized JSONPath {text!r}")
+        yield _step(found)
+        at = found.end()
+
+
+def _step(found: re.Match[str]) -> _Step:
+    match found.lastgroup:
+        case "index":
+            return _at(int(found["index"]))
+        case "all":
+            return _every
+        case "deep":
+            return _deep(found["deep"])
+        case "filter":
+            return _filter(found["filter"])
+        case "field" | "single" | "double" as kind:
+            return _member(re.sub(r"\\(.)", r"\1", found[kind]))
+    low, high, stride = (int(found[part]) if found[part] else None for part in ("low", "high", "stride"))
+    return _slice(slice(low, high, stride or 1))
+
+
+def _member(name: str) -> _Step:
+    return lambda value: [value[name]] if isinstance(value, dict) and name in value else []
+
+
+def _at(index: int) -> _Step:
+    return lambda value: [value[index]] if isinstance(value, list) and -len(value) <= index < len(value) else []
+
+
+def _slice(part: slice) -> _Step:
+    return lambda value: value[part] if isinstance(value, list) else []
+
+
+def _every(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return [value[name] for name in sorted(value)]
+    return value if isinstance(value, list) else []
+
+
+def _deep(name: str) -> _Step:
+    def find(value: Any) -> Iterator[Any]:
+        waiting = [value]
+        while waiting:
+            here = waiting.pop()
+            if isinstance(here, dict) and name in here:
+                yield here[name]
+            waiting.extend(reversed(list(_every(here))))
+
+    return find
+
+
+def _filter(text: str) -> _Step:
+    found = _FILTER.fullmatch(text)
+    if found is None:
+        raise ValueError(f"unrecognized JSONPath filter {text!r}")
+    path, sign = parse_path(found["path"].strip()), found["sign"]
+    if not sign:
+        return lambda value: [item for item in _items(value) if path(item)]
+    wanted, compare = _literal(found["value"].strip()), _SIGNS[sign]
+    return lambda value: [item for item in _items(value) if any(_holds(compare, given, wanted) for given in path(item)[:1])]
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _holds(compare: Callable[[Any, Any], bool], given: Any, wanted: Any) -> bool:
+    try:
+        return compare(given, wanted)
+    except TypeError:  # (of types that have no order)
+        return False
+
+
+def _literal(text: str) -> Any:
+    if len(text) >= 2 and text[0] == text[-1] == "'":
+        return re.sub(r"\\(.)", r"\1", text[1:-1])
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        raise ValueError(f"unrecognized value {text!r} in a JSONPath filter") from None
