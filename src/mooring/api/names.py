@@ -33,13 +33,13 @@ _LABEL_VALUE_TEXT: Final = (
 
 
 def dns_subdomain(text: str) -> list[str]:
-    """Why text is no DNS subdomain (RFC 1123, at most 253 bytes); [] if it is one."""
-    return _too_long(text, 253) + ([] if _SUBDOMAIN.fullmatch(text) else [_SUBDOMAIN_TEXT])
+    """Why text is no DNS subdomain (RFC 1123, at most 253 characters); [] if it is one."""
+    return _too_long(text, 253, "characters") + _no_subdomain(text)
 
 
 def dns_label(text: str) -> list[str]:
-    """Why text is no DNS label (RFC 1123, at most 63 bytes); [] if it is one."""
-    found = _too_long(text, 63)
+    """Why text is no DNS label (RFC 1123, at most 63 characters); [] if it is one."""
+    found = _too_long(text, 63, "characters")
     if _LABEL.fullmatch(text):
         return found
     return [*found, "must not contain dots" if _SUBDOMAIN.fullmatch(text) else _LABEL_TEXT]
@@ -52,7 +52,8 @@ def qualified_name(text: str) -> list[str]:
         return [f"a qualified name {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
     found = []
     if slash:
-        found += ["prefix part must be non-empty"] if not prefix else [f"prefix part {reason}" for reason in dns_subdomain(prefix)]
+        reasons = _too_long(prefix, 253) + _no_subdomain(prefix) if prefix else ["must be non-empty"]
+        found += [f"prefix part {reason}" for reason in reasons]
     if not name:
         found.append("name part must be non-empty")
     found += [f"name part {reason}" for reason in _too_long(name, 63)]
@@ -76,8 +77,13 @@ def path_segment(text: str) -> list[str]:
     return [f"may not contain '{sign}'" for sign in "/%" if sign in text]
 
 
-def _too_long(text: str, bytes_max: int) -> list[str]:
-    return [f"must be no more than {bytes_max} bytes"] if len(text.encode("utf-8", "surrogatepass")) > bytes_max else []
+def _no_subdomain(text: str) -> list[str]:
+    return [] if _SUBDOMAIN.fullmatch(text) else [_SUBDOMAIN_TEXT]
+
+
+def _too_long(text: str, bytes_max: int, unit: str = "bytes") -> list[str]:
+    """unit: as the API server calls it; it counts bytes."""
+    return [f"must be no more than {bytes_max} {unit}"] if len(text.encode("utf-8", "surrogatepass")) > bytes_max else []
 
 
 def sanitised(text: str) -> str:

@@ -11,6 +11,7 @@ from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json
 
 DRIVER_NAME_MAX: Final = 63
+ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 
 def driver_name(value: str, field: str) -> list[Cause]:
@@ -31,6 +32,16 @@ def one_of(value: Any, field: str, allowed: Sequence[str]) -> list[Cause]:
 
 def all_of(values: Iterable[Any], field: str, allowed: Sequence[str]) -> list[Cause]:
     return [cause for value in values for cause in one_of(value, field, allowed)]
+
+
+def access_modes(modes: Sequence[str], field: str, detail: str = "") -> list[Cause]:
+    """At least one, each known, ReadWriteOncePod only alone. detail: what is said when there is none."""
+    if not modes:
+        return [causes.required(field, detail)]
+    found = all_of(modes, field, ACCESS_MODES)
+    if "ReadWriteOncePod" in modes and len(set(ACCESS_MODES).intersection(modes)) > 1:
+        found.append(causes.forbidden(field, "may not use ReadWriteOncePod with other access modes"))
+    return found
 
 
 def at_least(value: int | None, field: str, least: int) -> list[Cause]:

@@ -9,7 +9,7 @@ from mooring.api.quantity import parse_quantity
 from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks, labelselector, meta
+from mooring.apiserver.rules import amounts, checks, labelselector, meta
 from mooring.apiserver.schema import Messages
 
 MESSAGES: Final = Messages(
@@ -23,30 +23,36 @@ TypedObjectReference: 1 apiGroup s!?, 2 kind s!, 3 name s!, 4 namespace s?
     meta.MESSAGES,
 )
 
-ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _OWN_SOURCES: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 
 
 def default(spec: Json) -> None:
     spec.setdefault("volumeMode", "Filesystem")
+    for part in ("limits", "requests"):
+        amounts.default(spec["resources"].get(part))
 
 
-def prepare(spec: Json) -> None:
-    """Drops the sources that nobody may use, and copies one source to the other."""
-    if (spec.get("dataSourceRef") or {}).get("namespace"):
+def prepare(spec: Json, old: Json | None = None) -> None:
+    """Drops the sources that nobody may use, and copies one source to the other. old: the spec before an update."""
+    if (spec.get("dataSourceRef") or {}).get("namespace") and "dataSourceRef" not in (old or {}):
         del spec["dataSourceRef"]
     source, ref = spec.get("dataSource"), spec.get("dataSourceRef")
     if source is not None and ref is None and (source["apiGroup"] or "", source["kind"]) not in _OWN_SOURCES:
         del spec["dataSource"]
     elif source is not None and ref is None:
         spec["dataSourceRef"] = dict(source)
-    elif ref is not None and source is None:
-        spec["dataSource"] = dict(ref)
+    elif ref is not None and source is None and not ref.get("namespace"):
+        spec["dataSource"] = _without_namespace(ref)
+
+
+def warnings(spec: Json, field: str) -> list[str]:
+    """What is taken, but told."""
+    return amounts.fraction_warnings(spec["resources"], f"{field}.resources")
 
 
 def validate(spec: Json, field: str) -> list[Cause]:
-    found = _validate_access_modes(spec.get("accessModes") or [], f"{field}.accessModes")
-    found += labelselector.validate(spec.get("selector") or {}, f"{field}.selector")
+    found = labelselector.validate(spec.get("selector") or {}, f"{field}.selector")
+    found += checks.access_modes(spec.get("accessModes") or [], f"{field}.accessModes", "at least 1 access mode is required")
     found += _validate_request(spec["resources"].get("requests") or {}, f"{field}.resources")
     if spec.get("storageClassName"):
         found += checks.named(spec["storageClassName"], f"{field}.storageClassName", names.dns_subdomain)
@@ -54,15 +60,6 @@ def validate(spec: Json, field: str) -> list[Cause]:
     found += _validate_sources(spec, field)
     if spec.get("volumeAttributesClassName"):
         found += checks.named(spec["volumeAttributesClassName"], f"{field}.volumeAttributesClassName", names.dns_subdomain)
-    return found
-
-
-def _validate_access_modes(modes: list[str], field: str) -> list[Cause]:
-    if not modes:
-        return [causes.required(field, "at least 1 access mode is required")]
-    found = checks.all_of(modes, field, ACCESS_MODES)
-    if "ReadWriteOncePod" in modes and len(set(ACCESS_MODES).intersection(modes)) > 1:
-        found.append(causes.forbidden(field, "may not use ReadWriteOncePod with other access modes"))
     return found
 
 
@@ -78,9 +75,15 @@ def _validate_sources(spec: Json, field: str) -> list[Cause]:
     source, ref = spec.get("dataSource"), spec.get("dataSourceRef")
     found = [] if source is None else _validate_source(source, f"{field}.dataSource")
     found += [] if ref is None else _validate_source(ref, f"{field}.dataSourceRef")
-    if source is not None and ref is not None and source != ref:
-        found.append(causes.invalid(field, "", "must match dataSourceRef"))
+    if source is not None and ref is not None and ref.get("namespace"):
+        found.append(causes.invalid(field, source, "may not be specified when dataSourceRef.namespace is specified"))
+    elif source is not None and ref is not None and source != _without_namespace(ref):
+        found.append(causes.invalid(field, source, "must match dataSourceRef"))
     return found
+
+
+def _without_namespace(ref: Json) -> Json:
+    return {part: value for part, value in ref.items() if part != "namespace"}
 
 
 def _validate_source(source: Json, field: str) -> list[Cause]:
@@ -88,4 +91,6 @@ def _validate_source(source: Json, field: str) -> list[Cause]:
     if not source["apiGroup"] and source["kind"] != "PersistentVolumeClaim":
         text = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
         found.append(causes.invalid(field, source["kind"], text))
+    if source["apiGroup"]:
+        found += checks.named(source["apiGroup"], f"{field}.apiGroup", names.dns_subdomain)
     return found

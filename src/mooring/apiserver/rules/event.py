@@ -75,6 +75,7 @@ EVENTS: Final = Resource(
     message=MESSAGES["Event"],
     put_creates=True,
     delete_answers_object=False,
+    delete=deletion.alone,
     ttl_s=_TTL_S,
     name_rule=names.path_segment,
     validate=_validate,

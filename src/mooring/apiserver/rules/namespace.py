@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Final
 
 from mooring.api import names
-from mooring.apiserver import causes
+from mooring.apiserver import causes, deletion
+from mooring.apiserver.actions import Action
 from mooring.apiserver.causes import Cause
+from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.metadata import finalizer_name
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import meta
 from mooring.apiserver.schema import Messages
+from mooring.base.clock import rfc3339
 
 MESSAGES: Final = Messages(
     """
@@ -50,9 +54,22 @@ def _prepare_update(new: Json, old: Json, _now: float) -> None:
     new["spec"], new["status"] = old["spec"], old["status"]
 
 
+def _prepare_finalize(new: Json, old: Json, _now: float) -> None:
+    """The endpoint is for spec.finalizers; like the real one it takes metadata with them."""
+    new["status"] = old["status"]
+
+
+def _validate_finalize(new: Json, _old: Json) -> list[Cause]:
+    return [
+        cause
+        for number, name in enumerate(new["spec"].get("finalizers") or [])
+        for cause in finalizer_name(name, f"spec.finalizers[{number}]", f"spec.finalizers[{number}]")
+    ]
+
+
 def _validate(new: Json) -> list[Cause]:
     field = "spec.finalizers"
-    return [cause for name in new["spec"]["finalizers"] for cause in finalizer_name(name, field, field)]
+    return [cause for name in new["spec"].get("finalizers") or [] for cause in finalizer_name(name, field, field)]
 
 
 def _validate_status(new: Json, _old: Json) -> list[Cause]:
@@ -63,9 +80,17 @@ def _validate_status(new: Json, _old: Json) -> list[Cause]:
     return [causes.invalid("status.Phase", phase, f"may only be '{wanted}' if `deletionTimestamp` is {negation}empty")]
 
 
-def _mark_deleted(obj: Json) -> None:
-    """Differs from other kinds: no grace period is written."""
+def _delete(obj: Json, options: DeleteOptions, now: float) -> Json | None:
+    """Differs from other kinds: the first deletion always marks, and writes no grace period; the next waits for the content."""
+    metadata = obj["metadata"]
+    if metadata.get("deletionTimestamp"):
+        return obj if obj["spec"].get("finalizers") else deletion.plain(obj, options, now)
+    if options.orphan_dependents is False:
+        options = dataclasses.replace(options, orphan_dependents=None, propagation="Foreground")
+    deletion.follow(metadata, options)
+    metadata["deletionTimestamp"] = rfc3339(now)
     obj["status"]["phase"] = "Terminating"
+    return obj
 
 
 NAMESPACES: Final = Resource(
@@ -84,7 +109,8 @@ NAMESPACES: Final = Resource(
     prepare_update=_prepare_update,
     validate=_validate,
     holds=lambda obj: bool(obj["spec"].get("finalizers")),
-    mark_deleted=_mark_deleted,
+    delete=_delete,
+    actions=(Action(name="finalize", verbs=("update",), prepare=_prepare_finalize, validate=_validate_finalize),),
     undeletable=frozenset({"default", "kube-system", "kube-public"}),
     validate_status=_validate_status,
     field_names=frozenset({"status.phase"}),

@@ -10,7 +10,7 @@ from mooring.api.quantity import parse_quantity
 from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json, Resource, Status, View
-from mooring.apiserver.rules import checks, meta
+from mooring.apiserver.rules import amounts, checks, meta
 from mooring.apiserver.schema import Messages
 
 MESSAGES: Final = Messages(
@@ -45,6 +45,8 @@ _SET_ONCE: Final = ("podCIDRs", "providerID")
 
 def _default(new: Json) -> None:
     status = new["status"]
+    amounts.default(status.get("capacity"))
+    amounts.default(status.get("allocatable"))
     if "capacity" in status:
         status.setdefault("allocatable", dict(status["capacity"]))
     spec = new["spec"]
@@ -69,7 +71,8 @@ def _validate(new: Json) -> list[Cause]:
         field = f"metadata.taints[{number}]"  # (so the real one says)
         found += checks.named(taint["key"], f"{field}.key", names.qualified_name)
         found += checks.named(taint.get("value", ""), f"{field}.value", names.label_value)
-        found += checks.one_of(taint["effect"], f"{field}.effect", _EFFECTS)
+        effect = taint["effect"]
+        found += checks.one_of(effect, f"{field}.effect", _EFFECTS) if effect else [causes.required(f"{field}.effect")]
         if (taint["key"], taint["effect"]) in seen:
             found.append(causes.duplicate(field, taint, "taints must be unique by key and effect pair"))
         seen.add((taint["key"], taint["effect"]))
@@ -81,7 +84,10 @@ def _validate_cidrs(texts: list[str]) -> list[Cause]:
     found, versions = [], []
     for number, text in enumerate(texts):
         try:
-            versions.append(ipaddress.ip_network(text, strict=False).version)
+            network = ipaddress.ip_network(text, strict=False)
+            versions.append(network.version)
+            if ipaddress.ip_interface(text).ip != network.network_address:
+                found.append(causes.invalid(f"spec.podCIDRs[{number}]", text, "must not have bits set beyond the prefix length"))
         except ValueError:
             wrong = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
             found.append(causes.invalid(f"spec.podCIDRs[{number}]", text, wrong))

@@ -53,6 +53,14 @@ def warnings(selector: Json, field: str) -> list[str]:
     return told
 
 
+def renamed(key: str, field: str) -> list[str]:
+    """The warning about a label that has another name by now, as fields say it that hold nothing but the label."""
+    if key not in _GA_LABELS:
+        return []
+    label, since = _GA_LABELS[key]
+    return [f'{field}: deprecated since {since}; use "{label}" instead']
+
+
 def same_but_for_ga_labels(new: Any, old: Any) -> bool:
     """True if nothing changed but beta labels that became the GA ones, in both directions of reading."""
     return new is not None and _with_ga_labels(new) == _with_ga_labels(old) and (new == old or _has_beta_label(old))

@@ -1,15 +1,22 @@
-"""The parameters of a class: opaque to Kubernetes, but bounded."""
+"""What the two classes share: the driver that is named, and parameters, which are opaque to Kubernetes but bounded."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from mooring.api import names
 from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.metadata import total_bytes
+from mooring.apiserver.rules import checks
 
 COUNT_MAX: Final = 512
 BYTES_MAX: Final = 256 * 1024
+
+
+def driver(name: str, field: str) -> list[Cause]:
+    """Laxer than a driver's name elsewhere: a qualified name after lower-casing."""
+    return checks.named(name.lower(), field, names.qualified_name) if name else [causes.required(field)]
 
 
 def validate(given: dict[str, str], *, allow_empty: bool) -> list[Cause]:

@@ -9,7 +9,7 @@ from mooring.api.quantity import parse_quantity
 from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json, Resource, Status
-from mooring.apiserver.rules import checks, nodeselector, volumesources
+from mooring.apiserver.rules import amounts, checks, nodeselector, volumesources
 from mooring.apiserver.rules.protection import protected_by
 from mooring.apiserver.schema import Messages
 from mooring.base.clock import rfc3339
@@ -26,7 +26,6 @@ VolumeNodeAffinity: 1 required NodeSelector?
 )
 
 PROTECTION: Final = "kubernetes.io/pv-protection"
-ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 _MOUNT_OPTIONS: Final = "volume.beta.kubernetes.io/mount-options"
 _RECYCLE_WARNING: Final = (
@@ -35,19 +34,9 @@ _RECYCLE_WARNING: Final = (
 )
 
 
-def validate_access_modes(spec: Json, field: str) -> list[Cause]:
-    """At least one, each known, ReadWriteOncePod only alone."""
-    modes = spec.get("accessModes") or []
-    if not modes:
-        return [causes.required(f"{field}.accessModes")]
-    found = checks.all_of(modes, f"{field}.accessModes", ACCESS_MODES)
-    if "ReadWriteOncePod" in modes and len(set(ACCESS_MODES).intersection(modes)) > 1:
-        found.append(causes.forbidden(f"{field}.accessModes", "may not use ReadWriteOncePod with other access modes"))
-    return found
-
-
 def _default(new: Json) -> None:
     volumesources.default(new["spec"])
+    amounts.default(new["spec"].get("capacity"))
     new["spec"].setdefault("volumeMode", "Filesystem")
     new["spec"].setdefault("persistentVolumeReclaimPolicy", "Retain")
     new["status"].setdefault("phase", "Pending")
@@ -70,7 +59,7 @@ def _prepare_status(new: Json, old: Json, now: float) -> None:
 
 def _validate(new: Json) -> list[Cause]:
     spec = new["spec"]
-    found = validate_access_modes(spec, "spec") + _validate_capacity(spec.get("capacity") or {})
+    found = checks.access_modes(spec.get("accessModes") or [], "spec.accessModes") + _validate_capacity(spec.get("capacity") or {})
     found += checks.one_of(spec["persistentVolumeReclaimPolicy"], "spec.persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain"))
     if "nodeAffinity" in spec:
         found += _validate_affinity(spec["nodeAffinity"])

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from mooring.api.quantity import parse_quantity
+from mooring.apiserver import refusals
 from mooring.apiserver.causes import Cause
-from mooring.apiserver.resource import Json, Resource, Status
-from mooring.apiserver.rules import claimspec
+from mooring.apiserver.resource import Json, Resource, Status, View
+from mooring.apiserver.rules import amounts, claimchanges, claimspec
+from mooring.apiserver.rules.claimchanges import CLASS_ANNOTATION
 from mooring.apiserver.rules.protection import protected_by
+from mooring.apiserver.rules.storageclass import STORAGE_CLASSES, default_class
 from mooring.apiserver.schema import Messages
 
 MESSAGES: Final = Messages(
@@ -21,16 +25,53 @@ ModifyVolumeStatus: 1 targetVolumeAttributesClassName s, 2 status s!
 )
 
 PROTECTION: Final = "kubernetes.io/pvc-protection"
+_NOT_EXPANDABLE: Final = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+_protect = protected_by(PROTECTION)
 
 
 def _default(new: Json) -> None:
     claimspec.default(new["spec"])
     new["status"].setdefault("phase", "Pending")
+    for part in ("capacity", "allocatedResources"):
+        amounts.default(new["status"].get(part))
 
 
 def _prepare_create(new: Json, _now: float) -> None:
     claimspec.prepare(new["spec"])
     new["status"] = {"phase": "Pending"}
+
+
+def _prepare_update(new: Json, old: Json, _now: float) -> None:
+    claimspec.prepare(new["spec"], old["spec"])
+    new["status"] = old["status"]
+
+
+def _admit(new: Json, view: View) -> None:
+    _protect(new, view)
+    if "storageClassName" not in new["spec"] and CLASS_ANNOTATION not in (new["metadata"].get("annotations") or {}):
+        chosen = default_class(view)
+        if chosen is not None:
+            new["spec"]["storageClassName"] = chosen
+
+
+def _admit_update(new: Json, old: Json, view: View) -> None:
+    if parse_quantity(claimchanges.request(new)).value > parse_quantity(claimchanges.request(old)).value and not _may_grow(new, old, view):
+        raise refusals.forbidden(PERSISTENT_VOLUME_CLAIMS, old["metadata"]["name"], _NOT_EXPANDABLE)
+
+
+def _may_grow(new: Json, old: Json, view: View) -> bool:
+    """Only where the class says so, and is named all along."""
+    name = claimchanges.class_name(new)
+    if not name or name != claimchanges.class_name(old):
+        return False
+    return bool((view.get(STORAGE_CLASSES.path, name) or {}).get("allowVolumeExpansion"))
+
+
+def _warnings(new: Json, _old: Json | None) -> list[str]:
+    told = claimspec.warnings(new["spec"], "spec")
+    if CLASS_ANNOTATION in (new["metadata"].get("annotations") or {}):
+        told.append(f'metadata.annotations[{CLASS_ANNOTATION}]: deprecated since v1.8; use "storageClassName" attribute instead')
+    return told
 
 
 def _validate(new: Json) -> list[Cause]:
@@ -47,7 +88,11 @@ PERSISTENT_VOLUME_CLAIMS: Final = Resource(
     message=MESSAGES["PersistentVolumeClaim"],
     status=Status.WITH_METADATA,
     default=_default,
-    admit=protected_by(PROTECTION),
+    admit=_admit,
+    admit_update=_admit_update,
     prepare_create=_prepare_create,
+    prepare_update=_prepare_update,
     validate=_validate,
+    validate_update=claimchanges.validate,
+    warnings=_warnings,
 )

@@ -82,9 +82,12 @@ def _is_json(encoded: str) -> bool:
 
 
 def _key_reasons(key: str) -> list[str]:
-    if len(key) > 253:
-        return ["must be no more than 253 bytes"]
-    return [] if _KEY.fullmatch(key) and key not in (".", "..") and not key.startswith("..") else [_KEY_TEXT]
+    found = ["must be no more than 253 characters"] if len(key) > 253 else []
+    if not _KEY.fullmatch(key):
+        return [*found, _KEY_TEXT]
+    if key in (".", ".."):
+        return [*found, f"must not be '{key}'"]
+    return [*found, "must not start with '..'"] if key.startswith("..") else found
 
 
 def _validate_update(new: Json, old: Json) -> list[Cause]:

@@ -7,8 +7,8 @@ from typing import Final
 from mooring.api import names
 from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
-from mooring.apiserver.resource import Json, Resource
-from mooring.apiserver.rules import checks, meta, parameters
+from mooring.apiserver.resource import Json, Resource, View
+from mooring.apiserver.rules import checks, meta, nodeselector, parameters
 from mooring.apiserver.schema import Messages
 
 MESSAGES: Final = Messages(
@@ -20,6 +20,10 @@ TopologySelectorLabelRequirement: 1 key s!, 2 values *s!
     meta.MESSAGES,
 )
 
+_DEFAULT_ANNOTATIONS: Final = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
 _IMMUTABLE: Final = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
 
 
@@ -29,17 +33,18 @@ def _default(new: Json) -> None:
 
 
 def _validate(new: Json) -> list[Cause]:
-    name = new["provisioner"]
-    found = checks.named(name.lower(), "provisioner", names.qualified_name) if name else [causes.required("provisioner")]
+    found = parameters.driver(new["provisioner"], "provisioner")
     found += parameters.validate(new.get("parameters") or {}, allow_empty=True)
-    found += checks.one_of(new["reclaimPolicy"], "reclaimPolicy", ("Delete", "Retain"))
+    if new["reclaimPolicy"]:  # (so the real one: an empty one is stored as it is)
+        found += checks.one_of(new["reclaimPolicy"], "reclaimPolicy", ("Delete", "Retain"))
     found += checks.one_of(new["volumeBindingMode"], "volumeBindingMode", ("Immediate", "WaitForFirstConsumer"))
     return found + _validate_topologies(new.get("allowedTopologies") or [])
 
 
 def _validate_topologies(terms: list[Json]) -> list[Cause]:
+    """No term twice. One that selects nothing is refused as a repetition, too."""
     found: list[Cause] = []
-    seen: list[dict[str, frozenset[str]]] = []
+    seen: list[dict[str, frozenset[str]]] = [{}]
     for number, term in enumerate(terms):
         field = f"allowedTopologies[{number}].matchLabelExpressions"
         wanted: dict[str, frozenset[str]] = {}
@@ -61,6 +66,16 @@ def _validate_requirement(requirement: Json, field: str) -> list[Cause]:
     return found + checks.named(requirement["key"], f"{field}.key", names.qualified_name)
 
 
+def _warnings(new: Json, _old: Json | None) -> list[str]:
+    terms = new.get("allowedTopologies") or []
+    keys = {
+        f"allowedTopologies[{number}].matchLabelExpressions[{index}].key": requirement["key"]
+        for number, term in enumerate(terms)
+        for index, requirement in enumerate(term.get("matchLabelExpressions") or [])
+    }
+    return [told for field, key in keys.items() for told in nodeselector.renamed(key, field)]
+
+
 def _validate_update(new: Json, old: Json) -> list[Cause]:
     return [cause for part in _IMMUTABLE for cause in checks.unchanged(new, old, part, part)]
 
@@ -76,4 +91,16 @@ STORAGE_CLASSES: Final = Resource(
     default=_default,
     validate=_validate,
     validate_update=_validate_update,
+    warnings=_warnings,
 )
+
+
+def default_class(view: View) -> str | None:
+    """The class for claims that name none: of the annotated ones the newest, then the first by name."""
+    newest, chosen = "", None
+    for found in view.all(STORAGE_CLASSES.path):  # (by name, so the first of a second stays)
+        meta = found["metadata"]
+        annotations = meta.get("annotations") or {}
+        if any(annotations.get(name) == "true" for name in _DEFAULT_ANNOTATIONS) and meta["creationTimestamp"] > newest:
+            newest, chosen = meta["creationTimestamp"], meta["name"]
+    return chosen

@@ -9,7 +9,7 @@ from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.metadata import total_bytes
 from mooring.apiserver.resource import Json, Resource, Status
-from mooring.apiserver.rules import checks, persistentvolume, volumesources
+from mooring.apiserver.rules import amounts, checks, persistentvolume, volumesources
 from mooring.apiserver.schema import Messages
 
 MESSAGES: Final = Messages(
@@ -34,6 +34,7 @@ def _default(new: Json) -> None:
     inline = new["spec"]["source"].get("inlineVolumeSpec")
     if inline is not None:
         volumesources.default(inline)
+        amounts.default(inline.get("capacity"))
 
 
 def _prepare_create(new: Json, _now: float) -> None:
@@ -42,8 +43,9 @@ def _prepare_create(new: Json, _now: float) -> None:
 
 def _validate(new: Json) -> list[Cause]:
     spec = new["spec"]
-    found = checks.driver_name(spec["attacher"], "spec.attacher") + _validate_source(spec["source"])
-    return found + checks.named(spec["nodeName"], "spec.nodeName", names.dns_subdomain) + _validate_status(new, {})
+    found = checks.driver_name(spec["attacher"], "spec.attacher")
+    found += checks.named(spec["nodeName"], "spec.nodeName", names.dns_subdomain)
+    return found + _validate_source(spec["source"]) + _validate_status(new, {})
 
 
 def _validate_source(source: Json) -> list[Cause]:
@@ -68,7 +70,8 @@ def _validate_inline(spec: Json, field: str) -> list[Cause]:
         found.append(causes.forbidden(f"{field}.volumeMode", f"may not specify volumeMode other than Filesystem {_INLINE}"))
     if "csi" not in spec:
         found.append(causes.required(f"{field}.csi", f"has to be specified {_INLINE}"))
-    return found + persistentvolume.validate_access_modes(spec, field) + volumesources.validate(spec, field)
+    found += checks.access_modes(spec.get("accessModes") or [], f"{field}.accessModes")
+    return found + volumesources.validate(spec, field)
 
 
 def _validate_status(new: Json, _old: Json) -> list[Cause]:

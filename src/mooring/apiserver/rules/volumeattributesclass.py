@@ -7,7 +7,7 @@ from typing import Final
 from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json, Resource
-from mooring.apiserver.rules import checks, meta, parameters
+from mooring.apiserver.rules import meta, parameters
 from mooring.apiserver.rules.protection import protected_by
 from mooring.apiserver.schema import Messages
 
@@ -22,7 +22,7 @@ PROTECTION: Final = "kubernetes.io/vac-protection"
 
 
 def _validate(new: Json) -> list[Cause]:
-    return checks.driver_name(new["driverName"], "driverName") + parameters.validate(new.get("parameters") or {}, allow_empty=False)
+    return parameters.driver(new["driverName"], "driverName") + parameters.validate(new.get("parameters") or {}, allow_empty=False)
 
 
 def _validate_update(new: Json, old: Json) -> list[Cause]:

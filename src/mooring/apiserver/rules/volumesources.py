@@ -61,7 +61,7 @@ _DEPRECATED: Final = {
     "cephfs": ("cephfs", "v1.28, non-functional in v1.31+"),
     "rbd": ("rbd", "v1.28, non-functional in v1.31+"),
 }
-_CHECKED_SECRETS: Final = ("controllerPublishSecretRef", "nodePublishSecretRef", "controllerExpandSecretRef", "nodeExpandSecretRef")
+_CHECKED_SECRETS: Final = ("controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef")
 _ONE_ONLY: Final = "may not specify more than 1 volume type"
 
 

@@ -1,0 +1,32 @@
+"""Maps of quantities by resource, such as `requests`: how exactly they are kept, and what is odd in them."""
+
+from __future__ import annotations
+
+from decimal import ROUND_CEILING, Decimal
+from typing import Any, Final
+
+from mooring.api.quantity import Quantity, parse_quantity
+
+_FINEST: Final = Decimal("0.001")
+
+
+def default(amounts: dict[str, str] | None) -> None:
+    """Rounds up to thousandths: nothing finer is stored."""
+    for name, text in (amounts or {}).items():
+        amount = parse_quantity(text)
+        if amount.value % _FINEST:
+            assert amounts is not None
+            amounts[name] = str(Quantity(amount.value.quantize(_FINEST, rounding=ROUND_CEILING), amount.style))
+
+
+def is_fractional(text: str) -> bool:
+    return bool(parse_quantity(text).value % 1)
+
+
+def fraction_warnings(resources: dict[str, Any], field: str) -> list[str]:
+    """What is told about storage in parts of a byte."""
+    return [
+        f'{field}.{part}[storage]: fractional byte value "{resources[part]["storage"]}" is invalid, must be an integer'
+        for part in ("requests", "limits")
+        if "storage" in (resources.get(part) or {}) and is_fractional(resources[part]["storage"])
+    ]

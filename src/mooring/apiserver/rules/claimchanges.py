@@ -1,0 +1,99 @@
+"""What may change in a PersistentVolumeClaim after its creation."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.api.quantity import parse_quantity
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json
+from mooring.apiserver.rules import checks
+
+CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
+"""The old way to name a class; it wins over the field."""
+
+_FROZEN: Final = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+_FREE_WHEN_BOUND: Final = "volumeAttributesClassName"
+
+
+def validate(new: Json, old: Json) -> list[Cause]:
+    """Everything that an update changes and may not."""
+    becomes_named = _class_from_annotation(new, old)
+    found = []
+    if _frozen_part(new["spec"], new, old, becomes_named) != _frozen_part(old["spec"], new, old, becomes_named):
+        found.append(causes.forbidden("spec", _FROZEN))
+    found += _validate_shrinking(new, old) + checks.unchanged(new["spec"], old["spec"], "volumeMode", "volumeMode")
+    if not becomes_named:
+        found += _validate_annotation(new, old)
+    return found + _validate_attributes_class(new, old)
+
+
+def request(claim: Json) -> str:
+    """The storage that the claim asks for."""
+    return str((claim["spec"]["resources"].get("requests") or {}).get("storage", "0"))
+
+
+def class_name(claim: Json) -> str:
+    """The class that the claim names, "" for none."""
+    return str(_annotations(claim).get(CLASS_ANNOTATION, claim["spec"].get("storageClassName", "")))
+
+
+def _frozen_part(spec: Json, new: Json, old: Json, becomes_named: bool) -> Json:
+    """The spec without what this update may change."""
+    kept = dict(spec)
+    if not old["spec"].get("volumeName"):
+        kept.pop("volumeName", None)
+    if becomes_named or _class_from_nothing(new, old):
+        kept.pop("storageClassName", None)
+    if new["status"]["phase"] == "Bound":
+        kept.pop(_FREE_WHEN_BOUND, None)
+        if new["spec"]["resources"].get("requests"):
+            requests = {name: amount for name, amount in (spec["resources"].get("requests") or {}).items() if name != "storage"}
+            kept["resources"] = {**spec["resources"], "requests": requests}
+    return kept
+
+
+def _class_from_annotation(new: Json, old: Json) -> bool:
+    """True when the class that an annotation has named moves into the field."""
+    before, after = _annotations(old), _annotations(new)
+    named = before.get(CLASS_ANNOTATION)
+    return (
+        named is not None
+        and after.get(CLASS_ANNOTATION, named) == named
+        and "storageClassName" not in old["spec"]
+        and new["spec"].get("storageClassName") == named
+    )
+
+
+def _class_from_nothing(new: Json, old: Json) -> bool:
+    """True when a claim without a class gets one."""
+    return CLASS_ANNOTATION not in _annotations(old) and "storageClassName" not in old["spec"] and "storageClassName" in new["spec"]
+
+
+def _validate_shrinking(new: Json, old: Json) -> list[Cause]:
+    """A claim may take back a growth that has not come about yet."""
+    wanted = parse_quantity(request(new)).value
+    if wanted >= parse_quantity(request(old)).value:
+        return []
+    if wanted > parse_quantity((old["status"].get("capacity") or {}).get("storage", "0")).value:
+        return []
+    return [causes.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")]
+
+
+def _validate_annotation(new: Json, old: Json) -> list[Cause]:
+    now, before = _annotations(new).get(CLASS_ANNOTATION, ""), _annotations(old).get(CLASS_ANNOTATION, "")
+    return [] if now == before else [causes.immutable(f"metadata.annotations.{CLASS_ANNOTATION}", now)]
+
+
+def _validate_attributes_class(new: Json, old: Json) -> list[Cause]:
+    """A volume that has a class of attributes may get another, but not none."""
+    part, since = "volumeAttributesClassName", "is forbidden when status.currentVolumeAttributesClassName is not nil"
+    name = new["spec"].get(part)
+    if name == old["spec"].get(part) or name or "currentVolumeAttributesClassName" not in old["status"]:
+        return []
+    return [causes.forbidden(f"spec.{part}", f"update to {'nil' if name is None else 'empty string'} {since}")]
+
+
+def _annotations(claim: Json) -> dict[str, str]:
+    return claim["metadata"].get("annotations") or {}
