@@ -14,11 +14,11 @@ import msgspec
 from mooring.api.meta import Key, Kind
 from mooring.apiserver import patches, refusals
 from mooring.apiserver.codec import FieldValidation, decode_object
+from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.listing import ListOptions
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.scope import scope_of
-from mooring.apiserver.steps import DeleteOptions
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
 from mooring.apiserver.watch import Notice, WatchHub
@@ -142,7 +142,8 @@ class LocalCluster:
     ) -> None:
         await self._begin("delete", kind, name)
         resource, key = self._resource(kind), _key(kind, name, namespace)
-        await self._told(lambda: self.store.delete(resource, key, self._now(), DeleteOptions(uid=uid)))
+        options = DeleteOptions(uid=uid, grace_s=grace_period_s, propagation=propagation)
+        await self._told(lambda: self.store.delete(resource, key, self._now(), options))
         await self._faults.after("delete", kind, name)
 
     def _resource(self, kind: Kind[Any], subresource: str = "") -> Resource:

@@ -8,12 +8,11 @@ from typing import Any, Final
 from mooring.api import names
 from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
+from mooring.apiserver.deletion import FOREGROUND, ORPHAN
 from mooring.apiserver.resource import Json
 from mooring.base.clock import rfc3339
 
 ANNOTATIONS_BYTES_MAX: Final = 262_144
-ORPHAN: Final = "orphan"
-FOREGROUND: Final = "foregroundDeletion"
 _STANDARD_FINALIZERS: Final = ("kubernetes", ORPHAN, FOREGROUND)
 
 _SERVERS: Final = ("selfLink", "managedFields", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion")

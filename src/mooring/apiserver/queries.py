@@ -9,10 +9,10 @@ from typing import Any, Final
 from mooring.apiserver import causes, refusals
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.codec import FieldValidation
+from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.listing import ListOptions
 from mooring.apiserver.rules import meta
 from mooring.apiserver.schema import decode
-from mooring.apiserver.steps import DeleteOptions
 from mooring.apiserver.watching import WatchOptions
 
 Query = Mapping[str, str]
@@ -86,7 +86,14 @@ def delete_options(query: Query, body: Any) -> DeleteOptions:
     if wrong:
         raise causes.invalid_object("DeleteOptions", "meta.k8s.io", "", wrong)
     preconditions = options.get("preconditions", {})
-    return DeleteOptions(preconditions.get("uid", ""), preconditions.get("resourceVersion", ""), bool(options.get("dryRun")))
+    return DeleteOptions(
+        preconditions.get("uid", ""),
+        preconditions.get("resourceVersion", ""),
+        bool(options.get("dryRun")),
+        options.get("gracePeriodSeconds"),
+        options.get("propagationPolicy", ""),
+        options.get("orphanDependents"),
+    )
 
 
 def _delete_body(query: Query) -> dict[str, Any]:

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from mooring.api import names
+from mooring.apiserver import deletion
 from mooring.apiserver.actions import Action, Answer
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.custom.facts import Custom
+from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.schema import Message
 
 Json = dict[str, Any]
@@ -44,10 +46,6 @@ def _keep_status(new: Json, old: Json, _now: float) -> None:
     new.pop("status", None)
     if "status" in old:
         new["status"] = old["status"]
-
-
-def _no_grace(obj: Json) -> None:
-    obj["metadata"]["deletionGracePeriodSeconds"] = 0
 
 
 def _admitted(_new: Json, _view: View) -> None:
@@ -87,7 +85,7 @@ class Resource:
     validate*: everything that is wrong. admit: what admission adds at creation, before validation. admit_update: what it
     refuses (by raising) of a valid update of the main resource. fields: values of the field selectors beside metadata.*.
     warnings: for the Warning header, old is None at creation. holds: something beside finalizers keeps what is deleted.
-    mark_deleted: what a deletion that has to wait writes. undeletable: names of objects that stay. ttl_s: objects vanish
+    delete: what a deletion leaves of an object, None when nothing holds it. undeletable: names of objects that stay. ttl_s: objects vanish
     that long after their last write. form: for kinds that are stored in another shape. decode: in place of the message's
     decoder, for custom kinds: a body without apiVersion and kind, and where the paths of unknown fields go. custom: what
     such a kind's definition says; its message declares the metadata alone. validate_create: what is wrong beside validate.
@@ -116,7 +114,7 @@ class Resource:
     admit: Callable[[Json, View], None] = _admitted
     admit_update: Callable[[Json, Json, View], None] = _update_admitted
     holds: Callable[[Json], bool] = lambda _obj: False
-    mark_deleted: Callable[[Json], None] = _no_grace
+    delete: Callable[[Json, DeleteOptions, float], Json | None] = deletion.plain
     undeletable: frozenset[str] = frozenset()
     validate: Callable[[Json], list[Cause]] = _no_causes
     validate_create: Callable[[Json], list[Cause]] = _no_causes

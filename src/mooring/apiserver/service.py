@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 from functools import partial
 from typing import Any, Final
@@ -12,6 +13,7 @@ from mooring.api.meta import Key
 from mooring.apiserver import discovery, negotiation, queries, refusals
 from mooring.apiserver.actions import Action, Call, Tokens
 from mooring.apiserver.codec import UnknownFields, decode_object, unusable
+from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.messages import JSON, TEXT, Reply, Request, WatchReply, error_reply, json_reply, status_of
 from mooring.apiserver.patches import change_of
@@ -20,12 +22,11 @@ from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.routes import Route, route_of
 from mooring.apiserver.rules.meta import MESSAGES as META
 from mooring.apiserver.scope import Scope, scope_of
-from mooring.apiserver.steps import DeleteOptions
-from mooring.apiserver.store import ObjectStore, Written
+from mooring.apiserver.store import Listing, ObjectStore, Written
 from mooring.apiserver.table import Stored
 from mooring.apiserver.watching import start_of
 from mooring.base.clock import Clock
-from mooring.kube.errors import ApiError, Gone, MethodNotAllowed, ServerError, Unauthorized
+from mooring.kube.errors import ApiError, Gone, MethodNotAllowed, NotFound, ServerError, Unauthorized
 
 _METHODS: Final = {"get": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
 _HEALTH: Final = ("healthz", "livez", "readyz")
@@ -153,12 +154,7 @@ class _Verbs:
         if queries.is_watch(self._request.query):
             return self._watch()
         found = self._store.list(self._resource, self._scope(), queries.list_options(self._request.query))
-        meta: dict[str, Any] = {"resourceVersion": str(found.version)}
-        if found.continue_token:
-            meta["continue"] = found.continue_token
-            if found.remaining is not None:
-                meta["remainingItemCount"] = found.remaining
-        return _list_reply(self._resource, meta, found.items)
+        return _list_reply(self._resource, _list_meta(found), found.items)
 
     def _watch(self) -> Reply | WatchReply:
         scope, options = self._scope(), queries.watch_options(self._request.query)
@@ -195,16 +191,23 @@ class _Verbs:
         return _written_reply(written, tuple(warnings))
 
     def _delete(self) -> Reply:
-        deleted = self._store.delete(self._resource, self._key, self._now, self._delete_options())
+        options = self._delete_options()
+        deleted = self._store.delete(self._resource, self._key, self._now, options)
+        if not deleted.gone and options.orphan_dependents is False:
+            return Reply(202, deleted.stored.body)
         if not deleted.gone or self._resource.delete_answers_object:
             return Reply(200, deleted.stored.body)
         details = {**refusals.details_of(self._resource, self._key.name), "uid": deleted.stored.uid}
         return json_reply({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 
     def _delete_many(self) -> Reply:
-        options, listing = self._delete_options(), self._store.list(self._resource, self._scope())
-        deleted = [self._store.delete(self._resource, stored.key, self._now, options).stored for stored in listing.items]
-        return _list_reply(self._resource, {"resourceVersion": str(self._store.version)}, tuple(deleted))
+        """Answers what was found, as it was before."""
+        options = self._delete_options()
+        found = self._store.list(self._resource, self._scope(), queries.list_options(self._request.query))
+        for stored in found.items:
+            with contextlib.suppress(NotFound):  # (the list may be an older one)
+                self._store.delete(self._resource, stored.key, self._now, options)
+        return _list_reply(self._resource, _list_meta(found), found.items)
 
     def _ask(self, asked: Resource) -> Reply:
         """A question, answered: of an object, or by itself."""
@@ -253,6 +256,15 @@ def _in_type(media_type: str, reply: Reply | WatchReply) -> Reply | WatchReply:
 
 def _written_reply(written: Written, warnings: tuple[str, ...]) -> Reply:
     return Reply(201 if written.created else 200, written.stored.body, warnings=(*warnings, *written.warnings))
+
+
+def _list_meta(found: Listing) -> dict[str, Any]:
+    meta: dict[str, Any] = {"resourceVersion": str(found.version)}
+    if found.continue_token:
+        meta["continue"] = found.continue_token
+        if found.remaining is not None:
+            meta["remainingItemCount"] = found.remaining
+    return meta
 
 
 def _list_reply(resource: Resource, meta: dict[str, Any], items: tuple[Stored, ...]) -> Reply:

@@ -21,15 +21,14 @@ from typing import Final
 
 from mooring.api.meta import Key
 from mooring.apiserver import causes, metadata, refusals, steps
+from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions
 from mooring.apiserver.kinds import Kinds
 from mooring.apiserver.listing import PLAIN_LIST, ListOptions, moment_of, parse_version, token_after
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.scope import Scope
-from mooring.apiserver.steps import PLAIN_DELETE, DeleteOptions
 from mooring.apiserver.table import DEFAULT_LIMITS, Change, HistoryLimits, Stored, Table
 from mooring.apiserver.view import StoreView
 from mooring.base.chance import Chance
-from mooring.base.clock import rfc3339
 
 _GENERATED_PREFIX_MAX: Final = 58
 _GENERATED_TRIES: Final = 8
@@ -74,6 +73,8 @@ class ObjectStore:
         self.kinds: Final = Kinds(resources)
         self.version = 1
         """The newest resource version."""
+        self.follows_owners = False
+        """Somebody looks after dependents; without, a deletion's propagation policy means nothing."""
         self._chance = chance
         self._limits = limits
         self._tables = {resource.storage: Table(limits) for resource in self.resources}
@@ -213,19 +214,15 @@ class ObjectStore:
         if key.name in resource.undeletable:
             raise refusals.forbidden(resource, key.name, f"this {resource.singular} may not be deleted")
         steps.check_preconditions(resource, old, options)
-        obj = old.whole()
-        meta = obj["metadata"]
-        if not (meta.get("finalizers") or resource.holds(obj)):
+        before = old.whole()
+        left = resource.delete(old.whole(), options if self.follows_owners else options.without_propagation(), now)
+        if left is None:
             if not options.dry_run:
                 old = self._remove(resource, old, now)
             return Deleted(old.shown_by(resource), gone=True)
-        if meta.get("deletionTimestamp"):
+        if left == before:
             return Deleted(old.shown_by(resource), gone=False)
-        meta["deletionTimestamp"] = rfc3339(now)
-        if meta.get("generation", 0) > 0:
-            meta["generation"] += 1
-        resource.mark_deleted(obj)
-        stored = self._stored(resource, obj) if options.dry_run else self._commit(resource, old, obj, now)
+        stored = self._stored(resource, left) if options.dry_run else self._commit(resource, old, left, now)
         return Deleted(stored.shown_by(resource), gone=False)
 
     def sweep(self, now: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.api import names
-from mooring.apiserver import causes
+from mooring.apiserver import causes, deletion
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, volumesources

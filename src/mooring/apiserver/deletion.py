@@ -1,0 +1,86 @@
+"""What a deletion makes of an object: marked and held by its finalizers, or nothing.
+
+Who follows the object's dependents is told by a finalizer, too: `foregroundDeletion` keeps an owner until its dependents are gone,
+`orphan` until they have forgotten it (`collector.py` does both). A deletion sets and takes these as its propagation policy says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+from mooring.base.clock import rfc3339
+
+Json = dict[str, Any]
+
+ORPHAN: Final = "orphan"
+FOREGROUND: Final = "foregroundDeletion"
+_FINALIZER_OF: Final = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}
+POLICIES: Final = tuple(_FINALIZER_OF)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """uid, resource_version: preconditions, "" for none. grace_s: None is the object's own. propagation: a policy, "" for the default.
+
+    orphan_dependents: what propagation was called in old clients; never both.
+    """
+
+    uid: str = ""
+    resource_version: str = ""
+    dry_run: bool = False
+    grace_s: int | None = None
+    propagation: str = ""
+    orphan_dependents: bool | None = None
+
+    def without_propagation(self) -> DeleteOptions:
+        """The same where nobody looks after dependents."""
+        return dataclasses.replace(self, propagation="", orphan_dependents=None)
+
+
+PLAIN_DELETE: Final = DeleteOptions()
+
+
+def plain(obj: Json, options: DeleteOptions, now: float) -> Json | None:
+    """What is left of an object of most kinds; None when nothing holds it. obj is written to."""
+    follow(obj["metadata"], options)
+    return alone(obj, options, now)
+
+
+def alone(obj: Json, _options: DeleteOptions, now: float) -> Json | None:
+    """The same for a kind whose objects own nothing."""
+    if not obj["metadata"].get("finalizers"):
+        return None
+    mark(obj["metadata"], now)
+    return obj
+
+
+def mark(meta: Json, now: float) -> None:
+    """Writes that the object is being deleted; once."""
+    if meta.get("deletionTimestamp"):
+        return
+    meta["deletionTimestamp"] = rfc3339(now)
+    meta["deletionGracePeriodSeconds"] = 0
+    if meta.get("generation", 0) > 0:
+        meta["generation"] += 1
+
+
+def follow(meta: Json, options: DeleteOptions) -> None:
+    """Sets the finalizer of the propagation policy and takes the other. Without a policy, what is there stays."""
+    policy = options.propagation
+    if options.orphan_dependents is not None:
+        policy = "Orphan" if options.orphan_dependents else "Background"
+    if policy:
+        set_follower(meta, _FINALIZER_OF[policy])
+
+
+def set_follower(meta: Json, finalizer: str) -> None:
+    """Of `orphan` and `foregroundDeletion` only this one is left, "" for none; what is right keeps its place."""
+    finalizers = meta.get("finalizers") or []
+    kept = [name for name in finalizers if name not in (ORPHAN, FOREGROUND) or name == finalizer]
+    if finalizer and finalizer not in kept:
+        kept.append(finalizer)
+    if kept:
+        meta["finalizers"] = kept
+    else:
+        meta.pop("finalizers", None)
