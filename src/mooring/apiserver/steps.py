@@ -9,11 +9,11 @@ from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.table import Stored
 
 
-def tidy(resource: Resource, obj: Json, old: Json | None = None) -> tuple[str, ...]:
-    """The warnings that an object earns; drops what they say is dropped."""
+def tidy(resource: Resource, obj: Json, old: Json | None = None, subresource: str = "") -> tuple[str, ...]:
+    """The warnings that an object earns; drops what they say is dropped. A status earns none of its kind's."""
     twins = metadata.without_twins(obj["metadata"])
     told = [".metadata.ownerReferences contains duplicate entries; API server dedups owner references"] if twins else []
-    return (*told, *resource.warnings(obj, old))
+    return tuple(told) if subresource == "status" else (*told, *resource.warnings(obj, old))
 
 
 def check_name(meta: Json, name: str) -> None:

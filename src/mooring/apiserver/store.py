@@ -243,7 +243,7 @@ class ObjectStore:
         steps.check_version(resource, old, meta)
         meta["resourceVersion"] = str(old.rv)
         resource.default(new)
-        warnings = steps.tidy(resource, new, before)
+        warnings = steps.tidy(resource, new, before, subresource)
         metadata.carry_over(new, before)
         steps.reset_for(resource, new, before, now, subresource)
         meta = new["metadata"]

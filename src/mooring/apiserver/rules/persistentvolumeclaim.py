@@ -8,7 +8,7 @@ from mooring.api.quantity import parse_quantity
 from mooring.apiserver import refusals
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json, Resource, Status, View
-from mooring.apiserver.rules import amounts, claimchanges, claimspec
+from mooring.apiserver.rules import amounts, claimchanges, claimspec, claimstatus
 from mooring.apiserver.rules.claimchanges import CLASS_ANNOTATION
 from mooring.apiserver.rules.protection import protected_by
 from mooring.apiserver.rules.storageclass import STORAGE_CLASSES, default_class
@@ -94,5 +94,6 @@ PERSISTENT_VOLUME_CLAIMS: Final = Resource(
     prepare_update=_prepare_update,
     validate=_validate,
     validate_update=claimchanges.validate,
+    validate_status=claimstatus.validate,
     warnings=_warnings,
 )
