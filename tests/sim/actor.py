@@ -71,8 +71,10 @@ class Actor:
             await self._hands.register(node)
 
     def _clean_up(self) -> None:
-        """Administrators who tore an attachment away look after its volume, until nothing is published that no attachment claims."""
+        """Administrators who tore an attachment away look after its volume where the attacher died, and with it what it knew."""
         backend = self._world.backend
+        if not self._world.kills_count:
+            return
         claimed = {found.pair for found in self._truth.attachments()}
         for handle in sorted(self._world.laws.torn):
             for node_id in sorted(backend.published[handle]):

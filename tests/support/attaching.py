@@ -42,6 +42,7 @@ PATCH_PV = "patch persistentvolumes"
 PATCH_VA = "patch volumeattachments"
 PATCH_STATUS = "patch volumeattachments/status"
 GET_SECRET = "get secrets"
+GET_VA = "get volumeattachments"
 GET_PV, GET_NODE = "get persistentvolumes", "get csinodes"
 PUBLISH, UNPUBLISH = "ControllerPublishVolume", "ControllerUnpublishVolume"
 STD_ATTACH = [PATCH_VA, PUBLISH, PATCH_STATUS]

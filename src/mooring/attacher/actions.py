@@ -61,6 +61,7 @@ class Actions:
         self._driver = driver
         self._secrets = secrets
         self._timeout_s = timeout_s
+        self._in_doubt: dict[str, Undo] = {}  # publishes that may have happened, of attachments that do not say so yet
         self._undos: dict[str, Undo] = {}
 
     async def perform(self, view: View, target: Target, decision: d.Decision, call_over: Callable[[], None]) -> None:
@@ -81,14 +82,23 @@ class Actions:
                 case d.Claim(node_id):
                     await writes.claim(view, target, node_id)
                 case d.Publish(order):
+                    assert before is not None, "decided a moment ago"
+                    undo = self._in_doubt[target.name] = Undo(order.undone, before)
                     metadata = await self._publish(order, secrets)
                     call_over()
-                    if not await writes.mark_attached(view, target, metadata) and before is not None:
-                        await self._undo_first(view, Undo(order.undone, before))
+                    stands = await writes.mark_attached(view, target, metadata)
+                    if stands is None:
+                        stands = await writes.is_there(target)
+                    if stands is False:
+                        await self._undo_first(view, undo)
+                    if stands is not None:
+                        self._in_doubt.pop(target.name, None)
                 case d.Unpublish(order):
                     await self._unpublish(order, secrets)
+                    self._in_doubt.pop(target.name, None)
                     call_over()
                 case d.Release(mark):
+                    self._in_doubt.pop(target.name, None)  # let go knowingly: detached, or another attachment's business
                     await writes.release(view, target, mark)
                 case d.MarkAttached():
                     await writes.mark_attached(view, target, {})
@@ -149,13 +159,23 @@ class Actions:
 
         external-attacher has no undo. Ours is known to this process only, and tried again until it works. Raises Failed.
         """
+        self._remember(undo)
+        await self.undo(view, undo)
+
+    def attachment_ended(self, name: str) -> bool:
+        """The attachment is no more. Returns True when a publish under its name, whose outcome nobody knows, is to be undone."""
+        undo = self._in_doubt.pop(name, None)
+        if undo is not None:
+            self._remember(undo)
+        return name in self._undos
+
+    def _remember(self, undo: Undo) -> None:
         name = undo.attachment.metadata.name
         log.error("the attachment vanished while its volume was being published: undoing", VolumeAttachment=name, volume=undo.volume_handle)
-        if len(self._undos) < UNDOS_MAX:
+        if name in self._undos or len(self._undos) < UNDOS_MAX:
             self._undos[name] = undo
         else:
-            log.error("too many publishes are to be undone, this one is tried only once", VolumeAttachment=name, undos=UNDOS_MAX)
-        await self.undo(view, undo)
+            log.error("too many publishes are to be undone, this one is tried once at most", VolumeAttachment=name, undos=UNDOS_MAX)
 
     def pending_undo(self, name: str) -> Undo | None:
         """What an attachment of this name left behind and is not taken back yet."""

@@ -201,6 +201,8 @@ class Attacher:
         self._turns.forget(name)
         self._reconciler.forget(name)
         self._writes.forget(name)
+        if self._actions.attachment_ended(name):
+            self._queue.add(name)
 
     # -- one key
 

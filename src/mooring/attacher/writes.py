@@ -162,8 +162,8 @@ class Writes:
 
     # -- VolumeAttachments: the status
 
-    async def mark_attached(self, view: View, target: Target, metadata: Mapping[str, str]) -> bool:
-        """Returns False when the attachment is no more."""
+    async def mark_attached(self, view: View, target: Target, metadata: Mapping[str, str]) -> bool | None:
+        """Returns False when the attachment is no more; None when the cache shows it marked so, and the API server was not asked."""
         attachment = target.find(view)
         if attachment is None:
             return False
@@ -179,10 +179,22 @@ class Writes:
             raise Failed(f"could not save the driver's publish_context: {error}") from error
         except ApiError as error:
             raise Failed(f"could not mark as attached: {error}", reported=False) from error
+        if answer is attachment:
+            return None
         if answer.metadata.uid == target.uid:
             return True
         await self._unmark(answer)
         return False
+
+    async def is_there(self, target: Target) -> bool | None:
+        """Asks the API server; None when it does not say."""
+        try:
+            found = await self._attachments.write(Key("", target.name), self._cluster.get(VOLUME_ATTACHMENTS, target.name))
+        except NotFound:
+            return False
+        except ApiError:
+            return None
+        return found.metadata.uid == target.uid
 
     async def _unmark(self, other: VolumeAttachment) -> None:
         """The mark went to another attachment that took the name a moment before: it is none of its own."""

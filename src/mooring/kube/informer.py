@@ -23,6 +23,7 @@ from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Selection, WatchEvent
+from mooring.kube.errors import NotFound
 from mooring.kube.index import IndexFunction
 from mooring.kube.intern import Interner
 from mooring.kube.reflector import Reflector
@@ -95,10 +96,18 @@ class Informer(Generic[T]):
     async def write(self, key: Key, request: Awaitable[T]) -> T:
         """Makes one of our writes to the object of this key, and lets the answer in (`wrote`). Raises what the request raises.
 
-        The watch may show the write before its answer is here: that, too, is told as our own, once the answer has come.
+        The watch may show the write before its answer is here: that, too, is told as our own, once the answer has come. An answer
+        that the object is no more enters, too: it may be long until the watch says so.
         """
+        before = self.store.get(key)
         with self._feed.writing(key) as write:
-            answer = await request
+            try:
+                answer = await request
+            except NotFound as error:
+                if before is not None and error.details.get("name") == key.name:
+                    write.found_gone(before)
+                    self._feed.gone(before)
+                raise
             write.answered(answer)
             self.wrote(answer)
         return answer
@@ -158,6 +167,9 @@ class _Write(Generic[T]):
         self._versions.add(obj.metadata.resource_version)
         if _is_over(obj):
             self._ended_uids.add(obj.metadata.uid)
+
+    def found_gone(self, obj: T) -> None:
+        self._ended_uids.add(obj.metadata.uid)
 
     def told(self) -> Iterator[Change[T]]:
         """What was seen, with our own part named so."""
@@ -220,9 +232,13 @@ class _Feed(Generic[T]):
             self._store.bookmark(event.resource_version)
             self.tell(self._store.exclude(obj, Cause.WATCH))
 
+    def gone(self, obj: T) -> None:
+        """The API server does not know this stored object any more."""
+        self.tell(self._store.bury(obj))
+
     def wrote(self, obj: T) -> None:
         if _is_over(obj):
-            self.tell(self._store.bury(obj))
+            self.gone(obj)
             if self._store.tombstones_lost > self._tombstones_lost:
                 self._tombstones_lost = self._store.tombstones_lost
                 self._log.warning(

@@ -182,6 +182,57 @@ async def test_a_volume_whose_call_still_runs_is_kept_without_attachments_too():
 
 
 @in_virtual_time
+async def test_a_publish_in_doubt_is_taken_back_when_its_attachment_is_torn_away():
+    """The answer was lost, so the volume may be published; and nobody is left to detach it."""
+    world = await World().base()
+    world.driver.always(PUBLISH, Lose())
+    async with world.attaching():
+        await world.create(a_va())
+        await world.status(lambda status: "attachError" in status)
+        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
+        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.settle(60.0)
+    assert set() == world.driver.published["handle1"]
+    assert UNPUBLISH == world.story[-1]
+
+
+@in_virtual_time
+async def test_an_undo_outlives_other_attachments_of_the_same_name():
+    world = await World().base()
+    world.driver.always(PUBLISH, Lose())
+    world.driver.script(UNPUBLISH, Fail(Code.ABORTED))
+    async with world.attaching():
+        await world.create(a_va())
+        await world.status(lambda status: "attachError" in status)
+        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
+        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.settle(0.5)  # the undo has failed once
+        world.cluster.refuse(PATCH_VA, error=LOST)
+        await world.create(a_va())
+        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.settle(60.0)
+    assert set() == world.driver.published["handle1"]
+
+
+@in_virtual_time
+async def test_an_attachment_that_our_write_found_missing_is_not_worked_on_again():
+    """The watch may be far behind; each round would detach once more, and patch what is not there."""
+    world = await World(resync_s=10.0).base()
+    late = late_events(world, "volumeattachments")
+    gate = world.driver.gate(UNPUBLISH)
+    await world.create(a_va())
+    async with world.attaching():
+        await world.attached()
+        await world.delete("VolumeAttachment", "pv1-node1")
+        late.show(3)  # our two writes and the deletion
+        await world.until(lambda: _made(world, UNPUBLISH))
+        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
+        gate.set()
+        await world.settle(60.0)
+    assert 1 == world.story.count(UNPUBLISH)
+
+
+@in_virtual_time
 async def test_a_claim_whose_answer_was_lost_keeps_the_volume_from_other_nodes():
     """Unknown counts as attached. Else both would be claimed, and once that is seen the lesser name attaches, whatever was published."""
     world = await World().base(modes=["ReadWriteOnce"])

@@ -13,7 +13,7 @@ from mooring.api.meta import Key
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.kube.cluster import Patch, PatchType
-from mooring.kube.errors import Gone, ServerError
+from mooring.kube.errors import Gone, NotFound, ServerError
 from mooring.kube.informer import RESYNC_PER_BREATH, Cause, Change, Informer
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster, lost
@@ -338,3 +338,37 @@ async def test_what_came_while_a_write_failed_is_told_as_it_is() -> None:
         with pytest.raises(ServerError):
             await followed.informer.write(Key("", "pv1"), patch_whose_answer_is_lost())
         assert [Cause.WATCH] == [cause for cause, _, _ in followed.told]
+
+
+@in_virtual_time
+async def test_what_a_write_finds_gone_is_gone_here_too() -> None:
+    """However late the watch is; and its late events do not bring it back."""
+    cluster = FakeCluster()
+    await cluster.create(PVS, {"metadata": {"name": "pv1"}, "spec": {}})
+    async with following(cluster) as followed:
+        followed.told.clear()
+
+        async def refused() -> PersistentVolume:
+            raise NotFound("no such object", reason="NotFound", details={"name": "pv1"})
+
+        with pytest.raises(NotFound):
+            await followed.informer.write(Key("", "pv1"), refused())
+        assert followed.informer.store.get(Key("", "pv1")) is None
+        await cluster.patch(PVS, "pv1", Patch(PatchType.MERGE, {"metadata": {"labels": {"by": "others"}}}))
+        await asyncio.sleep(1)
+        assert [(Cause.OWN_WRITE, None)] == [(cause, after) for cause, _, after in followed.told]
+
+
+@in_virtual_time
+async def test_a_path_that_is_not_there_says_nothing_about_the_object() -> None:
+    """A proxy's 404, or an API server that does not serve the kind yet: no Status that names it."""
+    cluster = FakeCluster()
+    await cluster.create(PVS, {"metadata": {"name": "pv1"}, "spec": {}})
+    async with following(cluster) as followed:
+
+        async def refused() -> PersistentVolume:
+            raise NotFound("404 page not found")
+
+        with pytest.raises(NotFound):
+            await followed.informer.write(Key("", "pv1"), refused())
+        assert followed.informer.store.get(Key("", "pv1")) is not None
