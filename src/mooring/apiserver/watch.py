@@ -2,15 +2,17 @@
 
 A watcher has no buffer of its own. It holds a version and reads on in the kind's history, which is bounded; one that is so slow
 that its place is forgotten is cut off, and resumes or lists anew as after any broken connection. So a thousand watchers cost no
-more memory than one, and none holds up another.
+more memory than one, and none holds up another. Those who ask for the same share a `Channel`: what one of them is told is worked
+out, and encoded, once for all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Final
+from weakref import WeakValueDictionary
 
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.resource import Resource
@@ -27,6 +29,10 @@ BOOKMARK_PERIOD_S: Final = 15.0
 
 _TIMEOUT_S_MIN: Final = 1800.0
 _BATCH_MAX: Final = 256
+_STEPS_KEPT: Final = 4
+
+Place = tuple[str, str, str]
+"""Whose changes wake a watch: `Resource.storage`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,70 +45,155 @@ class Notice:
     initial_end: bool = False
 
 
+class Batch:
+    """Notices that belong together. version: where a watch stands after them. encoded: what readers have made of them, by form."""
+
+    __slots__ = ("encoded", "notices", "version")
+
+    def __init__(self, version: int, notices: tuple[Notice, ...]) -> None:
+        self.version, self.notices = version, notices
+        self.encoded: dict[object, bytes] = {}
+
+
+class Channel:
+    """What all watches of one kind and scope are told. The latest steps are kept, for the next who takes them."""
+
+    def __init__(self, store: ObjectStore, durability: Durability, resource: Resource, scope: Scope) -> None:
+        self._store, self._durability = store, durability
+        self._path, self._scope = resource.path, scope
+        self._history: History = store.table(resource).history
+        self._latest: dict[int, Batch] = {}
+
+    def has(self, version: int) -> bool:
+        """False for a place that is forgotten, and when the kind has gone, or is another by now."""
+        return version >= self._history.floor and self._current() is not None
+
+    def _current(self) -> Resource | None:
+        """The kind as it is now: a custom one may change."""
+        current = self._store.kinds.get(self._path)
+        return current if current is not None and self._store.table(current).history is self._history else None
+
+    def after(self, version: int) -> Batch | None:
+        """The next changes; None when there are none that may be shown. version: one that it has."""
+        batch = self._latest.get(version)
+        if batch is not None:
+            return batch
+        changes = _until(self._durability.committed, self._history.after(version, _BATCH_MAX))
+        if not changes:
+            return None
+        current = self._current()
+        assert current is not None, "the caller has asked whether it is there"
+        batch = self._latest[version] = Batch(changes[-1].rv, _notices(changes, self._scope, current))
+        if len(self._latest) > _STEPS_KEPT:
+            del self._latest[next(iter(self._latest))]
+        return batch
+
+
+class Cursor:
+    """One watch, step by step, without waiting. needs: the version that must be committed before the first step."""
+
+    def __init__(self, hub: WatchHub, channel: Channel, resource: Resource, scope: Scope, options: WatchOptions) -> None:
+        self._hub, self._channel, self.resource = hub, channel, resource
+        store = hub.store
+        start = start_of(options, store.version, store.table(resource).history.floor)
+        self._version = start.version
+        self._found = store.list(resource, scope).items if start.initial else ()
+        self._bookmarks, self._initial_end = options.bookmarks, start.initial and options.bookmarks
+        self._end = hub.clock.now() + (options.timeout_s or hub.chance.uniform(_TIMEOUT_S_MIN, 2 * _TIMEOUT_S_MIN))
+        self._bookmark_at = self._next_bookmark()
+        self.needs = min(start.version, store.version)
+        self.is_over = False
+
+    @property
+    def wake_at(self) -> float:
+        """When there is something to do even if nothing changes."""
+        return min(self._bookmark_at, self._end) if self._bookmarks else self._end
+
+    def take(self) -> Batch | None:
+        """What comes next; None when there is nothing for now, or for ever (`is_over`)."""
+        if self._found:
+            head, self._found = self._found[:_BATCH_MAX], self._found[_BATCH_MAX:]
+            return Batch(self._version, tuple(Notice(EventType.ADDED, stored.rv, stored) for stored in head))
+        if self._initial_end:
+            self._initial_end = False
+            return Batch(self._version, (Notice(EventType.BOOKMARK, self._version, initial_end=True),))
+        while not self.is_over and self._channel.has(self._version):
+            batch = self._channel.after(self._version)
+            if batch is None:
+                return self._at_rest()
+            self._version = batch.version
+            if batch.notices:
+                return batch
+        self.is_over = True
+        return None
+
+    def _at_rest(self) -> Batch | None:
+        self._version = max(self._version, self._hub.shown)  # (nothing of this kind up to here)
+        now = self._hub.clock.now()
+        self.is_over = now >= self._end or self._hub.is_closed
+        if self._bookmarks and now >= self.wake_at:
+            self._bookmark_at = self._next_bookmark()
+            return Batch(self._version, (Notice(EventType.BOOKMARK, self._version),))
+        return None
+
+    def _next_bookmark(self) -> float:
+        return self._hub.clock.now() + self._hub.chance.jittered(BOOKMARK_PERIOD_S, 0.1)
+
+
 class WatchHub:
     """Tells watchers of a store's changes, as far as they are committed. Belongs to one event loop."""
 
     def __init__(self, store: ObjectStore, *, clock: Clock, chance: Chance, durability: Durability | None = None) -> None:
-        self._store, self._clock, self._chance = store, clock, chance
+        self.store, self.clock, self.chance = store, clock, chance
         self._durability = durability or InMemory(store)
-        self._waiting: dict[tuple[str, str, str], dict[asyncio.Future[None], None]] = {}
-        self._closed = False
-        self._durability.on_commit(self._wake)
+        self._channels: WeakValueDictionary[tuple[object, ...], Channel] = WeakValueDictionary()
+        self._waiting: dict[Place, dict[asyncio.Future[None], None]] = {}
+        self._listeners: list[Callable[[Place | None], None]] = []
+        self.is_closed = False
+        self._durability.on_commit(lambda resource: self._wake(resource.storage))
         store.kinds.on_change(self._wake_all)
+
+    @property
+    def shown(self) -> int:
+        """The newest version that may be shown."""
+        return min(self.store.version, self._durability.committed)
 
     def close(self) -> None:
         """Ends all watches, as a time-out would."""
-        self._closed = True
+        self.is_closed = True
         self._wake_all()
 
-    def _wake_all(self) -> None:
-        for storage in list(self._waiting):
-            self._wake_at(storage)
+    def on_wake(self, listener: Callable[[Place | None], None]) -> None:
+        """Calls listener with the place whose watches have something to take; None: all."""
+        self._listeners.append(listener)
+
+    def cursor(self, resource: Resource, scope: Scope, options: WatchOptions) -> Cursor:
+        """A watch at its beginning. Raises what `start_of` raises."""
+        key = (resource.path, id(self.store.table(resource).history), scope)
+        channel = self._channels.get(key)
+        if channel is None:
+            channel = Channel(self.store, self._durability, resource, scope)
+        cursor = Cursor(self, channel, resource, scope, options)
+        self._channels[key] = channel
+        return cursor
 
     async def watch(self, resource: Resource, scope: Scope, options: WatchOptions) -> AsyncGenerator[tuple[Notice, ...], None]:
         """Notices in batches, until the time is up or the watcher has fallen behind. Raises what `start_of` and `settled` raise."""
-        store, history = self._store, self._store.table(resource).history
-        start = start_of(options, store.version, history.floor)
-        version = start.version
-        end = self._clock.now() + (options.timeout_s or self._chance.uniform(_TIMEOUT_S_MIN, 2 * _TIMEOUT_S_MIN))
-        found = store.list(resource, scope).items if start.initial else ()  # no await before: this is the state of `version`
-        if min(version, store.version) > self._durability.committed:
-            await self._durability.settled(min(version, store.version))
-        if start.initial:
-            for number in range(0, len(found), _BATCH_MAX):
-                yield tuple(Notice(EventType.ADDED, stored.rv, stored) for stored in found[number : number + _BATCH_MAX])
-            found = ()  # (a watch lives long)
-            if options.bookmarks:
-                yield (Notice(EventType.BOOKMARK, version, initial_end=True),)
-        bookmark_at = self._next_bookmark()
-        while version >= history.floor and (current := self._current(resource, history)) is not None:
-            changes = _until(self._durability.committed, history.after(version, _BATCH_MAX))
-            if changes:
-                version = changes[-1].rv
-                notices = _notices(changes, scope, current)
-                if notices:
-                    yield notices
-                continue
-            version = max(version, min(store.version, self._durability.committed))  # (nothing of this kind up to here)
-            now = self._clock.now()
-            if options.bookmarks and now >= min(bookmark_at, end):
-                bookmark_at = self._next_bookmark()
-                yield (Notice(EventType.BOOKMARK, version),)
-            if now >= end or self._closed:
+        cursor = self.cursor(resource, scope, options)
+        if cursor.needs > self._durability.committed:
+            await self._durability.settled(cursor.needs)
+        while True:
+            batch = cursor.take()
+            if batch is not None:
+                yield batch.notices
+            elif cursor.is_over:
                 return
-            await self._changed(resource, (min(bookmark_at, end) if options.bookmarks else end) - now)
+            else:
+                await self._changed(resource.storage, cursor.wake_at - self.clock.now())
 
-    def _current(self, resource: Resource, history: History) -> Resource | None:
-        """The kind as it is now: a custom one may change. None when it has gone, or is another by now."""
-        current = self._store.kinds.get(resource.path)
-        return current if current is not None and self._store.table(current).history is history else None
-
-    def _next_bookmark(self) -> float:
-        return self._clock.now() + self._chance.jittered(BOOKMARK_PERIOD_S, 0.1)
-
-    async def _changed(self, resource: Resource, timeout_s: float) -> None:
+    async def _changed(self, place: Place, timeout_s: float) -> None:
         """Returns when the kind has changed, or when the time is up."""
-        waiting = self._waiting.setdefault(resource.storage, {})
+        waiting = self._waiting.setdefault(place, {})
         woken = asyncio.get_running_loop().create_future()
         waiting[woken] = None
         try:
@@ -113,11 +204,19 @@ class WatchHub:
         finally:
             waiting.pop(woken, None)
 
-    def _wake(self, resource: Resource) -> None:
-        self._wake_at(resource.storage)
+    def _wake_all(self) -> None:
+        for place in list(self._waiting):
+            self._wake_waiting(place)
+        for listener in self._listeners:
+            listener(None)
 
-    def _wake_at(self, storage: tuple[str, str, str]) -> None:
-        waiting = self._waiting.pop(storage, {})
+    def _wake(self, place: Place) -> None:
+        self._wake_waiting(place)
+        for listener in self._listeners:
+            listener(place)
+
+    def _wake_waiting(self, place: Place) -> None:
+        waiting = self._waiting.pop(place, {})
         for woken in waiting:
             if not woken.done():
                 woken.set_result(None)
