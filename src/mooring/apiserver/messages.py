@@ -10,6 +10,7 @@ import msgspec
 
 from mooring.apiserver.actions import OWNER, User
 from mooring.apiserver.listing import ContinueExpired
+from mooring.apiserver.rendering import WHOLE, Rendering
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.scope import Scope
 from mooring.apiserver.watching import WatchOptions
@@ -52,6 +53,7 @@ class WatchReply:
     resource: Resource
     scope: Scope
     options: WatchOptions
+    rendering: Rendering = WHOLE
 
 
 def json_reply(value: Any, status: int = 200) -> Reply:

@@ -5,16 +5,18 @@ Bodies may be protobuf, too: Go clients send nothing else for the kinds that the
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from mooring.apiserver import refusals
+from mooring.apiserver import causes, refusals
 from mooring.apiserver.duplicates import duplicate_fields
 from mooring.apiserver.messages import JSON
 from mooring.apiserver.protobody import PROTOBUF, parse_protobuf
+from mooring.apiserver.rendering import WHOLE, Metadata, Rendering, Table
 from mooring.apiserver.schema import Message
 from mooring.apiserver.yamlbody import dump_yaml, parse_yaml
 from mooring.kube.cluster import PatchType
@@ -23,20 +25,63 @@ from mooring.kube.errors import NotAcceptable, UnsupportedMediaType
 YAML: Final = "application/yaml"
 
 _SERVED: Final = (JSON, YAML)
+_VERSIONS: Final = ("meta.k8s.io/v1", "meta.k8s.io/v1beta1")
+_INCLUDED: Final = ("Metadata", "Object", "None")
+_TRANSFORMED: Final = frozenset(("as", "g", "v"))
 _PATCHES: Final = {kind.value: kind for kind in PatchType}
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an answer is to look like."""
+
+    media_type: str
+    rendering: Rendering
+
+
 @functools.lru_cache(maxsize=256)
-def answer_type(accept: str) -> str:
-    """The media type to answer with. Raises NotAcceptable when nothing fits."""
-    for clause, parameters in _by_weight(accept or "*/*"):
-        if "as" in parameters:
-            continue  # (tables and metadata alone are not made here)
-        if clause == "*/*":
-            return JSON
-        if clause in _SERVED:
-            return clause
-    raise NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {', '.join(_SERVED)}", reason="NotAcceptable")
+def wanted(accept: str, include: str = "", *, watch: bool = False) -> Wanted:
+    """The first by weight of what a client can read. include: the query's includeObject, for tables.
+
+    Raises NotAcceptable when nothing fits, BadRequest for an include that is none.
+    """
+    known = False
+    for clause, parameters in _by_weight(accept.strip() or "*/*"):
+        media_type = JSON if clause == "*/*" else clause
+        if media_type not in _SERVED:
+            continue
+        known = True
+        rendering = _rendering(parameters, include)
+        if rendering is not None and not (watch and media_type != JSON):
+            return Wanted(media_type, rendering)
+    served = ", ".join(_SERVED)
+    text = (
+        f"only the following media types are accepted: {served}" if known else f"406: Not Acceptable\n\nAvailable representations: {served}"
+    )
+    raise NotAcceptable(text, reason="NotAcceptable")
+
+
+def _rendering(parameters: Mapping[str, str], include: str) -> Rendering | None:
+    """None for what can't be made."""
+    if parameters.get("stream", "watch") != "watch":
+        return None
+    if not _TRANSFORMED.intersection(parameters):
+        return WHOLE
+    version = f"{parameters.get('g')}/{parameters.get('v')}"
+    if version not in _VERSIONS:
+        return None
+    match parameters.get("as"):
+        case "Table":
+            if include not in ("", *_INCLUDED):
+                why = "must be 'Metadata', 'Object', 'None', or empty"
+                shown = causes.shown(include)
+                raise refusals.bad_request(f"Unable to convert to Table as requested: includeObject: Invalid value: {shown}: {why}")
+            return Table(version, include or "Metadata")
+        case "PartialObjectMetadata":
+            return Metadata(version, is_list=False)
+        case "PartialObjectMetadataList":
+            return Metadata(version, is_list=True)
+    return None
 
 
 def parse_body(content_type: str, body: bytes, message: Message | None) -> tuple[Any, list[str]]:
@@ -81,7 +126,7 @@ def _weight(parameters: Mapping[str, str]) -> float:
     try:
         return float(parameters.get("q", "1"))
     except ValueError:
-        return 0.0
+        return 1.0
 
 
 def _parsed(parse: Callable[[bytes], tuple[Any, list[str]]], body: bytes) -> tuple[Any, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hmac
 from functools import partial
 from typing import Any, Final
@@ -18,6 +19,7 @@ from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.messages import JSON, TEXT, Reply, Request, WatchReply, error_reply, json_reply, status_of
 from mooring.apiserver.patches import change_of
 from mooring.apiserver.queries import WriteOptions
+from mooring.apiserver.rendering import Rendering
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.routes import Route, route_of
 from mooring.apiserver.rules.meta import MESSAGES as META
@@ -72,8 +74,13 @@ class Service:
     def _answer(self, request: Request) -> Reply | WatchReply:
         route = route_of(request.path, self._store)
         if route is not None:
-            media_type = negotiation.answer_type(request.headers.get("accept", ""))
-            return _in_type(media_type, _Verbs(self._store, request, route, self._clock.wall_s(), self._tokens).answer())
+            watch = request.method == "GET" and route.is_collection and queries.is_watch(request.query)
+            wanted = negotiation.wanted(request.headers.get("accept", ""), request.query.get("includeObject", ""), watch=watch)
+            verbs = _Verbs(self._store, request, route, self._clock.wall_s(), self._tokens, wanted.rendering)
+            try:
+                return _in_type(wanted.media_type, verbs.answer())
+            except ApiError as error:
+                return _in_type(wanted.media_type, error_reply(error))
         told = self._discovered(request.path)
         if told is None:
             if _could_be_a_resource(request.path):
@@ -107,8 +114,9 @@ class Service:
 class _Verbs:
     """One request to one resource."""
 
-    def __init__(self, store: ObjectStore, request: Request, route: Route, now: float, tokens: Tokens | None) -> None:
+    def __init__(self, store: ObjectStore, request: Request, route: Route, now: float, tokens: Tokens | None, rendering: Rendering) -> None:
         self._store, self._request, self._route, self._now, self._tokens = store, request, route, now, tokens
+        self._rendering = rendering
         self._resource: Resource = route.resource
         self._key = Key(route.namespace or "", route.name)
 
@@ -148,13 +156,13 @@ class _Verbs:
     def _read(self) -> Reply:
         version = queries.list_options(self._request.query).resource_version
         self._store.check_reached(version)
-        return Reply(200, self._store.get(self._resource, self._key).body)
+        return Reply(200, self._one(self._store.get(self._resource, self._key)))
 
     def _read_many(self) -> Reply | WatchReply:
         if queries.is_watch(self._request.query):
             return self._watch()
         found = self._store.list(self._resource, self._scope(), queries.list_options(self._request.query))
-        return _list_reply(self._resource, _list_meta(found), found.items)
+        return Reply(200, self._rendering.many(self._resource, _list_meta(found), found.items, self._now))
 
     def _watch(self) -> Reply | WatchReply:
         scope, options = self._scope(), queries.watch_options(self._request.query)
@@ -162,7 +170,7 @@ class _Verbs:
             start_of(options, self._store.version, self._store.table(self._resource).history.floor)
         except (Gone, ServerError) as error:
             return Reply(200, msgspec.json.encode({"type": "ERROR", "object": status_of(error)}) + b"\n")
-        return WatchReply(self._resource, scope, options)
+        return WatchReply(self._resource, scope, options, self._rendering)
 
     # writing
 
@@ -170,7 +178,7 @@ class _Verbs:
         options = queries.write_options(self._request.query, "CreateOptions")
         body, warnings = self._body(options)
         written = self._store.create(self._resource, body, self._key.namespace, self._now, dry_run=options.dry_run)
-        return _written_reply(written, warnings)
+        return self._written_reply(written, warnings)
 
     def _replace(self) -> Reply:
         options = queries.write_options(self._request.query, "UpdateOptions")
@@ -178,7 +186,7 @@ class _Verbs:
         written = self._store.update(
             self._resource, self._key, body, self._now, subresource=self._route.subresource, dry_run=options.dry_run
         )
-        return _written_reply(written, warnings)
+        return self._written_reply(written, warnings)
 
     def _patch(self) -> Reply:
         options = queries.write_options(self._request.query, "PatchOptions")
@@ -188,15 +196,15 @@ class _Verbs:
         written = self._store.patch(
             self._resource, self._key, change, self._now, subresource=self._route.subresource, dry_run=options.dry_run
         )
-        return _written_reply(written, tuple(warnings))
+        return self._written_reply(written, tuple(warnings))
 
     def _delete(self) -> Reply:
         options = self._delete_options()
         deleted = self._store.delete(self._resource, self._key, self._now, options)
         if not deleted.gone and options.orphan_dependents is False:
-            return Reply(202, deleted.stored.body)
+            return Reply(202, self._one(deleted.stored))
         if not deleted.gone or self._resource.delete_answers_object:
-            return Reply(200, deleted.stored.body)
+            return Reply(200, self._one(deleted.stored))
         details = {**refusals.details_of(self._resource, self._key.name), "uid": deleted.stored.uid}
         return json_reply({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 
@@ -207,7 +215,7 @@ class _Verbs:
         for stored in found.items:
             with contextlib.suppress(NotFound):  # (the list may be an older one)
                 self._store.delete(self._resource, stored.key, self._now, options)
-        return _list_reply(self._resource, _list_meta(found), found.items)
+        return Reply(200, self._rendering.many(self._resource, _list_meta(found), found.items, self._now))
 
     def _ask(self, asked: Resource) -> Reply:
         """A question, answered: of an object, or by itself."""
@@ -217,6 +225,12 @@ class _Verbs:
         return Reply(201, msgspec.json.encode(asked.answer(self._call(body, dry_run=options.dry_run))), warnings=warnings)
 
     # their parts
+
+    def _one(self, stored: Stored) -> bytes:
+        return self._rendering.one(self._resource, stored, self._now)
+
+    def _written_reply(self, written: Written, warnings: tuple[str, ...]) -> Reply:
+        return Reply(201 if written.created else 200, self._one(written.stored), warnings=(*warnings, *written.warnings))
 
     def _call(self, body: Json, *, dry_run: bool = False) -> Call:
         user = self._request.user
@@ -251,11 +265,7 @@ def _could_be_a_resource(path: tuple[str, ...]) -> bool:
 def _in_type(media_type: str, reply: Reply | WatchReply) -> Reply | WatchReply:
     if media_type == JSON or isinstance(reply, WatchReply):
         return reply
-    return Reply(reply.status, negotiation.as_yaml(reply.body), media_type, reply.warnings)
-
-
-def _written_reply(written: Written, warnings: tuple[str, ...]) -> Reply:
-    return Reply(201 if written.created else 200, written.stored.body, warnings=(*warnings, *written.warnings))
+    return dataclasses.replace(reply, body=negotiation.as_yaml(reply.body), content_type=media_type)
 
 
 def _list_meta(found: Listing) -> dict[str, Any]:
@@ -265,11 +275,6 @@ def _list_meta(found: Listing) -> dict[str, Any]:
         if found.remaining is not None:
             meta["remainingItemCount"] = found.remaining
     return meta
-
-
-def _list_reply(resource: Resource, meta: dict[str, Any], items: tuple[Stored, ...]) -> Reply:
-    head = msgspec.json.encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": meta})
-    return Reply(200, head[:-1] + b',"items":[' + b",".join(stored.body for stored in items) + b"]}")
 
 
 def _not_allowed() -> MethodNotAllowed:

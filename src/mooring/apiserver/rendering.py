@@ -1,0 +1,152 @@
+"""What a client gets to see of objects: all of them, their metadata alone, or rows of a table. Chosen by its Accept header.
+
+A rendering makes bytes of stored objects: of one, of a list, and of the line of a watch. What is stored is JSON already, so whole
+objects are joined, not encoded; metadata is cut out of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from mooring.apiserver.columns.column import Column
+from mooring.apiserver.columns.kinds import columns_of
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.table import Stored
+from mooring.kube.errors import NotAcceptable
+
+_encode: Final = msgspec.json.encode
+_EMPTY_CELLS: Final = {"boolean": False, "integer": 0, "number": 0}
+
+
+class _Head(msgspec.Struct):
+    metadata: msgspec.Raw
+
+
+_head: Final = msgspec.json.Decoder(_Head)
+
+
+class Rendering(Protocol):
+    """now: seconds since the epoch, for ages. meta: a list's metadata."""
+
+    def one(self, resource: Resource, stored: Stored, now: float) -> bytes: ...
+
+    def many(self, resource: Resource, meta: dict[str, Any], items: tuple[Stored, ...], now: float) -> bytes: ...
+
+    def event(self, resource: Resource, stored: Stored, now: float, *, first: bool) -> bytes:
+        """The object of a watch event. first: of this watch."""
+        ...
+
+    def bookmark(self, resource: Resource, meta: dict[str, Any], *, first: bool) -> bytes:
+        """The object of a BOOKMARK."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Whole:
+    """Objects as they are."""
+
+    def one(self, _resource: Resource, stored: Stored, _now: float) -> bytes:
+        return stored.body
+
+    def many(self, resource: Resource, meta: dict[str, Any], items: tuple[Stored, ...], _now: float) -> bytes:
+        return _listed(resource.list_kind, resource.api_version, meta, (stored.body for stored in items))
+
+    def event(self, _resource: Resource, stored: Stored, _now: float, *, first: bool) -> bytes:
+        return stored.body
+
+    def bookmark(self, resource: Resource, meta: dict[str, Any], *, first: bool) -> bytes:
+        return _encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Metadata:
+    """The metadata alone. is_list: that a list was asked for, so nothing else can be answered."""
+
+    version: str
+    is_list: bool
+
+    def one(self, resource: Resource, stored: Stored, _now: float) -> bytes:
+        if self.is_list:
+            raise _mismatch(f"you requested PartialObjectMetadataList, but the requested object is not a list ({resource.kind})")
+        return _partial(self.version, stored)
+
+    def many(self, resource: Resource, meta: dict[str, Any], items: tuple[Stored, ...], _now: float) -> bytes:
+        if not self.is_list:
+            raise _mismatch(f"you requested PartialObjectMetadata, but the requested object is a list ({resource.list_kind})")
+        return _listed("PartialObjectMetadataList", self.version, meta, (_partial(self.version, stored) for stored in items))
+
+    def event(self, _resource: Resource, stored: Stored, _now: float, *, first: bool) -> bytes:
+        return _partial(self.version, stored)
+
+    def bookmark(self, _resource: Resource, meta: dict[str, Any], *, first: bool) -> bytes:
+        return _partial_of(self.version, _encode(meta))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of cells, as kubectl prints them. include: what each row has beside: Metadata, Object or None."""
+
+    version: str
+    include: str
+
+    def one(self, resource: Resource, stored: Stored, now: float) -> bytes:
+        return self._table(resource, _version_of(stored), [stored], now, defined=True)
+
+    def many(self, resource: Resource, meta: dict[str, Any], items: tuple[Stored, ...], now: float) -> bytes:
+        return self._table(resource, meta, items, now, defined=True)
+
+    def event(self, resource: Resource, stored: Stored, now: float, *, first: bool) -> bytes:
+        return self._table(resource, _version_of(stored), [stored], now, defined=first)
+
+    def bookmark(self, resource: Resource, meta: dict[str, Any], *, first: bool) -> bytes:
+        columns = columns_of(resource)
+        cells = [_EMPTY_CELLS.get(column.type, "") for column in columns]
+        row = b'{"cells":%s,"object":%s}' % (_encode(cells), _partial_of(self.version, _encode(meta)))
+        return self._whole({"resourceVersion": meta["resourceVersion"]}, columns if first else None, [row])
+
+    def _table(self, resource: Resource, meta: dict[str, Any], items: Iterable[Stored], now: float, *, defined: bool) -> bytes:
+        columns = columns_of(resource)
+        cells = [column.cell for column in columns]
+        rows = []
+        for stored in items:
+            obj = stored.whole()
+            rows.append(b'{"cells":%s,"object":%s}' % (_encode([cell(obj, now) for cell in cells]), self._object(stored)))
+        return self._whole(meta, columns if defined else None, rows)
+
+    def _whole(self, meta: dict[str, Any], columns: tuple[Column, ...] | None, rows: list[bytes]) -> bytes:
+        defined = None if columns is None else [column.to_json() for column in columns]
+        head = _encode({"kind": "Table", "apiVersion": self.version, "metadata": meta, "columnDefinitions": defined})
+        return head[:-1] + b',"rows":[' + b",".join(rows) + b"]}"
+
+    def _object(self, stored: Stored) -> bytes:
+        if self.include == "Object":
+            return stored.body
+        return _partial(self.version, stored) if self.include == "Metadata" else b"null"
+
+
+WHOLE: Final = Whole()
+
+
+def _version_of(stored: Stored) -> dict[str, Any]:
+    return {"resourceVersion": str(stored.rv)} if stored.rv else {}
+
+
+def _partial(version: str, stored: Stored) -> bytes:
+    return _partial_of(version, _head.decode(stored.body).metadata)
+
+
+def _partial_of(version: str, metadata: bytes | msgspec.Raw) -> bytes:
+    return b'{"kind":"PartialObjectMetadata","apiVersion":"%s","metadata":%s}' % (version.encode(), bytes(metadata))
+
+
+def _listed(kind: str, api_version: str, meta: dict[str, Any], items: Iterable[bytes]) -> bytes:
+    head = _encode({"kind": kind, "apiVersion": api_version, "metadata": meta})
+    return head[:-1] + b',"items":[' + b",".join(items) + b"]}"
+
+
+def _mismatch(text: str) -> NotAcceptable:
+    return NotAcceptable(text, reason="NotAcceptable")
