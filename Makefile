@@ -5,13 +5,14 @@ MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
 SEEDS ?= 5000
+MINUTES ?= 30
 ARGS ?=
 export PYTHON
 
 .PHONY: help
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
-	@echo "  ARGS=... goes on to the program behind demo, test, sim and bench-attach: make test ARGS='-k queue'"
+	@echo "  ARGS=... goes on to the program behind demo, test, sim and the benches: make test ARGS='-k queue'"
 
 # The stamp names this folder: a project that was moved gets a new .venv.
 ifneq ($(shell cat .venv/ready 2>/dev/null),$(CURDIR))
@@ -37,9 +38,17 @@ check: .venv/ready ## Lint, format, types, import contracts, generated files, ti
 sim: .venv/ready ## Many seeds of the simulation: make sim SEEDS=20000
 	@$(BIN)/python -m tests.sim --seeds $(SEEDS) $(ARGS)
 
+.PHONY: soak
+soak: .venv/ready ## Mixed load on mooring apiserver for MINUTES (30), and whether anything grows
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
+
 .PHONY: bench-attach
 bench-attach: .venv/ready real-parts ## Mooring's attacher beside the Go one, on a real API server
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m bench.attach $(ARGS)
+
+.PHONY: bench-apiserver
+bench-apiserver: .venv/ready real-parts ## The embedded API server beside the real kube-apiserver and etcd
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m bench.apiserver $(ARGS)
 
 .PHONY: real-parts
 real-parts: ## Build etcd, Kubernetes and the Go sidecars for the tests (needs Go; 11 minutes once, then cached)
