@@ -217,6 +217,8 @@ async def _body(http: web.BaseRequest) -> bytes:
 def _response(reply: Reply) -> web.Response:
     response = web.Response(status=reply.status, body=reply.body, headers={"Content-Type": reply.content_type})
     response.headers["Cache-Control"] = "no-cache, private"
+    for name, value in reply.headers:
+        response.headers[name] = value
     for text in reply.warnings:
         response.headers.add("Warning", f'299 - "{_escaped(text)}"')
     if reply.retry_after_s is not None:

@@ -39,11 +39,14 @@ class Request:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reply:
+    """headers: further ones, as on the wire."""
+
     status: int
     body: bytes
     content_type: str = JSON
     warnings: tuple[str, ...] = ()
     retry_after_s: int | None = None
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

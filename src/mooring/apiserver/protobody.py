@@ -9,12 +9,13 @@ from __future__ import annotations
 import base64
 import datetime
 import functools
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from mooring.apiserver.protowire import BYTES, VARINT, fields, varint
+from mooring.apiserver.protowire import BYTES, FIXED64, VARINT, fields, varint
 from mooring.apiserver.schema import Field, Message, Messages
 
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
@@ -31,6 +32,7 @@ _TIME: Final = Messages("Time: 1 seconds i64, 2 nanos i32")["Time"]
 _QUANTITY: Final = Messages("Quantity: 1 string s")["Quantity"]
 _RAW: Final = Messages("Raw: 1 raw y")["Raw"]
 _INT_OR_STRING: Final = Messages("IntOrString: 1 type i64, 2 intVal i32, 3 strVal s")["IntOrString"]
+_DOUBLE: Final = struct.Struct("<d")
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -207,6 +209,12 @@ def _integer(bits: int) -> _One:
     return read
 
 
+def _double(reading: _Reading, wire: int, begin: int, _end: int) -> float:
+    _expect(wire, FIXED64)
+    value: float = _DOUBLE.unpack_from(reading.data, begin)[0]
+    return value
+
+
 def _bytes(reading: _Reading, wire: int, begin: int, end: int) -> str:
     _expect(wire, BYTES)
     return base64.b64encode(reading.data[begin:end]).decode()
@@ -261,6 +269,7 @@ _SCALARS: Final[Mapping[str, _One]] = {
     "b": _boolean,
     "i32": _integer(32),
     "i64": _integer(64),
+    "f64": _double,
     "y": _bytes,
     "time": _time,
     "micro": _micro_time,

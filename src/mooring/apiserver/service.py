@@ -14,6 +14,7 @@ from mooring.api.meta import Key
 from mooring.apiserver import discovery, negotiation, queries, refusals
 from mooring.apiserver.actions import Action, Call, Tokens
 from mooring.apiserver.codec import UnknownFields, decode_object, unusable
+from mooring.apiserver.compression import packed
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.messages import JSON, TEXT, Reply, Request, WatchReply, error_reply, json_reply, status_of
@@ -74,13 +75,7 @@ class Service:
     def _answer(self, request: Request) -> Reply | WatchReply:
         route = route_of(request.path, self._store)
         if route is not None:
-            watch = request.method == "GET" and route.is_collection and queries.is_watch(request.query)
-            wanted = negotiation.wanted(request.headers.get("accept", ""), request.query.get("includeObject", ""), watch=watch)
-            verbs = _Verbs(self._store, request, route, self._clock.wall_s(), self._tokens, wanted.rendering)
-            try:
-                return _in_type(wanted.media_type, verbs.answer())
-            except ApiError as error:
-                return _in_type(wanted.media_type, error_reply(error))
+            return self._of_resource(request, route)
         told = self._discovered(request.path)
         if told is None:
             if _could_be_a_resource(request.path):
@@ -89,6 +84,20 @@ class Service:
         if request.method != "GET":
             raise _not_allowed()
         return json_reply(told)
+
+    def _of_resource(self, request: Request, route: Route) -> Reply | WatchReply:
+        """The answer as the client can read it."""
+        watch = request.method == "GET" and route.is_collection and queries.is_watch(request.query)
+        wanted = negotiation.wanted(request.headers.get("accept", ""), request.query.get("includeObject", ""), watch=watch)
+        try:
+            reply = _Verbs(self._store, request, route, self._clock.wall_s(), self._tokens, wanted.rendering).answer()
+        except ApiError as error:
+            reply = error_reply(error)
+        if isinstance(reply, WatchReply):
+            return reply
+        if wanted.media_type != JSON:
+            reply = dataclasses.replace(reply, body=negotiation.as_yaml(reply.body), content_type=wanted.media_type)
+        return packed(reply, request.headers.get("accept-encoding", "")) if request.method == "GET" else reply
 
     def _discovered(self, path: tuple[str, ...]) -> dict[str, Any] | None:
         match path:
@@ -260,12 +269,6 @@ class _Verbs:
 
 def _could_be_a_resource(path: tuple[str, ...]) -> bool:
     return len(path) > {"api": 2, "apis": 3}.get(path[0], len(path))
-
-
-def _in_type(media_type: str, reply: Reply | WatchReply) -> Reply | WatchReply:
-    if media_type == JSON or isinstance(reply, WatchReply):
-        return reply
-    return dataclasses.replace(reply, body=negotiation.as_yaml(reply.body), content_type=media_type)
 
 
 def _list_meta(found: Listing) -> dict[str, Any]:

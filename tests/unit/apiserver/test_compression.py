@@ -1,0 +1,24 @@
+"""Long answers, packed for those who can unpack them."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from mooring.apiserver.compression import BYTES_MAX, BYTES_MIN, packed
+from mooring.apiserver.messages import Reply
+
+
+@pytest.mark.parametrize("accept", ["gzip", "br, GZIP;q=0.5", "deflate,gzip"])
+def test_a_long_answer_is_packed(accept: str) -> None:
+    body = b"a long answer " * BYTES_MIN
+    reply = packed(Reply(200, body[: BYTES_MIN + 1]), accept)
+    assert ("Content-Encoding", "gzip") in reply.headers
+    assert body[: BYTES_MIN + 1] == gzip.decompress(reply.body)
+
+
+@pytest.mark.parametrize(("size", "accept"), [(BYTES_MIN, "gzip"), (BYTES_MAX + 1, "gzip"), (BYTES_MAX, ""), (BYTES_MAX, "identity, br")])
+def test_other_answers_are_sent_as_they_are(size: int, accept: str) -> None:
+    reply = Reply(200, b"x" * size)
+    assert reply is packed(reply, accept)
