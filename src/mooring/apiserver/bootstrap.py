@@ -1,11 +1,17 @@
-"""A store as a new server has it: every kind, and the namespaces that are always there."""
+"""A store as a server begins with it: every kind, the namespaces that are always there, and what a file has kept."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Final
 
+from mooring.api.meta import Key
 from mooring.apiserver.codec import FieldValidation, decode_object
+from mooring.apiserver.definitions import Definitions
+from mooring.apiserver.durable_rows import Saved
+from mooring.apiserver.loading import load
 from mooring.apiserver.rules import RESOURCES
+from mooring.apiserver.rules.event import TTL_S as EVENT_TTL_S
 from mooring.apiserver.rules.namespace import NAMESPACES
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
@@ -14,10 +20,32 @@ from mooring.base.chance import Chance
 SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
-def new_store(chance: Chance, now: float, limits: HistoryLimits = DEFAULT_LIMITS) -> ObjectStore:
+def bare_store(
+    chance: Chance, limits: HistoryLimits = DEFAULT_LIMITS, *, event_ttl_s: float = EVENT_TTL_S
+) -> tuple[ObjectStore, Definitions]:
+    """A store without objects, and what serves custom kinds in it. event_ttl_s: how long Events live after their last write."""
+    lives = [dataclasses.replace(resource, ttl_s=event_ttl_s) if resource.ttl_s is not None else resource for resource in RESOURCES]
+    store = ObjectStore(lives, chance, limits)
+    return store, Definitions(store)
+
+
+def new_store(chance: Chance, now: float, limits: HistoryLimits = DEFAULT_LIMITS, *, event_ttl_s: float = EVENT_TTL_S) -> ObjectStore:
     """now: seconds since the epoch, the namespaces' creation time."""
-    store = ObjectStore(RESOURCES, chance, limits)
-    for name in SYSTEM_NAMESPACES:
-        body, _ = decode_object(NAMESPACES, {"metadata": {"name": name}}, FieldValidation.STRICT, [])
-        store.create(NAMESPACES, body, "", now)
+    store, _ = bare_store(chance, limits, event_ttl_s=event_ttl_s)
+    add_system_objects(store, now)
     return store
+
+
+def loaded_store(chance: Chance, saved: Saved, limits: HistoryLimits = DEFAULT_LIMITS, *, event_ttl_s: float = EVENT_TTL_S) -> ObjectStore:
+    """A store that goes on where another ended. Raises Damaged for objects that can't be read."""
+    store, definitions = bare_store(chance, limits, event_ttl_s=event_ttl_s)
+    load(store, saved, serve_custom_kinds=definitions.load)
+    return store
+
+
+def add_system_objects(store: ObjectStore, now: float) -> None:
+    """What must always be there, as far as it is missing."""
+    for name in SYSTEM_NAMESPACES:
+        if store.table(NAMESPACES).get(Key("", name)) is None:
+            body, _ = decode_object(NAMESPACES, {"metadata": {"name": name}}, FieldValidation.STRICT, [])
+            store.create(NAMESPACES, body, "", now)

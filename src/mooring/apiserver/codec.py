@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from mooring.apiserver import refusals
+from mooring.apiserver import causes, refusals
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.schema import decode
 
@@ -52,9 +52,30 @@ def unusable(resource: Resource, why: str) -> Exception:
 
 
 def _check_kind(resource: Resource, value: Json) -> None:
+    if resource.custom is not None:
+        _check_custom_kind(resource, value)
+        return
     api_version, kind = value.get("apiVersion") or resource.api_version, value.get("kind") or resource.kind
     if api_version != resource.api_version:
-        text = f"the API version in the data ({api_version}) does not match the expected API version ({resource.api_version})"
-        raise refusals.bad_request(text)
+        raise _other_version(resource, str(api_version))
     if kind != resource.kind:
         raise refusals.bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): found {kind}")
+
+
+def _check_custom_kind(resource: Resource, value: Json) -> None:
+    """Custom objects name their kind themselves."""
+    kind, api_version = value.get("kind"), value.get("apiVersion")
+    if not kind or not isinstance(kind, str):
+        why = f"Object 'Kind' is missing in '{causes.shown(value)}'"
+        raise refusals.bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): {why}")
+    if api_version != resource.api_version:
+        raise _other_version(resource, str(api_version or ""))
+    if kind != resource.kind:
+        metadata = value.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else ""
+        wrong = causes.invalid("kind", kind, f"must be {resource.kind}")
+        raise causes.invalid_object(kind, resource.group, str(name or ""), [wrong])
+
+
+def _other_version(resource: Resource, given: str) -> Exception:
+    return refusals.bad_request(f"the API version in the data ({given}) does not match the expected API version ({resource.api_version})")

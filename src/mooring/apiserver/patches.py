@@ -16,7 +16,7 @@ from mooring.apiserver.codec import FieldValidation, UnknownFields, decode_objec
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.strategic import merge_strategic
 from mooring.kube.cluster import PatchType
-from mooring.kube.errors import ApiError, BadRequest, Invalid, TooLarge
+from mooring.kube.errors import ApiError, BadRequest, Invalid, TooLarge, UnsupportedMediaType
 
 OPERATIONS_MAX: Final = 10_000
 
@@ -34,8 +34,14 @@ def change_of(
     """The patch as a function from the stored object to the new, decoded one.
 
     patch: the body's JSON value. warnings: gets what the Warning header says.
+    Raises UnsupportedMediaType for strategic patches of custom kinds.
     The function raises BadRequest for what is no patch, Invalid for one that can't be applied or that makes the object unreadable.
     """
+
+    if kind is PatchType.STRATEGIC and resource.custom is not None:
+        accepted = ", ".join(other.value for other in PatchType if other is not PatchType.STRATEGIC)
+        text = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+        raise UnsupportedMediaType(text, reason="UnsupportedMediaType")
 
     def change(stored: Json) -> Json:
         try:

@@ -82,6 +82,12 @@ def _int_or_string(value: Any, path: str) -> int | str:
     return value if isinstance(value, str) else _INT32(value, path)
 
 
+def _number(value: Any, path: str) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise WrongType("float64", value, path)
+    return value
+
+
 def _anything(value: Any, _path: str) -> Any:
     return value
 
@@ -91,6 +97,7 @@ DECODERS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
     "b": _boolean,
     "i32": _INT32,
     "i64": _integer(64),
+    "f64": _number,
     "y": _bytes,
     "time": _time,
     "micro": _micro_time,
@@ -104,6 +111,7 @@ ZEROS: Final[Mapping[str, Any]] = {
     "b": False,
     "i32": 0,
     "i64": 0,
+    "f64": 0,
     "y": None,
     "time": None,
     "micro": None,

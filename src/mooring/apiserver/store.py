@@ -19,6 +19,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
+import msgspec
+
 from mooring.api.meta import Key
 from mooring.apiserver import causes, metadata, refusals, steps
 from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions
@@ -100,9 +102,13 @@ class ObjectStore:
         """From now on these kinds are served, too, or as they are now; what is stored of them shows again."""
         new = tuple(resources)
         for resource in new:
-            if resource.storage not in self._tables:
-                self._tables[resource.storage] = Table(self._limits, floor=self.version)
+            self.make_room(resource.storage)
         self.kinds.put(new)
+
+    def make_room(self, storage: tuple[str, str, str]) -> None:
+        """Objects can be stored there, whether a kind shows them or not."""
+        if storage not in self._tables:
+            self._tables[storage] = Table(self._limits, floor=self.version)
 
     def withdraw(self, resources: Iterable[Resource]) -> None:
         """These kinds are served no more: no route, no discovery, their watches end. Their objects stay where they are."""
@@ -235,6 +241,33 @@ class ObjectStore:
         for table in self._tables.values():
             table.history.forget(now)
 
+    # from a file
+
+    def begin(self, version: int) -> None:
+        """Makes an empty store go on where another ended. It knows nothing of what was before this version but what `take_in` brings."""
+        assert not any(len(table) for table in self._tables.values()), "a store begins once"
+        self.version = version
+        for table in self._tables.values():
+            table.history.floor = version
+
+    def take_in(self, resource: Resource, key: Key, rv: int, at: float, body: bytes | None, *, remembered: bool) -> None:
+        """An object as a file has kept it, None for its removal: no rules, no listeners. remembered: as a part of the history."""
+        table = self._tables[resource.storage]
+        new = None if body is None else self._stored(resource, msgspec.json.decode(body), body)
+        assert new is None or (new.key, new.rv) == (key, rv), "an object is what it says"
+        if remembered:
+            table.apply(Change(rv, table.get(key), new, at))
+        elif new is not None:
+            table.place(new)
+        if new is not None and resource.ttl_s is not None:
+            self._expiring.append((at + resource.ttl_s, resource, key, rv))
+
+    def go_on(self, version: int) -> None:
+        """Everything has been taken in; the next write is the one after this version."""
+        assert version >= self.version
+        self.version = version
+        self._expiring = deque(sorted(self._expiring, key=lambda expiry: expiry[0]))
+
     # the steps
 
     def _rewrite(self, resource: Resource, old: Stored, new: Json, now: float, subresource: str, dry_run: bool) -> Written:
@@ -316,7 +349,7 @@ class ObjectStore:
         for follower in self._followers:
             follower(resource, change)
 
-    def _stored(self, resource: Resource, obj: Json) -> Stored:
+    def _stored(self, resource: Resource, obj: Json, body: bytes | None = None) -> Stored:
         meta = obj["metadata"]
         own = {"metadata.name": meta["name"], "metadata.namespace": meta.get("namespace", "")}
-        return Stored(obj, {**own, **resource.fields(obj)})
+        return Stored(obj, {**own, **resource.fields(obj)}, body)

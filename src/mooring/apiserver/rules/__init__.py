@@ -8,6 +8,7 @@ from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules.csidriver import CSI_DRIVERS
 from mooring.apiserver.rules.csinode import CSI_NODES
 from mooring.apiserver.rules.csistoragecapacity import CSI_STORAGE_CAPACITIES
+from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.rules.event import EVENTS
 from mooring.apiserver.rules.lease import LEASES
 from mooring.apiserver.rules.namespace import NAMESPACES
@@ -23,6 +24,7 @@ RESOURCES: Final[tuple[Resource, ...]] = (
     CSI_DRIVERS,
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,
+    CUSTOM_RESOURCE_DEFINITIONS,
     EVENTS,
     LEASES,
     NAMESPACES,

@@ -20,7 +20,7 @@ EventSeries: 1 count i32, 2 lastObservedTime micro!
     volumesources.MESSAGES,
 )
 
-_TTL_S: Final = 3600.0
+TTL_S: Final = 3600.0
 _MESSAGE_MAX: Final = 1024
 _SHORT_MAX: Final = 128
 _INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
@@ -76,7 +76,7 @@ EVENTS: Final = Resource(
     put_creates=True,
     delete_answers_object=False,
     delete=deletion.alone,
-    ttl_s=_TTL_S,
+    ttl_s=TTL_S,
     name_rule=names.path_segment,
     validate=_validate,
     field_names=frozenset({*(f"involvedObject.{part}" for part in _INVOLVED), "reason", "reportingComponent", "source", "type"}),

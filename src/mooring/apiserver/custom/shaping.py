@@ -1,0 +1,69 @@
+"""What happens to an object before anybody judges it: unknown fields go, nulls that say nothing go, defaults come.
+
+All three write to what they are given.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Final
+
+from mooring.apiserver.custom.structure import NOTHING, Structure
+
+_WHOLE: Final = ("apiVersion", "kind", "metadata")
+"""Members of the object itself, and of objects within it, that every kind has."""
+
+
+def prune(value: Any, structure: Structure, *, root: bool = True, path: str = "", gone: list[str] | None = None) -> None:
+    """Drops what the schema does not know. gone: gets the paths of what was dropped."""
+    if isinstance(value, list):
+        if structure.items is not None:
+            for number, item in enumerate(value):
+                prune(item, structure.items, root=False, path=f"{path}[{number}]", gone=gone)
+        return
+    if not isinstance(value, dict):
+        return
+    whole = root or structure.embedded
+    for name in list(value):
+        if whole and name in _WHOLE:
+            continue
+        inner, here = structure.of_key(name), f"{path}.{name}" if path else name
+        if isinstance(inner, Structure):
+            prune(value[name], inner, root=False, path=here, gone=gone)
+        elif inner is None and not structure.open:
+            del value[name]
+            if gone is not None:
+                gone.append(here)
+
+
+def drop_nulls(value: Any, structure: Structure) -> None:
+    """Drops nulls where the schema has none: they count as not given."""
+    if isinstance(value, list):
+        for item in value if structure.items is not None else ():
+            assert structure.items is not None
+            drop_nulls(item, structure.items)
+    elif isinstance(value, dict):
+        for name in list(value):
+            inner = structure.of_key(name)
+            if not isinstance(inner, Structure):
+                continue
+            if value[name] is None and not inner.nullable and name in structure.properties:
+                del value[name]
+            else:
+                drop_nulls(value[name], inner)
+
+
+def fill(value: Any, structure: Structure) -> None:
+    """Fills in the defaults of what is absent."""
+    if isinstance(value, list):
+        for item in value if structure.items is not None else ():
+            assert structure.items is not None
+            fill(item, structure.items)
+    elif isinstance(value, dict):
+        for name, inner in structure.properties.items():
+            if inner.default is not NOTHING and name not in value:
+                value[name] = copy.deepcopy(inner.default)
+        for name, member in value.items():
+            known = structure.of_key(name)
+            if isinstance(known, Structure):
+                fill(member, known)

@@ -1,0 +1,72 @@
+"""A structural schema, read: one node for each place that an object can have a value."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+Json = dict[str, Any]
+
+NOTHING: Final = object()
+"""No default. (null is one.)"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Structure:
+    """A node. raw: its JSON schema, for what only says which values are right (`checking.py`).
+
+    additional: of the values of keys that properties doesn't name; True: anything, None: there are no others. open: unknown fields
+    are kept. embedded: a whole object with metadata. owner: the list's keys, for lists of type map; None for others.
+    """
+
+    raw: Json
+    type: str
+    properties: Mapping[str, Structure]
+    items: Structure | None
+    additional: Structure | bool | None
+    default: Any
+    nullable: bool
+    open: bool
+    embedded: bool
+    list_type: str
+    list_keys: tuple[str, ...]
+
+    @property
+    def rules(self) -> list[Json]:
+        """The CEL rules that stand here."""
+        found: list[Json] = self.raw.get("x-kubernetes-validations") or []
+        return found
+
+    def children(self) -> Iterator[tuple[str, Structure]]:
+        """Each node below, with the step to it as causes name places."""
+        yield from self.properties.items()
+        if self.items is not None:
+            yield "items", self.items
+        if isinstance(self.additional, Structure):
+            yield "additionalProperties", self.additional
+
+    def of_key(self, name: str) -> Structure | bool | None:
+        """The node of a map's or an object's member; True: anything goes, None: there is no such member."""
+        found = self.properties.get(name)
+        return self.additional if found is None else found
+
+
+def structure_of(schema: Json) -> Structure:
+    """schema: a JSONSchemaProps as its definition gives it."""
+    properties = {name: structure_of(inner) for name, inner in (schema.get("properties") or {}).items()}
+    additional = schema.get("additionalProperties")
+    items = schema.get("items")
+    return Structure(
+        raw=schema,
+        type=schema.get("type", ""),
+        properties=properties,
+        items=structure_of(items) if isinstance(items, dict) else None,
+        additional=structure_of(additional) if isinstance(additional, dict) else additional or None,
+        default=schema.get("default", NOTHING),
+        nullable=bool(schema.get("nullable")),
+        open=bool(schema.get("x-kubernetes-preserve-unknown-fields")),
+        embedded=bool(schema.get("x-kubernetes-embedded-resource")),
+        list_type=schema.get("x-kubernetes-list-type", ""),
+        list_keys=tuple(schema.get("x-kubernetes-list-map-keys") or ()),
+    )

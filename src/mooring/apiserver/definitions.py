@@ -1,0 +1,117 @@
+"""The worker behind CustomResourceDefinitions: names are accepted, kinds served and withdrawn, objects deleted with their kind.
+
+It follows the store's changes and acts at once, in the same turn: who sees the answer of a write finds the kind served.
+"""
+
+from __future__ import annotations
+
+from mooring.api.meta import Key
+from mooring.apiserver.custom import conditions, defining
+from mooring.apiserver.custom.serving import resources_of, stored_resource
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
+from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.table import Change
+
+
+class Definitions:
+    """Custom kinds in a store. Made before anything is written to it; `load` takes in what is stored already."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._served: dict[str, tuple[Resource, ...]] = {}
+        self._stored: dict[str, Resource] = {}
+        store.follow(self._follow)
+
+    def load(self) -> None:
+        """Serves the kinds of all definitions that are stored."""
+        for definition in self._all():
+            self._serve(definition)
+
+    def _follow(self, resource: Resource, change: Change) -> None:
+        if resource.storage == CUSTOM_RESOURCE_DEFINITIONS.storage:
+            self._follow_definition(change)
+        elif change.new is None and resource.custom is not None and not len(self._store.table(resource)):
+            definition = self._find(resource.custom.definition)
+            if definition is not None and definition["metadata"].get("deletionTimestamp"):
+                self._finish(definition, change.at)
+
+    def _follow_definition(self, change: Change) -> None:
+        if change.new is not None:
+            self._settle(change.new.whole(), change.at)
+            return
+        assert change.old is not None
+        self._remove(change.key.name)
+        group = change.old.whole()["spec"]["group"]
+        for other in self._all():
+            if other["spec"]["group"] == group and not conditions.is_true(other, "NamesAccepted"):
+                self._settle(other, change.at)  # (a name may have become free)
+
+    def _settle(self, definition: Json, now: float) -> None:
+        """Writes the status that follows; that write leads here again, and then the kinds are served."""
+        name, group = definition["metadata"]["name"], definition["spec"]["group"]
+        others = [other for other in self._all() if other["spec"]["group"] == group and other["metadata"]["name"] != name]
+        status = conditions.settled(definition, others, now)
+        if status != definition["status"]:
+            self._write_status(name, status, now)
+            return
+        self._serve(definition)
+        if definition["metadata"].get("deletionTimestamp"):
+            self._clean(definition, now)
+
+    # kinds
+
+    def _serve(self, definition: Json) -> None:
+        """Every version that is served is a kind. Objects are there even when none is."""
+        name, new = definition["metadata"]["name"], resources_of(definition)
+        paths = {resource.path for resource in new}
+        self._store.withdraw([resource for resource in self._served.get(name, ()) if resource.path not in paths])
+        self._stored[name] = stored_resource(definition)
+        self._store.make_room(self._stored[name].storage)
+        self._store.serve(new)
+        self._served[name] = new
+
+    def _remove(self, name: str) -> None:
+        self._store.withdraw(self._served.pop(name))
+        self._store.forget(self._stored.pop(name).storage)
+
+    # deletion
+
+    def _clean(self, definition: Json, now: float) -> None:
+        """Deletes the objects; the last one takes the definition with it."""
+        name = definition["metadata"]["name"]
+        resource = self._stored[name]
+        for stored in list(self._store.table(resource).items()):
+            self._store.delete(resource, stored.key, now)
+        left = self._find(name)
+        if left is not None:
+            self._finish(left, now)
+
+    def _finish(self, definition: Json, now: float) -> None:
+        """Lets the definition go when nothing is left of its kind, else says what it waits for."""
+        name, finalizers = definition["metadata"]["name"], definition["metadata"].get("finalizers") or []
+        if len(self._store.table(self._stored[name])):
+            status = conditions.emptying(definition["status"], now)
+            if status != definition["status"]:
+                self._write_status(name, status, now)
+        elif defining.CLEANUP in finalizers:
+            kept = [finalizer for finalizer in finalizers if finalizer != defining.CLEANUP]
+            self._write_finalizers(name, kept, now)
+
+    # definitions
+
+    def _all(self) -> list[Json]:
+        return [stored.whole() for stored in self._store.table(CUSTOM_RESOURCE_DEFINITIONS).items()]
+
+    def _find(self, name: str) -> Json | None:
+        stored = self._store.table(CUSTOM_RESOURCE_DEFINITIONS).get(Key("", name))
+        return None if stored is None else stored.whole()
+
+    def _write_status(self, name: str, status: Json, now: float) -> None:
+        self._store.patch(CUSTOM_RESOURCE_DEFINITIONS, Key("", name), lambda obj: {**obj, "status": status}, now, subresource="status")
+
+    def _write_finalizers(self, name: str, finalizers: list[str], now: float) -> None:
+        def change(obj: Json) -> Json:
+            return {**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}}
+
+        self._store.patch(CUSTOM_RESOURCE_DEFINITIONS, Key("", name), change, now)
