@@ -88,9 +88,8 @@ def _validate_update(new: Json, old: Json) -> list[Cause]:
 
 def _warnings(new: Json, old: Json | None) -> list[str]:
     spec = new["spec"]
-    if not spec.get("tokenRequests") or "serviceAccountTokenInSecrets" in spec or (old is not None and old["spec"] == spec):
-        return []
-    return [_TOKENS_WARNING]
+    known = old is not None and old["spec"].get("tokenRequests") == spec.get("tokenRequests")
+    return [_TOKENS_WARNING] if spec.get("tokenRequests") and "serviceAccountTokenInSecrets" not in spec and not known else []
 
 
 CSI_DRIVERS: Final = Resource(

@@ -21,10 +21,11 @@ CSIStorageCapacity: 1 metadata ObjectMeta!, 2 nodeTopology LabelSelector?, 3 sto
 
 
 def _validate(new: Json) -> list[Cause]:
-    found = checks.named(new["storageClassName"], "storageClassName", names.dns_subdomain)
+    found = labelselector.validate(new.get("nodeTopology") or {}, "nodeTopology")
+    found += checks.named(new["storageClassName"], "storageClassName", names.dns_subdomain)
     if "capacity" in new and parse_quantity(new["capacity"]).value < 0:  # (nobody looks at maximumVolumeSize)
         found.append(causes.invalid("capacity", new["capacity"], "must be greater than or equal to 0"))
-    return found + labelselector.validate(new.get("nodeTopology") or {}, "nodeTopology")
+    return found
 
 
 def _validate_update(new: Json, old: Json) -> list[Cause]:

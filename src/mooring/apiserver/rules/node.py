@@ -107,7 +107,7 @@ def _validate_status(new: Json, _old: Json) -> list[Cause]:
 
 def _validate_update(new: Json, old: Json) -> list[Cause]:
     found = [
-        causes.forbidden(f"spec.{part}", f'node updates may not change {part} except from "" to valid')
+        causes.forbidden(f"spec.{part}", f'node updates may not change {part.rstrip("s")} except from "" to valid')
         for part in _SET_ONCE
         if old["spec"].get(part) and new["spec"].get(part) != old["spec"][part]
     ]
