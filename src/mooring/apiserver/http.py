@@ -20,6 +20,8 @@ from aiohttp import web
 
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.messages import JSON, Reply, Request, WatchReply, error_reply, status_of
+from mooring.apiserver.rendered import RenderedLines
+from mooring.apiserver.rendering import WHOLE
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.service import Service, is_health
 from mooring.apiserver.store import ObjectStore
@@ -158,10 +160,11 @@ class ApiServer:
 
     async def _chunks(self, watch: WatchReply) -> Any:
         """A watch's lines, as many at a time as are there."""
+        lines = self._lines if watch.rendering is WHOLE else RenderedLines(watch.rendering, self._clock)
         try:
             async with contextlib.aclosing(self._hub.watch(watch.resource, watch.scope, watch.options)) as batches:
                 async for notices in batches:
-                    yield b"".join([self._lines.line(watch.resource, notice) for notice in notices])
+                    yield b"".join([lines.line(watch.resource, notice) for notice in notices])
         except ApiError as error:
             yield msgspec.json.encode({"type": "ERROR", "object": status_of(error)}) + b"\n"
 
