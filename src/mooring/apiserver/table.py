@@ -25,18 +25,18 @@ _FORMS_MAX = 4
 
 
 class Stored:
-    """An object as stored. body: its JSON. fields: what field selectors see, metadata.* included."""
+    """An object as stored. fields: what field selectors see, metadata.* included. body: its JSON, if it is known already."""
 
     __slots__ = ("_shown", "body", "fields", "key", "labels", "rv", "uid")
 
-    def __init__(self, obj: Mapping[str, Any], fields: Mapping[str, str]) -> None:
+    def __init__(self, obj: Mapping[str, Any], fields: Mapping[str, str], body: bytes | None = None) -> None:
         metadata = obj["metadata"]
         self.key = Key(metadata.get("namespace", ""), metadata["name"])
         self.rv = int(metadata.get("resourceVersion") or 0)
         self.uid: str = metadata["uid"]
         self.labels: Mapping[str, str] = dict(metadata.get("labels") or {})
         self.fields = fields
-        self.body = _encode(obj)
+        self.body = _encode(obj) if body is None else body
         self._shown: tuple[tuple[Form, Stored | None], ...] = ()
 
     def shown_by(self, resource: Resource) -> Stored:
@@ -181,6 +181,12 @@ class Table:
                 bisect.insort(self._order, key)
             self._objects[key] = change.new
         self.history.add(change)
+
+    def place(self, stored: Stored) -> None:
+        """Puts an object there that has no history."""
+        assert stored.key not in self._objects
+        self._objects[stored.key] = stored
+        bisect.insort(self._order, stored.key)
 
     def items(self, namespace: str | None = None, after: Key | None = None) -> Iterable[Stored]:
         """Objects in order, of one namespace or all, after a key."""

@@ -1,11 +1,15 @@
-"""Folders of the user's, or folders that vanish."""
+"""Folders of the user's, or folders that vanish; one process at a time in them; and what is in them, on disk."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from mooring.base.errors import ConfigError
 
 
 @contextlib.contextmanager
@@ -16,3 +20,29 @@ def folder_or_temporary(path: str) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="mooring-") as folder:
         yield Path(folder)
+
+
+def hold(path: Path, whose: str) -> int:
+    """A descriptor that holds the lock file; the kernel frees it however the process ends. whose: "the driver", in the error's words.
+
+    Raises ConfigError while another process has it, OSError.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip() or "unknown"
+        os.close(descriptor)
+        raise ConfigError(f"'{path.parent}' is in use by {whose} of process {holder}: stop it, or choose another folder") from None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def sync_folder(folder: Path) -> None:
+    """Waits until the folder's entries are on disk. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

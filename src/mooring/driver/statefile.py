@@ -12,13 +12,13 @@ owns is nobody's guess: it is left alone, and told about.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from pathlib import Path
 from typing import Final
 
 from mooring.base.errors import ConfigError
+from mooring.base.folders import hold, sync_folder
 from mooring.base.log import logger
 from mooring.driver.state import State, decoded, encoded, is_volume_id
 
@@ -44,7 +44,7 @@ class StateFolder:
         """The folder, made where it is missing, with its state. Raises ConfigError when it can't be used; nothing is changed then."""
         try:
             (folder / "volumes").mkdir(parents=True, exist_ok=True, mode=0o750)
-            lock = _locked(folder / "lock")
+            lock = hold(folder / "lock", "the driver")
         except OSError as error:
             raise ConfigError(f"state folder {str(folder)!r} can't be used: {error.strerror}: {error.filename!r}") from None
         opened = cls(folder, lock)
@@ -80,7 +80,7 @@ class StateFolder:
     def write(self, state: State) -> None:
         """Replaces the state file; returns when the disk has it, and the folders made before. Raises OSError."""
         assert self._lock >= 0, "closed"
-        _synced(self._folder / "volumes")
+        sync_folder(self._folder / "volumes")
         new = self._folder / f"{STATE_NAME}.new"
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -88,7 +88,7 @@ class StateFolder:
             file.flush()
             os.fsync(descriptor)
         new.replace(self._folder / STATE_NAME)
-        _synced(self._folder)
+        sync_folder(self._folder)
 
     def _read(self) -> State:
         path = self._folder / STATE_NAME
@@ -132,27 +132,3 @@ class StateFolder:
             return
         path.rmdir()
         _log.info(2, "Removed the empty folder of a volume that was never answered", path=str(path))
-
-
-def _locked(path: Path) -> int:
-    """A descriptor that holds the lock file. Raises ConfigError while another process has it, OSError."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip() or "unknown"
-        os.close(descriptor)
-        what_to_do = "stop it, or choose another folder"
-        raise ConfigError(f"{str(path.parent)!r} is in use by the driver of process {holder}: {what_to_do}") from None
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-    return descriptor
-
-
-def _synced(folder: Path) -> None:
-    """Waits until the folder's entries are on disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,0 +1,100 @@
+"""What is kept of a server on disk, and how a damaged piece of it shows.
+
+Every row carries a checksum of all its columns. A row that is missing, or an old one that has come back, shows in the sum over all
+objects and in the chain of versions in the log.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import zlib
+from collections.abc import Sequence
+
+import msgspec
+
+from mooring.base.errors import ConfigError, MooringError
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """An object as of one version.
+
+    kind: `group/plural`. at: when it was written, seconds since the epoch. body: its JSON, None when it was removed.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    version: int
+    at: float
+    body: bytes | None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.kind, self.namespace, self.name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Totals:
+    """The line that vouches for all objects: as of which version, how many, and the sum of their checksums.
+
+    careless: the file was written without waiting for the disk, and not closed since.
+    """
+
+    version: int
+    count: int
+    digest: int
+    careless: bool = False
+
+    @property
+    def checksum(self) -> int:
+        return zlib.crc32(struct.pack("<qqq?", self.version, self.count, self.digest, self.careless))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Saved:
+    """What a file holds. objects: all, as of totals.version. log: what was written since, oldest first, as it was committed."""
+
+    totals: Totals
+    objects: tuple[Entry, ...]
+    log: tuple[Entry, ...]
+
+    @property
+    def version(self) -> int:
+        """The newest that was committed."""
+        return self.log[-1].version if self.log else self.totals.version
+
+
+class StorageFailed(MooringError):
+    """The disk refused a commit, or what it gives back is not what it was given. The process must end; a restart shows what is there."""
+
+
+class Damaged(ConfigError):
+    """A file that can't be served. The operator must act."""
+
+
+def object_checksum(entry: Entry) -> int:
+    assert entry.body is not None
+    head = "\0".join((*entry.key, str(entry.version), repr(entry.at))).encode()
+    return zlib.crc32(entry.body, zlib.crc32(head))
+
+
+def log_checksum(first: int, version: int, changes: bytes) -> int:
+    return zlib.crc32(changes, zlib.crc32(struct.pack("<qq", first, version)))
+
+
+_decoder = msgspec.msgpack.Decoder(list[Entry])
+
+
+def packed(entries: Sequence[Entry]) -> bytes:
+    return msgspec.msgpack.encode(entries)
+
+
+def unpacked(first: int, version: int, changes: bytes, checksum: int) -> list[Entry]:
+    """The changes of a log row. Raises ValueError for a row that is not as it was written."""
+    if log_checksum(first, version, changes) != checksum:
+        raise ValueError(f"the checksum of the log's row {version} is wrong")
+    entries = _decoder.decode(changes)
+    if [entry.version for entry in entries] != list(range(first, version + 1)):
+        raise ValueError(f"the log's row {version} has other versions than it says")
+    return entries

@@ -1,0 +1,110 @@
+"""The state folder of a server: its objects in a file, and a lock that keeps other servers out.
+
+FOLDER/objects.db     with its -wal and -shm: the objects
+FOLDER/objects.lock   held while a server runs; the kernel frees it however the server ends
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import Final
+
+from mooring.apiserver import durable
+from mooring.apiserver.bootstrap import add_system_objects, loaded_store
+from mooring.apiserver.durable import ObjectFile
+from mooring.apiserver.durable_log import Log
+from mooring.apiserver.durable_rows import Damaged, Saved, StorageFailed
+from mooring.apiserver.rules.event import TTL_S as EVENT_TTL_S
+from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
+from mooring.base.chance import Chance
+from mooring.base.clock import Clock
+from mooring.base.errors import ConfigError
+from mooring.base.folders import hold
+from mooring.base.log import logger
+
+_log = logger(__name__)
+
+NAME: Final = "objects.db"
+_LOCK: Final = "objects.lock"
+
+
+@contextlib.asynccontextmanager
+async def lasting(
+    folder: Path,
+    *,
+    clock: Clock,
+    chance: Chance,
+    careful: bool = True,
+    limits: HistoryLimits = DEFAULT_LIMITS,
+    event_ttl_s: float = EVENT_TTL_S,
+) -> AsyncGenerator[tuple[ObjectStore, Log], None]:
+    """The objects of the folder, which is made where it is missing, and what makes changes of them last as long as the block runs.
+
+    careful: waits for the disk before anything is answered. Raises ConfigError when the folder can't be used; nothing in it is
+    changed then.
+    """
+    with held(folder):
+        file, saved = _opened(folder / NAME, careful)
+        try:
+            store = loaded_store(chance, saved, limits, event_ttl_s=event_ttl_s)
+        except BaseException:
+            file.abandon()
+            raise
+        log = Log(store, file)
+        try:
+            add_system_objects(store, clock.wall_s())
+            await log.settled(store.version)
+            yield store, log
+        finally:
+            await log.close()
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keeps other servers out of the folder, which is made where it is missing. Raises ConfigError."""
+    with usable(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = hold(folder / _LOCK, "the API server")
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextlib.contextmanager
+def usable(folder: Path) -> Iterator[None]:
+    """What a folder or a disk refuses, as ConfigError."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"state folder '{folder}' can't be used: {error.strerror}: '{error.filename}'") from error
+    except StorageFailed as error:
+        raise ConfigError(f"state folder '{folder}' can't be written to: {error}") from error
+
+
+def saved_in(path: Path) -> Saved | None:
+    """What the file holds, all of it checked; None when there is none. Raises Damaged, OSError."""
+    if path.exists():
+        return durable.read(path)
+    journal = path.with_name(f"{path.name}-wal")
+    if journal.exists():
+        raise Damaged(f"'{journal}' is there, and '{path}', which it belongs to, is not: put that back, restore a backup, or move it away")
+    return None
+
+
+def _opened(path: Path, careful: bool) -> tuple[ObjectFile, Saved]:
+    with usable(path.parent):
+        saved = saved_in(path)
+        if saved is None:
+            durable.create(path, version=1)
+            saved = durable.read(path)
+        file = ObjectFile(path, saved, careful=careful)
+        if saved.totals.careless:
+            _log.warning("The file was written without waiting for the disk, and not closed: versions jump ahead", path=str(path))
+            file.jump()
+            saved = durable.read(path)
+        return file, saved
