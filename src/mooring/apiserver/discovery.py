@@ -1,4 +1,4 @@
-"""What clients ask first: versions, groups, resources; and the OpenAPI that lets kubectl trust the server's validation."""
+"""What clients ask first: versions, groups, resources. All in one answer: `aggregated.py`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VERSION: Final = {
     "compiler": "",
     "platform": "",
 }
-_STATUS_VERBS: Final = ["get", "patch", "update"]
+STATUS_VERBS: Final = ["get", "patch", "update"]
 
 
 def core_versions() -> dict[str, Any]:
@@ -45,23 +45,8 @@ def resources(store: ObjectStore, group_name: str, version: str) -> dict[str, An
     served = _served(store, group_name, version)
     if not served:
         return None
-    found = [entry for resource in served for entry in _entries(resource)]
+    found = [entry for resource in sorted(served, key=lambda one: one.plural) for entry in _entries(resource)]
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": served[0].api_version, "resources": found}
-
-
-def openapi_index(store: ObjectStore) -> dict[str, Any]:
-    """`/openapi/v3`."""
-    roots = dict.fromkeys(_root(resource) for resource in store.resources)
-    return {"paths": {root: {"serverRelativeURL": f"/openapi/v3/{root}"} for root in roots}}
-
-
-def openapi(store: ObjectStore, root: str) -> dict[str, Any] | None:
-    """`/openapi/v3/<root>`, root like `apis/storage.k8s.io/v1`: only what says that PATCH knows fieldValidation."""
-    served = [resource for resource in store.resources if _root(resource) == root]
-    if not served:
-        return None
-    paths = {f"/{root}/{_place(resource)}": {"patch": _patch_operation(resource)} for resource in served}
-    return {"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": VERSION["gitVersion"]}, "paths": paths}
 
 
 def _group(store: ObjectStore, name: str) -> dict[str, Any]:
@@ -83,7 +68,7 @@ def _entries(resource: Resource) -> list[dict[str, Any]]:
         entry["categories"] = list(resource.categories)
     below = [{**common, "name": f"{resource.plural}/{action.name}", **_action(action)} for action in resource.actions]
     if resource.status is not Status.NONE:
-        below.append({**common, "name": f"{resource.plural}/status", "verbs": _STATUS_VERBS})
+        below.append({**common, "name": f"{resource.plural}/status", "verbs": STATUS_VERBS})
     return [entry, *sorted(below, key=lambda found: str(found["name"]))]
 
 
@@ -94,17 +79,3 @@ def _action(action: Action) -> dict[str, Any]:
         told.update(group=action.asks.group, version=action.asks.version)
     kind = action.asks.kind if action.asks is not None else action.kind
     return {**told, "kind": kind} if kind else told
-
-
-def _root(resource: Resource) -> str:
-    return f"apis/{resource.api_version}" if resource.group else f"api/{resource.version}"
-
-
-def _place(resource: Resource) -> str:
-    return f"namespaces/{{namespace}}/{resource.plural}/{{name}}" if resource.namespaced else f"{resource.plural}/{{name}}"
-
-
-def _patch_operation(resource: Resource) -> dict[str, Any]:
-    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-    parameter = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
-    return {"x-kubernetes-group-version-kind": kind, "parameters": [parameter], "responses": {}}

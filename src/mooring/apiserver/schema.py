@@ -61,14 +61,14 @@ class Message:
     def __init__(self, name: str, fields: tuple[Field, ...], messages: Messages) -> None:
         self.name = name
         self.declared = fields
-        self._messages = messages
+        self.messages = messages
 
     @functools.cached_property
     def fields(self) -> Mapping[str, Field]:
         """Fields by their JSON name, in the order in which they are written."""
         flat: dict[str, Field] = {}
         for field in self.declared:
-            flat.update(self._messages[field.type].fields if field.name == "<>" else {field.name: field})
+            flat.update(self.messages[field.type].fields if field.name == "<>" else {field.name: field})
         return flat
 
     @functools.cached_property
@@ -83,7 +83,7 @@ class Message:
 
     def of(self, field: Field) -> Message | None:
         """The message of a field's values; None for scalars."""
-        return None if field.type in scalars.DECODERS else self._messages[field.type]
+        return None if field.type in scalars.DECODERS else self.messages[field.type]
 
 
 class Messages(Mapping[str, Message]):

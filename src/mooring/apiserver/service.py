@@ -11,7 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api.meta import Key
-from mooring.apiserver import discovery, negotiation, queries, refusals
+from mooring.apiserver import negotiation, queries, refusals
+from mooring.apiserver.about import About
 from mooring.apiserver.actions import Action, Call, Tokens
 from mooring.apiserver.codec import UnknownFields, decode_object, unusable
 from mooring.apiserver.compression import packed
@@ -49,6 +50,7 @@ class Service:
         assert token, "a server without a token would serve everybody on the machine"
         self._store, self._clock, self._durability = store, clock, durability or InMemory(store)
         self._tokens = tokens
+        self._about = About(store)
         self._authorization = f"Bearer {token}".encode()
 
     def answer(self, request: Request) -> Reply | WatchReply:
@@ -76,14 +78,14 @@ class Service:
         route = route_of(request.path, self._store)
         if route is not None:
             return self._of_resource(request, route)
-        told = self._discovered(request.path)
+        told = self._about.answer(request)
         if told is None:
             if _could_be_a_resource(request.path):
                 raise refusals.no_such_resource()
             return Reply(404, b"404 page not found\n", TEXT)
         if request.method != "GET":
             raise _not_allowed()
-        return json_reply(told)
+        return told
 
     def _of_resource(self, request: Request, route: Route) -> Reply | WatchReply:
         """The answer as the client can read it."""
@@ -98,26 +100,6 @@ class Service:
         if wanted.media_type != JSON:
             reply = dataclasses.replace(reply, body=negotiation.as_yaml(reply.body), content_type=wanted.media_type)
         return packed(reply, request.headers.get("accept-encoding", "")) if request.method == "GET" else reply
-
-    def _discovered(self, path: tuple[str, ...]) -> dict[str, Any] | None:
-        match path:
-            case ("version",):
-                return discovery.VERSION
-            case ("api",):
-                return discovery.core_versions()
-            case ("apis",):
-                return discovery.groups(self._store)
-            case ("apis", group):
-                return discovery.group(self._store, group)
-            case ("api", version):
-                return discovery.resources(self._store, "", version)
-            case ("apis", group, version) if group:
-                return discovery.resources(self._store, group, version)
-            case ("openapi", "v3"):
-                return discovery.openapi_index(self._store)
-            case ("openapi", "v3", *root):
-                return discovery.openapi(self._store, "/".join(root))
-        return None
 
 
 class _Verbs:

@@ -123,7 +123,7 @@ def test_every_message_that_is_named_is_declared() -> None:
 
 
 def test_protobuf_numbers_are_used_once_a_message() -> None:
-    messages = {id(message): message for resource in RESOURCES for message in resource.message._messages.values()}
+    messages = {id(message): message for resource in RESOURCES for message in resource.message.messages.values()}
     assert len(messages) > 50
     for message in messages.values():
         numbers = [field.number for field in message.declared]
