@@ -19,6 +19,7 @@ import msgspec
 from aiohttp import web
 
 from mooring.apiserver.durability import Durability, InMemory
+from mooring.apiserver.housekeeping import Housekeeping
 from mooring.apiserver.messages import JSON, Reply, Request, WatchReply, error_reply, status_of
 from mooring.apiserver.rendered import RenderedLines
 from mooring.apiserver.rendering import WHOLE
@@ -73,6 +74,7 @@ class ApiServer:
         self._host, self._port, self._slow_s_max = host, port, slow_s_max
         self._runner: web.ServerRunner | None = None
         self._sweeping: asyncio.TimerHandle | None = None
+        self._housekeeping = Housekeeping(store, clock=clock)
 
     @property
     def url(self) -> str:
@@ -104,9 +106,11 @@ class ApiServer:
             raise ConfigError(f"can't listen on {self._host}:{self._port}: {error}") from error
         self._runner = runner
         self._sweep()
+        self._housekeeping.start()
 
     async def close(self) -> None:
         """Ends the watches, then the connections."""
+        self._housekeeping.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
         self._hub.close()

@@ -14,9 +14,9 @@ import msgspec
 from mooring.api.meta import Key, Kind
 from mooring.apiserver import patches, refusals
 from mooring.apiserver.codec import FieldValidation, decode_object
-from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.listing import ListOptions
+from mooring.apiserver.queries import delete_options
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.scope import scope_of
 from mooring.apiserver.store import ObjectStore
@@ -142,7 +142,8 @@ class LocalCluster:
     ) -> None:
         await self._begin("delete", kind, name)
         resource, key = self._resource(kind), _key(kind, name, namespace)
-        options = DeleteOptions(uid=uid, grace_s=grace_period_s, propagation=propagation)
+        given = {"preconditions": {"uid": uid} if uid else None, "gracePeriodSeconds": grace_period_s}
+        options = delete_options({}, {**given, "propagationPolicy": propagation or None})
         await self._told(lambda: self.store.delete(resource, key, self._now(), options))
         await self._faults.after("delete", kind, name)
 

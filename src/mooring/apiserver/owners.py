@@ -1,0 +1,169 @@
+"""Who owns whom: dependents by their owner's uid, kept up to date from the store's changes.
+
+An object is read only as far as its links go, and most objects not at all: who has neither owners nor a deletion mark has nothing
+in its JSON that would say so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from mooring.api.meta import Key
+from mooring.apiserver.deletion import FOREGROUND, ORPHAN
+from mooring.apiserver.kinds import Path
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.table import Stored
+
+_OWNERS: Final = b'"ownerReferences"'
+_DELETED: Final = b'"deletionTimestamp"'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """Where an object is. storage: the path that its kind is stored under."""
+
+    storage: Path
+    key: Key
+
+
+class Owner(msgspec.Struct, frozen=True, rename="camel"):
+    """One of an object's metadata.ownerReferences."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    block_owner_deletion: bool | None = None
+
+    @property
+    def kind_path(self) -> tuple[str, str, str]:
+        """group, version, kind"""
+        group, _, version = self.api_version.rpartition("/")
+        return group, version, self.kind
+
+
+class Links(msgspec.Struct, frozen=True, rename="camel"):
+    """What decides over an object's end."""
+
+    owner_references: tuple[Owner, ...] | None = None
+    finalizers: tuple[str, ...] | None = None
+    deletion_timestamp: str | None = None
+
+    @property
+    def owners(self) -> tuple[Owner, ...]:
+        return self.owner_references or ()
+
+    @property
+    def is_deleting(self) -> bool:
+        return self.deletion_timestamp is not None
+
+    @property
+    def waits_for_dependents(self) -> bool:
+        """It is deleted in the foreground: its dependents go first."""
+        return self.is_deleting and FOREGROUND in (self.finalizers or ())
+
+    @property
+    def waits_for_orphans(self) -> bool:
+        """It is deleted, and its dependents are to forget it first."""
+        return self.is_deleting and ORPHAN in (self.finalizers or ())
+
+    @property
+    def policy(self) -> str:
+        """The propagation policy that the object's own finalizers ask for."""
+        finalizers = self.finalizers or ()
+        return "Orphan" if ORPHAN in finalizers else "Foreground" if FOREGROUND in finalizers else "Background"
+
+
+class _Linked(msgspec.Struct, frozen=True):
+    metadata: Links
+
+
+_NONE: Final = Links()
+_decoder: Final = msgspec.json.Decoder(_Linked)
+
+
+def links_of(stored: Stored | None) -> Links:
+    """An object's links; those of nothing and of an object that has none are empty."""
+    if stored is None or not (_OWNERS in stored.body or _DELETED in stored.body):
+        return _NONE
+    return _decoder.decode(stored.body).metadata
+
+
+class _Dependents:
+    """Of one owner. blocking_count: those that a deletion in the foreground waits for. is_gone: the owner was seen to go."""
+
+    __slots__ = ("blocking", "blocking_count", "is_gone")
+
+    def __init__(self) -> None:
+        self.is_gone = False
+        self.blocking: dict[Place, bool] = {}
+        self.blocking_count = 0
+
+
+class Dependents:
+    """Dependents by the uid of their owner, whether there is such an owner or not."""
+
+    def __init__(self) -> None:
+        self._by_owner: dict[str, _Dependents] = {}
+
+    def of(self, uid: str) -> Iterable[Place]:
+        """In the order in which they came."""
+        found = self._by_owner.get(uid)
+        return () if found is None else found.blocking
+
+    def any(self, uid: str) -> bool:
+        return uid in self._by_owner
+
+    def any_blocking(self, uid: str) -> bool:
+        found = self._by_owner.get(uid)
+        return found is not None and found.blocking_count > 0
+
+    def owner_goes(self, uid: str) -> None:
+        """Remembered as long as somebody names it: its kind may go, too."""
+        if uid in self._by_owner:
+            self._by_owner[uid].is_gone = True
+
+    def has_lost(self, uid: str) -> bool:
+        """True when that owner was seen to go."""
+        return uid in self._by_owner and self._by_owner[uid].is_gone
+
+    def link(self, place: Place, owners: Iterable[Owner]) -> None:
+        for owner in owners:
+            self._drop(place, owner.uid)
+            found = self._by_owner.setdefault(owner.uid, _Dependents())
+            found.blocking[place] = bool(owner.block_owner_deletion)
+            found.blocking_count += found.blocking[place]
+
+    def unlink(self, place: Place, owners: Iterable[Owner]) -> None:
+        for owner in owners:
+            self._drop(place, owner.uid)
+
+    def _drop(self, place: Place, uid: str) -> None:
+        found = self._by_owner.get(uid)
+        if found is None:
+            return
+        found.blocking_count -= found.blocking.pop(place, False)
+        assert found.blocking_count >= 0, "each blocking dependent is counted once"
+        if not found.blocking:
+            del self._by_owner[uid]
+
+
+class KindIndex:
+    """The kinds that are served, as references name them and as places need them."""
+
+    def __init__(self, served: Iterable[Resource]) -> None:
+        stored = [resource for resource in served if resource.answer is None]
+        self._by_kind = {(resource.group, resource.version, resource.kind): resource for resource in stored}
+        self._by_storage: Mapping[Path, Resource] = {resource.storage: resource for resource in reversed(stored)}
+
+    def of(self, owner: Owner) -> Resource | None:
+        """The kind that a reference names; None when it isn't served, or not in this version."""
+        return self._by_kind.get(owner.kind_path)
+
+    def at(self, storage: Path) -> Resource | None:
+        """A kind that shows the objects stored there, the preferred one of several."""
+        return self._by_storage.get(storage)
