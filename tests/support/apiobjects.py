@@ -9,7 +9,11 @@ Json = dict[str, Any]
 VAS = "/apis/storage.k8s.io/v1/volumeattachments"
 CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
 CSI_DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
+STORAGE_CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+ATTRIBUTES_CLASSES = "/apis/storage.k8s.io/v1/volumeattributesclasses"
+CAPACITIES = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities"
 PVS = "/api/v1/persistentvolumes"
+PVCS = "/api/v1/namespaces/default/persistentvolumeclaims"
 NODES = "/api/v1/nodes"
 NAMESPACES = "/api/v1/namespaces"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -42,3 +46,23 @@ def a_lease(name: str, **spec: Any) -> Json:
 
 def a_node(name: str, **status: Any) -> Json:
     return {"metadata": {"name": name}, "status": status}
+
+
+def a_class(name: str, **fields: Any) -> Json:
+    return {"metadata": {"name": name}, "provisioner": "d.example.com", **fields}
+
+
+def an_attributes_class(name: str, **fields: Any) -> Json:
+    return {"metadata": {"name": name}, "driverName": "d.example.com", "parameters": {"iops": "100"}, **fields}
+
+
+def a_capacity(name: str, **fields: Any) -> Json:
+    topology = {"matchLabels": {"zone": "a"}}
+    return {"metadata": {"name": name}, "storageClassName": "fast", "nodeTopology": topology, "capacity": "1Gi", **fields}
+
+
+def a_claim(name: str, **spec: Any) -> Json:
+    """None takes a field away, so that a claim can have no class."""
+    requests = {"requests": {"storage": "1Gi"}}
+    full = {"accessModes": ["ReadWriteOnce"], "resources": requests, "storageClassName": "none-such", **spec}
+    return {"metadata": {"name": name}, "spec": {field: value for field, value in full.items() if value is not None}}
