@@ -7,6 +7,7 @@ the rules and for nobody else: whoever answers waits until the newest version of
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -32,6 +33,10 @@ class Durability(Protocol):
         """Returns once that version is committed. Raises ServerError when it will never be."""
         ...
 
+    async def failed(self) -> None:
+        """Returns when there is a failure: the process must end."""
+        ...
+
     def on_commit(self, listener: Callable[[Resource], None]) -> None:
         """Calls listener for each kind that has changed, once its changes are committed."""
         ...
@@ -48,6 +53,9 @@ class InMemory:
 
     async def settled(self, version: int) -> None:
         pass
+
+    async def failed(self) -> None:
+        await asyncio.get_running_loop().create_future()  # never
 
     def on_commit(self, listener: Callable[[Resource], None]) -> None:
         self._store.on_change(lambda resource, _change: listener(resource))

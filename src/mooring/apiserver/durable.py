@@ -184,11 +184,14 @@ class ObjectFile:
         self._log_bytes -= sum(len(row[2]) for row in rows)
         self._shrink()
 
-    def jump(self) -> None:
-        """Moves the versions so far on that none which a client may have seen comes again. Raises StorageFailed."""
+    def jump(self, beyond: int = 0) -> None:
+        """Moves the versions on, so far that none which a client may have seen comes again. beyond: and beyond this one.
+
+        Raises StorageFailed.
+        """
         while self._log_changes:
             self.fold()
-        totals = Totals(self.version + JUMP, self._totals.count, self._totals.digest, self._totals.careless)
+        totals = Totals(max(self.version + JUMP, beyond), self._totals.count, self._totals.digest, self._totals.careless)
         with _told():
             _set_totals(self._database, totals)
         self._totals, self.version = totals, totals.version

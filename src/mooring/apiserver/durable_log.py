@@ -42,8 +42,7 @@ class Log:
         assert store.version == file.version, "what the file doesn't know would never be committed"
         self.committed = file.version
         self.failure = ""
-        self.failed = asyncio.Event()
-        """Set when there is a failure."""
+        self._failed = asyncio.Event()
         self._file = file
         self._loop = asyncio.get_running_loop()
         self._turn: list[Written] = []
@@ -62,6 +61,9 @@ class Log:
         done = self._loop.create_future()
         self._waiting.append((version, done))  # (versions only grow, so the first in line is the first to be served)
         await done
+
+    async def failed(self) -> None:
+        await self._failed.wait()
 
     def on_commit(self, listener: Callable[[Resource], None]) -> None:
         self._listeners.append(listener)
@@ -94,7 +96,7 @@ class Log:
 
     def _give_up(self, why: str) -> None:
         self.failure = why
-        self.failed.set()
+        self._failed.set()
         while self._waiting:
             _, done = self._waiting.popleft()
             if not done.done():

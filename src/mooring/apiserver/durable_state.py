@@ -90,10 +90,17 @@ def saved_in(path: Path) -> Saved | None:
     """What the file holds, all of it checked; None when there is none. Raises Damaged, OSError."""
     if path.exists():
         return durable.read(path)
+    if restored_in(path).exists():
+        raise Damaged(f"a restore has not come to its end: '{path}' is not there; run `mooring apiserver restore` again")
     journal = path.with_name(f"{path.name}-wal")
     if journal.exists():
         raise Damaged(f"'{journal}' is there, and '{path}', which it belongs to, is not: put that back, restore a backup, or move it away")
     return None
+
+
+def restored_in(path: Path) -> Path:
+    """Where a restore makes the file that will be at path."""
+    return path.with_name(f"{path.name}.restored")
 
 
 def _opened(path: Path, careful: bool) -> tuple[ObjectFile, Saved]:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, INT, STRING
 from mooring.base.flags import Parsed, flag
+from mooring.cli import apiserver_files
 from mooring.cli.people import check_server_parts, run_for_people
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
+
+if TYPE_CHECKING:
+    from mooring.apiserver.durability import Durability
+    from mooring.apiserver.store import ObjectStore
+    from mooring.base.chance import Chance
+    from mooring.base.clock import Clock
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,6 +34,13 @@ class ApiServerFlags(ProcessFlags):
         BOOL,
         False,
         "Keep the objects in memory: they end with the process. A --state folder then keeps the certificates and the token.",
+    )
+    no_fsync: bool = flag(
+        "unsafe-no-fsync",
+        BOOL,
+        False,
+        "Answer before the disk has the write. A crash of the machine (power, kernel) then loses the last seconds of answered writes; "
+        "a crash or kill of this process alone loses nothing.",
     )
     port: int = flag("port", INT, 0, "The port on this machine; 0 takes a free one.")
     kubeconfig: str = flag("kubeconfig", STRING, "", "The kubeconfig file to write for clients. Empty: 'kubeconfig' in the --state folder.")
@@ -45,13 +60,14 @@ COMMAND: Final[Command[ApiServerFlags]] = Command(ApiServerFlags, check=_check)
 
 def run(argv: Sequence[str], prog: str) -> int:
     """argv: the words after `mooring apiserver`. Gives the exit code."""
+    if argv[:1] and argv[0] in apiserver_files.WORDS:
+        return apiserver_files.run(argv, prog)
     return run_for_people(
         COMMAND, argv, prog, lambda flags: asyncio.run(_serve(flags, Path(flags.kubeconfig).absolute() if flags.kubeconfig else None))
     )
 
 
 async def _serve(flags: ApiServerFlags, kubeconfig: Path | None) -> int:
-    from mooring.apiserver.bootstrap import new_store
     from mooring.apiserver.http import ApiServer
     from mooring.apiserver.tls import identity_in
     from mooring.base.chance import Chance
@@ -61,15 +77,43 @@ async def _serve(flags: ApiServerFlags, kubeconfig: Path | None) -> int:
 
     clock, chance = LoopClock(), Chance()
     with stop_signals() as stop, folder_or_temporary(flags.state) as folder:
-        store = new_store(chance, clock.wall_s())
-        server = ApiServer(store, identity_in(folder / "tls", clock.wall_s()), clock=clock, chance=chance, port=flags.port)
-        await server.start()
-        try:
-            told = kubeconfig or folder / "kubeconfig"
-            server.write_kubeconfig(told)
-            sys.stdout.write(f"The API server answers on {server.url}\nexport KUBECONFIG={shlex.quote(str(told))}\n")
-            sys.stdout.flush()
-            await stop.wait()
-        finally:
-            await server.close()
+        async with _objects(flags, folder, clock, chance) as (store, durability):
+            identity = identity_in(folder / "tls", clock.wall_s())
+            server = ApiServer(store, identity, clock=clock, chance=chance, port=flags.port, durability=durability)
+            await server.start()
+            try:
+                told = kubeconfig or folder / "kubeconfig"
+                server.write_kubeconfig(told)
+                sys.stdout.write(f"The API server answers on {server.url}\nexport KUBECONFIG={shlex.quote(str(told))}\n")
+                sys.stdout.flush()
+                await _until(stop, durability)
+            finally:
+                await server.close()
     return 0
+
+
+@contextlib.asynccontextmanager
+async def _objects(
+    flags: ApiServerFlags, folder: Path, clock: Clock, chance: Chance
+) -> AsyncGenerator[tuple[ObjectStore, Durability], None]:
+    from mooring.apiserver.bootstrap import new_store
+    from mooring.apiserver.durability import InMemory
+    from mooring.apiserver.durable_state import lasting
+
+    if flags.memory:
+        store = new_store(chance, clock.wall_s())
+        yield store, InMemory(store)
+        return
+    async with lasting(folder, clock=clock, chance=chance, careful=not flags.no_fsync) as opened:
+        yield opened
+
+
+async def _until(stop: asyncio.Event, durability: Durability) -> None:
+    """Returns when told to stop. Raises ConfigError when the objects can't be saved any more."""
+    async with asyncio.TaskGroup() as group:
+        waits = [group.create_task(one, name=f"cli/{name}") for name, one in (("stop", stop.wait()), ("failure", durability.failed()))]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+    if durability.failure:
+        raise ConfigError(f"the objects could not be saved: {durability.failure}; what was answered is on disk, the rest is lost")
