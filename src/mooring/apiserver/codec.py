@@ -6,6 +6,7 @@ import enum
 from typing import Any
 
 from mooring.apiserver import causes, refusals
+from mooring.apiserver.managed import is_cleared
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.schema import decode
 
@@ -43,7 +44,14 @@ def decode_object(resource: Resource, value: Any, validation: FieldValidation, p
     told = [] if validation is FieldValidation.IGNORE else [*problems, *(f'unknown field "{path}"' for path in unknown)]
     if told and validation is FieldValidation.STRICT:
         raise UnknownFields(told)
+    if is_cleared(_record_in(content)):
+        obj["metadata"]["managedFields"] = [{}]  # (an empty list says the same, and would be dropped like any other)
     return {"apiVersion": resource.api_version, "kind": resource.kind, **obj}, tuple(told)
+
+
+def _record_in(content: Json) -> Any:
+    metadata = content.get("metadata")
+    return metadata.get("managedFields") if isinstance(metadata, dict) else None
 
 
 def unusable(resource: Resource, why: str) -> Exception:

@@ -46,6 +46,12 @@ def carry_over(new: Json, old: Json) -> None:
         metadata["deletionGracePeriodSeconds"] = before["deletionGracePeriodSeconds"]
 
 
+def put_record(obj: Json, record: list[Json]) -> None:
+    """Writes the managedFields, where there are any."""
+    if record:
+        obj["metadata"]["managedFields"] = record
+
+
 def keep_users_part(metadata: Json, before: Json) -> None:
     """Takes back what users write into metadata: what a /status endpoint that is for status alone may not change."""
     for field in ("labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp"):

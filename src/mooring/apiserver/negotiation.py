@@ -23,6 +23,7 @@ from mooring.kube.cluster import PatchType
 from mooring.kube.errors import NotAcceptable, UnsupportedMediaType
 
 YAML: Final = "application/yaml"
+APPLY: Final = "application/apply-patch+yaml"
 
 _SERVED: Final = (JSON, YAML)
 _VERSIONS: Final = ("meta.k8s.io/v1", "meta.k8s.io/v1beta1")
@@ -89,7 +90,7 @@ def parse_body(content_type: str, body: bytes, message: Message | None) -> tuple
 
     message: what a protobuf body holds; None where none is taken. Raises BadRequest, UnsupportedMediaType.
     """
-    media_type = content_type.partition(";")[0].strip().lower() or JSON
+    media_type = _media_type(content_type) or JSON
     parse = _PARSERS.get(media_type)
     if parse is None and media_type == PROTOBUF and message is not None:
         parse = functools.partial(_parse_protobuf, message)
@@ -102,10 +103,34 @@ def parse_body(content_type: str, body: bytes, message: Message | None) -> tuple
 
 def parse_patch(content_type: str, body: bytes) -> tuple[PatchType, Any]:
     """The kind and the JSON value of a patch. Raises BadRequest, UnsupportedMediaType."""
-    kind = _PATCHES.get(content_type.partition(";")[0].strip().lower())
+    kind = _PATCHES.get(_media_type(content_type))
     if kind is None:
-        raise _unsupported(tuple(_PATCHES))
+        raise _unsupported((*_PATCHES, APPLY))
     return kind, _parsed(_parse_patch, body)[0]
+
+
+def is_apply(content_type: str) -> bool:
+    return _media_type(content_type) == APPLY
+
+
+def parse_apply(body: bytes) -> tuple[dict[str, Any], list[str]]:
+    """What an apply wants, and what is said twice in it. JSON is YAML, too. Raises BadRequest."""
+    try:
+        value, twice = _parse_json(body) if body.lstrip()[:1] == b"{" else _parse_yaml(body)
+    except (ValueError, RecursionError):
+        value, twice = _parsed_apply(body)
+    if not isinstance(value, dict | None):
+        kind = "array" if isinstance(value, list) else "string"
+        what = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+        raise refusals.bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {what}")
+    return value or {}, twice
+
+
+def _parsed_apply(body: bytes) -> tuple[Any, list[str]]:
+    try:
+        return _parse_yaml(body)
+    except (ValueError, RecursionError) as error:
+        raise refusals.bad_request(f"error decoding YAML: {str(error) or type(error).__name__}") from error
 
 
 def as_yaml(body: bytes) -> bytes:
@@ -127,6 +152,10 @@ def _weight(parameters: Mapping[str, str]) -> float:
         return float(parameters.get("q", "1"))
     except ValueError:
         return 1.0
+
+
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
 
 
 def _parsed(parse: Callable[[bytes], tuple[Any, list[str]]], body: bytes) -> tuple[Any, list[str]]:

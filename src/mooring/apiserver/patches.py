@@ -48,16 +48,22 @@ def change_of(
             patched = _apply(resource, kind, stored, patch)
         except PatchFailed as error:
             raise Invalid("the server rejected our request due to an error in our request", reason="Invalid") from error
-        name = str(stored["metadata"]["name"])
-        try:
-            decoded, told = decode_object(resource, patched, validation, [])
-        except UnknownFields as error:
-            raise _unusable(resource, name, str(error)) from error
-        except BadRequest as error:
-            raise _unusable(resource, name, str(error)) from error
-        if warnings is not None:
-            warnings.extend(told)
-        return decoded
+        return _decoded(resource, patched, str(stored["metadata"]["name"]), validation, warnings)
+
+    return change
+
+
+def applied_change(
+    resource: Resource,
+    applied: Callable[[Json], Json],
+    validation: FieldValidation,
+    warnings: list[str],
+) -> Callable[[Json], Json]:
+    """An apply as such a function. applied: what it makes of the live object, which is {} where there is none."""
+
+    def change(stored: Json) -> Json:
+        new = applied(stored)
+        return _decoded(resource, new, str(new["metadata"].get("name", "")), validation, warnings)
 
     return change
 
@@ -98,6 +104,16 @@ def _apply(resource: Resource, kind: PatchType, stored: Json, patch: Any) -> Any
     if kind is PatchType.STRATEGIC and isinstance(patch, dict):
         return merge_strategic(resource.message, stored, patch)
     raise refusals.bad_request(f"json: cannot unmarshal {causes.shown(patch)} into a patch of type {kind.value}")
+
+
+def _decoded(resource: Resource, patched: Any, name: str, validation: FieldValidation, warnings: list[str] | None) -> Json:
+    try:
+        decoded, told = decode_object(resource, patched, validation, [])
+    except (UnknownFields, BadRequest) as error:
+        raise _unusable(resource, name, str(error)) from error
+    if warnings is not None:
+        warnings.extend(told)
+    return decoded
 
 
 def _unusable(resource: Resource, name: str, why: str) -> ApiError:

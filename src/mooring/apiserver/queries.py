@@ -27,6 +27,8 @@ class WriteOptions:
 
     dry_run: bool = False
     validation: FieldValidation = FieldValidation.WARN
+    manager: str = ""
+    force: bool = False
 
 
 def list_options(query: Query) -> ListOptions:
@@ -59,18 +61,26 @@ def is_watch(query: Query) -> bool:
     return _boolean(query.get("watch", "false"))
 
 
-def write_options(query: Query, kind: str) -> WriteOptions:
+def write_options(query: Query, kind: str, *, applies: bool = False) -> WriteOptions:
     """kind: CreateOptions, UpdateOptions or PatchOptions, for messages. Raises Invalid."""
     wrong = _wrong_dry_run(query.get("dryRun"))
     validation = query.get("fieldValidation") or FieldValidation.WARN.value
     known = sorted(mode.value for mode in FieldValidation)
     if validation not in known:
         wrong.append(causes.not_supported("fieldValidation", validation, ["", *known]))
-    if len(query.get("fieldManager", "")) > _FIELD_MANAGER_MAX:
-        wrong.append(causes.too_long("fieldManager", _FIELD_MANAGER_MAX))
+    manager = query.get("fieldManager", "")
+    wrong += _wrong_manager(manager, applies=applies)
+    force = query.get("force")
+    if force is not None and kind == "PatchOptions" and not applies:
+        wrong.append(causes.forbidden("force", "may not be specified for non-apply patch"))
     if wrong:
         raise causes.invalid_object(kind, "meta.k8s.io", "", wrong)
-    return WriteOptions(bool(query.get("dryRun")), FieldValidation(validation))
+    return WriteOptions(bool(query.get("dryRun")), FieldValidation(validation), manager, force is not None and _boolean(force))
+
+
+def manager_of(user_agent: str) -> str:
+    """Who a client is that doesn't say so: the program's name in its User-Agent."""
+    return "".join(filter(str.isprintable, user_agent.partition("/")[0]))[:_FIELD_MANAGER_MAX]
 
 
 def delete_options(query: Query, body: Any) -> DeleteOptions:
@@ -94,6 +104,17 @@ def delete_options(query: Query, body: Any) -> DeleteOptions:
         options.get("propagationPolicy", ""),
         options.get("orphanDependents"),
     )
+
+
+def _wrong_manager(manager: str, *, applies: bool) -> list[Cause]:
+    if applies and not manager:
+        return [causes.required("fieldManager", "is required for apply patch")]
+    if len(manager.encode()) > _FIELD_MANAGER_MAX:
+        return [causes.too_long("fieldManager", _FIELD_MANAGER_MAX)]
+    odd = [(place, letter) for place, letter in enumerate(manager) if not letter.isprintable()]
+    return [
+        causes.invalid("fieldManager", manager, f"invalid character U+{ord(letter):04X} (at position {place})") for place, letter in odd
+    ]
 
 
 def _delete_body(query: Query) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hmac
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -14,12 +15,13 @@ from mooring.api.meta import Key
 from mooring.apiserver import negotiation, queries, refusals
 from mooring.apiserver.about import About
 from mooring.apiserver.actions import Action, Call, Tokens
-from mooring.apiserver.codec import UnknownFields, decode_object, unusable
+from mooring.apiserver.apply import apply
+from mooring.apiserver.codec import FieldValidation, UnknownFields, decode_object, unusable
 from mooring.apiserver.compression import packed
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.messages import JSON, TEXT, Reply, Request, WatchReply, error_reply, json_reply, status_of
-from mooring.apiserver.patches import change_of
+from mooring.apiserver.patches import applied_change, change_of
 from mooring.apiserver.queries import WriteOptions
 from mooring.apiserver.rendering import Rendering
 from mooring.apiserver.resource import Json, Resource
@@ -28,8 +30,9 @@ from mooring.apiserver.rules.meta import MESSAGES as META
 from mooring.apiserver.scope import Scope, scope_of
 from mooring.apiserver.store import Listing, ObjectStore, Written
 from mooring.apiserver.table import Stored
+from mooring.apiserver.tracking import Writer
 from mooring.apiserver.watching import start_of
-from mooring.base.clock import Clock
+from mooring.base.clock import Clock, rfc3339
 from mooring.kube.errors import ApiError, Gone, MethodNotAllowed, NotFound, ServerError, Unauthorized
 
 _METHODS: Final = {"get": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
@@ -69,7 +72,18 @@ class Service:
         failure = self._durability.failure if which != "livez" else ""
         return Reply(500, f"[-]storage failed: {failure}\n{which} check failed\n".encode(), TEXT) if failure else Reply(200, b"ok", TEXT)
 
+    def unknown(self, request: Request) -> Reply | None:
+        """The refusal of who is not known, whatever the body says; None for who may go on."""
+        try:
+            if not is_health(request):
+                self._authenticate(request)
+        except ApiError as error:
+            return error_reply(error)
+        return None
+
     def _authenticate(self, request: Request) -> None:
+        if request.is_known:
+            return
         given = request.headers.get("authorization", "").encode("utf-8", "surrogateescape")
         if not hmac.compare_digest(given, self._authorization):
             raise Unauthorized("Unauthorized", reason="Unauthorized")
@@ -168,26 +182,61 @@ class _Verbs:
     def _create(self) -> Reply:
         options = queries.write_options(self._request.query, "CreateOptions")
         body, warnings = self._body(options)
-        written = self._store.create(self._resource, body, self._key.namespace, self._now, dry_run=options.dry_run)
+        by = self._writer(options)
+        written = self._store.create(self._resource, body, self._key.namespace, self._now, dry_run=options.dry_run, by=by)
         return self._written_reply(written, warnings)
 
     def _replace(self) -> Reply:
         options = queries.write_options(self._request.query, "UpdateOptions")
         body, warnings = self._body(options)
         written = self._store.update(
-            self._resource, self._key, body, self._now, subresource=self._route.subresource, dry_run=options.dry_run
+            self._resource,
+            self._key,
+            body,
+            self._now,
+            subresource=self._route.subresource,
+            dry_run=options.dry_run,
+            by=self._writer(options),
         )
         return self._written_reply(written, warnings)
 
     def _patch(self) -> Reply:
-        options = queries.write_options(self._request.query, "PatchOptions")
-        kind, patch = negotiation.parse_patch(self._request.headers.get("content-type", ""), self._request.body)
+        content_type = self._request.headers.get("content-type", "")
+        applies = negotiation.is_apply(content_type)
+        options = queries.write_options(self._request.query, "PatchOptions", applies=applies)
         warnings: list[str] = []
-        change = change_of(self._resource, kind, patch, options.validation, warnings)
+        if applies:
+            change = self._applied(options, warnings)
+        else:
+            kind, patch = negotiation.parse_patch(content_type, self._request.body)
+            change = change_of(self._resource, kind, patch, options.validation, warnings)
         written = self._store.patch(
-            self._resource, self._key, change, self._now, subresource=self._route.subresource, dry_run=options.dry_run
+            self._resource,
+            self._key,
+            change,
+            self._now,
+            subresource=self._route.subresource,
+            dry_run=options.dry_run,
+            by=self._writer(options, applies=applies),
         )
         return self._written_reply(written, tuple(warnings))
+
+    def _applied(self, options: WriteOptions, warnings: list[str]) -> Callable[[Json], Json]:
+        config, twice = negotiation.parse_apply(self._request.body)
+        if options.validation is FieldValidation.STRICT and twice:
+            raise refusals.bad_request(f"error strict decoding YAML: {', '.join(twice)}")
+        if options.validation is FieldValidation.WARN:
+            warnings.extend(twice)
+        applied = partial(
+            apply,
+            self._resource,
+            config=config,
+            writer=options.manager,
+            now=rfc3339(self._now),
+            subresource=self._route.subresource,
+            force=options.force,
+        )
+        return applied_change(self._resource, applied, FieldValidation.IGNORE, warnings)
 
     def _delete(self) -> Reply:
         options = self._delete_options()
@@ -222,6 +271,9 @@ class _Verbs:
 
     def _written_reply(self, written: Written, warnings: tuple[str, ...]) -> Reply:
         return Reply(201 if written.created else 200, self._one(written.stored), warnings=(*warnings, *written.warnings))
+
+    def _writer(self, options: WriteOptions, *, applies: bool = False) -> Writer:
+        return Writer(options.manager or queries.manager_of(self._request.headers.get("user-agent", "")), applies)
 
     def _call(self, body: Json, *, dry_run: bool = False) -> Call:
         user = self._request.user

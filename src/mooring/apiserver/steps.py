@@ -52,6 +52,13 @@ def check_version(resource: Resource, old: Stored, meta: Json) -> None:
         raise refusals.conflict(resource, old.key.name)
 
 
+def forget_version(resource: Resource, meta: Json) -> None:
+    """An apply that creates may name a version, which counts for nothing, but no uid."""
+    meta.pop("resourceVersion", None)
+    if meta.get("uid"):
+        raise causes.invalid_object(resource.kind, resource.group, meta["name"], [causes.immutable("metadata.uid", meta["uid"])])
+
+
 def check_preconditions(resource: Resource, old: Stored, options: DeleteOptions) -> None:
     """Raises Conflict, in the words of the kind: namespaces are deleted in a way of their own, and have others."""
     for field, wanted, found, since in (

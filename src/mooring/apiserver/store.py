@@ -22,13 +22,14 @@ from typing import Final
 import msgspec
 
 from mooring.api.meta import Key
-from mooring.apiserver import causes, metadata, refusals, steps
+from mooring.apiserver import causes, managed, metadata, refusals, steps
 from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions
 from mooring.apiserver.kinds import Kinds
 from mooring.apiserver.listing import PLAIN_LIST, ListOptions, moment_of, parse_version, token_after
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.scope import Scope
 from mooring.apiserver.table import DEFAULT_LIMITS, Change, HistoryLimits, Stored, Table
+from mooring.apiserver.tracking import SERVER, Writer, record_after
 from mooring.apiserver.view import StoreView
 from mooring.base.chance import Chance
 
@@ -156,7 +157,7 @@ class ObjectStore:
 
     # writing
 
-    def create(self, resource: Resource, body: Json, namespace: str, now: float, *, dry_run: bool = False) -> Written:
+    def create(self, resource: Resource, body: Json, namespace: str, now: float, *, dry_run: bool = False, by: Writer = SERVER) -> Written:
         """body: a decoded object of the kind; it is written to. Raises AlreadyExists, Invalid, NotFound and Forbidden for the namespace."""
         body = resource.kept(body)
         meta = body["metadata"]
@@ -166,7 +167,9 @@ class ObjectStore:
         resource.default(body)
         warnings = steps.tidy(resource, body)
         version_given = steps.has_version(meta)
+        record = record_after(resource, None, body, by, now)
         metadata.stamp_new(body, self._chance.uid(), now)
+        metadata.put_record(body, record)
         self._generate_name(resource, meta)
         resource.prepare_create(body, now)
         wrong = metadata.validate(meta, resource.name_rule, resource.namespaced) + resource.validate(body)
@@ -181,7 +184,17 @@ class ObjectStore:
         stored = self._stored(resource, body) if dry_run else self._commit(resource, None, body, now)
         return Written(stored.shown_by(resource), created=True, warnings=warnings)
 
-    def update(self, resource: Resource, key: Key, body: Json, now: float, *, subresource: str = "", dry_run: bool = False) -> Written:
+    def update(
+        self,
+        resource: Resource,
+        key: Key,
+        body: Json,
+        now: float,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+        by: Writer = SERVER,
+    ) -> Written:
         """PUT. body: a decoded object; it is written to. Raises NotFound, Conflict, Invalid."""
         steps.check_name(body["metadata"], key.name)
         steps.check_namespace(resource, body["metadata"], key.namespace)
@@ -194,8 +207,8 @@ class ObjectStore:
             raise refusals.conflict(resource, key.name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found}")
         if old is None:
             body["metadata"].pop("resourceVersion", None)
-            return self.create(resource, body, key.namespace, now, dry_run=dry_run)
-        return self._rewrite(resource, old, resource.kept(body), now, subresource, dry_run)
+            return self.create(resource, body, key.namespace, now, dry_run=dry_run, by=by)
+        return self._rewrite(resource, old, resource.kept(body), now, subresource, dry_run, by)
 
     def patch(
         self,
@@ -206,13 +219,21 @@ class ObjectStore:
         *,
         subresource: str = "",
         dry_run: bool = False,
+        by: Writer = SERVER,
     ) -> Written:
-        """change: gives the patched, decoded object from the stored one. Raises what change raises, NotFound, Conflict, Invalid."""
-        old = self._found(resource, key)
-        new = change(old.shown_by(resource).whole())
+        """change: gives the patched, decoded object from the stored one, or from {} where an apply may create it.
+
+        Raises what change raises, NotFound, Conflict, Invalid.
+        """
+        creates = by.applies and not subresource and self.table(resource).get(key) is None
+        old = None if creates else self._found(resource, key)
+        new = change({} if old is None else old.shown_by(resource).whole())
         steps.check_name(new["metadata"], key.name)
         steps.check_namespace(resource, new["metadata"], key.namespace)
-        return self._rewrite(resource, old, resource.kept(new), now, subresource, dry_run)
+        if old is None:
+            steps.forget_version(resource, new["metadata"])
+            return self.create(resource, new, key.namespace, now, dry_run=dry_run, by=by)
+        return self._rewrite(resource, old, resource.kept(new), now, subresource, dry_run, by)
 
     def delete(self, resource: Resource, key: Key, now: float, options: DeleteOptions = PLAIN_DELETE) -> Deleted:
         """Raises NotFound; Conflict for a precondition that fails."""
@@ -270,14 +291,16 @@ class ObjectStore:
 
     # the steps
 
-    def _rewrite(self, resource: Resource, old: Stored, new: Json, now: float, subresource: str, dry_run: bool) -> Written:
+    def _rewrite(self, resource: Resource, old: Stored, new: Json, now: float, subresource: str, dry_run: bool, by: Writer) -> Written:
         raw, meta = old.whole(), new["metadata"]
         before = raw if resource.form is None else resource.kept(old.shown_by(resource).whole())
         steps.check_version(resource, old, meta)
         meta["resourceVersion"] = str(old.rv)
         resource.default(new)
         warnings = steps.tidy(resource, new, before, subresource)
+        record = record_after(resource, before, new, by, now, subresource)
         metadata.carry_over(new, before)
+        metadata.put_record(new, record)
         steps.reset_for(resource, new, before, now, subresource)
         meta = new["metadata"]
         wrong = metadata.validate_update(meta, before["metadata"]) + steps.wrong_in(resource, new, before, subresource)
@@ -289,7 +312,7 @@ class ObjectStore:
             if not dry_run:
                 self._remove(resource, old, now)
             return Written(self._stored(resource, new).shown_by(resource), gone=True, warnings=warnings)
-        if new == raw:
+        if managed.same_but_for_times(new, raw):
             return Written(old.shown_by(resource), warnings=warnings)
         stored = self._stored(resource, new) if dry_run else self._commit(resource, old, new, now)
         return Written(stored.shown_by(resource), warnings=warnings)
