@@ -25,10 +25,11 @@ from mooring.apiserver.patches import applied_change, change_of
 from mooring.apiserver.queries import WriteOptions
 from mooring.apiserver.rendering import Rendering
 from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.results import Listing, Written
 from mooring.apiserver.routes import Route, route_of
 from mooring.apiserver.rules.meta import MESSAGES as META
 from mooring.apiserver.scope import Scope, scope_of
-from mooring.apiserver.store import Listing, ObjectStore, Written
+from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
 from mooring.apiserver.tracking import Writer
 from mooring.apiserver.watching import start_of

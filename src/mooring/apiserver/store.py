@@ -14,7 +14,6 @@ to write in answer to one registers a follower; it is called when all listeners 
 
 from __future__ import annotations
 
-import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -27,6 +26,7 @@ from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions
 from mooring.apiserver.kinds import Kinds
 from mooring.apiserver.listing import PLAIN_LIST, ListOptions, moment_of, parse_version, token_after
 from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.results import Deleted, Listing, Written
 from mooring.apiserver.scope import Scope
 from mooring.apiserver.table import DEFAULT_LIMITS, Change, HistoryLimits, Stored, Table
 from mooring.apiserver.tracking import SERVER, Writer, record_after
@@ -39,34 +39,6 @@ _NAMESPACES: Final = ("", "v1", "namespaces")
 
 Listener = Callable[[Resource, Change], None]
 Follower = Callable[[Resource, Change], None]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Listing:
-    """A list or a page of it. remaining: None where it is not known."""
-
-    items: tuple[Stored, ...]
-    version: int
-    continue_token: str = ""
-    remaining: int | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Written:
-    """What a create, update or patch left behind. gone: the last finalizer went, and the object with it."""
-
-    stored: Stored
-    created: bool = False
-    gone: bool = False
-    warnings: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Deleted:
-    """gone: False when finalizers hold the object, which is then marked."""
-
-    stored: Stored
-    gone: bool
 
 
 class ObjectStore:

@@ -9,7 +9,8 @@ from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.codec import FieldValidation, decode_object
 from mooring.apiserver.patches import change_of
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.store import ObjectStore, Written
+from mooring.apiserver.results import Written
+from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
 from mooring.base.chance import Chance
 from mooring.kube.cluster import PatchType
