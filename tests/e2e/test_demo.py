@@ -153,14 +153,21 @@ async def test_dev_attaches_for_anybody_who_pastes_what_it_says(tmp_path: Path) 
             assert {"mine", "other"} == set(made)
             await cluster.create(VOLUME_ATTACHMENTS.whole(), pasted(program.output()))
             assert await until(cluster, VOLUME_ATTACHMENTS, "mine-on-a", attached)
+            before = (await cluster.list(VOLUME_ATTACHMENTS.whole())).items
         handles = {name: pv["spec"]["csi"]["volumeHandle"] for name, pv in made.items()}
         told = rf"CSI → driver +ControllerPublishVolume node_id=a .*volume_id={handles['mine']} "
         assert re.search(told, program.output()), "ids are whole"
         assert not re.search(r"(?m)^[IWE]\d{4} ", program.output()), "one clock and one form for all lines"
     assert ["a"] == [one.node_id for one in read_state(state / "driver").volumes[handles["mine"]].published]
 
-    with dev(tmp_path, f"--state={state}", "--node-id=a,b", "--volume=mine"):  # the driver's volumes are still there
-        assert {handles["mine"]: ["a"], handles["other"]: []} == await published(state / "csi.sock")
+    with dev(tmp_path, f"--state={state}", "--node-id=a,b", "--volume=mine", "--volume=more") as (_, config):  # everything is still there
+        assert {handles["mine"]: ["a"], handles["other"]: []}.items() <= (await published(state / "csi.sock")).items()
+        client = HttpCluster(kubeconfig.load(str(config), {}), clock=LoopClock(), chance=Chance(), user_agent="test")
+        async with client as cluster:
+            assert before == (await cluster.list(VOLUME_ATTACHMENTS.whole())).items
+            volumes = {one["metadata"]["name"]: one for one in (await cluster.list(PERSISTENT_VOLUMES.whole())).items}
+            assert {"mine", "more", "other"} == set(volumes)
+            assert made["mine"]["metadata"]["uid"] == volumes["mine"]["metadata"]["uid"]
 
 
 def test_dev_without_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -21,7 +21,10 @@ from mooring.cli.tables import ProcessFlags
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DevFlags(ProcessFlags):
     state: str = flag(
-        "state", STRING, "", "A folder that keeps the driver's volumes, the server's identity and the kubeconfig. Empty: one that vanishes."
+        "state",
+        STRING,
+        "",
+        "A folder that keeps the API objects, the driver's volumes, the server's identity, the kubeconfig. Empty: it vanishes.",
     )
     port: int = flag("port", INT, 0, "The API server's port on this machine; 0 takes a free one.")
     node_ids: tuple[str, ...] = flag(

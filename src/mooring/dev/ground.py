@@ -1,4 +1,4 @@
-"""What `mooring dev` has made before anybody comes: the driver and its nodes registered, and volumes to attach.
+"""What `mooring dev` has made before anybody comes, unless it is there: the driver and its nodes registered, and volumes to attach.
 
 As a kubelet and an administrator would, over the network: CSIDriver, a CSINode for each node, and for each volume CreateVolume and a
 PersistentVolume. No Node objects: nothing here reads them, and without a kubelet each would be not ready for ever.
@@ -7,9 +7,10 @@ PersistentVolume. No Node objects: nothing here reads them, and without a kubele
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import Any, Final
 
 from mooring.api.core import PERSISTENT_VOLUMES
+from mooring.api.meta import Kind
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES
 from mooring.base.errors import ConfigError
 from mooring.csi.codes import DriverError
@@ -17,6 +18,7 @@ from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.dev.objects import csi_driver, csi_node, persistent_volume
 from mooring.kube.cluster import Cluster
+from mooring.kube.errors import NotFound
 
 VOLUME_BYTES: Final = 1 << 30
 CAPABILITY: Final = csi.VolumeCapability(mount={}, access_mode={"mode": csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER})
@@ -25,9 +27,9 @@ _CALL: Final = Call(timeout_s=5.0)
 
 async def register(cluster: Cluster, driver_name: str, node_ids: Collection[str]) -> None:
     """Tells the API server of the driver, and by which id it knows each node: the node's own name."""
-    await cluster.create(CSI_DRIVERS.whole(), csi_driver(driver_name))
+    await _make(cluster, CSI_DRIVERS.whole(), csi_driver(driver_name))
     for node_id in dict.fromkeys(node_ids):
-        await cluster.create(CSI_NODES.whole(), csi_node(driver_name, node_id))
+        await _make(cluster, CSI_NODES.whole(), csi_node(driver_name, node_id))
 
 
 async def make_volume(cluster: Cluster, driver: Driver, driver_name: str, name: str) -> None:
@@ -37,4 +39,12 @@ async def make_volume(cluster: Cluster, driver: Driver, driver_name: str, name: 
         answer = await driver.create_volume(request, _CALL)
     except DriverError as error:
         raise ConfigError(f"volume: the driver can't make {name!r}: {error.message}") from error
-    await cluster.create(PERSISTENT_VOLUMES.whole(), persistent_volume(driver_name, name, answer.volume.volume_id))
+    await _make(cluster, PERSISTENT_VOLUMES.whole(), persistent_volume(driver_name, name, answer.volume.volume_id))
+
+
+async def _make(cluster: Cluster, kind: Kind[dict[str, Any]], obj: dict[str, Any]) -> None:
+    """A kept state has it from the last time, perhaps as somebody has changed it since."""
+    try:
+        await cluster.get(kind, obj["metadata"]["name"])
+    except NotFound:
+        await cluster.create(kind, obj)

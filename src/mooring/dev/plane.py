@@ -5,7 +5,7 @@
 
 The driver answers over gRPC on its socket, as a sidecar would meet it; clients reach the API server over HTTPS on loopback; the
 attacher works on the server's store in process. In the folder: `kubeconfig`, `csi.sock`, the server's identity in `tls/`, and the
-driver's state in `driver/`. API objects are in memory and end with the process.
+driver's state in `driver/`; the API objects in `objects.db`, or in memory if nobody wants to keep them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from typing import Final
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.apiserver.bootstrap import new_store
+from mooring.apiserver.durability import Durability, InMemory
+from mooring.apiserver.durable_state import lasting
 from mooring.apiserver.http import ApiServer
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.store import ObjectStore
@@ -54,19 +56,20 @@ class Plane:
 
 @contextlib.asynccontextmanager
 async def running(
-    folder: Path, *, node_ids: Collection[str], port: int = 0, story: Story, clock: Clock, chance: Chance
+    folder: Path, *, node_ids: Collection[str], port: int = 0, kept: bool = False, story: Story, clock: Clock, chance: Chance
 ) -> AsyncGenerator[Plane, None]:
     """The plane, ready, as long as the block runs. A part that fails ends the block with its error.
 
-    folder: made when it is missing. node_ids: the nodes that the driver knows. port: of the API server, 0 for a free one. Raises
-    ConfigError when the folder or the port can't be used.
+    folder: made when it is missing. node_ids: the nodes that the driver knows. port: of the API server, 0 for a free one. kept: the
+    API objects stay in the folder. Raises ConfigError when the folder or the port can't be used, or the objects can't be saved any more.
     """
-    build = _Build(folder, node_ids, port, story, clock, chance)
+    build = _Build(folder, node_ids, port, kept, story, clock, chance)
     try:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             driver_name = await build.driver(stack)
-            store = await build.api_server(stack)
-            attacher, tasks = await build.attacher(stack, group, store)
+            store, durability = await build.objects(stack)
+            await build.api_server(stack, store, durability)
+            attacher, tasks = await build.attacher(stack, group, store, durability)
             yield Plane(build.kubeconfig, build.socket, build.state_folder, driver_name)
             await attacher.drain(_END_S_MAX)  # after a good end of the block alone
             for task in tasks:
@@ -78,9 +81,9 @@ async def running(
 class _Build:
     """What the parts are made with, and how each is made. Each method returns when its part is ready."""
 
-    def __init__(self, folder: Path, node_ids: Collection[str], port: int, story: Story, clock: Clock, chance: Chance) -> None:
+    def __init__(self, folder: Path, node_ids: Collection[str], port: int, kept: bool, story: Story, clock: Clock, chance: Chance) -> None:
         folder = folder.absolute()
-        self._folder, self._node_ids, self._port = folder, node_ids, port
+        self._folder, self._node_ids, self._port, self._kept = folder, node_ids, port, kept
         self._story, self._clock, self._chance = story, clock, chance
         self.kubeconfig, self.socket, self.state_folder = folder / "kubeconfig", folder / "csi.sock", folder / "driver"
         try:
@@ -95,18 +98,22 @@ class _Build:
         await stack.enter_async_context(serving(driver, str(self.socket)))
         return driver.name
 
-    async def api_server(self, stack: AsyncExitStack) -> ObjectStore:
-        wall_s = self._clock.wall_s()
-        store = new_store(self._chance, wall_s)
-        server = ApiServer(store, identity_in(self._folder / "tls", wall_s), clock=self._clock, chance=self._chance, port=self._port)
+    async def objects(self, stack: AsyncExitStack) -> tuple[ObjectStore, Durability]:
+        if self._kept:
+            return await stack.enter_async_context(lasting(self._folder, clock=self._clock, chance=self._chance))
+        store = new_store(self._chance, self._clock.wall_s())
+        return store, InMemory(store)
+
+    async def api_server(self, stack: AsyncExitStack, store: ObjectStore, durability: Durability) -> None:
+        identity = identity_in(self._folder / "tls", self._clock.wall_s())
+        server = ApiServer(store, identity, clock=self._clock, chance=self._chance, port=self._port, durability=durability)
         await server.start()
         stack.push_async_callback(server.close)
         server.write_kubeconfig(self.kubeconfig)
         self._story.happened("server", f"answers on {server.url}")
-        return store
 
     async def attacher(
-        self, stack: AsyncExitStack, group: asyncio.TaskGroup, store: ObjectStore
+        self, stack: AsyncExitStack, group: asyncio.TaskGroup, store: ObjectStore, durability: Durability
     ) -> tuple[Attacher, list[asyncio.Task[None]]]:
         """The attacher, its caches filled, and the tasks that end with it."""
         client = GrpcDriver(str(self.socket), clock=self._clock)
@@ -115,7 +122,7 @@ class _Build:
         session = Session(client, clock=self._clock)
         info = await session.start()
 
-        local = LocalCluster(store, clock=self._clock, chance=self._chance)
+        local = LocalCluster(store, clock=self._clock, chance=self._chance, durability=durability)
         watches = Watches(_WATCHED)
         cluster = WatchedCluster(local, "attacher", self._story, self._clock, watches)
         attacher = Attacher(cluster, session.driver, info, AttacherOptions(), self._clock, self._chance, Metrics())
@@ -123,9 +130,16 @@ class _Build:
         tasks = [
             group.create_task(session.run(), name="dev/driver-session"),
             group.create_task(attacher.run(), name="dev/attacher"),
+            group.create_task(_end_on_failure(durability), name="dev/durability"),
         ]
         await watches.begun()
         return attacher, tasks
+
+
+async def _end_on_failure(durability: Durability) -> None:
+    """Raises ConfigError when the objects can't be saved any more."""
+    await durability.failed()
+    raise ConfigError(f"the API objects could not be saved: {durability.failure}; a restart shows what was saved last")
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -46,7 +46,7 @@ async def run_dev(
     """
     story.title(f"mooring dev {mooring.__version__}")
     with folder_or_temporary(state) as folder:
-        async with running(folder, node_ids=node_ids, port=port, story=story, clock=clock, chance=chance) as plane:
+        async with running(folder, node_ids=node_ids, port=port, kept=bool(state), story=story, clock=clock, chance=chance) as plane:
             async with _clients(plane, clock, chance) as (cluster, driver):
                 told = WatchedCluster(cluster, "dev", story, clock)
                 await register(told, plane.driver_name, node_ids)
@@ -62,7 +62,8 @@ def _invitation(plane: Plane, node: str, volume: str, *, kept: bool) -> Iterator
     """Lines to paste stand alone, from the first column on."""
     name = f"{volume}-on-{node}"
     yield ""
-    yield "Ready. API objects are in memory and end with this process" + ("; the driver's volumes stay." if kept else ", the volumes too.")
+    ends = "stay in the --state folder" if kept else "end with this process, unless it is given a --state folder"
+    yield f"Ready. API objects and volumes {ends}."
     yield f"The driver {plane.driver_name} is on unix://{plane.socket}"
     yield f"To attach {volume} to {node}, paste this in another terminal:"
     yield ""
