@@ -55,6 +55,14 @@ class Answer:
         assert [] == [cause for cause in causes if cause not in given], self
         return found
 
+    def invalid(self, *causes: tuple[str, str, str]) -> dict[str, Any]:
+        """The Status body of a 422 with exactly these causes in this order. causes: (reason, field, part of the message)."""
+        status = self.refused(422, "Invalid")
+        told = [(cause["reason"], cause["field"], cause["message"]) for cause in status["details"]["causes"]]
+        assert [(reason, field) for reason, field, _ in causes] == [(reason, field) for reason, field, _ in told], self
+        assert [] == [text for (_, _, text), (_, _, message) in zip(causes, told, strict=True) if text not in message], self
+        return status
+
     def __repr__(self) -> str:
         return f"{self.request} -> {self.status} {self.body[:1500].decode(errors='replace')}"
 
