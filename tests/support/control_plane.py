@@ -71,6 +71,10 @@ class ControlPlane:
         """What another process needs to use this one."""
         return json.dumps({"folder": str(self.folder), "server": self.server})
 
+    def pids(self) -> tuple[int, ...]:
+        """Of the programs that this process started."""
+        return tuple(program.pid for program in self._programs.values())
+
     def is_ready(self) -> bool:
         """True when the API server says so and its own objects are there. Raises AssertionError when a program has ended."""
         for program in self._programs.values():

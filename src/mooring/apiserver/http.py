@@ -1,51 +1,40 @@
-"""The server over HTTPS on loopback: what kubectl and Go clients talk to. The only door to aiohttp in this room.
+"""The server over HTTPS on loopback: what kubectl and Go clients talk to.
 
-Runs in the caller's loop. Requests are answered by `service.py` without waiting; here are the sockets, the limits, and the
-watches, whose events are encoded once for all who read them.
+Runs in the caller's loop, without a task of its own. A connection's bytes go through `link.py` (TLS), `connection.py` (HTTP),
+`exchange.py` and `service.py`; watches through `streams.py`. Here is what holds them together: the socket, the sweep, the end.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import dataclasses
 import ipaddress
-import traceback
-from collections import OrderedDict
+import resource as process
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import parse_qsl, unquote
+from typing import Final
 
-import msgspec
-from aiohttp import web
-
+from mooring.apiserver.connection import Connection, Limits
 from mooring.apiserver.durability import Durability, InMemory
+from mooring.apiserver.exchange import Exchange
 from mooring.apiserver.housekeeping import Housekeeping
-from mooring.apiserver.messages import JSON, Reply, Request, WatchReply, error_reply, status_of
-from mooring.apiserver.rendered import RenderedLines
-from mooring.apiserver.rendering import WHOLE
-from mooring.apiserver.resource import Resource
-from mooring.apiserver.service import Service, is_health
+from mooring.apiserver.link import READ_BYTES, Link
+from mooring.apiserver.service import Service
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Stored
+from mooring.apiserver.streams import Streams
 from mooring.apiserver.tls import Identity
-from mooring.apiserver.watch import Notice, WatchHub
+from mooring.apiserver.watch import WatchHub
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
-from mooring.base.log import logger
-from mooring.kube.cluster import EventType
-from mooring.kube.errors import ApiError, ServerError, TooLarge
 
-_log = logger(__name__)
-
-BODY_BYTES_MAX: Final = 3 * 1024 * 1024
-_DRAINED_BYTES_MAX: Final = 4 * BODY_BYTES_MAX  # read on and thrown away, so that the client gets to read its 413
-_HEADER_BYTES_MAX: Final = 64 * 1024
-SLOW_S_MAX: Final = 30.0
-"""How long one write to a client, or the reading of its body, may take."""
 _CLOSING_S_MAX: Final = 5.0
 _SWEEP_S: Final = 10.0
-_LINES_KEPT: Final = 512
+_LOOK_S: Final = 1.0
+_BACKLOG: Final = 1024
+_FILES_KEPT: Final = 128
+"""Open files that are not for connections."""
 
 
 class ApiServer:
@@ -60,28 +49,35 @@ class ApiServer:
         chance: Chance,
         host: str = "127.0.0.1",
         port: int = 0,
-        slow_s_max: float = SLOW_S_MAX,
+        limits: Limits | None = None,
         durability: Durability | None = None,
     ) -> None:
         """Raises ConfigError for a host that others could reach."""
         if host != "localhost" and not ipaddress.ip_address(host).is_loopback:
             raise ConfigError(f"the embedded API server listens on this machine alone, not on '{host}': take 127.0.0.1 or ::1")
         self._store, self._identity, self._clock = store, identity, clock
-        self._durability = durability or InMemory(store)
-        self._service = Service(store, clock=clock, token=identity.token, durability=self._durability)
-        self._hub = WatchHub(store, clock=clock, chance=chance, durability=self._durability)
-        self._lines = _Lines()
-        self._host, self._port, self._slow_s_max = host, port, slow_s_max
-        self._runner: web.ServerRunner | None = None
-        self._sweeping: asyncio.TimerHandle | None = None
+        durability = durability or InMemory(store)
+        limits = limits or Limits()
+        limits = dataclasses.replace(limits, connections=min(limits.connections, _open_files() - _FILES_KEPT))
+        service = Service(store, clock=clock, token=identity.token, durability=durability)
+        self._hub = WatchHub(store, clock=clock, chance=chance, durability=durability)
+        self._streams = Streams(self._hub)
+        self._exchange = Exchange(service, store, durability, self._streams, clock=clock, limits=limits)
         self._housekeeping = Housekeeping(store, clock=clock)
+        self._host, self._port = host, port
+        self._server: asyncio.Server | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
 
     @property
     def url(self) -> str:
         """https://host:port, once it is started."""
-        assert self._runner is not None, "the server has not been started"
-        host, port = self._runner.addresses[0][:2]
+        assert self._server is not None, "the server has not been started"
+        host, port = self._server.sockets[0].getsockname()[:2]
         return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._exchange.connections)
 
     def write_kubeconfig(self, path: Path) -> None:
         """A kubeconfig for this server, readable by its owner alone."""
@@ -89,157 +85,58 @@ class ApiServer:
 
     async def start(self) -> None:
         """Raises ConfigError when the port is taken."""
-        assert self._runner is None, "a server starts once"
-        server = web.Server(
-            self._handle,
-            handler_cancellation=True,
-            access_log=None,
-            max_line_size=_HEADER_BYTES_MAX,
-            max_field_size=_HEADER_BYTES_MAX,
-        )
-        runner = web.ServerRunner(server, shutdown_timeout=_CLOSING_S_MAX)
-        await runner.setup()
+        assert self._server is None, "a server starts once"
+        context, buffer = self._identity.context(), memoryview(bytearray(READ_BYTES))
+
+        def link() -> Link:
+            return Link(context, Connection(self._exchange), buffer)
+
         try:
-            await web.TCPSite(runner, self._host, self._port, ssl_context=self._identity.context()).start()
+            self._server = await asyncio.get_running_loop().create_server(link, self._host, self._port, backlog=_BACKLOG)
         except OSError as error:
-            await runner.cleanup()
             raise ConfigError(f"can't listen on {self._host}:{self._port}: {error}") from error
-        self._runner = runner
+        self._look()
         self._sweep()
         self._housekeeping.start()
 
     async def close(self) -> None:
         """Ends the watches, then the connections."""
         self._housekeeping.close()
-        if self._sweeping is not None:
-            self._sweeping.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._server is None:
+            return
+        self._server.close()
+        self._exchange.look()
         self._hub.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        self._streams.end_all()
+        gone = asyncio.Event()
+        self._exchange.when_quiet(gone.set)
+        for connection in list(self._exchange.connections):
+            connection.close_soon()
+        try:
+            async with asyncio.timeout(_CLOSING_S_MAX):
+                await gone.wait()
+        except TimeoutError:
+            for connection in list(self._exchange.connections):
+                connection.abort()
+            await gone.wait()
+
+    def _look(self) -> None:
+        self._exchange.look()
+        self._later("look", min(_LOOK_S, self._exchange.limits.slow_s / 4), self._look)
 
     def _sweep(self) -> None:
         self._store.sweep(self._clock.wall_s())
-        self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
+        self._later("sweep", _SWEEP_S, self._sweep)
 
-    async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
-        try:
-            body = b""
-            if http.body_exists:
-                async with asyncio.timeout(self._slow_s_max):
-                    body = await _body(http)
-        except ApiError as error:
-            return _response(error_reply(error))
-        except TimeoutError:
-            _log.warning("A client that sends its request too slowly was cut off", path=http.path)
-            return _cut(http)
-        try:
-            request = _request(http, body)
-            reply = self._service.answer(request)
-            if self._store.version > self._durability.committed and not is_health(request):
-                await self._durability.settled(self._store.version)
-        except ApiError as error:
-            return _response(error_reply(error))
-        except Exception as error:
-            trace = traceback.format_exc()
-            _log.error("A request could not be answered", error=error, method=http.method, path=http.path, traceback=trace)
-            return _response(error_reply(ServerError(f"Internal error occurred: {type(error).__name__}", reason="InternalError")))
-        return await self._stream(http, reply) if isinstance(reply, WatchReply) else _response(reply)
-
-    async def _stream(self, http: web.BaseRequest, watch: WatchReply) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache, private"})
-        if http.version >= (1, 1):
-            response.enable_chunked_encoding()
-        try:
-            await response.prepare(http)
-            async for chunk in self._chunks(watch):
-                async with asyncio.timeout(self._slow_s_max):
-                    await response.write(chunk)
-            await response.write_eof()
-        except TimeoutError:
-            _log.info(2, "A watcher that reads too slowly was cut off", resource=watch.resource.name)
-            return _cut(http, response)
-        except ConnectionError:
-            pass  # the client has gone
-        return response
-
-    async def _chunks(self, watch: WatchReply) -> Any:
-        """A watch's lines, as many at a time as are there."""
-        lines = self._lines if watch.rendering is WHOLE else RenderedLines(watch.rendering, self._clock)
-        try:
-            async with contextlib.aclosing(self._hub.watch(watch.resource, watch.scope, watch.options)) as batches:
-                async for notices in batches:
-                    yield b"".join([lines.line(watch.resource, notice) for notice in notices])
-        except ApiError as error:
-            yield msgspec.json.encode({"type": "ERROR", "object": status_of(error)}) + b"\n"
+    def _later(self, name: str, seconds: float, call: Callable[[], None]) -> None:
+        self._timers[name] = asyncio.get_running_loop().call_later(seconds, call)
 
 
-class _Lines:
-    """Watch lines, the latest kept: who comes second finds them encoded."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[Stored, EventType], bytes] = OrderedDict()
-
-    def line(self, resource: Resource, notice: Notice) -> bytes:
-        if notice.stored is None:
-            return _bookmark(resource, notice)
-        key = (notice.stored, notice.type)  # (the same object for all who see it alike)
-        line = self._kept.get(key)
-        if line is None:
-            line = b'{"type":"%s","object":%s}\n' % (notice.type.value.encode(), notice.stored.body)
-            self._kept[key] = line
-            if len(self._kept) > _LINES_KEPT:
-                self._kept.popitem(last=False)
-        return line
-
-
-def _bookmark(resource: Resource, notice: Notice) -> bytes:
-    meta: dict[str, Any] = {"resourceVersion": str(notice.version), "creationTimestamp": None}
-    if notice.initial_end:
-        meta["annotations"] = {"k8s.io/initial-events-end": "true"}
-    obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
-    return msgspec.json.encode({"type": "BOOKMARK", "object": obj}) + b"\n"
-
-
-def _request(http: web.BaseRequest, body: bytes) -> Request:
-    path, _, query = http.raw_path.partition("?")
-    parts = tuple(unquote(part) for part in path.removeprefix("/").removesuffix("/").split("/"))
-    headers = {name.lower(): value for name, value in http.headers.items()}
-    return Request(http.method, parts, dict(parse_qsl(query, keep_blank_values=True)) if query else {}, headers, body)
-
-
-async def _body(http: web.BaseRequest) -> bytes:
-    """Raises TooLarge once the client has sent it all, or more than it is worth."""
-    chunks, size = [], 0
-    async for chunk in http.content.iter_any():
-        size += len(chunk)
-        if size <= BODY_BYTES_MAX:
-            chunks.append(chunk)
-        elif size > _DRAINED_BYTES_MAX:
-            break
-    if size > BODY_BYTES_MAX:
-        raise TooLarge(f"Request entity too large: limit is {BODY_BYTES_MAX}", reason="RequestEntityTooLarge")
-    return b"".join(chunks)
-
-
-def _response(reply: Reply) -> web.Response:
-    response = web.Response(status=reply.status, body=reply.body, headers={"Content-Type": reply.content_type})
-    response.headers["Cache-Control"] = "no-cache, private"
-    for name, value in reply.headers:
-        response.headers[name] = value
-    for text in reply.warnings:
-        response.headers.add("Warning", f'299 - "{_escaped(text)}"')
-    if reply.retry_after_s is not None:
-        response.headers["Retry-After"] = str(reply.retry_after_s)
-    return response
-
-
-def _escaped(text: str) -> str:
-    printable = "".join(letter if letter.isprintable() else " " for letter in text)
-    return printable.replace("\\", "\\\\").replace('"', '\\"')
-
-
-def _cut(http: web.BaseRequest, response: web.StreamResponse | None = None) -> web.StreamResponse:
-    """Breaks the connection without another word."""
-    if http.transport is not None:
-        http.transport.abort()
-    return response or web.Response(status=408)
+def _open_files() -> int:
+    """How many files this process may open, once it has asked for all it can get, as Go programs do."""
+    soft, hard = process.getrlimit(process.RLIMIT_NOFILE)
+    if soft < hard:
+        process.setrlimit(process.RLIMIT_NOFILE, (hard, hard))
+    return sys.maxsize if hard == process.RLIM_INFINITY else hard

@@ -24,9 +24,9 @@ _EMPTY_DETAILS: Final = ("MethodNotAllowed", "NotAcceptable")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """path: split at its slashes and decoded. query: the last value of each parameter. headers: names in lower case.
+    """path: decoded and split at its slashes. query: the first value of each parameter. headers: names in lower case.
 
-    user: who asks, as far as the connection says so.
+    user: who asks. is_known: by a certificate, so that no token need be shown.
     """
 
     method: str
@@ -35,6 +35,7 @@ class Request:
     headers: Mapping[str, str]
     body: bytes = b""
     user: User = OWNER
+    is_known: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

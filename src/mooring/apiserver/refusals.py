@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mooring.apiserver.resource import Resource
-from mooring.kube.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Gone, NotFound, ServerError
+from mooring.kube.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Gone, NotFound, ServerError, TooLarge, TooManyRequests
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
@@ -46,6 +46,14 @@ def forbidden(resource: Resource, name: str, why: str, causes: list[dict[str, st
 
 def bad_request(text: str) -> BadRequest:
     return BadRequest(text, reason="BadRequest")
+
+
+def entity_too_large(bytes_max: int) -> TooLarge:
+    return TooLarge(f"Request entity too large: limit is {bytes_max}", reason="RequestEntityTooLarge")
+
+
+def too_many_requests() -> TooManyRequests:
+    return TooManyRequests("Too many requests, please try again later.", reason="TooManyRequests", retry_after_s=1.0)
 
 
 def too_old(version: int, floor: int) -> Gone:

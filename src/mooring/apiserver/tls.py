@@ -15,8 +15,9 @@ import secrets
 import ssl
 import tempfile
 from base64 import b64encode
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -24,6 +25,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from mooring.apiserver.actions import User
 from mooring.base.errors import ConfigError
 
 _CA_LIFE: Final = datetime.timedelta(days=3650)
@@ -44,11 +46,15 @@ class Identity:
     token: str = dataclasses.field(repr=False)
 
     def context(self) -> ssl.SSLContext:
-        """For the listening socket."""
+        """For the listening socket. A client may show a certificate; one that our CA has not signed ends the handshake."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
         context.load_cert_chain(self.certificate, self.key)
+        context.load_verify_locations(cadata=self.ca.decode())
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.options |= ssl.OP_NO_RENEGOTIATION
+        context.num_tickets = 0  # (nobody resumes: clients keep their connections)
         return context
 
     def write_kubeconfig(self, path: Path, server: str) -> None:
@@ -63,6 +69,14 @@ class Identity:
             "current-context": "mooring",
         }
         _write(path, json.dumps(config, indent=2).encode() + b"\n")
+
+
+def user_of(certificate: Mapping[str, Any]) -> User:
+    """Who shows this certificate (as `ssl` gives it): its common name, and the organizations as groups."""
+    parts = [part for group in certificate.get("subject", ()) for part in group]
+    names = [value for name, value in parts if name == "commonName"]
+    groups = tuple(value for name, value in parts if name == "organizationName")
+    return User(names[-1] if names else "", (*groups, "system:authenticated"))
 
 
 def identity_in(folder: Path, now: float) -> Identity:

@@ -16,7 +16,10 @@ import pytest
 
 from mooring.api.core import SECRETS
 from mooring.api.meta import Key
-from mooring.apiserver.http import BODY_BYTES_MAX, ApiServer, _Lines
+from mooring.apiserver.bodies import BODY_BYTES_MAX
+from mooring.apiserver.connection import Limits
+from mooring.apiserver.http import ApiServer
+from mooring.apiserver.lines import Lines
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import VOLUME_ATTACHMENTS
 from mooring.apiserver.service import Service
@@ -110,7 +113,7 @@ async def test_one_connection_serves_many_requests(identity: Identity) -> None:
 
 
 async def test_a_body_that_comes_too_slowly_is_cut_off(identity: Identity) -> None:
-    async with serving(identity, slow_s_max=0.05) as server, connected(server, identity) as (reader, writer):
+    async with serving(identity, limits=Limits(slow_s=0.05)) as server, connected(server, identity) as (reader, writer):
         writer.write(head(identity, "POST", PATH, Content_Length=1000) + b'{"metadata"')
         async with asyncio.timeout(5):
             with contextlib.suppress(ConnectionError):
@@ -129,7 +132,7 @@ async def test_headers_have_a_largest_size(identity: Identity) -> None:
     async with serving(identity) as server, connected(server, identity) as (reader, writer):
         writer.write(head(identity, "GET", PATH, X_Odd="x" * 100_000))
         async with asyncio.timeout(5):
-            assert b"400" in await reader.readline()
+            assert b"431" in await reader.readline()
 
 
 async def test_what_nobody_expected_is_an_answer_and_a_traceback_in_the_log(identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,8 +167,8 @@ async def test_half_a_body_harms_nobody(identity: Identity) -> None:
 
 @pytest.mark.slow
 async def test_a_watcher_that_does_not_read_is_cut_off_and_holds_nobody_up(identity: Identity, tmp_path: Path) -> None:
-    """More goes to it than the sockets hold; after slow_s_max it is gone."""
-    async with serving(identity, slow_s_max=0.3) as server, client_of(server, tmp_path) as cluster:
+    """More goes to it than the sockets hold; after slow_s it is gone."""
+    async with serving(identity, limits=Limits(slow_s=0.3)) as server, client_of(server, tmp_path) as cluster:
         made = await cluster.create(SECRETS, a_secret("s"), "default")
         version = made.metadata.resource_version
         async with (
@@ -180,16 +183,10 @@ async def test_a_watcher_that_does_not_read_is_cut_off_and_holds_nobody_up(ident
                 await cluster.patch(SECRETS, "s", Patch(PatchType.MERGE, change), "default")
                 event = await anext(quick)
                 assert event.object is not None
-                most = max(most, open_connections(server))
-                if open_connections(server) < most:
+                most = max(most, server.connection_count)
+                if server.connection_count < most:
                     return
         raise AssertionError("somebody who never reads was never cut off")
-
-
-def open_connections(server: ApiServer) -> int:
-    assert server._runner is not None
-    assert server._runner.server is not None
-    return len(server._runner.server.connections)
 
 
 async def test_closing_ends_watches_at_once(identity: Identity) -> None:
@@ -226,7 +223,7 @@ def test_an_event_is_encoded_once_for_all_watchers() -> None:
     store = a_store()
     create(store, VOLUME_ATTACHMENTS, a_va("va"))
     stored = store.get(VOLUME_ATTACHMENTS, Key("", "va"))
-    lines = _Lines()
+    lines = Lines()
     first = lines.line(VOLUME_ATTACHMENTS, Notice(EventType.ADDED, stored.rv, stored))
     assert first is lines.line(VOLUME_ATTACHMENTS, Notice(EventType.ADDED, stored.rv, stored))
     assert first is not lines.line(VOLUME_ATTACHMENTS, Notice(EventType.MODIFIED, stored.rv, stored))

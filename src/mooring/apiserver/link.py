@@ -1,0 +1,167 @@
+"""TLS over a plain socket of the loop: bytes of one client, in the clear on this side.
+
+asyncio's own TLS keeps a buffer of 256 KiB for each connection, which is what a thousand quiet watches would mostly consist of. Here
+all connections of a server read into one buffer, and what OpenSSL holds is all that a quiet connection costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Any, Final, Protocol
+
+READ_BYTES: Final = 64 * 1024
+"""Read from a socket at once, and from TLS."""
+_RECORD: Final = 16 * 1024
+WRITE_BYTES_HIGH: Final = 256 * 1024
+"""What may wait to be sent to a client before it counts as one that reads slowly."""
+
+
+class Receiver(Protocol):
+    """Whose bytes they are."""
+
+    def connected(self, link: Link) -> None:
+        """Always the first call."""
+        ...
+
+    def secured(self) -> None:
+        """The handshake is done."""
+        ...
+
+    def received(self, data: bytes) -> None: ...
+
+    def writable(self, yes: bool) -> None:
+        """Too much waits to be sent, or no longer so."""
+        ...
+
+    def lost(self) -> None:
+        """The connection has gone. Always the last call."""
+        ...
+
+
+class Link(asyncio.BufferedProtocol):
+    """One client's connection. buffer: shared by all links of a loop, since each is done with it before the next turn."""
+
+    __slots__ = ("_buffer", "_incoming", "_is_closing", "_outgoing", "_receiver", "_tcp", "_tls", "is_secured")
+
+    def __init__(self, context: ssl.SSLContext, receiver: Receiver, buffer: memoryview) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._receiver, self._buffer = receiver, buffer
+        self._tcp: asyncio.Transport | None = None
+        self.is_secured = self._is_closing = False
+
+    def certificate(self) -> dict[str, Any] | None:
+        """The client's certificate, which the CA has signed, as `ssl` shows it; None if it gave none."""
+        found: dict[str, Any] | None = self._tls.getpeercert()
+        return found or None
+
+    def write(self, data: bytes) -> None:
+        """Sends, or keeps until it can be sent: `Receiver.writable` says when that is too much. Nothing after close()."""
+        if self._is_closing or self._tcp is None:
+            return
+        try:
+            if len(data) <= _RECORD:
+                self._tls.write(data)
+            else:
+                view = memoryview(data)
+                while view:
+                    view = view[self._tls.write(view[: 4 * _RECORD]) :]
+        except ssl.SSLError:
+            self.abort()
+            return
+        self._tcp.write(self._outgoing.read())
+
+    def close(self) -> None:
+        """Ends the connection once everything is sent."""
+        self.end_writing()
+        if self._tcp is not None:
+            self._tcp.close()
+
+    def end_writing(self) -> None:
+        """Tells the client that nothing more comes; what it sends is read and dropped."""
+        if self._is_closing or self._tcp is None:
+            return
+        self._is_closing = True
+        if self.is_secured:
+            try:
+                self._tls.unwrap()
+            except ssl.SSLError:
+                pass  # (it waits for the client's farewell, which nobody needs)
+            self._flush()
+
+    def abort(self) -> None:
+        """Breaks the connection; what waits to be sent is lost."""
+        self._is_closing = True
+        if self._tcp is not None:
+            self._tcp.abort()
+
+    def pause_reading(self) -> None:
+        if self._tcp is not None and not self._tcp.is_closing():
+            self._tcp.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._tcp is not None and not self._tcp.is_closing():
+            self._tcp.resume_reading()
+
+    # what the loop calls
+
+    def connection_made(self, transport: Any) -> None:
+        self._tcp = transport
+        transport.set_write_buffer_limits(WRITE_BYTES_HIGH)
+        self._receiver.connected(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._tcp, self._is_closing = None, True
+        self._receiver.lost()
+
+    def pause_writing(self) -> None:
+        self._receiver.writable(False)
+
+    def resume_writing(self) -> None:
+        self._receiver.writable(True)
+
+    def eof_received(self) -> None:
+        """(The loop then closes the socket.)"""
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, count: int) -> None:
+        if self._is_closing:
+            return  # (read and dropped)
+        self._incoming.write(self._buffer[:count])
+        if not self.is_secured and not self._shake_hands():
+            return
+        while (self._incoming.pending or self._tls.pending()) and not self._is_closing:
+            try:
+                data = self._tls.read(READ_BYTES)
+            except ssl.SSLWantReadError:
+                break
+            except ssl.SSLError:
+                data = b""
+            if not data:  # the client's farewell, or nonsense
+                self.close()
+                return
+            self._receiver.received(data)
+        if self._outgoing.pending:
+            self._flush()
+
+    def _shake_hands(self) -> bool:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+            return False
+        except (ssl.SSLError, ValueError):
+            self._flush()  # says why
+            self.close()
+            return False
+        self._flush()
+        self.is_secured = True
+        self._receiver.secured()
+        return True
+
+    def _flush(self) -> None:
+        if self._tcp is not None:
+            self._tcp.write(self._outgoing.read())
