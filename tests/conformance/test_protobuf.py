@@ -1,0 +1,124 @@
+"""Bodies in protobuf, as Go clients send them: every field of every kind means what it means in JSON, on both servers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mooring.apiserver.resource import Resource, Status
+from mooring.apiserver.rules import RESOURCES
+from mooring.apiserver.rules.lease import LEASES as LEASE
+from mooring.apiserver.rules.meta import MESSAGES as META
+from tests.support.apiobjects import LEASES, SECRETS, VAS, a_lease, a_secret, a_va
+from tests.support.protobuf import PROTOBUF, body, chunk, encode, envelope, number
+from tests.support.rest import Answer, Rest
+from tests.support.samples import Sample, samples
+
+KINDS = [resource for resource in RESOURCES if resource.decode is None and resource.answer is None]
+SAMPLES = [sample for resource in KINDS for sample in samples(resource)]
+WITH_STATUS = [sample for sample in SAMPLES if sample.resource.status is not Status.NONE and sample.has_status]
+WRONG_UID = "11111111-2222-3333-4444-555555555555"
+
+
+def path_of(resource: Resource) -> str:
+    root = f"/apis/{resource.api_version}" if resource.group else "/api/v1"
+    return f"{root}/namespaces/default/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
+
+
+def compared(answer: Answer, status: int) -> dict[str, Any]:
+    """The answer without what differs from one write to the next."""
+    obj = answer.ok(status)
+    for field in ("uid", "creationTimestamp", "managedFields"):
+        obj["metadata"].pop(field, None)
+    obj.get("status", {}).pop("lastPhaseTransitionTime", None)
+    return obj
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_AO39_protobuf_and_json_bodies_mean_the_same(api: Rest, name: str, sample: Sample) -> None:
+    """Also what the field numbers of our declarations are held against: the real server reads them."""
+    resource, obj = sample.resource, sample.make(name)
+    plain = api.post(path_of(resource), obj, dryRun="All")
+    packed = api.request("POST", path_of(resource), body(resource, obj), PROTOBUF, dryRun="All")
+    assert compared(plain, 201) == compared(packed, 201)
+
+
+@pytest.mark.parametrize("sample", WITH_STATUS, ids=str)
+def test_statuses_may_be_protobuf(api: Rest, name: str, sample: Sample) -> None:
+    resource, obj = sample.resource, sample.make(name)
+    made = api.post(path_of(resource), {part: value for part, value in obj.items() if part != "status"}).ok(201)
+    place, changed = f"{path_of(resource)}/{name}/status", {**made, "status": obj["status"]}
+    plain = compared(api.put(place, changed, dryRun="All"), 200)
+    assert plain == compared(api.request("PUT", place, body(resource, changed), PROTOBUF, dryRun="All"), 200)
+    assert plain["status"]
+
+
+def test_AO39_a_lease_lives_in_protobuf(api: Rest, name: str) -> None:
+    """Leader election of a Go client: create, renew, lose against a newer version."""
+    lease = a_lease(name, acquireTime="2024-05-06T07:08:09.123456Z", renewTime="2024-05-06T07:08:09.123456Z", leaseTransitions=0)
+    made = api.request("POST", LEASES, body(LEASE, lease), PROTOBUF).ok(201)
+    assert lease["spec"] == made["spec"]
+    made["spec"]["renewTime"] = "2024-05-06T07:08:10.000001Z"
+    renewed = api.request("PUT", f"{LEASES}/{name}", body(LEASE, made), PROTOBUF).ok()
+    assert "2024-05-06T07:08:10.000001Z" == renewed["spec"]["renewTime"]
+    api.request("PUT", f"{LEASES}/{name}", body(LEASE, made), PROTOBUF).refused(409, "Conflict")
+
+
+@pytest.mark.parametrize("api_version", ["v1", "meta.k8s.io/v1", "storage.k8s.io/v1"])
+def test_deletions_may_have_their_options_in_protobuf(api: Rest, name: str, api_version: str) -> None:
+    uid = api.post(VAS, a_va(name)).ok(201)["metadata"]["uid"]
+
+    def options(preconditions: dict[str, Any]) -> bytes:
+        given = {"preconditions": preconditions, "propagationPolicy": "Background", "gracePeriodSeconds": 0}
+        return envelope(api_version, "DeleteOptions", encode(META["DeleteOptions"], given))
+
+    api.request("DELETE", f"{VAS}/{name}", options({"uid": WRONG_UID}), PROTOBUF).refused(409, "Conflict")
+    api.request("DELETE", f"{VAS}/{name}", options({"uid": uid}), PROTOBUF).ok()
+    api.get(f"{VAS}/{name}").refused(404, "NotFound")
+
+
+def test_a_dry_run_in_protobuf_options_deletes_nothing(api: Rest, name: str) -> None:
+    api.post(VAS, a_va(name)).ok(201)
+    dry = envelope("v1", "DeleteOptions", encode(META["DeleteOptions"], {"dryRun": ["All"]}))
+    api.request("DELETE", f"{VAS}/{name}", dry, PROTOBUF).ok()
+    api.get(f"{VAS}/{name}").ok()
+
+
+def test_numbers_below_zero_are_refused_by_the_rule(api: Rest, name: str) -> None:
+    wrong = api.request("POST", LEASES, body(LEASE, a_lease(name, leaseTransitions=-1)), PROTOBUF)
+    wrong.refused(422, "Invalid", ("FieldValueInvalid", "spec.leaseTransitions"))
+
+
+def test_unknown_numbers_are_skipped(api: Rest, name: str) -> None:
+    later = chunk(999, b"later") + number(998, 5) + b"\xbd\x3e\x01\x02\x03\x04" + b"\xb9\x3e\x01\x02\x03\x04\x05\x06\x07\x08"
+    content = encode(LEASE.message, a_lease(name)) + later
+    made = api.request("POST", LEASES, envelope(LEASE.api_version, "Lease", content), PROTOBUF).ok(201)
+    assert "me" == made["spec"]["holderIdentity"]
+
+
+def test_the_envelope_may_leave_the_kind_to_the_url(api: Rest, name: str) -> None:
+    content = chunk(2, encode(LEASE.message, a_lease(name)))
+    assert "Lease" == api.request("POST", LEASES, b"k8s\0" + content, PROTOBUF).ok(201)["kind"]
+
+
+MALFORMED = [b"", b"k8s\0", b"k8s\0\xff\xff\xff", b"{}", b"k8s\0\x0a\xff\xff\xff\xff\x0f", envelope("v1", "Secret", b"\x0a\x05abc")]
+
+
+@pytest.mark.parametrize("content", MALFORMED, ids=["empty", "magic", "junk", "json", "length", "cut"])
+def test_malformed_bodies_are_bad_requests(api: Rest, content: bytes) -> None:
+    assert "BadRequest" == api.request("POST", SECRETS, content, PROTOBUF).refused(400, "BadRequest")["reason"]
+
+
+def test_another_kind_in_the_envelope_is_a_bad_request(api: Rest, name: str) -> None:
+    wrong = envelope("v1", "Secret", encode(LEASE.message, a_lease(name)))
+    api.request("POST", LEASES, wrong, PROTOBUF).refused(400, "BadRequest")
+    api.get(f"{LEASES}/{name}").refused(404, "NotFound")
+
+
+def test_letters_cut_in_the_middle_are_replaced(api: Rest, name: str) -> None:
+    """Go clients cut long messages by bytes; neither server drops the object for that."""
+    secret = a_secret(name)
+    cut = chunk(1, chunk(1, name.encode()) + chunk(12, chunk(1, b"note") + chunk(2, "Größe".encode()[:3])))
+    made = api.request("POST", SECRETS, envelope("v1", "Secret", cut), PROTOBUF).ok(201)
+    assert (secret["metadata"]["name"], "Gr\ufffd") == (made["metadata"]["name"], made["metadata"]["annotations"]["note"])
