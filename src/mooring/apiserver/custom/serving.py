@@ -9,6 +9,8 @@ from typing import Final
 from mooring.apiserver.custom import conditions, defining
 from mooring.apiserver.custom.columns import columns_of, fields_of, scale_of
 from mooring.apiserver.custom.facts import Custom
+from mooring.apiserver.custom.judging import Judge
+from mooring.apiserver.custom.rules import rules_of
 from mooring.apiserver.custom.shaping import drop_nulls, fill, prune
 from mooring.apiserver.custom.structure import Structure, structure_of
 from mooring.apiserver.resource import Form, Json, Resource, Status, View
@@ -43,6 +45,7 @@ def _resource(definition: Json, version: Json) -> Resource:
     schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
     structure = structure_of(schema)
     with_status = subresources.get("status") is not None
+    judge = Judge(structure, rules_of(structure), scale_of(version))
     life = _Life(with_status, conditions.is_true(definition, "Terminating"))
     return Resource(
         group=spec["group"],
@@ -59,6 +62,9 @@ def _resource(definition: Json, version: Json) -> Resource:
         admit=life.admit,
         prepare_create=life.prepare_create,
         prepare_update=life.prepare_update,
+        validate_create=judge.created,
+        validate_update=judge.updated,
+        validate_status=judge.updated,
         fields=_fields(definition),
         field_names=frozenset(fields_of(version)),
         form=_form(definition, version, structure),

@@ -1,0 +1,186 @@
+"""A value against a schema: what is wrong with it, in the API server's words.
+
+What an update leaves as it was is not judged again: a definition may have become stricter than what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.custom.formats import fits
+from mooring.apiserver.custom.lists import counterparts
+from mooring.apiserver.custom.structure import NOTHING
+from mooring.apiserver.goregexp import go_regexp
+
+Json = dict[str, Any]
+
+_WIDTHS: Final = {"int32": 31, "int64": 63}
+_SCHEMAS: Final = ("allOf", "anyOf", "oneOf", "not")
+
+
+def check(value: Any, schema: Json, path: str = "", old: Any = NOTHING) -> list[Cause]:
+    """schema: a JSONSchemaProps. old: what stood there before, NOTHING where nothing did."""
+    if old is not NOTHING and old == value and isinstance(old, bool) == isinstance(value, bool):
+        return []
+    wrong = _type(value, schema, path)
+    if wrong or value is None:
+        return wrong
+    return [*_enum(value, schema, path), *_own(value, schema, path, old), *_joined(value, schema, path, old)]
+
+
+def type_of(value: Any) -> str:
+    """A JSON value's type as messages name it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "object"
+
+
+def _type(value: Any, schema: Json, path: str) -> list[Cause]:
+    found, wanted = type_of(value), schema.get("type", "")
+    if schema.get("x-kubernetes-int-or-string"):
+        fine, wanted = found in ("integer", "string"), "integer,string"
+    else:
+        fine = not wanted or found == wanted or (found == "integer" and wanted == "number")
+    if fine or (value is None and schema.get("nullable")):
+        return []
+    return [_wrong_type(path, found, wanted)]
+
+
+def _wrong_type(path: str, found: str, wanted: str) -> Cause:
+    text = f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"'
+    return Cause("FieldValueTypeInvalid", path, text)
+
+
+def _enum(value: Any, schema: Json, path: str) -> list[Cause]:
+    allowed = schema.get("enum")
+    if not allowed or any(value == choice and isinstance(value, bool) == isinstance(choice, bool) for choice in allowed):
+        return []
+    return [causes.not_supported(path, value, [choice if isinstance(choice, str) else causes.shown(choice) for choice in allowed])]
+
+
+def _own(value: Any, schema: Json, path: str, old: Any) -> Iterator[Cause]:
+    match value:
+        case bool():
+            return
+        case int() | float():
+            yield from _number(value, schema, path)
+        case str():
+            yield from _string(value, schema, path)
+        case list():
+            yield from _list(value, schema, path, old)
+        case dict():
+            yield from _object(value, schema, path, old)
+
+
+def _number(value: float, schema: Json, path: str) -> Iterator[Cause]:
+    """Differs from kube-apiserver, which cuts the decimals off a bound that a whole number is held against."""
+    step, least, most = schema.get("multipleOf"), schema.get("minimum"), schema.get("maximum")
+    if step and value % step:
+        yield _says(path, value, f"should be a multiple of {_shown(step)}")
+    if most is not None and (value > most or (value == most and schema.get("exclusiveMaximum"))):
+        yield _says(path, value, f"should be less than {'' if schema.get('exclusiveMaximum') else 'or equal to '}{_shown(most)}")
+    if least is not None and (value < least or (value == least and schema.get("exclusiveMinimum"))):
+        yield _says(path, value, f"should be greater than {'' if schema.get('exclusiveMinimum') else 'or equal to '}{_shown(least)}")
+    bits = _WIDTHS.get(schema.get("format", ""))
+    if bits is not None and not -(2**bits) <= value < 2**bits:
+        yield causes.invalid(path, value, f"Checked value must be of type integer with format {schema['format']} in {path}")
+
+
+def _string(value: str, schema: Json, path: str) -> Iterator[Cause]:
+    most, least, pattern, form = (schema.get(part) for part in ("maxLength", "minLength", "pattern", "format"))
+    if most is not None and len(value) > most:
+        yield causes.too_long(path, most)
+    if least is not None and len(value) < least:
+        yield _says(path, value, f"should be at least {least} chars long")
+    if pattern and go_regexp(pattern).search(value) is None:
+        yield _says(path, value, f"should match '{pattern}'")
+    if form and not fits(value, form):
+        shown = causes.shown(value)
+        yield Cause("FieldValueTypeInvalid", path, f"Invalid value: {shown}: {path} in body must be of type {form}: {shown}")
+
+
+def _list(value: list[Any], schema: Json, path: str, old: Any) -> Iterator[Cause]:
+    most, least, items = schema.get("maxItems"), schema.get("minItems"), schema.get("items")
+    if most is not None and len(value) > most:
+        yield _too_many(path, len(value), most)
+    if least is not None and len(value) < least:
+        yield _says(path, len(value), f"should have at least {least} items")
+    if isinstance(items, dict):
+        for number, (item, before) in enumerate(counterparts(value, old, schema)):
+            yield from check(item, items, f"{path}[{number}]", before)
+
+
+def _object(value: Json, schema: Json, path: str, old: Any) -> Iterator[Cause]:
+    most, least = schema.get("maxProperties"), schema.get("minProperties")
+    if most is not None and len(value) > most:
+        yield _too_many(path, len(value), most)
+    if least is not None and len(value) < least:
+        yield _says(path, len(value), f"should have at least {least} properties")
+    for name in schema.get("required") or ():
+        if name not in value:
+            yield causes.required(_member(path, name))
+    properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
+    before = old if isinstance(old, dict) else {}
+    for name, member in value.items():
+        inner = properties.get(name, others)
+        if isinstance(inner, dict):
+            yield from check(member, inner, _member(path, name), before.get(name, NOTHING))
+    if schema.get("x-kubernetes-embedded-resource"):
+        yield from (causes.required(_member(path, name)) for name in ("apiVersion", "kind") if not value.get(name))
+
+
+def _joined(value: Any, schema: Json, path: str, old: Any) -> Iterator[Cause]:
+    """allOf, anyOf, oneOf, not."""
+    if not any(part in schema for part in _SCHEMAS):
+        return
+    every = [check(value, inner, path, old) for inner in schema.get("allOf") or ()]
+    if any(every):
+        yield from (cause for wrong in every for cause in wrong)
+        yield _whole(path, f"must validate all the schemas (allOf){'. None validated' if all(every) else ''}")
+    some = [check(value, inner, path, old) for inner in schema.get("anyOf") or ()]
+    if some and all(some):
+        yield _whole(path, "must validate at least one schema (anyOf)")
+        yield from min(some, key=len)
+    single = [check(value, inner, path, old) for inner in schema.get("oneOf") or ()]
+    right = sum(not wrong for wrong in single)
+    if single and right != 1:
+        found = f"Found {right} valid alternatives" if right else "Found none valid"
+        yield _whole(path, f"must validate one and only one schema (oneOf). {found}")
+        yield from min(single, key=len) if not right else ()
+    if schema.get("not") and not check(value, schema["not"], path, old):
+        yield _whole(path, "must not validate the schema (not)")
+
+
+def _whole(path: str, text: str) -> Cause:
+    """Differs from kube-apiserver, which names the place in the text alone."""
+    return Cause("FieldValueInvalid", path, f'Invalid value: "": "{path}" {text}')
+
+
+def _says(path: str, value: Any, text: str) -> Cause:
+    return causes.invalid(path, value, f"{path} in body {text}")
+
+
+def _too_many(path: str, found: int, most: int) -> Cause:
+    return Cause("FieldValueTooMany", path, f"Too many: {found}: must have at most {most} items")
+
+
+def _shown(number: float) -> str:
+    return str(int(number)) if number == int(number) else str(number)
+
+
+def _member(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
