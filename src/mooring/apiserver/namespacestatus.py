@@ -34,9 +34,9 @@ class Remains:
         self.counts: Counter[str] = Counter()
         self.finalizers: Counter[str] = Counter()
         self.failures: list[str] = []
-        self._names: dict[tuple[str, str, str], dict[str, None]] = {}
+        self._names: dict[tuple[str, str, str], set[str]] = {}
         for resource in served:
-            self._names.setdefault(resource.storage, {})[f"{resource.plural}.{resource.group}"] = None
+            self._names.setdefault(resource.storage, set()).add(f"{resource.plural}.{resource.group}")
 
     def add(self, resource: Resource, finalizers: Iterable[str]) -> None:
         """An object that is still there. One that two groups show counts for both, as in the real one."""
