@@ -74,6 +74,20 @@ CHANGES: dict[str, tuple[Json, Json, list[Cause]]] = {
     "volume_mode": ({}, {"volumeMode": "Block"}, [SPEC, (INVALID, "volumeMode", "field is immutable")]),
     "source": ({}, {"dataSource": SNAPSHOT}, [SPEC]),
     "source_that_is_dropped": ({}, {"dataSource": OTHER}, []),
+    "source_in_another_namespace": (
+        {"dataSource": SNAPSHOT},
+        {"dataSourceRef": {"namespace": "other"}},
+        [(INVALID, "spec", "may not be specified when dataSourceRef.namespace is specified"), SPEC],
+    ),
+    "request_away": (
+        {"bound": True},
+        {"resources": {"requests": None}},
+        [
+            (REQUIRED, "spec.resources[storage]", ""),
+            SPEC,
+            (FORBIDDEN, "spec.resources.requests.storage", "field can not be less than status.capacity"),
+        ],
+    ),
     "source_away": ({"dataSource": SNAPSHOT}, {"dataSource": None, "dataSourceRef": None}, [SPEC]),
     "AO17_growth_while_pending": ({"expandable": True}, {"resources": {"requests": {"storage": "2Gi"}}}, [SPEC]),
     "attributes_class_while_pending": ({}, {"volumeAttributesClassName": "gold"}, [SPEC]),
@@ -132,6 +146,13 @@ def test_growth_is_forbidden_unless_the_class_allows_it(api: Rest, claim: Claim,
     assert before == api.get(path).ok()
 
 
+def test_who_names_a_class_and_grows_at_once_is_forbidden(api: Rest, claim: Claim, name: str) -> None:
+    path = claim(bound=True, storageClassName=None)
+    api.post(STORAGE_CLASSES, a_class(name, allowVolumeExpansion=True)).ok(201)
+    change = {"spec": {"storageClassName": name, **request("2Gi")["spec"]}}
+    api.patch(path, change).refused(403, "Forbidden", says=NOT_EXPANDABLE)
+
+
 @pytest.mark.parametrize("old", ["", "old"])
 def test_the_old_annotation_may_become_the_field_and_nothing_else(api: Rest, claim: Claim, old: str) -> None:
     path, field = claim(storageClassName=None, old_class=old), f"metadata.annotations.{OLD_CLASS}"
@@ -139,6 +160,8 @@ def test_the_old_annotation_may_become_the_field_and_nothing_else(api: Rest, cla
     if old:
         api.patch(path, {"metadata": {"annotations": {OLD_CLASS: None}}}).invalid((INVALID, field, "field is immutable"))
         api.patch(path, {"spec": {"storageClassName": "other"}}).invalid(SPEC)
+        both = {"metadata": {"annotations": {OLD_CLASS: "new"}}, "spec": {"storageClassName": old}}
+        api.patch(path, both).invalid((INVALID, field, "field is immutable"))
         change = {"metadata": {"annotations": {OLD_CLASS: None}}, "spec": {"storageClassName": old}}
         assert "annotations" not in api.patch(path, change).ok()["metadata"]
 

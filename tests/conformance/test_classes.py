@@ -140,6 +140,10 @@ KEPT: dict[str, tuple[Row, Json]] = {
             "mountOptions": ["", "ro"],
         },
     ),
+    "class_empty_policy": (
+        cls(reclaimPolicy=""),
+        {"provisioner": "d.example.com", "reclaimPolicy": "", "volumeBindingMode": "Immediate"},
+    ),
     "class_name_of_the_provisioner": (
         cls(provisioner="Example.COM/Driver"),
         {"provisioner": "Example.COM/Driver", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},

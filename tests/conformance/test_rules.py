@@ -202,10 +202,13 @@ REFUSED: dict[str, tuple[tuple[str, Json], list[Cause]]] = {
         [(INVALID, "metadata.taints[0].key"), (UNSUPPORTED, "metadata.taints[0].effect")],
     ),
     "node_taint_twice": (node(taints=[{"key": "a", "effect": "NoExecute"}] * 2), [(DUPLICATE, "metadata.taints[1]")]),
+    "node_taint_effect": (node(taints=[{"key": "a", "effect": ""}]), [(REQUIRED, "metadata.taints[0].effect")]),
+    "node_cidr_host": (node(podCIDR="10.0.0.1/24"), [(INVALID, "spec.podCIDRs[0]")]),
     "node_cidr": (node(podCIDR="x"), [(INVALID, "spec.podCIDRs[0]")]),
     "node_capacity": ((NODES, a_node("", capacity={"cpu": "-1"})), [(INVALID, "status.capacity.cpu")]),
     # Secret, Lease, Event, Namespace
     "secret_key": (secret(data={"a/b": ""}), [(INVALID, "data[a/b]")]),
+    "secret_dots": (secret(data={"..": ""}), [(INVALID, "data[..]")]),
     "secret_tls": (secret(type="kubernetes.io/tls"), [(REQUIRED, "data[tls.crt]"), (REQUIRED, "data[tls.key]")]),
     "secret_login": (secret(type="kubernetes.io/basic-auth"), [(REQUIRED, "data[username]"), (REQUIRED, "data[password]")]),
     "lease_duration": (lease(leaseDurationSeconds=0), [(INVALID, "spec.leaseDurationSeconds")]),
@@ -323,6 +326,13 @@ def test_what_is_odd_is_taken_with_a_warning(api: Rest, name: str, row: str) -> 
     (warning,) = answer.warnings
     assert warning.startswith('299 - "')
     assert text in warning
+
+
+def test_a_driver_is_warned_of_its_tokens_when_they_change(api: Rest, name: str) -> None:
+    body = {"metadata": {"name": name}, "spec": {"tokenRequests": [{"audience": "a"}]}}
+    assert 1 == len(api.post(CSI_DRIVERS, body).warnings)
+    assert [] == api.patch(f"{CSI_DRIVERS}/{name}", {"spec": {"podInfoOnMount": True}}).warnings
+    assert 1 == len(api.patch(f"{CSI_DRIVERS}/{name}", {"spec": {"tokenRequests": [{"audience": "b"}]}}).warnings)
 
 
 def test_all_errors_are_told_at_once(api: Rest) -> None:

@@ -54,6 +54,14 @@ def test_no_class_is_a_class() -> None:
     assert "" == class_given(store, storageClassName="")
 
 
+def test_a_class_in_the_old_annotation_is_a_class() -> None:
+    store = a_store()
+    create(store, STORAGE_CLASSES, a_default("a"))
+    body = a_claim("c", storageClassName=None)
+    body["metadata"]["annotations"] = {"volume.beta.kubernetes.io/storage-class": "old"}
+    assert "storageClassName" not in create(store, PERSISTENT_VOLUME_CLAIMS, body, "default")["spec"]
+
+
 def test_a_deleted_default_is_none() -> None:
     store = a_store()
     create(store, STORAGE_CLASSES, a_default("a"))

@@ -24,7 +24,7 @@ def validate(new: Json, old: Json) -> list[Cause]:
     if _frozen_part(new["spec"], new, old, becomes_named) != _frozen_part(old["spec"], new, old, becomes_named):
         found.append(causes.forbidden("spec", _FROZEN))
     found += _validate_shrinking(new, old) + checks.unchanged(new["spec"], old["spec"], "volumeMode", "volumeMode")
-    if not becomes_named:
+    if not becomes_named or CLASS_ANNOTATION in _annotations(new):  # (it may go when the field has taken over)
         found += _validate_annotation(new, old)
     return found + _validate_attributes_class(new, old)
 
@@ -56,14 +56,8 @@ def _frozen_part(spec: Json, new: Json, old: Json, becomes_named: bool) -> Json:
 
 def _class_from_annotation(new: Json, old: Json) -> bool:
     """True when the class that an annotation has named moves into the field."""
-    before, after = _annotations(old), _annotations(new)
-    named = before.get(CLASS_ANNOTATION)
-    return (
-        named is not None
-        and after.get(CLASS_ANNOTATION, named) == named
-        and "storageClassName" not in old["spec"]
-        and new["spec"].get("storageClassName") == named
-    )
+    named = _annotations(old).get(CLASS_ANNOTATION)
+    return named is not None and "storageClassName" not in old["spec"] and new["spec"].get("storageClassName") == named
 
 
 def _class_from_nothing(new: Json, old: Json) -> bool:
