@@ -106,11 +106,11 @@ class Rest:
         return self.request("DELETE", path, body, **query)
 
     @contextlib.contextmanager
-    def watch(self, path: str, **query: Any) -> Iterator[Watch]:
+    def watch(self, path: str, headers: Any = (), **query: Any) -> Iterator[Watch]:
         """A watch that answers 200; its connection is closed at the end."""
         connection = self._connect()
         try:
-            connection.request("GET", path + _query({"watch": "true", **query}), headers=self._headers)
+            connection.request("GET", path + _query({"watch": "true", **query}), headers={**self._headers, **dict(headers)})
             response = connection.getresponse()
             assert response.status == 200, response.read()
             assert connection.sock is not None or response.fp is not None

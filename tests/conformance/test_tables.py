@@ -1,0 +1,385 @@
+"""Tables: what kubectl prints. The same columns and the same cells from both servers, whatever an object looks like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring.apiserver.rules import RESOURCES
+from tests.conformance.conftest import Server
+from tests.support.apiobjects import EVENTS, LEASES, NODES, PVS, VAS, a_lease, a_node, a_pv, a_va
+from tests.support.real import kubectl
+from tests.support.rest import STRATEGIC_PATCH, Rest
+
+Json = dict[str, Any]
+
+TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+KUBECTL = {"Accept": f"{TABLE['Accept']},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"}
+METADATA = {"Accept": "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}
+METADATA_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
+LONG_AGO = "2020-01-01T00:00:00Z"
+
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+ATTRIBUTES = "/apis/storage.k8s.io/v1/volumeattributesclasses"
+DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
+CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
+CAPACITIES = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities"
+PVCS = "/api/v1/namespaces/default/persistentvolumeclaims"
+PODS = "/api/v1/namespaces/default/pods"
+SECRETS = "/api/v1/namespaces/default/secrets"
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+
+IS_DEFAULT = {"storageclass.kubernetes.io/is-default-class": "true"}
+INFO = dict.fromkeys(("machineID", "systemUUID", "bootID", "kubeProxyVersion", "operatingSystem"), "x")
+FULL_INFO = {
+    **INFO,
+    "kernelVersion": "5.1",
+    "osImage": "Linux",
+    "containerRuntimeVersion": "c://2",
+    "kubeletVersion": "v1",
+    "architecture": "amd64",
+}
+PVC_SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "none-such"}
+ABOUT = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "fieldPath": "spec.x"}
+EVENT = {
+    "involvedObject": ABOUT,
+    "reason": "Tested",
+    "message": "  a test\n",
+    "type": "Normal",
+    "source": {"component": "kit", "host": "h"},
+}
+NEW_EVENT = {
+
+        "eventTime": "2020-05-06T07:08:09.123456Z",
+        "regarding": {**ABOUT, "name": ""},
+        "reason": "Tested",
+        "note": "a test",
+        "type": "Normal"
+    ,
+    "action": "Testing", "reportingController": "example.com/kit", "reportingInstance": "kit-1",
+}
+
+
+def a_container(name: str, **more: Any) -> Json:
+    return {"name": name, "image": "i", **more}
+
+
+def a_status(name: str, **more: Any) -> Json:
+    return {"name": name, "image": "i", "imageID": "", "ready": False, "restartCount": 0, **more}
+
+
+def ended(exit_code: int, **more: Any) -> Json:
+    return {"terminated": {"exitCode": exit_code, "finishedAt": LONG_AGO, **more}}
+
+
+WAITING = {"waiting": {"reason": "CrashLoopBackOff"}}
+RUNNING = {"running": {"startedAt": LONG_AGO}}
+READY = [{"type": "Ready", "status": "True"}]
+SIDECAR = {"initContainers": [a_container("s", restartPolicy="Always"), a_container("i")]}
+
+PODS_BY_NAME: dict[str, tuple[Json, Json]] = {
+    "new": ({}, {}),
+    "scheduled": ({"nodeName": "n1"}, {"phase": "Running", "podIPs": [{"ip": "10.0.0.5"}], "podIP": "10.0.0.5"}),
+    "reason": ({}, {"phase": "Failed", "reason": "Evicted"}),
+    "gated": ({"schedulingGates": [{"name": "example.com/g"}]}, {}),
+    "succeeded": ({}, {"phase": "Succeeded", "containerStatuses": [a_status("c", state=ended(0, reason="Completed"))]}),
+    "waiting": ({}, {"phase": "Running", "containerStatuses": [a_status("c", state=WAITING, restartCount=3, lastState=ended(1))]}),
+    "signal": ({}, {"phase": "Running", "containerStatuses": [a_status("c", state=ended(137, signal=9))]}),
+    "code": ({}, {"phase": "Running", "containerStatuses": [a_status("c", state=ended(3), restartCount=1)]}),
+    "ready": ({}, {"phase": "Running", "conditions": READY, "containerStatuses": [a_status("c", state=RUNNING, ready=True)]}),
+    "half": (
+        {"containers": [a_container("c"), a_container("d")]},
+        {
+            "phase": "Running",
+            "containerStatuses": [a_status("c", state=ended(0, reason="Completed")), a_status("d", state=RUNNING, ready=True)],
+        },
+    ),
+    "init": (
+        {"initContainers": [a_container("i"), a_container("j")]},
+        {"initContainerStatuses": [a_status("i", state=ended(0)), a_status("j", state={"waiting": {"reason": "PodInitializing"}})]},
+    ),
+    "init-fails": ({"initContainers": [a_container("i")]}, {"initContainerStatuses": [a_status("i", state=ended(2), restartCount=4)]}),
+    "init-error": ({"initContainers": [a_container("i")]}, {"initContainerStatuses": [a_status("i", state=ended(2, reason="Error"))]}),
+    "init-waits": ({"initContainers": [a_container("i")]}, {"initContainerStatuses": [a_status("i", state=WAITING)]}),
+    "sidecar": (
+        SIDECAR,
+        {
+            "phase": "Running",
+            "conditions": [*READY, {"type": "Initialized", "status": "True"}],
+            "initContainerStatuses": [
+                a_status("s", state=RUNNING, ready=True, started=True, restartCount=2, lastState=ended(1)),
+                a_status("i", state=ended(0)),
+            ],
+            "containerStatuses": [a_status("c", state=RUNNING, ready=True, restartCount=1)],
+        },
+    ),
+    "gates": (
+        {"readinessGates": [{"conditionType": "example.com/a"}, {"conditionType": "example.com/b"}]},
+        {"conditions": [{"type": "example.com/a", "status": "True"}], "nominatedNodeName": "n2"},
+    ),
+}
+
+OBJECTS: dict[str, tuple[str, Json, Json]] = {
+    # what to call it: (where, the object, its status)
+    "attachment": (VAS, a_va("x"), {"attached": True}),
+    "csinode": (CSI_NODES, {"spec": {"drivers": [{"name": "d", "nodeID": "n", "topologyKeys": None}]}}, {}),
+    "csinode-empty": (CSI_NODES, {"spec": {"drivers": []}}, {}),
+    "driver": (
+        DRIVERS,
+        {"spec": {"tokenRequests": [{"audience": "a"}, {"audience": "b"}], "volumeLifecycleModes": ["Persistent", "Ephemeral"]}},
+        {},
+    ),
+    "driver-plain": (DRIVERS, {"spec": {"attachRequired": False, "podInfoOnMount": True, "storageCapacity": True}}, {}),
+    "capacity": (CAPACITIES, {"storageClassName": "fast", "capacity": "1Gi"}, {}),
+    "class": (CLASSES, {"provisioner": "d.example.com"}, {}),
+    "class-default": (
+        CLASSES,
+        {"metadata": {"annotations": IS_DEFAULT}, "provisioner": "d", "allowVolumeExpansion": True, "reclaimPolicy": "Retain"},
+        {},
+    ),
+    "attributes": (ATTRIBUTES, {"driverName": "d.example.com", "parameters": {"a": "b"}}, {}),
+    "volume": (PVS, a_pv("x"), {}),
+    "volume-bound": (
+        PVS,
+        a_pv(
+            "x",
+            claimRef={"namespace": "n", "name": "c"},
+            accessModes=["ReadWriteMany", "ReadWriteOnce", "ReadOnlyMany"],
+            storageClassName="fast",
+            volumeAttributesClassName="gold",
+            volumeMode="Block",
+        ),
+        {"phase": "Failed", "reason": "Why"},
+    ),
+    "volume-beta": (PVS, {**a_pv("x"), "metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "old"}}}, {}),
+    "claim": (PVCS, {"spec": PVC_SPEC}, {"phase": "Pending", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "2Gi"}}),
+    "claim-bound": (
+        PVCS,
+        {"spec": {**PVC_SPEC, "volumeName": "v"}},
+        {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "2Gi"}},
+    ),
+    "claim-half": (PVCS, {"spec": {**PVC_SPEC, "volumeName": "v", "volumeAttributesClassName": "gold"}}, {}),
+    "node": (NODES, a_node("x"), {}),
+    "node-ready": (
+        NODES,
+        {
+            "metadata": {"labels": {"node-role.kubernetes.io/b": "", "node-role.kubernetes.io/a": "x", "kubernetes.io/role": "c"}},
+            "spec": {"unschedulable": True},
+            "status": {
+                "conditions": READY,
+                "nodeInfo": FULL_INFO,
+                "addresses": [{"type": "ExternalIP", "address": "1.2.3.4"}, {"type": "InternalIP", "address": "10.0.0.1"}],
+            },
+        },
+        {},
+    ),
+    "node-not-ready": (
+        NODES,
+        a_node("x", conditions=[{"type": "Ready", "status": "Unknown"}], nodeInfo={**FULL_INFO, "architecture": ""}),
+        {},
+    ),
+    "namespace": ("/api/v1/namespaces", {}, {}),
+    "secret": (SECRETS, {"stringData": {"a": "", "b": "c"}, "type": "example.com/x"}, {}),
+    "account": (ACCOUNTS, {"secrets": [{"name": "a"}]}, {}),
+    "lease": (LEASES, a_lease("x"), {}),
+    "lease-free": (LEASES, {"spec": {}}, {}),
+    "event": (EVENTS, {**EVENT, "count": 7, "lastTimestamp": LONG_AGO, "firstTimestamp": "2019-01-01T00:00:00Z"}, {}),
+    "event-bare": (EVENTS, {"involvedObject": {"namespace": "default", "kind": "Pod"}}, {}),
+    "event-series": (EVENTS, {**EVENT, "series": {"count": 5, "lastObservedTime": "2020-01-01T00:00:00.000000Z"}}, {}),
+    "new-event": (NEW_EVENTS, NEW_EVENT, {}),
+    "definition": (
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        {
+            "spec": {
+                "group": "tables.test",
+                "scope": "Cluster",
+                "names": {"plural": "shown", "singular": "showing", "kind": "Showing", "listKind": "ShowingList"},
+                "versions": [{"name": "v1", "served": False, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+            }
+        },
+        {},
+    ),
+    **{
+        f"pod-{name}": (PODS, {"spec": {"containers": [a_container("c")], **spec}}, status) for name, (spec, status) in PODS_BY_NAME.items()
+    },
+}
+_SERVED = {resource.path for resource in RESOURCES}
+_AGES = ("Age", "Last Seen", "First Seen", "Created At")
+
+
+def is_served(path: str) -> bool:
+    """False for a kind that the embedded server does not have."""
+    parts = path.strip("/").split("/")
+    group, version = ("", parts[1]) if parts[0] == "api" else (parts[1], parts[2])
+    return (group, version, parts[-1]) in _SERVED
+
+
+CASES = [case for case, (path, *_) in OBJECTS.items() if is_served(path)]
+
+
+def put(api: Rest, case: str, name: str) -> str:
+    """Creates the object with its status; gives its path."""
+    path, obj, status = OBJECTS[case]
+    name = "shown.tables.test" if case == "definition" else name
+    body = {**obj, "metadata": {**obj.get("metadata", {}), "name": name}}
+    assert api.post(path, body).status in (201, 409), (case, api.post(path, body))
+    if status:
+        api.patch(f"{path}/{name}/status", {"status": status}, STRATEGIC_PATCH).ok()
+    return f"{path}/{name}"
+
+
+def shown(api: Rest, path: str) -> tuple[list[tuple[str, str, str, int]], list[Any]]:
+    """Columns and cells; ages only as what they look like."""
+    table = api.request("GET", path, headers=TABLE).ok()
+    assert ("Table", "meta.k8s.io/v1") == (table["kind"], table["apiVersion"])
+    columns = [(column["name"], column["type"], column["format"], column["priority"]) for column in table["columnDefinitions"]]
+    [row] = table["rows"]
+    return columns, [_ageless(column[0], cell) for column, cell in zip(columns, row["cells"], strict=True)]
+
+
+def _ageless(column: str, cell: Any) -> Any:
+    if column not in _AGES:
+        return re.sub(r"\(.* ago\)", "(an age ago)", cell) if column == "Restarts" else cell
+    return re.sub(r"\d+", "1", cell) if cell.endswith("Z") else re.fullmatch(r"(\d+[smhdy])+|<unknown>", cell) is not None
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_AO41_both_servers_show_the_same_table(servers: Callable[[str], Server], name: str, case: str) -> None:
+    embedded, real = servers("embedded").api, servers("real").api
+    assert shown(real, put(real, case, name)) == shown(embedded, put(embedded, case, name))
+
+
+COLUMNS = {
+    VAS: ["Name", "Attacher", "PV", "Node", "Attached", "Age"],
+    PVS: [
+        *("Name", "Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass", "VolumeAttributesClass"),
+        "Reason",
+        "Age",
+        "VolumeMode",
+    ],
+    LEASES: ["Name", "Holder", "Age"],
+    CAPACITIES: ["Name", "Created At"],
+}
+
+
+@pytest.mark.parametrize("path", COLUMNS)
+def test_AO41_a_list_is_a_table_when_asked_for_one(api: Rest, path: str) -> None:
+    table = api.request("GET", path, headers=KUBECTL).ok()
+    assert COLUMNS[path] == [column["name"] for column in table["columnDefinitions"]]
+    assert int(table["metadata"]["resourceVersion"]) > 0
+
+
+def test_pages_of_a_table_go_on(api: Rest, name: str) -> None:
+    for number in range(3):
+        api.post(LEASES, {**a_lease(f"{name}-{number}"), "metadata": {"name": f"{name}-{number}", "labels": {"of": name}}}).ok(201)
+    first = api.request("GET", LEASES, headers=TABLE, labelSelector=f"of={name}", limit=2).ok()
+    rest = api.request(
+        "GET", LEASES, headers=TABLE, labelSelector=f"of={name}", limit=2, **{"continue": first["metadata"]["continue"]}
+    ).ok()
+    assert [f"{name}-{number}" for number in range(3)] == [row["cells"][0] for row in first["rows"] + rest["rows"]]
+
+
+@pytest.mark.parametrize(
+    ("include", "kind"), [(None, "PartialObjectMetadata"), ("Metadata", "PartialObjectMetadata"), ("Object", "Lease"), ("None", None)]
+)
+def test_rows_carry_what_is_asked_for(api: Rest, name: str, include: str | None, kind: str | None) -> None:
+    api.post(LEASES, a_lease(name)).ok(201)
+    [row] = api.request("GET", f"{LEASES}/{name}", headers=TABLE, includeObject=include).ok()["rows"]
+    obj = row.get("object") or {}
+    assert (kind, name if kind else None) == (obj.get("kind"), obj.get("metadata", {}).get("name"))
+    assert ("spec" in obj) == (kind == "Lease")
+
+
+def test_an_unknown_include_is_a_bad_request(api: Rest) -> None:
+    api.request("GET", LEASES, headers=TABLE, includeObject="Everything").refused(400, "BadRequest", says="includeObject")
+
+
+def test_writes_and_deletions_answer_tables_too(api: Rest, name: str) -> None:
+    made = api.request("POST", VAS, a_va(name), headers=TABLE).ok(201)
+    assert [name, False] == [made["rows"][0]["cells"][0], made["rows"][0]["cells"][4]]
+    assert "Table" == api.request("DELETE", f"{VAS}/{name}", headers=TABLE).ok()["kind"]
+    assert "NotFound" == api.request("GET", f"{VAS}/{name}", headers=TABLE).refused(404, "NotFound")["reason"]
+
+
+def test_a_watched_table_explains_its_columns_once(api: Rest, name: str) -> None:
+    start = api.get(LEASES).ok()["metadata"]["resourceVersion"]
+    query = {"resourceVersion": start, "fieldSelector": f"metadata.name={name}"}
+    with api.watch(LEASES, headers=TABLE, **query) as watch:
+        api.post(LEASES, a_lease(name)).ok(201)
+        api.patch(f"{LEASES}/{name}", {"spec": {"holderIdentity": "you"}}).ok()
+        api.delete(f"{LEASES}/{name}").ok()
+        events = watch.take(3)
+    assert [("ADDED", "me"), ("MODIFIED", "you"), ("DELETED", "you")] == [(e["type"], e["object"]["rows"][0]["cells"][1]) for e in events]
+    assert [True, False, False] == [bool(event["object"]["columnDefinitions"]) for event in events]
+    versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
+    assert int(start) < versions[0] < versions[1] < versions[2]
+
+
+def test_a_watched_table_has_bookmarks(api: Rest) -> None:
+    initial = {"allowWatchBookmarks": "true", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+    with api.watch(LEASES, headers=TABLE, **initial, fieldSelector="metadata.name=nobody") as watch:
+        event = watch.take(1)[0]
+    assert ("BOOKMARK", "Table") == (event["type"], event["object"]["kind"])
+    meta = event["object"]["rows"][0]["object"]["metadata"]
+    assert {"k8s.io/initial-events-end": "true"} == meta["annotations"]
+    assert int(meta["resourceVersion"]) > 0
+
+
+def test_metadata_alone_when_asked_for(api: Rest, name: str) -> None:
+    """What metadata informers read."""
+    made = api.post(VAS, a_va(name, labels={"a": "b"})).ok(201)
+    one = api.request("GET", f"{VAS}/{name}", headers=METADATA).ok()
+    assert {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": made["metadata"]} == one
+    many = api.request("GET", VAS, headers=METADATA_LIST, fieldSelector=f"metadata.name={name}").ok()
+    assert ("PartialObjectMetadataList", [one]) == (many["kind"], many["items"])
+    with api.watch(VAS, headers=METADATA, fieldSelector=f"metadata.name={name}") as watch:
+        assert {"type": "ADDED", "object": one} == watch.next()
+
+
+@pytest.mark.parametrize(("path", "headers"), [(VAS, METADATA), (f"{VAS}/x", METADATA_LIST)], ids=["one of a list", "a list of one"])
+def test_metadata_of_the_other_number_is_not_acceptable(api: Rest, path: str, headers: dict[str, str]) -> None:
+    api.post(VAS, a_va("x"))
+    api.request("GET", path, headers=headers).refused(406, "NotAcceptable")
+
+
+WIDE = [
+    "attachment",
+    "volume-bound",
+    "claim-bound",
+    "node-ready",
+    "class-default",
+    "driver",
+    "pod-waiting",
+    "event",
+    "secret",
+    "namespace",
+    "capacity",
+]
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [case for case in WIDE if case in CASES])
+def test_kubectl_prints_the_same(servers: Callable[[str], Server], name: str, case: str, tmp_path: Path) -> None:
+    printed = []
+    for which in ("embedded", "real"):
+        server = servers(which)
+        put(server.api, case, name)
+        config = tmp_path / which / "kubeconfig"
+        config.parent.mkdir()
+        config.write_bytes(server.kubeconfig.read_bytes())
+        kind = OBJECTS[case][0].rpartition("/")[2]
+        printed.append(_ages_alike(kubectl(config, "get", kind, name, "-o", "wide")))
+    assert printed[0] == printed[1]
+
+
+def _ages_alike(text: str) -> list[str]:
+    """Lines, with one blank between columns and one word for all ages and dates."""
+    return [re.sub(r"\b(\d+[smhdy])+\b|\d{4}-\d\d-\d\dT[\d:]+Z", "AGE", re.sub(r" +", " ", line)) for line in text.splitlines()]
