@@ -89,7 +89,8 @@ class Resource:
     that long after their last write. form: for kinds that are stored in another shape. decode: in place of the message's
     decoder, for custom kinds: a body without apiVersion and kind, and where the paths of unknown fields go. custom: what
     such a kind's definition says; its message declares the metadata alone. validate_create: what is wrong beside validate.
-    actions: sub-resources beside /status. answer: the kind is only asked, never stored.
+    graceful: what goes is marked first, and watchers see it. actions: sub-resources beside /status. answer: the kind is only
+    asked, never stored.
     """
 
     group: str
@@ -123,6 +124,7 @@ class Resource:
     fields: Callable[[Json], Mapping[str, str]] = lambda _obj: {}
     field_names: frozenset[str] = frozenset()
     warnings: Callable[[Json, Json | None], list[str]] = lambda _new, _old: []
+    graceful: bool = False
     actions: tuple[Action, ...] = ()
     answer: Answer | None = None
     form: Form | None = None

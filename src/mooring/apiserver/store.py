@@ -222,7 +222,22 @@ class ObjectStore:
         if left == before:
             return Deleted(old.shown_by(resource), gone=False)
         stored = self._stored(resource, left) if options.dry_run else self._commit(resource, old, left, now)
-        return Deleted(stored.shown_by(resource), gone=False)
+        gone = resource.graceful and steps.is_finished(resource, left)
+        if gone and not options.dry_run:
+            stored = self._remove(resource, stored, now)
+        return Deleted(stored.shown_by(resource), gone=gone)
+
+    def amend(self, resource: Resource, key: Key, change: Callable[[Json], None], now: float, *, dry_run: bool = False) -> None:
+        """A change by the server itself, which knows no rules. change: writes to the object, or raises. Raises NotFound."""
+        old = self._found(resource, key)
+        obj = old.whole()
+        change(obj)
+        if not dry_run and obj != old.whole():
+            self._commit(resource, old, obj, now)
+
+    def new_id(self) -> str:
+        """A random id, as objects have one."""
+        return self._chance.uid()
 
     def sweep(self, now: float) -> None:
         """Removes what has outlived its kind's time, and forgets old history."""

@@ -33,11 +33,16 @@ def validate(selector: Json, field: str) -> list[Cause]:
         return [causes.required(f"{field}.nodeSelectorTerms", "must have at least one node selector term")]
     found = []
     for number, term in enumerate(terms):
-        at = f"{field}.nodeSelectorTerms[{number}]"
-        for index, requirement in enumerate(term.get("matchExpressions") or []):
-            found += _validate_expression(requirement, f"{at}.matchExpressions[{index}]")
-        for index, requirement in enumerate(term.get("matchFields") or []):
-            found += _validate_field(requirement, f"{at}.matchFields[{index}]")
+        found += validate_term(term, f"{field}.nodeSelectorTerms[{number}]")
+    return found
+
+
+def validate_term(term: Json, field: str) -> list[Cause]:
+    found = []
+    for index, requirement in enumerate(term.get("matchExpressions") or []):
+        found += _validate_expression(requirement, f"{field}.matchExpressions[{index}]")
+    for index, requirement in enumerate(term.get("matchFields") or []):
+        found += _validate_field(requirement, f"{field}.matchFields[{index}]")
     return found
 
 

@@ -27,7 +27,7 @@ _KEY_TEXT: Final = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', "
     f"regex used for validation is '{_KEY.pattern}')"
 )
-_FROZEN: Final = "field is immutable when `immutable` is set"
+FROZEN: Final = "field is immutable when `immutable` is set"
 _REQUIRED_KEYS: Final = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
@@ -53,7 +53,7 @@ def _validate(new: Json) -> list[Cause]:
     found: list[Cause] = []
     data = new.get("data") or {}
     for key in data:
-        found += checks.named(key, f"data[{key}]", _key_reasons)
+        found += checks.named(key, f"data[{key}]", key_reasons)
     if sum(len(base64.b64decode(value)) for value in data.values()) > _BYTES_MAX:
         found.append(causes.too_long("data", _BYTES_MAX))
     return found + _validate_type(new, data)
@@ -81,7 +81,7 @@ def _is_json(encoded: str) -> bool:
     return True
 
 
-def _key_reasons(key: str) -> list[str]:
+def key_reasons(key: str) -> list[str]:
     found = ["must be no more than 253 characters"] if len(key) > 253 else []
     if not _KEY.fullmatch(key):
         return [*found, _KEY_TEXT]
@@ -94,9 +94,9 @@ def _validate_update(new: Json, old: Json) -> list[Cause]:
     found = checks.unchanged(new, old, "type", "type")
     if old.get("immutable"):
         if not new.get("immutable"):
-            found.append(causes.forbidden("immutable", _FROZEN))
+            found.append(causes.forbidden("immutable", FROZEN))
         if new.get("data") != old.get("data"):
-            found.append(causes.forbidden("data", _FROZEN))
+            found.append(causes.forbidden("data", FROZEN))
     return found
 
 

@@ -52,7 +52,7 @@ _DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     "azureDisk": {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": False},
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
-_HOST_PATH_TYPES: Final = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
+HOST_PATH_TYPES: Final = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
 _DEPRECATED: Final = {
     "photonPersistentDisk": ("photonPersistentDisk", "v1.11, non-functional in v1.16+"),
     "scaleIO": ("scaleIO", "v1.16, non-functional in v1.22+"),
@@ -121,7 +121,7 @@ def _validate_old(source: str, content: Json, field: str) -> list[Cause]:
     if source in ("hostPath", "local") and ".." in content["path"].split("/"):
         found.append(causes.invalid(f"{field}.path", content["path"], "must not contain '..'"))
     if source == "hostPath":
-        found += checks.one_of(content["type"], f"{field}.type", _HOST_PATH_TYPES)
+        found += checks.one_of(content["type"], f"{field}.type", HOST_PATH_TYPES)
     if source == "nfs" and not content["path"].startswith("/"):
         found.append(causes.invalid(f"{field}.path", content["path"], "must be an absolute path"))
     return found

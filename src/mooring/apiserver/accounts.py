@@ -1,0 +1,72 @@
+"""Service accounts' tokens: what they say, and whom they make of their bearer.
+
+A token is a signed statement about an account, and about the object that it was made for; it is good until it runs out, or
+until one of them is gone or another object has taken its name.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from mooring.api.meta import Key
+from mooring.apiserver.actions import Json, User
+from mooring.apiserver.store import ObjectStore
+
+ISSUER: Final = "https://kubernetes.default.svc"
+"""Who signs, and whom a token is for when nothing else is asked."""
+
+_PRIVATE: Final = "kubernetes.io"
+_EXTRA: Final = "authentication.kubernetes.io"
+_BOUND: Final = {"pod": "pods", "secret": "secrets", "node": "nodes"}
+
+
+def claims_of(account: Json, bound: Json | None, audiences: list[str], now: float, life_s: int, token_id: str) -> Json:
+    """The claims of a new token. bound: the object that it is bound to. life_s: seconds."""
+    meta, since = account["metadata"], int(now)
+    private: Json = {"namespace": meta["namespace"], "serviceaccount": _reference(account)}
+    if bound is not None:
+        private[bound["kind"].lower()] = _reference(bound)
+        if bound["kind"] == "Pod" and bound["spec"].get("nodeName"):
+            private["node"] = {"name": bound["spec"]["nodeName"]}
+    return {
+        "aud": audiences,
+        "exp": since + life_s,
+        "iat": since,
+        "iss": ISSUER,
+        "jti": token_id,
+        _PRIVATE: private,
+        "nbf": since,
+        "sub": f"system:serviceaccount:{meta['namespace']}:{meta['name']}",
+    }
+
+
+def bearer_of(claims: Json, store: ObjectStore, now: float) -> User | None:
+    """The account that a signed token stands for; None for one that is no good (any more)."""
+    if claims.get("iss") != ISSUER or not claims.get("nbf", now) <= now < claims.get("exp", 0):
+        return None
+    private = claims[_PRIVATE]
+    namespace, account = private["namespace"], private["serviceaccount"]
+    if not _is_there(store, "serviceaccounts", namespace, account):
+        return None
+    extra = {f"{_EXTRA}/credential-id": (f"JTI={claims['jti']}",)}
+    for kind, plural in _BOUND.items():
+        bound = private.get(kind)
+        if bound is None:
+            continue
+        if "uid" in bound and not _is_there(store, plural, "" if kind == "node" else namespace, bound):
+            return None
+        extra[f"{_EXTRA}/{kind}-name"] = (bound["name"],)
+        if "uid" in bound:
+            extra[f"{_EXTRA}/{kind}-uid"] = (bound["uid"],)
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+    return User(claims["sub"], groups, account["uid"], extra)
+
+
+def _reference(obj: Json) -> Json:
+    return {"name": obj["metadata"]["name"], "uid": obj["metadata"]["uid"]}
+
+
+def _is_there(store: ObjectStore, plural: str, namespace: str, reference: dict[str, Any]) -> bool:
+    resource = store.resource("", "v1", plural)
+    stored = store.table(resource).get(Key(namespace, reference["name"])) if resource is not None else None
+    return stored is not None and stored.uid == reference["uid"]

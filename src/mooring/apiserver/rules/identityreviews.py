@@ -1,0 +1,75 @@
+"""authentication.k8s.io/v1: who am I, and whose token is this?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.apiserver import refusals
+from mooring.apiserver.accounts import ISSUER, bearer_of
+from mooring.apiserver.actions import Answer, Call, User
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.rules import meta
+from mooring.apiserver.schema import Messages
+from mooring.base.clock import rfc3339
+
+MESSAGES: Final = Messages(
+    """
+SelfSubjectReview: 1 metadata ObjectMeta!, 2 status SelfSubjectReviewStatus!
+SelfSubjectReviewStatus: 1 userInfo UserInfo!
+TokenReview: 1 metadata ObjectMeta!, 2 spec TokenReviewSpec!, 3 status TokenReviewStatus!
+TokenReviewSpec: 1 token s, 2 audiences *s
+TokenReviewStatus: 1 authenticated b, 2 user UserInfo!, 4 audiences *s, 3 error s
+UserInfo: 1 username s, 2 uid s, 3 groups *s, 4 extra {any}
+""",
+    meta.MESSAGES,
+)
+
+
+def _who_am_i(call: Call) -> Json:
+    return {**call.body, "metadata": {"creationTimestamp": rfc3339(call.now)}, "status": {"userInfo": _shown(call.user)}}
+
+
+def _whose_token(call: Call) -> Json:
+    """Knows the tokens of service accounts. Differs from kube-apiserver: the server's own token is nobody's business."""
+    spec = call.body["spec"]
+    if not spec.get("token"):
+        raise refusals.bad_request("token is required for TokenReview in authentication")
+    claims = call.tokens.claims(spec["token"]) if call.tokens is not None else None
+    user = bearer_of(claims, call.store, call.now) if claims is not None else None
+    if claims is None or user is None:
+        return {**call.body, "status": {"user": {}, "error": "invalid bearer token"}}
+    wanted, found = spec.get("audiences") or [ISSUER], claims["aud"]
+    audiences = [audience for audience in found if audience in wanted]
+    if not audiences:
+        told = f"token audiences [{_quoted(found)}] is invalid for the target audiences [{_quoted(wanted)}]"
+        return {**call.body, "status": {"user": {}, "error": told}}
+    return {**call.body, "status": {"authenticated": True, "user": _shown(user), "audiences": audiences}}
+
+
+def _shown(user: User) -> Json:
+    told = {
+        "username": user.name,
+        "uid": user.uid,
+        "groups": list(user.groups),
+        "extra": {key: list(some) for key, some in user.extra.items()},
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _quoted(audiences: list[str]) -> str:
+    return " ".join(f'"{audience}"' for audience in audiences)
+
+
+def _kind(kind: str, answer: Answer) -> Resource:
+    return Resource(
+        group="authentication.k8s.io",
+        version="v1",
+        kind=kind,
+        plural=f"{kind.lower()}s",
+        namespaced=False,
+        message=MESSAGES[kind],
+        answer=answer,
+    )
+
+
+IDENTITY_REVIEWS: Final = (_kind("SelfSubjectReview", _who_am_i), _kind("TokenReview", _whose_token))

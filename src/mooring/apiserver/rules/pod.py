@@ -1,0 +1,140 @@
+"""core/v1 Pod."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from mooring.apiserver import deletion, refusals
+from mooring.apiserver.deletion import DeleteOptions
+from mooring.apiserver.resource import Json, Resource, Status, View
+from mooring.apiserver.rules import podactions, poddefaults, podresources, podspec, podupdate
+from mooring.apiserver.rules.podshape import MESSAGES
+from mooring.base.clock import parse_rfc3339, rfc3339
+
+_FINISHED: Final = ("Succeeded", "Failed")
+_PRIORITIES: Final = {"": 0, "system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+_PREEMPTION: Final = "PreemptLowerPriority"
+_BY_CLASS: Final = "priority admission controller computed"
+_GATED: Final = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
+_FIELDS: Final = (
+    ("spec", "nodeName"),
+    ("spec", "restartPolicy"),
+    ("spec", "schedulerName"),
+    ("spec", "serviceAccountName"),
+    ("status", "phase"),
+    ("status", "podIP"),
+    ("status", "nominatedNodeName"),
+)
+
+
+def _admit(new: Json, _view: View) -> None:
+    """Priorities and runtime classes, of which only the built-in ones exist.
+
+    There is no admission of service accounts: no pod gets the account `default`, nor a token among its volumes.
+    """
+    spec, name = new["spec"], new["metadata"].get("name", "")
+    priority = _PRIORITIES.get(spec.get("priorityClassName", ""))
+    if priority is None:
+        raise refusals.forbidden(PODS, name, f"no PriorityClass with name {spec['priorityClassName']} was found")
+    if spec.get("priority", priority) != priority:
+        text = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; {_BY_CLASS} {priority} from the given"
+        raise refusals.forbidden(PODS, name, f"{text} PriorityClass name")
+    if spec.get("preemptionPolicy", _PREEMPTION) != _PREEMPTION:
+        text = f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; {_BY_CLASS}"
+        raise refusals.forbidden(PODS, name, f"{text} {_PREEMPTION} from the given PriorityClass name")
+    spec["priority"], spec["preemptionPolicy"] = priority, _PREEMPTION
+    if spec.get("runtimeClassName"):
+        raise refusals.forbidden(PODS, name, f'pod rejected: RuntimeClass "{spec["runtimeClassName"]}" not found')
+    if spec.get("overhead"):
+        raise refusals.forbidden(PODS, name, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+
+
+def _prepare_create(new: Json, now: float) -> None:
+    new["metadata"]["generation"] = 1
+    new["status"] = {"phase": "Pending", "qosClass": podresources.quality(new["spec"])}
+    if new["spec"].get("schedulingGates"):
+        podactions.set_condition(new["status"], _GATED, now)
+
+
+def _prepare_update(new: Json, old: Json, _now: float) -> None:
+    new["status"] = old["status"]
+    for part in ("priority", "preemptionPolicy"):
+        if part in old["spec"]:
+            new["spec"].setdefault(part, old["spec"][part])
+    podactions.count_change(new, old)
+
+
+def _prepare_status(new: Json, old: Json, _now: float) -> None:
+    """Owners and quality of service stay what they are."""
+    meta, before = new["metadata"], old["metadata"]
+    meta.pop("ownerReferences", None)
+    if "ownerReferences" in before:
+        meta["ownerReferences"] = before["ownerReferences"]
+    new.setdefault("status", {})
+    if "qosClass" in old["status"]:
+        new["status"].setdefault("qosClass", old["status"]["qosClass"])
+
+
+def _delete(obj: Json, options: DeleteOptions, now: float) -> Json | None:
+    """A pod gets time to end, and whoever runs it removes it. Time may be made shorter, never longer."""
+    meta, given = obj["metadata"], options.grace_s
+    pending = meta.get("deletionGracePeriodSeconds", 0)
+    if meta.get("deletionTimestamp"):
+        if not pending:
+            return deletion.plain(obj, options, now)
+        if given is None or given >= pending:
+            return obj
+        since, grace_s = parse_rfc3339(meta["deletionTimestamp"]) - pending, max(given, 0)
+    else:
+        since, grace_s = now, _grace_s(obj, given)
+        if meta.get("generation", 0) > 0:
+            meta["generation"] += 1
+    meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"] = rfc3339(since + grace_s), grace_s
+    deletion.follow(meta, options)
+    return obj
+
+
+def _grace_s(pod: Json, given: int | None) -> int:
+    """No time at all for what nobody runs, or has ended."""
+    if not pod["spec"].get("nodeName") or pod["status"].get("phase") in _FINISHED:
+        return 0
+    grace_s: int = pod["spec"]["terminationGracePeriodSeconds"] if given is None else given
+    return 1 if grace_s < 0 else grace_s
+
+
+def _fields(pod: Json) -> Mapping[str, str]:
+    found = {f"{part}.{name}": str(pod[part].get(name, "")) for part, name in _FIELDS}
+    return {**found, "spec.hostNetwork": str(pod["spec"].get("hostNetwork", False)).lower()}
+
+
+PODS: Final = Resource(
+    group="",
+    version="v1",
+    kind="Pod",
+    plural="pods",
+    namespaced=True,
+    short_names=("po",),
+    categories=("all",),
+    message=MESSAGES["Pod"],
+    status=Status.WITH_METADATA,
+    default=poddefaults.default,
+    admit=_admit,
+    prepare_create=_prepare_create,
+    prepare_update=_prepare_update,
+    prepare_status=_prepare_status,
+    delete=_delete,
+    graceful=True,
+    validate=podspec.validate,
+    validate_create=podupdate.validate_created,
+    validate_update=podupdate.validate,
+    validate_status=podupdate.validate_status,
+    field_names=frozenset({"spec.hostNetwork", *(f"{part}.{name}" for part, name in _FIELDS)}),
+    fields=_fields,
+    actions=podactions.ACTIONS,
+)

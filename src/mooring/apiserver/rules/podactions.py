@@ -1,0 +1,244 @@
+"""What is asked of a pod: to be bound to a node, to be evicted, to take a container for debugging or other resources, to be looked into."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from mooring.api.meta import Key
+from mooring.apiserver import causes, refusals
+from mooring.apiserver.actions import Action, Call, done
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.deletion import DeleteOptions
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.rules import checks, meta, podcontainers, podmounts, podresources, podspec
+from mooring.apiserver.rules.podshape import MESSAGES as SHAPES
+from mooring.apiserver.schema import Messages
+from mooring.base.clock import rfc3339
+from mooring.kube.errors import Conflict, ServerError
+
+MESSAGES: Final = Messages(
+    """
+Binding: 1 metadata ObjectMeta!, 2 target ObjectReference!
+Eviction: 1 metadata ObjectMeta!, 2 deleteOptions DeleteOptions?
+""",
+    SHAPES,
+    meta.MESSAGES,
+)
+
+_READ_AND_WRITE: Final = ("get", "patch", "update")
+_NOT_EPHEMERAL: Final = ("ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy")
+_RESIZABLE: Final = ("cpu", "memory")
+
+
+def bind(call: Call) -> Json:
+    """The pod gets its node, once. Labels and annotations of the binding become the pod's."""
+    pods = call.store.resource("", "v1", "pods")
+    assert pods is not None
+    body, name = call.body, call.key.name or call.body["metadata"].get("name", "")
+    if body["metadata"].get("name", "") != name:
+        raise refusals.bad_request("name in URL does not match name in Binding object")
+    target = body["target"]
+    wrong = [] if target.get("name") else [causes.required("target.name")]
+    wrong += checks.one_of(target.get("kind") or "Node", "target.kind", ("Node", "<empty>"))
+    if wrong:
+        raise causes.invalid_object("Binding", "", name, wrong)
+
+    def change(pod: Json) -> None:
+        _check_bindable(pod, body["metadata"])
+        pod["spec"]["nodeName"] = target["name"]
+        for part in ("labels", "annotations"):
+            if body["metadata"].get(part):
+                pod["metadata"][part] = {**(pod["metadata"].get(part) or {}), **body["metadata"][part]}
+        set_condition(pod["status"], {"type": "PodScheduled", "status": "True"}, call.now)
+
+    call.store.amend(pods, Key(call.key.namespace, name), change, call.now, dry_run=call.dry_run)
+    return done()
+
+
+def _check_bindable(pod: Json, wanted: Json) -> None:
+    found, name = pod["metadata"], pod["metadata"]["name"]
+    for part, called in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        if wanted.get(part) and wanted[part] != found[part]:
+            raise _conflict(
+                "pods", name, f"Precondition failed: {called} in precondition: {wanted[part]}, {called} in object meta: {found[part]}"
+            )
+    if found.get("deletionTimestamp"):
+        raise _conflict("pods/binding", name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if pod["spec"].get("nodeName"):
+        raise _conflict("pods/binding", name, f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"')
+    if pod["spec"].get("schedulingGates"):
+        raise _conflict("pods/binding", name, f"pod {name} has non-empty .spec.schedulingGates")
+
+
+def _conflict(plural: str, name: str, why: str) -> Conflict:
+    text = f'Operation cannot be fulfilled on {plural} "{name}": {why}'
+    return Conflict(text, reason="Conflict", details={"name": name, "kind": plural})
+
+
+def set_condition(status: Json, condition: Json, now: float) -> None:
+    """Writes a condition; its time stays while its status does."""
+    conditions = status.setdefault("conditions", [])
+    old = next((one for one in conditions if one["type"] == condition["type"]), None)
+    same = old is not None and old["status"] == condition["status"]
+    since = old["lastTransitionTime"] if old is not None and same else rfc3339(now)
+    new = {**condition, "lastProbeTime": None, "lastTransitionTime": since}
+    if old is None:
+        conditions.append(new)
+    else:
+        conditions[conditions.index(old)] = new
+
+
+def _evict(call: Call) -> Json:
+    """A deletion that says what it is. Nobody keeps a disruption budget here."""
+    if call.body["metadata"].get("name", "") != call.key.name:
+        raise refusals.bad_request("name in URL does not match name in Eviction object")
+    options = _options(call)
+    found = call.store.get(call.resource, call.key)
+    call.store.delete(call.resource, call.key, call.now, _dry(options))  # (what it would refuse is refused before anything is written)
+    if not options.dry_run and not found.whole()["metadata"].get("deletionTimestamp"):
+        target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
+        call.store.amend(call.resource, call.key, lambda pod: set_condition(pod["status"], target, call.now), call.now)
+        options = DeleteOptions(options.uid, "", False, options.grace_s, options.propagation, options.orphan_dependents)
+    call.store.delete(call.resource, call.key, call.now, options)
+    return done()
+
+
+def _options(call: Call) -> DeleteOptions:
+    given: Json = call.body.get("deleteOptions") or {}
+    conditions = given.get("preconditions") or {}
+    return DeleteOptions(
+        conditions.get("uid", ""),
+        conditions.get("resourceVersion", ""),
+        call.dry_run or bool(given.get("dryRun")),
+        given.get("gracePeriodSeconds"),
+        given.get("propagationPolicy", ""),
+        given.get("orphanDependents"),
+    )
+
+
+def _dry(options: DeleteOptions) -> DeleteOptions:
+    return DeleteOptions(options.uid, options.resource_version, True, options.grace_s)
+
+
+# parts of a pod that are written through an endpoint of their own
+
+
+def _prepare_ephemeral(new: Json, old: Json, _now: float) -> None:
+    added = new["spec"].get("ephemeralContainers")
+    _keep_all(new, old)
+    new["spec"] = {**old["spec"], **({"ephemeralContainers": added} if added else {})}
+    if not added:
+        new["spec"].pop("ephemeralContainers", None)
+    count_change(new, old)
+
+
+def _validate_ephemeral(new: Json, old: Json) -> list[Cause]:
+    spec, field = new["spec"], "spec.ephemeralContainers"
+    containers = spec.get("ephemeralContainers") or []
+    by_name = {container["name"]: container for container in containers}
+    found: list[Cause] = []
+    for container in old["spec"].get("ephemeralContainers") or []:
+        if container["name"] not in by_name:
+            found.append(causes.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be removed'))
+        elif by_name[container["name"]] != container:
+            found.append(causes.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be changed'))
+    targets = [container["name"] for part in ("containers", "initContainers") for container in spec.get(part) or []]
+    seen = set(targets)
+    for number, container in enumerate(containers):
+        at = f"{field}[{number}]"
+        found += podcontainers.validate_name(container["name"], f"{at}.name", seen)
+        if container.get("targetContainerName") and container["targetContainerName"] not in targets:
+            found.append(causes.not_found(f"{at}.targetContainerName", container["targetContainerName"]))
+        found += [
+            causes.forbidden(f"{at}.{part}", "cannot be set for an Ephemeral Container") for part in _NOT_EPHEMERAL if container.get(part)
+        ]
+        found += [] if container.get("image") else [causes.required(f"{at}.image")]
+        found += checks.one_of(container["imagePullPolicy"], f"{at}.imagePullPolicy", podcontainers.PULL_POLICIES)
+        found += podmounts.validate(container, at, spec.get("volumes") or [])
+    return found
+
+
+def _prepare_resize(new: Json, old: Json, _now: float) -> None:
+    """Resources of containers, and what a change of them restarts."""
+    wanted = new["spec"]
+    _keep_all(new, old)
+    new["spec"] = {**old["spec"]}
+    for part in ("containers", "initContainers"):
+        if part in old["spec"]:
+            by_name = {container["name"]: container for container in wanted.get(part) or []}
+            new["spec"][part] = [_resized(container, by_name.get(container["name"])) for container in old["spec"][part]]
+    count_change(new, old)
+
+
+def _resized(container: Json, wanted: Json | None) -> Json:
+    if wanted is None:
+        return container
+    left = {name: value for name, value in container.items() if name != "resizePolicy"}
+    policy = {"resizePolicy": wanted["resizePolicy"]} if "resizePolicy" in wanted else {}
+    return {**left, "resources": wanted["resources"], **policy}
+
+
+def _validate_resize(new: Json, old: Json) -> list[Cause]:
+    found = podspec.validate(new)
+    for number, (container, before) in enumerate(zip(new["spec"]["containers"], old["spec"]["containers"], strict=True)):
+        for part in ("limits", "requests"):
+            now, was = (one["resources"].get(part) or {} for one in (container, before))
+            if any(name not in now for name in was):
+                at = f"spec.containers[{number}].resources.{part}"
+                found.append(causes.forbidden(at, f"resource {part} cannot be removed"))
+            if any(now.get(name) != was.get(name) for name in {*now, *was} if name not in _RESIZABLE):
+                found.append(causes.forbidden("spec", "only cpu and memory resources are mutable"))
+    quality = podresources.quality(old["spec"])
+    if podresources.quality(new["spec"]) != quality:
+        found.append(causes.invalid("spec", quality, "Pod QOS Class may not change as a result of resizing"))
+    return found
+
+
+def _keep_all(new: Json, old: Json) -> None:
+    new.clear()
+    new.update(old)
+    new["metadata"] = dict(old["metadata"])
+
+
+def count_change(new: Json, old: Json) -> None:
+    """The generation counts changes of the spec."""
+    if new["spec"] != old["spec"]:
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+# doors to a kubelet
+
+
+def _no_kubelet(call: Call) -> None:
+    pod = call.store.get(call.resource, call.key).whole()
+    if not pod["spec"].get("nodeName"):
+        raise refusals.bad_request(f"pod {call.key.name} does not have a host assigned")
+    text = f"pod {call.key.name} can't be looked into: there is no kubelet behind this API server"
+    raise ServerError(text, reason="ServiceUnavailable", code=503)
+
+
+def _asked(group: str, kind: str, answer: Any) -> Resource:
+    return Resource(
+        group=group,
+        version="v1",
+        kind=kind,
+        plural=f"{kind.lower()}s",
+        namespaced=True,
+        message=MESSAGES[kind],
+        answer=answer,
+    )
+
+
+BINDINGS: Final = _asked("", "Binding", bind)
+_EVICTIONS: Final = _asked("policy", "Eviction", _evict)
+
+ACTIONS: Final = (
+    Action(name="attach", verbs=("create", "get"), kind="PodAttachOptions", connect=_no_kubelet),
+    Action(name="binding", verbs=("create",), asks=BINDINGS),
+    Action(name="ephemeralcontainers", verbs=_READ_AND_WRITE, prepare=_prepare_ephemeral, validate=_validate_ephemeral),
+    Action(name="eviction", verbs=("create",), asks=_EVICTIONS),
+    Action(name="exec", verbs=("create", "get"), kind="PodExecOptions", connect=_no_kubelet),
+    Action(name="log", verbs=("get",), connect=_no_kubelet),
+    Action(name="portforward", verbs=("create", "get"), kind="PodPortForwardOptions", connect=_no_kubelet),
+    Action(name="resize", verbs=_READ_AND_WRITE, prepare=_prepare_resize, validate=_validate_resize),
+)

@@ -1,0 +1,160 @@
+"""What a pod has when nobody says: filled in on every write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from mooring.api.quantity import Quantity, parse_quantity
+from mooring.apiserver.resource import Json
+from mooring.apiserver.rules import amounts, claimspec, volumesources
+
+_POD: Final[Json] = {
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": 30,
+    "dnsPolicy": "ClusterFirst",
+    "schedulerName": "default-scheduler",
+    "enableServiceLinks": True,
+}
+_CONTAINER: Final[Json] = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
+_PROBE: Final[Json] = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+_HTTP: Final[Json] = {"path": "/", "scheme": "HTTP"}
+_FILE_MODE: Final = 0o644
+_WITH_MODE: Final = ("secret", "configMap", "downwardAPI", "projected")
+_TOKEN_LIFE_S: Final = 3600
+_UNWELL_S: Final = 300
+_UNWELL: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
+_AGGREGATED: Final = ("cpu", "memory")
+
+
+def default(pod: Json) -> None:
+    spec = pod["spec"]
+    _fill(spec, _POD)
+    spec.setdefault("securityContext", {})
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+    for volume in spec.get("volumes") or []:
+        _default_volume(volume)
+    for container in containers_of(spec):
+        _default_container(container, on_host_network=spec.get("hostNetwork", False))
+    amounts.default(spec.get("overhead"))
+    if spec.get("resources"):
+        _default_pod_requests(spec)
+    _tolerate(spec)
+    _default_status(pod["status"])
+
+
+def containers_of(spec: Json) -> Iterator[Json]:
+    """All of a pod's containers."""
+    for part in ("initContainers", "containers", "ephemeralContainers"):
+        yield from spec.get(part) or []
+
+
+def _fill(obj: Json, defaults: Json) -> None:
+    """Sets what is absent or zero."""
+    for name, value in defaults.items():
+        if obj.get(name) is None or obj[name] == "" or (obj[name] == 0 and isinstance(value, int) and name in _PROBE):
+            obj[name] = value
+
+
+def _default_container(container: Json, *, on_host_network: bool) -> None:
+    _fill(container, _CONTAINER)
+    container.setdefault("imagePullPolicy", pull_policy(container.get("image", "")))
+    for port in container.get("ports") or []:
+        _fill(port, {"protocol": "TCP"})
+        if on_host_network and not port.get("hostPort"):
+            port["hostPort"] = port["containerPort"]
+    for variable in container.get("env") or []:
+        _default_field((variable.get("valueFrom") or {}).get("fieldRef"))
+    for name in PROBES:
+        if name in container:
+            _fill(container[name], _PROBE)
+            _default_handler(container[name])
+    for handler in (container.get("lifecycle") or {}).values():
+        if isinstance(handler, dict):
+            _default_handler(handler)
+    _default_resources(container["resources"])
+
+
+def pull_policy(image: str) -> str:
+    """Always for what may mean another image tomorrow."""
+    tag = image.rpartition("/")[2].partition(":")[2]
+    return "Always" if image and "@" not in image and tag in ("", "latest") else "IfNotPresent"
+
+
+def _default_resources(resources: Json) -> None:
+    amounts.default(resources.get("limits"))
+    amounts.default(resources.get("requests"))
+    if resources.get("limits"):
+        resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+
+
+def _default_pod_requests(spec: Json) -> None:
+    """A pod that names resources as a whole asks for what its containers ask for, or else for its limits."""
+    resources, requests = spec["resources"], dict(spec["resources"].get("requests") or {})
+    amounts.default(resources.get("limits"))
+    amounts.default(requests)
+    for name in _AGGREGATED:
+        asked = [container["resources"].get("requests", {}).get(name) for container in spec.get("containers") or []]
+        given = [parse_quantity(text) for text in asked if text is not None]
+        if given and name not in requests:
+            requests[name] = str(Quantity(sum((amount.value for amount in given[1:]), given[0].value), given[0].style))
+    for name, limit in (resources.get("limits") or {}).items():
+        requests.setdefault(name, limit)
+    if requests:
+        resources["requests"] = requests
+
+
+def _default_handler(handler: Json) -> None:
+    if "httpGet" in handler:
+        _fill(handler["httpGet"], _HTTP)
+    if "grpc" in handler:
+        _fill(handler["grpc"], {"service": ""})
+
+
+def _default_field(reference: Any) -> None:
+    if reference is not None:
+        _fill(reference, {"apiVersion": "v1"})
+
+
+def _default_volume(volume: Json) -> None:
+    if len(volume) == 1:
+        volume["emptyDir"] = {}
+    volumesources.default(volume)
+    for source in _WITH_MODE:
+        if source in volume:
+            volume[source].setdefault("defaultMode", _FILE_MODE)
+    for item in (volume.get("downwardAPI") or {}).get("items") or []:
+        _default_field(item.get("fieldRef"))
+    for projected in (volume.get("projected") or {}).get("sources") or []:
+        for item in (projected.get("downwardAPI") or {}).get("items") or []:
+            _default_field(item.get("fieldRef"))
+        if "serviceAccountToken" in projected:
+            projected["serviceAccountToken"].setdefault("expirationSeconds", _TOKEN_LIFE_S)
+    if (volume.get("ephemeral") or {}).get("volumeClaimTemplate"):
+        claimspec.default(volume["ephemeral"]["volumeClaimTemplate"]["spec"])
+    if "image" in volume:
+        volume["image"].setdefault("pullPolicy", pull_policy(volume["image"].get("reference", "")))
+
+
+def _tolerate(spec: Json) -> None:
+    """For five minutes a pod stays on a node that is unwell, unless it says otherwise (admission DefaultTolerationSeconds)."""
+    tolerations = spec.get("tolerations") or []
+    for key in _UNWELL:
+        if not any(given.get("key", "") in ("", key) and given.get("effect", "") in ("", "NoExecute") for given in tolerations):
+            tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _UNWELL_S})
+    if tolerations:
+        spec["tolerations"] = tolerations
+
+
+def _default_status(status: Json) -> None:
+    """One address, told twice."""
+    addresses = status.get("podIPs") or []
+    if status.get("podIP") and (not addresses or addresses[0]["ip"] != status["podIP"]):
+        status["podIPs"] = [{"ip": status["podIP"]}]
+    elif addresses:
+        status["podIP"] = addresses[0]["ip"]

@@ -1,0 +1,117 @@
+"""The environment of a container: variables, and where they come from."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from mooring.api import names
+from mooring.api.quantity import parse_quantity
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json
+from mooring.apiserver.rules import checks
+from mooring.apiserver.rules.secret import key_reasons
+
+_NAME: Final = re.compile(r"[ -<>-~]+")
+_NAME_TEXT: Final = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+_SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
+_FIELDS: Final = (
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+)
+_KNOWN: Final = (*_FIELDS, "metadata.labels", "metadata.annotations")
+_WITH_KEY: Final = re.compile(r"metadata\.(annotations|labels)\['.+'\]")
+_AMOUNTS: Final = tuple(f"{part}.{name}" for part in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory"))
+_TWO_FIELDS: Final = "may not have more than one field specified at a time"
+
+
+def validate(container: Json, field: str) -> list[Cause]:
+    found: list[Cause] = []
+    for number, variable in enumerate(container.get("env") or []):
+        at = f"{field}.env[{number}]"
+        if not variable["name"]:
+            found.append(causes.required(f"{at}.name"))
+        elif not _NAME.fullmatch(variable["name"]):
+            found.append(causes.invalid(f"{at}.name", variable["name"], _NAME_TEXT))
+        if "valueFrom" in variable:
+            found += _validate_source(variable, f"{at}.valueFrom")
+    for number, source in enumerate(container.get("envFrom") or []):
+        found += _validate_all_of(source, f"{field}.envFrom", number)
+    return found
+
+
+def _validate_source(variable: Json, field: str) -> list[Cause]:
+    source = variable["valueFrom"]
+    given = [name for name in _SOURCES if name in source]
+    if not given:
+        named = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+        return [causes.invalid(field, "", f"must specify one of: {named}")]
+    found = []
+    if "fieldRef" in source:
+        found += _validate_field(source["fieldRef"], f"{field}.fieldRef")
+    if "resourceFieldRef" in source:
+        found += _validate_amount(source["resourceFieldRef"], f"{field}.resourceFieldRef")
+    for name in ("configMapKeyRef", "secretKeyRef"):
+        if name in source:
+            found += _validate_key(source[name], f"{field}.{name}")
+    if variable.get("value"):
+        found.append(causes.invalid(field, "", "may not be specified when `value` is not empty"))
+    elif len(given) > 1:
+        found.append(causes.invalid(field, "", _TWO_FIELDS))
+    return found
+
+
+def _validate_field(reference: Json, field: str) -> list[Cause]:
+    path, version, at = reference["fieldPath"], reference["apiVersion"], f"{field}.fieldPath"
+    if not path:
+        return [causes.required(at)]
+    if version != "v1":
+        return [causes.invalid(at, path, f"error converting fieldPath: unsupported pod version: {version}")]
+    if _WITH_KEY.fullmatch(path):
+        return []
+    if path not in _KNOWN:
+        return [causes.invalid(at, path, f"error converting fieldPath: field label not supported: {path}")]
+    return checks.one_of(path, at, _FIELDS)
+
+
+def _validate_amount(reference: Json, field: str) -> list[Cause]:
+    resource = reference["resource"]
+    if not resource:
+        return [causes.required(f"{field}.resource")]
+    if not resource.startswith(("limits.hugepages-", "requests.hugepages-")):
+        found = checks.one_of(resource, f"{field}.resource", _AMOUNTS)
+        if found:
+            return found
+    if resource.endswith(".cpu") and parse_quantity(reference["divisor"]).value not in (0, 1, parse_quantity("1m").value):
+        text = "only divisor's values 1m and 1 are supported with the cpu resource"
+        return [causes.invalid(f"{field}.divisor", resource, text)]
+    return []
+
+
+def _validate_key(reference: Json, field: str) -> list[Cause]:
+    found = checks.named(reference.get("name", ""), f"{field}.name", names.dns_subdomain)
+    if not reference["key"]:
+        return [*found, causes.required(f"{field}.key")]
+    return found + checks.named(reference["key"], f"{field}.key", key_reasons)
+
+
+def _validate_all_of(source: Json, field: str, number: int) -> list[Cause]:
+    given = [name for name in ("configMapRef", "secretRef") if name in source]
+    if not given:
+        return [causes.invalid(field, "", "must specify one of: `configMapRef` or `secretRef`")]
+    found = [causes.invalid(field, "", _TWO_FIELDS)] if len(given) > 1 else []
+    prefix = source.get("prefix", "")
+    if prefix and not _NAME.fullmatch(prefix):
+        found.append(causes.invalid(f"{field}[{number}].prefix", prefix, _NAME_TEXT))
+    for part in given:
+        name, at = source[part].get("name", ""), f"{field}[{number}].{part}.name"
+        found += checks.named(name, at, names.dns_subdomain) if name else [causes.required(at)]
+    return found

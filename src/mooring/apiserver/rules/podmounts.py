@@ -1,0 +1,105 @@
+"""Mounts and devices of a container: each leads to a volume of the pod, and no two stand in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json
+from mooring.apiserver.rules import checks
+from mooring.apiserver.rules.podvolumes import relative_path
+
+_PROPAGATIONS: Final = ("Bidirectional", "HostToContainer", "None")
+_RECURSIVE: Final = ("Disabled", "Enabled", "IfPossible")
+_BLOCK: Final = ("persistentVolumeClaim", "ephemeral")
+
+
+def validate(container: Json, field: str, volumes: Sequence[Json]) -> list[Cause]:
+    mounts, devices = container.get("volumeMounts") or [], container.get("volumeDevices") or []
+    by_name = {volume["name"]: volume for volume in volumes}
+    privileged = (container.get("securityContext") or {}).get("privileged", False)
+    found = _validate_mounts(mounts, devices, f"{field}.volumeMounts", by_name, privileged=privileged)
+    return found + _validate_devices(devices, mounts, f"{field}.volumeDevices", by_name)
+
+
+def _validate_mounts(
+    mounts: Sequence[Json], devices: Sequence[Json], field: str, volumes: dict[str, Json], *, privileged: bool
+) -> list[Cause]:
+    found: list[Cause] = []
+    paths: set[str] = set()
+    for number, mount in enumerate(mounts):
+        at, name, path = f"{field}[{number}]", mount["name"], mount["mountPath"]
+        found += _validate_place(name, f"{at}.name", path, f"{at}.mountPath", volumes)
+        if path in paths:
+            found.append(causes.invalid(f"{at}.mountPath", path, "must be unique"))
+        paths.add(path)
+        found += _validate_apart(name, path, devices, at, ("devicePath", "mountPath", "volumeDevices"))
+        if mount.get("subPath"):
+            found += relative_path(mount["subPath"], f"{field}.subPath")
+        if mount.get("subPathExpr"):
+            found += _validate_expression(mount, at, field)
+        found += _validate_propagation(mount, field, privileged=privileged)
+    return found
+
+
+def _validate_devices(devices: Sequence[Json], mounts: Sequence[Json], field: str, volumes: dict[str, Json]) -> list[Cause]:
+    found: list[Cause] = []
+    seen: set[str] = set()
+    paths: set[str] = set()
+    for number, device in enumerate(devices):
+        at, name, path = f"{field}[{number}]", device["name"], device["devicePath"]
+        if name in seen:
+            found.append(causes.invalid(f"{at}.name", name, "must be unique"))
+        found += _validate_place(name, f"{at}.name", path, f"{at}.devicePath", volumes)
+        if name in volumes and not any(source in volumes[name] for source in _BLOCK):
+            text = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
+            found.append(causes.invalid(f"{at}.name", name, text))
+        if path in paths:
+            found.append(causes.invalid(f"{at}.devicePath", path, "must be unique"))
+        if ".." in path.split("/"):
+            found.append(causes.invalid(f"{at}.devicePath", path, "can not contain backsteps ('..')"))
+        found += _validate_apart(name, path, mounts, at, ("mountPath", "devicePath", "volumeMounts"))
+        seen.add(name)
+        paths.add(path)
+    return found
+
+
+def _validate_place(name: str, name_field: str, path: str, path_field: str, volumes: dict[str, Json]) -> list[Cause]:
+    found = [] if name else [causes.required(name_field)]
+    if name not in volumes:
+        found.append(causes.not_found(name_field, name))
+    return found + ([] if path else [causes.required(path_field)])
+
+
+def _validate_apart(name: str, path: str, others: Sequence[Json], at: str, words: tuple[str, str, str]) -> list[Cause]:
+    """A volume is mounted or a device, never both. words: the path's member there and here, and what the others are called."""
+    there, here, called = words
+    found = []
+    if any(other["name"] == name for other in others):
+        found.append(causes.invalid(f"{at}.name", name, f"must not already exist in {called}"))
+    if any(other[there] == path for other in others):
+        found.append(causes.invalid(f"{at}.{here}", path, f"must not already exist as a path in {called}"))
+    return found
+
+
+def _validate_expression(mount: Json, at: str, field: str) -> list[Cause]:
+    if mount.get("subPath"):
+        return [causes.invalid(f"{at}.subPathExpr", mount["subPathExpr"], "subPathExpr and subPath are mutually exclusive")]
+    return relative_path(mount["subPathExpr"], f"{field}.subPathExpr")
+
+
+def _validate_propagation(mount: Json, field: str, *, privileged: bool) -> list[Cause]:
+    propagation, recursive = mount.get("mountPropagation", "None"), mount.get("recursiveReadOnly", "Disabled")
+    found = checks.one_of(propagation, f"{field}.mountPropagation", _PROPAGATIONS)
+    if propagation == "Bidirectional" and not privileged:
+        text = "Bidirectional mount propagation is available only to privileged containers"
+        found.append(causes.forbidden(f"{field}.mountPropagation", text))
+    found += checks.one_of(recursive, f"{field}.recursiveReadOnly", _RECURSIVE)
+    if recursive in ("Enabled", "IfPossible") and not mount.get("readOnly"):
+        found.append(causes.forbidden(f"{field}.recursiveReadOnly", "may only be specified when readOnly is true"))
+    elif recursive in ("Enabled", "IfPossible") and propagation != "None":
+        text = "may only be specified when mountPropagation is None or not specified"
+        found.append(causes.forbidden(f"{field}.recursiveReadOnly", text))
+    return found

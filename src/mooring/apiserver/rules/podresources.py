@@ -1,0 +1,124 @@
+"""What containers and pods ask for, and may use at the most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from mooring.api import names
+from mooring.api.quantity import parse_quantity
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json
+from mooring.apiserver.rules import checks
+
+_STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
+_OTHER: Final = ("storage", "pods", "services", "persistentvolumeclaims", "configmaps", "secrets")
+_HUGE: Final = "hugepages-"
+_COUNTED: Final = ("cpu", "memory")
+
+
+def validate(resources: Json, field: str, spec: Json) -> list[Cause]:
+    """For a container."""
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    found = _validate_amounts(limits, f"{field}.limits") + _validate_amounts(requests, f"{field}.requests")
+    found += _validate_order(limits, requests, field)
+    if any(name.startswith(_HUGE) for name in (*limits, *requests)) and not any(name in (*limits, *requests) for name in _COUNTED):
+        found.append(causes.forbidden(field, "HugePages require cpu or memory"))
+    known = [claim["name"] for claim in spec.get("resourceClaims") or []]
+    return found + _validate_claims(resources.get("claims") or [], f"{field}.claims", known)
+
+
+def validate_pod(spec: Json) -> list[Cause]:
+    """For the pod as a whole."""
+    resources = spec.get("resources") or {}
+    found = []
+    for part in ("limits", "requests"):
+        for name, text in (resources.get(part) or {}).items():
+            if name not in _COUNTED and not name.startswith(_HUGE):
+                found.append(causes.invalid(f"spec.resources.{part}[{name}]", name, "must be a standard resource type or fully qualified"))
+            elif parse_quantity(text).value < 0:
+                found.append(causes.invalid(f"spec.resources.{part}[{name}]", text, "must be greater than or equal to 0"))
+    if resources.get("claims"):
+        found.append(causes.forbidden("spec.resources.claims", "claims may not be set for Resources at pod-level"))
+    found += _validate_order(resources.get("limits") or {}, resources.get("requests") or {}, "spec.resources")
+    for name, text in (resources.get("requests") or {}).items():
+        asked = sum(amounts_of(spec.get("containers") or [], "requests", name))
+        if parse_quantity(text).value < asked:
+            wrong = f"must be greater than or equal to aggregate container requests of {asked}"
+            found.append(causes.invalid(f"spec.resources.requests[{name}]", text, wrong))
+    return found
+
+
+def validate_resize_policy(policies: Sequence[Json], field: str) -> list[Cause]:
+    found: list[Cause] = []
+    seen: set[str] = set()
+    for number, policy in enumerate(policies):
+        name = policy["resourceName"]
+        if name in seen:
+            found.append(causes.duplicate(f"{field}[{number}]", name))
+        seen.add(name)
+        found += checks.one_of(name, field, _COUNTED)
+        found += checks.one_of(policy["restartPolicy"], field, ("NotRequired", "RestartContainer"))
+    return found
+
+
+def amounts_of(containers: Iterable[Json], part: str, name: str) -> list[Any]:
+    """What containers say of one resource."""
+    given = [(container["resources"].get(part) or {}).get(name) for container in containers]
+    return [parse_quantity(text).value for text in given if text is not None]
+
+
+def quality(spec: Json) -> str:
+    """The pod's quality of service class."""
+    whole = spec.get("resources") or {}
+    if whole.get("limits") or whole.get("requests"):
+        asking = [{"resources": whole}]
+    else:
+        asking = [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
+    sums = {(part, name): sum(amounts_of(asking, part, name)) for part in ("requests", "limits") for name in _COUNTED}
+    if not any(sums.values()):
+        return "BestEffort"
+    limited = all(all(sum(amounts_of([one], "limits", name)) > 0 for name in _COUNTED) for one in asking)
+    equal = all(sums["requests", name] == sums["limits", name] for name in _COUNTED)
+    return "Guaranteed" if limited and equal else "Burstable"
+
+
+def _validate_amounts(amounts: Json, field: str) -> list[Cause]:
+    found = []
+    for name, text in amounts.items():
+        at, extended = f"{field}[{name}]", "/" in name
+        if extended:
+            found += checks.named(name, at, names.qualified_name)
+        elif name not in _STANDARD and not name.startswith(_HUGE):
+            if name not in _OTHER:
+                found.append(causes.invalid(at, name, "must be a standard resource type or fully qualified"))
+            found.append(causes.invalid(at, name, "must be a standard resource for containers"))
+            continue
+        value = parse_quantity(text).value
+        if value < 0:
+            found.append(causes.invalid(at, text, "must be greater than or equal to 0"))
+        if extended and value % 1:
+            found.append(causes.invalid(at, text, "must be an integer"))
+    return found
+
+
+def _validate_order(limits: Json, requests: Json, field: str) -> list[Cause]:
+    """Nobody asks for more than the limit; of what can't be shared, for just as much."""
+    found = []
+    for name, text in requests.items():
+        strict = "/" in name or name.startswith(_HUGE)
+        if name not in limits:
+            if strict:
+                found.append(causes.required(f"{field}.limits", "Limit must be set for non overcommitable resources"))
+            continue
+        asked, most = parse_quantity(text).value, parse_quantity(limits[name]).value
+        if strict and asked != most:
+            found.append(causes.invalid(f"{field}.requests", text, f"must be equal to {name} limit of {limits[name]}"))
+        elif asked > most:
+            found.append(causes.invalid(f"{field}.requests", text, f"must be less than or equal to {name} limit of {limits[name]}"))
+    return found
+
+
+def _validate_claims(claims: Sequence[Json], field: str, known: Sequence[str]) -> list[Cause]:
+    return [causes.not_found(f"{field}[{number}]", claim["name"]) for number, claim in enumerate(claims) if claim["name"] not in known]

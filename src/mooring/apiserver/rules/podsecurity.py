@@ -1,0 +1,83 @@
+"""Security contexts of pods and containers, as far as they can be wrong by themselves.
+
+Differs from kube-apiserver as Mooring's tests and most people's first try start it: privileged containers are allowed, as
+`--allow-privileged` has it, which every cluster that runs CSI drivers sets.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json
+from mooring.apiserver.rules import checks
+
+_ID_MAX: Final = 2**31 - 1
+_SYSCTL: Final = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
+_PROFILES: Final = ("Localhost", "RuntimeDefault", "Unconfined")
+
+
+def validate_pod(context: Json, field: str, spec: Json) -> list[Cause]:
+    found = _validate_common(context, field)
+    found += user_id(context.get("fsGroup"), f"{field}.fsGroup")
+    for number, group in enumerate(context.get("supplementalGroups") or []):
+        found += user_id(group, f"{field}.supplementalGroups[{number}]")
+    for name, allowed in (
+        ("fsGroupChangePolicy", ("Always", "OnRootMismatch")),
+        ("supplementalGroupsPolicy", ("Merge", "Strict")),
+        ("seLinuxChangePolicy", ("Recursive",)),
+    ):
+        if name in context:
+            found += checks.one_of(context[name], f"{field}.{name}", allowed)
+    found += _validate_sysctls(context, field)
+    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
+        text = "ShareProcessNamespace and HostPID cannot both be enabled"
+        found.append(causes.invalid(f"{field}.shareProcessNamespace", True, text))
+    return found
+
+
+def validate_container(context: Json, field: str) -> list[Cause]:
+    found = _validate_common(context, field)
+    if "procMount" in context:
+        found += checks.one_of(context["procMount"], f"{field}.procMount", ("Default", "Unmasked"))
+    if context.get("allowPrivilegeEscalation") is False:
+        if context.get("privileged"):
+            found.append(causes.invalid(field, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
+        if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or []):
+            text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
+            found.append(causes.invalid(field, context, text))
+    return found
+
+
+def user_id(value: int | None, field: str) -> list[Cause]:
+    if value is None or 0 <= value <= _ID_MAX:
+        return []
+    return [causes.invalid(field, value, f"must be between 0 and {_ID_MAX}, inclusive")]
+
+
+def _validate_common(context: Json, field: str) -> list[Cause]:
+    found = user_id(context.get("runAsUser"), f"{field}.runAsUser") + user_id(context.get("runAsGroup"), f"{field}.runAsGroup")
+    profile, at = context.get("seccompProfile"), f"{field}.seccompProfile"
+    if profile is None:
+        return found
+    found += checks.one_of(profile["type"], f"{at}.type", _PROFILES)
+    if profile["type"] == "Localhost" and not profile.get("localhostProfile"):
+        found.append(causes.required(f"{at}.localhostProfile", "must be set when seccomp type is Localhost"))
+    return found
+
+
+def _validate_sysctls(context: Json, field: str) -> list[Cause]:
+    found: list[Cause] = []
+    seen: set[str] = set()
+    for number, sysctl in enumerate(context.get("sysctls") or []):
+        name, at = sysctl["name"], f"{field}.sysctls[{number}].name"
+        if not name:
+            found.append(causes.required(at))
+        elif len(name) > 253 or not _SYSCTL.fullmatch(name):
+            found.append(causes.invalid(at, name, f"must have at most 253 characters and match regex ^{_SYSCTL.pattern}$"))
+        elif name in seen:
+            found.append(causes.duplicate(at, name))
+        seen.add(name)
+    return found

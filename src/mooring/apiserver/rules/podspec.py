@@ -1,0 +1,115 @@
+"""What is valid in a pod's spec beside its volumes and containers."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from typing import Final
+
+from mooring.api import names
+from mooring.apiserver import causes, metadata
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json
+from mooring.apiserver.rules import checks, podcontainers, podplacement, podresources, podsecurity, podvolumes
+
+RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
+_DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_SECONDS_MAX: Final = 2**31 - 1
+_IP_TEXT: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+_SEARCH: Final = re.compile(r"[a-z0-9_]([-a-z0-9_]*[a-z0-9])?(\.[a-z0-9_]([-a-z0-9_]*[a-z0-9])?)*")
+_SEARCH_TEXT: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', "
+    "and must start and end with an alphanumeric character"
+)
+_NAMES: Final[tuple[tuple[str, Callable[[str], list[str]]], ...]] = (
+    ("serviceAccountName", names.dns_subdomain),
+    ("nodeName", names.dns_subdomain),
+    ("hostname", names.dns_label),
+    ("subdomain", names.dns_label),
+    ("priorityClassName", names.dns_subdomain),
+    ("hostnameOverride", names.dns_subdomain),
+)
+
+
+def validate(pod: Json) -> list[Cause]:
+    spec = pod["spec"]
+    found = podvolumes.validate(spec, pod["metadata"].get("name", ""))
+    found += podcontainers.validate(spec) + podresources.validate_pod(spec)
+    found += checks.one_of(spec["restartPolicy"], "spec.restartPolicy", RESTART_POLICIES)
+    found += _validate_names(spec) + _validate_dns(spec) + _validate_lists(spec) + _validate_gates(spec)
+    found += metadata.labels(spec.get("nodeSelector") or {}, "spec.nodeSelector")
+    found += podsecurity.validate_pod(spec["securityContext"], "spec.securityContext", spec) + podplacement.validate(spec)
+    seconds = spec.get("activeDeadlineSeconds")
+    if seconds is not None and not 1 <= seconds <= _SECONDS_MAX:
+        found.append(causes.invalid("spec.activeDeadlineSeconds", seconds, f"must be between 1 and {_SECONDS_MAX}, inclusive"))
+    if spec.get("hostUsers") is False:
+        found += [
+            causes.forbidden(f"spec.{part}", "when `hostUsers` is false")
+            for part in ("hostNetwork", "hostPID", "hostIPC")
+            if spec.get(part)
+        ]
+    if "os" in spec:
+        found += checks.one_of(spec["os"]["name"], "spec.os", ("linux", "windows"))
+    return found
+
+
+def address(text: str, field: str) -> list[Cause]:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return [causes.invalid(field, text, _IP_TEXT)]
+    return []
+
+
+def _validate_names(spec: Json) -> list[Cause]:
+    return [cause for part, rule in _NAMES if spec.get(part) for cause in checks.named(spec[part], f"spec.{part}", rule)]
+
+
+def _validate_dns(spec: Json) -> list[Cause]:
+    policy, config = spec["dnsPolicy"], spec.get("dnsConfig")
+    found = checks.one_of(policy, "spec.dnsPolicy", _DNS_POLICIES)
+    if policy == "None" and config is None:
+        found.append(causes.required("spec.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None"))
+    elif policy == "None" and config is not None and not config.get("nameservers"):
+        found.append(causes.required("spec.dnsConfig.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None"))
+    for number, server in enumerate((config or {}).get("nameservers") or []):
+        found += address(server, f"spec.dnsConfig.nameservers[{number}]")
+    for number, search in enumerate((config or {}).get("searches") or []):
+        if search != "." and not _SEARCH.fullmatch(search.removesuffix(".")):
+            found.append(causes.invalid(f"spec.dnsConfig.searches[{number}]", search, _SEARCH_TEXT))
+    for number, option in enumerate((config or {}).get("options") or []):
+        if not option.get("name"):
+            found.append(causes.required(f"spec.dnsConfig.options[{number}]", "must not be empty"))
+    return found
+
+
+def _validate_lists(spec: Json) -> list[Cause]:
+    found: list[Cause] = []
+    for number, alias in enumerate(spec.get("hostAliases") or []):
+        found += address(alias["ip"], f"spec.hostAliases[{number}].ip")
+        for index, name in enumerate(alias.get("hostnames") or []):
+            found += checks.named(name, f"spec.hostAliases[{number}].hostnames[{index}]", names.dns_subdomain)
+    for number, gate in enumerate(spec.get("readinessGates") or []):
+        found += checks.named(gate["conditionType"], f"spec.readinessGates[{number}].conditionType", names.qualified_name)
+    for number, claim in enumerate(spec.get("resourceClaims") or []):
+        given = [part for part in ("resourceClaimName", "resourceClaimTemplateName") if part in claim]
+        if not given:
+            text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            found.append(causes.invalid(f"spec.resourceClaims[{number}]", claim, text))
+        elif len(given) > 1:
+            text = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            found.append(causes.invalid(f"spec.resourceClaims[{number}]", claim, text))
+    return found
+
+
+def _validate_gates(spec: Json) -> list[Cause]:
+    found: list[Cause] = []
+    seen: set[str] = set()
+    for number, gate in enumerate(spec.get("schedulingGates") or []):
+        field = f"spec.schedulingGates[{number}]"
+        found += checks.named(gate["name"], field, names.qualified_name)
+        if gate["name"] in seen:
+            found.append(causes.duplicate(field, gate["name"]))
+        seen.add(gate["name"])
+    return found

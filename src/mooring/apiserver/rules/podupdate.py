@@ -1,0 +1,133 @@
+"""What may change in a pod: very little. Images, a deadline that comes nearer, tolerations, gates that open."""
+
+from __future__ import annotations
+
+import copy
+from typing import Final
+
+from mooring.api import names
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json
+from mooring.apiserver.rules import checks, podspec
+
+FROZEN: Final = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+_OWN_RULES: Final = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
+
+
+def validate(new: Json, old: Json) -> list[Cause]:
+    after, before = new["spec"], old["spec"]
+    found = [
+        causes.forbidden(f"spec.{part}", "pod updates may not add or remove containers")
+        for part in ("containers", "initContainers")
+        if len(after.get(part) or []) != len(before.get(part) or [])
+    ]
+    if found:
+        return found
+    found += _validate_deadline(after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
+    found += _validate_tolerations(after, before) + _validate_gates(after, before)
+    if after.get("nodeName") and after.get("schedulingGates") and not before.get("nodeName"):
+        found.append(causes.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+    if _rest(after, before) != _rest(before, before):
+        found.append(causes.forbidden("spec", FROZEN))
+    return found
+
+
+def validate_created(new: Json) -> list[Cause]:
+    """What only a new pod may not have."""
+    spec, found = new["spec"], []
+    if spec.get("ephemeralContainers"):
+        found.append(causes.forbidden("spec.ephemeralContainers", "cannot be set on create"))
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        found.append(causes.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+    return found
+
+
+def validate_status(new: Json, old: Json) -> list[Cause]:
+    status, before = new["status"], old["status"]
+    found = []
+    if before.get("qosClass") and status.get("qosClass") != before["qosClass"]:
+        found.append(causes.immutable("status.qosClass", status.get("qosClass")))
+    if status.get("nominatedNodeName"):
+        found += checks.named(status["nominatedNodeName"], "status.nominatedNodeName", names.dns_subdomain)
+    found += _validate_addresses(status)
+    for number, condition in enumerate(status.get("conditions") or []):
+        found += checks.named(condition["type"], f"status.conditions[{number}].Type", names.qualified_name)
+    for part in ("containerStatuses", "initContainerStatuses"):
+        found += _validate_states(status.get(part) or [], before.get(part) or [], f"status.{part}", new["spec"])
+    return found
+
+
+def _validate_deadline(after: int | None, before: int | None) -> list[Cause]:
+    if before is None or after == before:
+        return []
+    field = "spec.activeDeadlineSeconds"
+    if after is None:
+        return [causes.invalid(field, None, "must not update from a positive integer to nil value")]
+    return [causes.invalid(field, after, "must be less than or equal to previous value")] if after > before else []
+
+
+def _validate_tolerations(after: Json, before: Json) -> list[Cause]:
+    """Each old one is still there, for however long."""
+    now = [_timeless(toleration) for toleration in after.get("tolerations") or []]
+    if all(_timeless(toleration) in now for toleration in before.get("tolerations") or []):
+        return []
+    return [causes.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
+
+
+def _timeless(toleration: Json) -> Json:
+    return {part: value for part, value in toleration.items() if part != "tolerationSeconds" or toleration.get("effect") != "NoExecute"}
+
+
+def _validate_gates(after: Json, before: Json) -> list[Cause]:
+    known = [gate["name"] for gate in before.get("schedulingGates") or []]
+    return [
+        causes.forbidden(
+            f"spec.schedulingGates[{number}].name", f"only deletion is allowed, but found new scheduling gate '{gate['name']}'"
+        )
+        for number, gate in enumerate(after.get("schedulingGates") or [])
+        if gate["name"] not in known
+    ]
+
+
+def _rest(spec: Json, before: Json) -> Json:
+    """Everything that may not change."""
+    rest = copy.deepcopy({part: value for part, value in spec.items() if part not in _OWN_RULES})
+    for part in ("containers", "initContainers"):
+        for container in rest.get(part) or []:
+            container.pop("image", None)
+    if before.get("schedulingGates"):
+        rest.pop("affinity", None)
+        chosen, was = rest.pop("nodeSelector", {}), before.get("nodeSelector") or {}
+        rest["nodeSelector"] = {key: chosen.get(key) for key in was}  # (while a gate is shut, a choice may become narrower)
+    return rest
+
+
+def _validate_addresses(status: Json) -> list[Cause]:
+    addresses, hosts, found = status.get("podIPs") or [], status.get("hostIPs") or [], []
+    for part, given in (("podIPs", addresses), ("hostIPs", hosts)):
+        for number, one in enumerate(given):
+            found += podspec.address(one["ip"], f"status.{part}[{number}]")
+    if not found and len({":" in one["ip"] for one in addresses}) < len(addresses):
+        found.append(causes.invalid("status.podIPs", addresses, "may specify no more than one IP for each IP family"))
+    if hosts and status.get("hostIP", "") != hosts[0]["ip"]:
+        found.append(causes.invalid("status.hostIPs[0].ip", hosts[0]["ip"], "must be equal to `hostIP`"))
+    return found
+
+
+def _validate_states(states: list[Json], before: list[Json], field: str, spec: Json) -> list[Cause]:
+    """A container that has ended for good does not come back."""
+    if spec["restartPolicy"] == "Always":
+        return []
+    ended = {state["name"]: state["state"]["terminated"] for state in before if state["state"].get("terminated")}
+    found = []
+    for number, state in enumerate(states):
+        end = ended.get(state["name"])
+        if end is None or state["state"].get("terminated") or (end["exitCode"] and spec["restartPolicy"] == "OnFailure"):
+            continue
+        found.append(causes.forbidden(f"{field}[{number}].state", "may not be transitioned to non-terminated state"))
+    return found

@@ -1,0 +1,241 @@
+"""The volumes of a pod: exactly one source each, and a valid one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from mooring.api import names
+from mooring.api.quantity import parse_quantity
+from mooring.apiserver import causes, metadata
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.resource import Json
+from mooring.apiserver.rules import checks, claimspec, volumesources
+from mooring.apiserver.rules.podshape import MESSAGES
+
+SOURCES: Final = tuple(MESSAGES["VolumeSource"].fields)
+_FIRST: Final = ("emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi", "glusterfs")
+_ORDER: Final = (*_FIRST, *(source for source in SOURCES if source not in _FIRST))
+"""Of two sources the later one is the wrong one."""
+
+_RENAMED: Final = {"gcePersistentDisk": "persistentDisk"}
+_PARTS_255: Final = ("gcePersistentDisk", "awsElasticBlockStore")
+_PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
+_MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
+_CLAIM_METADATA: Final = ("name", "generateName", "namespace", "ownerReferences", "finalizers")
+_DOWNWARD: Final = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
+_WITH_KEY: Final = re.compile(r"metadata\.(annotations|labels)\['.+'\]")
+_TOKEN_LIFE_S: Final = (600, 2**32)
+
+
+def validate(spec: Json, pod_name: str) -> list[Cause]:
+    found: list[Cause] = []
+    seen: set[str] = set()
+    for number, volume in enumerate(spec.get("volumes") or []):
+        field, name = f"spec.volumes[{number}]", volume["name"]
+        if not name:
+            found.append(causes.required(f"{field}.name"))
+        elif names.dns_label(name):
+            found += checks.named(name, f"{field}.name", names.dns_label)
+        elif name in seen:
+            found.append(causes.duplicate(f"{field}.name", name))
+        seen.add(name)
+        found += _validate_source(volume, field, spec)
+        if "ephemeral" in volume and pod_name and names.dns_subdomain(f"{pod_name}-{name}"):
+            reasons = names.dns_subdomain(f"{pod_name}-{name}")
+            found += [causes.invalid(f"{field}.name", name, f'PVC name "{pod_name}-{name}": {reason}') for reason in reasons]
+    return found
+
+
+def relative_path(path: str, field: str) -> list[Cause]:
+    """It leads nowhere but down."""
+    if path.startswith("/"):
+        return [causes.invalid(field, path, "must be a relative path")]
+    return [causes.invalid(field, path, "must not contain '..'")] if ".." in path.split("/") else []
+
+
+def _validate_source(volume: Json, field: str, spec: Json) -> list[Cause]:
+    given = [source for source in _ORDER if source in volume]
+    source, others = given[0], given[1:]
+    found = [causes.forbidden(f"{field}.{_RENAMED.get(other, other)}", "may not specify more than 1 volume type") for other in others]
+    check = _CHECKS.get(source)
+    if check is not None:
+        return check(volume[source], f"{field}.{source}") + found
+    if source == "projected":
+        return _validate_projected(volume[source], f"{field}.{source}", spec) + found
+    return _validate_plain(source, volume[source], f"{field}.{_RENAMED.get(source, source)}") + found
+
+
+def _validate_plain(source: str, content: Json, field: str) -> list[Cause]:
+    """What must be there is there. Of sources that drivers have replaced nothing more is looked at."""
+    shape = MESSAGES[MESSAGES["VolumeSource"].fields[source].type]
+    required = [part for part in shape.fields.values() if part.always and part.type == "s" and not part.pointer]
+    found = [causes.required(f"{field}.{part.name}") for part in required if not content[part.name]]
+    secret = content.get("secretRef")
+    if secret is not None and not secret.get("name") and source in ("cinder", "storageos"):
+        found.append(causes.required(f"{field}.secretRef.name"))
+    partition = content.get("partition", 0)
+    if source in _PARTS_255 and not 0 <= partition <= 255:
+        found.append(causes.invalid(f"{field}.partition", partition, "must be between 1 and 255, inclusive"))
+    return found
+
+
+def _validate_host_path(content: Json, field: str) -> list[Cause]:
+    if not content["path"]:
+        return [causes.required(f"{field}.path")]
+    found = [causes.invalid(f"{field}.path", content["path"], "must not contain '..'")] if ".." in content["path"].split("/") else []
+    return found + checks.one_of(content["type"], f"{field}.type", volumesources.HOST_PATH_TYPES)
+
+
+def _validate_empty_dir(content: Json, field: str) -> list[Cause]:
+    if parse_quantity(content.get("sizeLimit", "0")).value < 0:
+        return [causes.forbidden(f"{field}.sizeLimit", "SizeLimit field must be a valid resource quantity")]
+    return []
+
+
+def _validate_nfs(content: Json, field: str) -> list[Cause]:
+    found = [causes.required(f"{field}.{part}") for part in ("server", "path") if not content[part]]
+    if not content["path"].startswith("/"):
+        found.append(causes.invalid(f"{field}.path", content["path"], "must be an absolute path"))
+    return found
+
+
+def _validate_files(content: Json, field: str, name: str) -> list[Cause]:
+    """Secrets and config maps as files."""
+    found = [] if content.get(name) else [causes.required(f"{field}.{name}")]
+    found += _mode(content.get("defaultMode"), f"{field}.defaultMode")
+    for number, item in enumerate(content.get("items") or []):
+        at = f"{field}.items[{number}]"
+        found += [] if item["key"] else [causes.required(f"{at}.key")]
+        found += _file(item["path"], f"{at}.path") + _mode(item.get("mode"), f"{at}.mode")
+    return found
+
+
+def _validate_downward(content: Json, field: str) -> list[Cause]:
+    found = _mode(content.get("defaultMode"), f"{field}.defaultMode")
+    for item in content.get("items") or []:
+        found += _file(item["path"], f"{field}.path") + _mode(item.get("mode"), f"{field}.mode")
+        if "fieldRef" in item and "resourceFieldRef" in item:
+            text = "fieldRef and resourceFieldRef can not be specified simultaneously"
+            found.append(causes.invalid(field, "resource", text))
+        elif "fieldRef" in item:
+            path = item["fieldRef"]["fieldPath"]
+            if not _WITH_KEY.fullmatch(path):
+                found += checks.one_of(path, f"{field}.fieldRef.fieldPath", _DOWNWARD)
+        elif "resourceFieldRef" in item:
+            found += _validate_amount(item["resourceFieldRef"], f"{field}.resourceFieldRef")
+        else:
+            found.append(causes.required(field, "one of fieldRef and resourceFieldRef is required"))
+    return found
+
+
+def _validate_amount(reference: Json, field: str) -> list[Cause]:
+    parts = ("containerName", "resource")
+    return [causes.required(f"{field}.{part}") for part in parts if not reference.get(part)]
+
+
+def _validate_projected(content: Json, field: str, spec: Json) -> list[Cause]:
+    found = _mode(content.get("defaultMode"), f"{field}.defaultMode")
+    paths: set[str] = set()
+    for number, source in enumerate(content.get("sources") or []):
+        at = f"{field}.sources[{number}]"
+        if len(source) > 1:
+            found.append(causes.forbidden(at, "may not specify more than 1 volume type per source"))
+        for name, check in _PROJECTED.items():
+            if name in source:
+                found += check(source[name], f"{at}.{name}")
+        if "serviceAccountToken" in source:
+            found += _validate_token(source["serviceAccountToken"], f"{at}.serviceAccountToken", field, spec)
+        for path in _paths(source):
+            if path in paths:
+                found.append(causes.invalid(field, source[next(iter(source))].get("name", path), "conflicting duplicate paths"))
+            paths.add(path)
+    return found
+
+
+def _validate_token(content: Json, field: str, volume: str, spec: Json) -> list[Cause]:
+    found = []
+    if not spec.get("serviceAccountName"):
+        found.append(causes.forbidden(field, "must not be specified when serviceAccountName is not set"))
+    least, most = _TOKEN_LIFE_S
+    life_s = content["expirationSeconds"]
+    if life_s < least:
+        found.append(causes.invalid(f"{field}.expirationSeconds", life_s, "may not specify a duration less than 10 minutes"))
+    if life_s > most:
+        found.append(causes.invalid(f"{field}.expirationSeconds", life_s, "may not specify a duration larger than 2^32 seconds"))
+    return found + _file(content["path"], f"{volume}.path")
+
+
+def _paths(source: Json) -> list[str]:
+    """Where a projected source puts its files, as far as it says."""
+    if "serviceAccountToken" in source:
+        return [source["serviceAccountToken"]["path"]]
+    return [item["path"] for content in source.values() for item in content.get("items") or []]
+
+
+def _validate_csi(content: Json, field: str) -> list[Cause]:
+    found = checks.driver_name(content["driver"], f"{field}.driver")
+    secret = content.get("nodePublishSecretRef")
+    if secret is not None and not secret.get("name"):
+        found.append(causes.required(f"{field}.nodePublishSecretRef.name"))
+    return found
+
+
+def _validate_ephemeral(content: Json, field: str) -> list[Cause]:
+    template, at = content.get("volumeClaimTemplate"), f"{field}.volumeClaimTemplate"
+    if template is None:
+        return [causes.required(at)]
+    meta = template["metadata"]
+    found = [causes.forbidden(f"{at}.metadata.{part}", "cannot be set") for part in _CLAIM_METADATA if meta.get(part)]
+    found += metadata.labels(meta.get("labels") or {}, f"{at}.metadata.labels")
+    return found + claimspec.validate(template["spec"], f"{at}.spec")
+
+
+def _validate_image(content: Json, field: str) -> list[Cause]:
+    found = [] if content.get("reference") else [causes.required(f"{field}.reference")]
+    return found + checks.one_of(content["pullPolicy"], f"{field}.pullPolicy", _PULL_POLICIES)
+
+
+def _validate_claim(content: Json, field: str) -> list[Cause]:
+    return [] if content["claimName"] else [causes.required(f"{field}.claimName")]
+
+
+def _file(path: str, field: str) -> list[Cause]:
+    if not path:
+        return [causes.required(field)]
+    found = relative_path(path, field)
+    if path.startswith("..") and not found:
+        found.append(causes.invalid(field, path, "must not start with '..'"))
+    return found
+
+
+def _mode(mode: int | None, field: str) -> list[Cause]:
+    return [] if mode is None or 0 <= mode <= 0o777 else [causes.invalid(field, mode, _MODE)]
+
+
+def _validate_secret(content: Json, field: str) -> list[Cause]:
+    return _validate_files(content, field, "secretName")
+
+
+def _validate_config_map(content: Json, field: str) -> list[Cause]:
+    return _validate_files(content, field, "name")
+
+
+_CHECKS: Final[dict[str, Callable[[Json, str], list[Cause]]]] = {
+    "hostPath": _validate_host_path,
+    "emptyDir": _validate_empty_dir,
+    "nfs": _validate_nfs,
+    "secret": _validate_secret,
+    "configMap": _validate_config_map,
+    "downwardAPI": _validate_downward,
+    "persistentVolumeClaim": _validate_claim,
+    "csi": _validate_csi,
+    "ephemeral": _validate_ephemeral,
+    "image": _validate_image,
+}
+_PROJECTED: Final[dict[str, Callable[[Json, str], list[Cause]]]] = {
+    "secret": _validate_config_map,
+    "configMap": _validate_config_map,
+    "downwardAPI": _validate_downward,
+}

@@ -1,0 +1,110 @@
+"""core/v1 ServiceAccount, and the tokens that are asked of one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.api.meta import Key
+from mooring.apiserver import causes, refusals
+from mooring.apiserver.accounts import ISSUER, claims_of
+from mooring.apiserver.actions import Action, Call
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.rules import meta
+from mooring.apiserver.schema import Messages
+from mooring.base.clock import rfc3339
+from mooring.kube.errors import ServerError
+
+MESSAGES: Final = Messages(
+    """
+ServiceAccount: 1 metadata ObjectMeta!, 2 secrets *ObjectReference@name, 3 imagePullSecrets *LocalObjectReference@name, 4 automountServiceAccountToken b?
+ObjectReference: 1 kind s, 2 namespace s, 3 name s, 4 uid s, 5 apiVersion s, 6 resourceVersion s, 7 fieldPath s
+LocalObjectReference: 1 name s
+TokenRequest: 1 metadata ObjectMeta!, 2 spec TokenRequestSpec!, 3 status TokenRequestStatus!
+TokenRequestSpec: 1 audiences *s!, 4 expirationSeconds i64!?, 3 boundObjectRef BoundObjectReference!?
+BoundObjectReference: 1 kind s, 2 apiVersion s, 3 name s, 4 uid s
+TokenRequestStatus: 1 token s!, 2 expirationTimestamp time!
+""",  # noqa: E501
+    meta.MESSAGES,
+)
+
+_GROUP: Final = "authentication.k8s.io"
+_HOUR_S: Final = 3600
+_LIFE_S_MIN: Final = 600
+_LIFE_S_MAX: Final = 2**32
+_BINDABLE: Final = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
+
+
+def _token(call: Call) -> Json:
+    """A token of the account, in the form of the question."""
+    account = call.store.get(call.resource, call.key).whole()
+    meta, spec = call.body["metadata"], call.body["spec"]
+    if meta.get("name", "") not in ("", call.key.name):
+        wrong = causes.invalid("metadata.name", meta["name"], "must match the service account name if specified")
+        raise causes.invalid_object("TokenRequest", _GROUP, call.key.name, [wrong])
+    spec["audiences"] = spec["audiences"] or [ISSUER]
+    life_s = spec["expirationSeconds"] = _HOUR_S if spec["expirationSeconds"] is None else spec["expirationSeconds"]
+    _check_life(life_s)
+    bound = None if spec["boundObjectRef"] is None else _bound(call, spec["boundObjectRef"])
+    if call.tokens is None:
+        raise ServerError("this server has no key that could sign tokens", reason="NotImplemented", code=501)
+    claims = claims_of(account, bound, spec["audiences"], call.now, life_s, call.store.new_id())
+    own = {
+        "name": call.key.name,
+        "namespace": call.key.namespace,
+        "uid": account["metadata"]["uid"],
+        "creationTimestamp": rfc3339(call.now),
+    }
+    status = {"token": call.tokens.sign(claims), "expirationTimestamp": rfc3339(claims["exp"])}
+    return {**call.body, "metadata": {**meta, **own}, "status": status}
+
+
+def _check_life(life_s: int) -> None:
+    field = "spec.expirationSeconds"
+    wrong = []
+    if life_s < _LIFE_S_MIN:
+        wrong.append(causes.invalid(field, life_s, "may not specify a duration less than 10 minutes"))
+    if life_s > _LIFE_S_MAX:
+        wrong.append(causes.invalid(field, life_s, "may not specify a duration larger than 2^32 seconds"))
+    if wrong:
+        raise causes.invalid_object("TokenRequest", _GROUP, "", wrong)
+
+
+def _bound(call: Call, reference: Json) -> Json:
+    """The object that the token is bound to. Raises NotFound, Conflict, BadRequest."""
+    kind, version, name = (reference.get(part, "") for part in ("kind", "apiVersion", "name"))
+    plural = _BINDABLE.get(kind)
+    resource = call.store.resource("", "v1", plural) if plural is not None and version == "v1" else None
+    if resource is None:
+        group, _, number = version.rpartition("/")
+        raise refusals.bad_request(f"cannot bind token to object of type {group}/{number}, Kind={kind}")
+    found = call.store.get(resource, Key(call.key.namespace if resource.namespaced else "", name)).whole()
+    if kind == "Pod" and found["spec"].get("serviceAccountName", "") != call.key.name:
+        text = f'cannot bind token for serviceaccount "{call.key.name}" to pod running with different serviceaccount name.'
+        raise refusals.bad_request(text)
+    uid = reference.get("uid", "")
+    if uid not in ("", found["metadata"]["uid"]):
+        why = f"the UID in the bound object reference ({uid}) does not match the UID in record."
+        raise refusals.failed_precondition(resource, name, f"{why} The object might have been deleted and then recreated")
+    return found
+
+
+_TOKEN_REQUESTS: Final = Resource(
+    group=_GROUP,
+    version="v1",
+    kind="TokenRequest",
+    plural="tokenrequests",
+    namespaced=True,
+    message=MESSAGES["TokenRequest"],
+    answer=_token,
+)
+
+SERVICE_ACCOUNTS: Final = Resource(
+    group="",
+    version="v1",
+    kind="ServiceAccount",
+    plural="serviceaccounts",
+    namespaced=True,
+    short_names=("sa",),
+    message=MESSAGES["ServiceAccount"],
+    actions=(Action(name="token", verbs=("create",), asks=_TOKEN_REQUESTS),),
+)

@@ -1,0 +1,63 @@
+"""Signed statements: JSON Web Tokens by ES256, with a key that lies beside the server's certificate."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+
+from mooring.base.errors import ConfigError
+
+_PART: Final = 32
+"""Bytes of each half of a signature."""
+
+
+class TokenKey:
+    """Signs tokens, and knows its own. pem: a private key on the curve P-256."""
+
+    def __init__(self, pem: bytes) -> None:
+        """Raises ConfigError for what is no such key."""
+        try:
+            key = serialization.load_pem_private_key(pem, None)
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"the key for service accounts' tokens can't be read: {error}") from error
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+            raise ConfigError("the key for service accounts' tokens is not a P-256 key")
+        self._key = key
+        public = key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+        self._head = _encoded(msgspec.json.encode({"alg": "ES256", "kid": _encoded(hashlib.sha256(public).digest())}))
+
+    def sign(self, claims: Mapping[str, Any]) -> str:
+        text = f"{self._head}.{_encoded(msgspec.json.encode(claims))}"
+        r, s = decode_dss_signature(self._key.sign(text.encode(), ec.ECDSA(hashes.SHA256())))
+        return f"{text}.{_encoded(r.to_bytes(_PART) + s.to_bytes(_PART))}"
+
+    def claims(self, token: str) -> dict[str, Any] | None:
+        head, _, rest = token.partition(".")
+        content, _, signature = rest.partition(".")
+        if head != self._head:
+            return None
+        try:
+            given = _decoded(signature)
+            pair = encode_dss_signature(int.from_bytes(given[:_PART]), int.from_bytes(given[_PART:]))
+            self._key.public_key().verify(pair, f"{head}.{content}".encode(), ec.ECDSA(hashes.SHA256()))
+            found: dict[str, Any] = msgspec.json.decode(_decoded(content))
+        except (binascii.Error, InvalidSignature, ValueError):
+            return None
+        return found
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _decoded(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
