@@ -6,11 +6,13 @@ until one of them is gone or another object has taken its name.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mooring.api.meta import Key
 from mooring.apiserver.actions import Json, User
-from mooring.apiserver.store import ObjectStore
+
+if TYPE_CHECKING:
+    from mooring.apiserver.store import ObjectStore
 
 ISSUER: Final = "https://kubernetes.default.svc"
 """Who signs, and whom a token is for when nothing else is asked."""
