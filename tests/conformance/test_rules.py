@@ -208,7 +208,7 @@ REFUSED: dict[str, tuple[tuple[str, Json], list[Cause]]] = {
     "node_capacity": ((NODES, a_node("", capacity={"cpu": "-1"})), [(INVALID, "status.capacity.cpu")]),
     # Secret, Lease, Event, Namespace
     "secret_key": (secret(data={"a/b": ""}), [(INVALID, "data[a/b]")]),
-    "secret_dots": (secret(data={"..": ""}), [(INVALID, "data[..]")]),
+    "secret_dots": (secret(data={".": "", "..a": ""}), [(INVALID, "data[.]"), (INVALID, "data[..a]")]),
     "secret_tls": (secret(type="kubernetes.io/tls"), [(REQUIRED, "data[tls.crt]"), (REQUIRED, "data[tls.key]")]),
     "secret_login": (secret(type="kubernetes.io/basic-auth"), [(REQUIRED, "data[username]"), (REQUIRED, "data[password]")]),
     "lease_duration": (lease(leaseDurationSeconds=0), [(INVALID, "spec.leaseDurationSeconds")]),
