@@ -14,6 +14,7 @@ from tests.conformance.conftest import Server
 from tests.support.apiobjects import EVENTS, LEASES, NODES, PVS, VAS, a_lease, a_node, a_pv, a_va
 from tests.support.real import kubectl
 from tests.support.rest import STRATEGIC_PATCH, Rest
+from tests.support.waiting import eventually
 
 Json = dict[str, Any]
 
@@ -54,14 +55,14 @@ EVENT = {
     "source": {"component": "kit", "host": "h"},
 }
 NEW_EVENT = {
-
-        "eventTime": "2020-05-06T07:08:09.123456Z",
-        "regarding": {**ABOUT, "name": ""},
-        "reason": "Tested",
-        "note": "a test",
-        "type": "Normal"
-    ,
-    "action": "Testing", "reportingController": "example.com/kit", "reportingInstance": "kit-1",
+    "eventTime": "2020-05-06T07:08:09.123456Z",
+    "regarding": {**ABOUT, "name": ""},
+    "reason": "Tested",
+    "note": "a test",
+    "type": "Normal",
+    "action": "Testing",
+    "reportingController": "example.com/kit",
+    "reportingInstance": "kit-1",
 }
 
 
@@ -383,3 +384,69 @@ def test_kubectl_prints_the_same(servers: Callable[[str], Server], name: str, ca
 def _ages_alike(text: str) -> list[str]:
     """Lines, with one blank between columns and one word for all ages and dates."""
     return [re.sub(r"\b(\d+[smhdy])+\b|\d{4}-\d\d-\d\dT[\d:]+Z", "AGE", re.sub(r" +", " ", line)) for line in text.splitlines()]
+
+
+PRINTED = {
+    # what a definition may declare: type, path
+    "Text": ("string", ".spec.s"),
+    "Whole as text": ("string", ".spec.i"),
+    "Fraction as text": ("string", ".spec.f"),
+    "Truth as text": ("string", ".spec.b"),
+    "List as text": ("string", ".spec.l"),
+    "Map as text": ("string", ".spec.m"),
+    "All of a list": ("string", ".spec.l[*]"),
+    "One of a list": ("string", ".spec.l[1]"),
+    "Last of a list": ("string", ".spec.l[-1:]"),
+    "Ready": ("string", '.spec.c[?(@.type=="Ready")].status'),
+    "Quoted": ("string", ".metadata.annotations['a\\.b/c']"),
+    "Missing": ("string", ".spec.nope.x"),
+    "Text as whole": ("integer", ".spec.s"),
+    "Whole": ("integer", ".spec.i"),
+    "Fraction as whole": ("integer", ".spec.f"),
+    "Number": ("number", ".spec.f"),
+    "Truth": ("boolean", ".spec.b"),
+    "Age": ("date", ".spec.d"),
+    "No date": ("date", ".spec.s"),
+    "Number as date": ("date", ".spec.i"),
+    "No time": ("date", ".spec.z"),
+}
+SPEC = {
+    "s": "text",
+    "i": 5,
+    "f": 1.5,
+    "b": True,
+    "l": ["a", "b", 3],
+    "m": {"a": 1, "b": [1, {"x": "y"}]},
+    "d": LONG_AGO,
+    "c": [{"type": "Other", "status": "No"}, {"type": "Ready", "status": "True"}],
+    "z": "0001-01-01T00:00:00Z",
+}
+
+
+def a_printed_kind(api: Rest, plural: str, columns: list[Json]) -> str:
+    names = {"plural": plural, "singular": plural[:-1], "kind": plural.capitalize(), "listKind": f"{plural.capitalize()}List"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema, "additionalPrinterColumns": columns}
+    spec = {"group": "tables.test", "scope": "Cluster", "names": names, "versions": [version]}
+    made = api.post(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", {"metadata": {"name": f"{plural}.tables.test"}, "spec": spec}
+    )
+    assert made.status in (201, 409), made
+    path = f"/apis/tables.test/v1/{plural}"
+    eventually(lambda: api.get(path).status == 200, 30, "the kind is served")
+    return path
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.parametrize("plural", ["printeds", "plains"])
+def test_custom_kinds_show_what_their_definitions_declare(servers: Callable[[str], Server], name: str, plural: str) -> None:
+    columns = [{"name": column, "type": kind, "jsonPath": path, "priority": 1} for column, (kind, path) in PRINTED.items()]
+    tables = []
+    for which in ("real", "embedded"):
+        api = servers(which).api
+        path = a_printed_kind(api, plural, columns if plural == "printeds" else [])
+        typed = {"apiVersion": "tables.test/v1", "kind": plural.capitalize()}
+        api.post(path, {**typed, "metadata": {"name": name, "annotations": {"a.b/c": "an"}}, "spec": SPEC}).ok(201)
+        tables.append(shown(api, f"{path}/{name}"))
+    assert tables[0] == tables[1]

@@ -49,6 +49,6 @@ def _column(column: Json) -> Column:
 
     def cell(obj: Json) -> Any:
         found = find(obj)
-        return " ".join(map(printed, found)) if len(found) > 1 else next(iter(found), None)
+        return found[0] if found else None  # (of several the first, as the real server has it)
 
     return Column(column["name"], column["type"], column.get("format", ""), column.get("description", ""), column.get("priority", 0), cell)
