@@ -16,6 +16,7 @@ _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _CORE: Final = "io.k8s.api.core.v1"
 _EXTENSIONS: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
 _QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_INT_OR_STRING: Final = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _TIME: Final = f"{_META}.Time"
 _MICRO_TIME: Final = f"{_META}.MicroTime"
 _LIST_META: Final = f"{_META}.ListMeta"
@@ -25,13 +26,13 @@ _SCALARS: Final[dict[str, dict[str, Any]]] = {
     "i32": {"type": "integer", "format": "int32"},
     "i64": {"type": "integer", "format": "int64"},
     "y": {"type": "string", "format": "byte"},
-    "intstr": {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
     "f64": {"type": "number", "format": "double"},
     "any": {},
 }
-_NAMED: Final = {"time": _TIME, "micro": _MICRO_TIME, "q": _QUANTITY}
+_NAMED: Final = {"time": _TIME, "micro": _MICRO_TIME, "q": _QUANTITY, "intstr": _INT_OR_STRING}
 _COMMON: Final[dict[str, dict[str, Any]]] = {
     _QUANTITY: {"description": "A number with a unit: 1Gi, 500M, 0.5.", "oneOf": [{"type": "string"}, {"type": "number"}]},
+    _INT_OR_STRING: {"description": "A number, or a name.", "format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
     _TIME: {"description": "RFC 3339, to the second.", "type": "string", "format": "date-time"},
     _MICRO_TIME: {"description": "RFC 3339, to the microsecond.", "type": "string", "format": "date-time"},
     PATCH: {"description": "The body of a PATCH.", "type": "object"},
@@ -47,27 +48,50 @@ _COMMON: Final[dict[str, dict[str, Any]]] = {
     },
 }
 _REQUIRED: Final = frozenset(
-    {
-        ("CSIDriver", "spec"),
-        ("CSINode", "spec"),
-        ("CustomResourceDefinition", "spec"),
-        ("Event", "metadata"),
-        ("Event", "involvedObject"),
-        ("ScaleIOPersistentVolumeSource", "secretRef"),
-        ("VolumeAttachment", "spec"),
-        ("VolumeAttachmentSpec", "source"),
-    }
+    [
+        "Binding.target",
+        "CSIDriver.spec",
+        "CSINode.spec",
+        "ContainerRestartRule.action",
+        "ContainerRestartRuleOnExitCodes.operator",
+        "CustomResourceDefinition.spec",
+        "CustomResourceDefinitionSpec.names",
+        "Event.metadata",
+        "Event.involvedObject",
+        "ImageVolumeStatus.imageRef",
+        "LocalSubjectAccessReview.spec",
+        "PersistentVolumeClaimTemplate.spec",
+        "PodCertificateProjection.signerName",
+        "PodCertificateProjection.keyType",
+        "PreferredSchedulingTerm.preference",
+        "ScaleIOPersistentVolumeSource.secretRef",
+        "ScaleIOVolumeSource.secretRef",
+        "SelfSubjectAccessReview.spec",
+        "SelfSubjectRulesReview.spec",
+        "SubjectAccessReview.spec",
+        "TokenReview.spec",
+        "TokenReviewSpec.token",
+        "VolumeAttachment.spec",
+        "VolumeAttachmentSpec.source",
+        "WeightedPodAffinityTerm.podAffinityTerm",
+    ]
 )
 _NOT_REQUIRED: Final = frozenset(
-    {
-        ("CSINodeDriver", "topologyKeys"),
-        ("ContainerImage", "names"),
-        ("Event", "reportingComponent"),
-        ("Event", "reportingInstance"),
-        ("NodeRuntimeHandler", "name"),
-    }
+    [
+        "CSINodeDriver.topologyKeys",
+        "ContainerImage.names",
+        "CustomResourceDefinitionStatus.conditions",
+        "CustomResourceDefinitionStatus.storedVersions",
+        "Event.reportingComponent",
+        "Event.reportingInstance",
+        "NodeRuntimeHandler.name",
+        "ProjectedVolumeSource.sources",
+        "ResourceFieldSelector.divisor",
+    ]
 )
 """Where whether a field must be given is another question than whether it is always in the JSON."""
+_RETAIN_KEYS: Final = frozenset(("PodSpec.volumes", "PodSpec.resourceClaims", "PodStatus.resourceClaimStatuses"))
+"""Lists in whose items a client-side apply leaves nothing but what it says."""
 
 Json = dict[str, Any]
 
@@ -126,7 +150,7 @@ class Schemas:
             "kind": {"type": "string"},
             "metadata": {"allOf": [self._ref(meta.MESSAGES["ObjectMeta"])]},
         }
-        properties = {**{name: published(value) for name, value in given.items()}, **own}
+        properties = {**given, **own}
         return {**schema, "type": "object", "properties": dict(sorted(properties.items()))}
 
     def _message(self, message: Message) -> Json:
@@ -134,7 +158,7 @@ class Schemas:
         words = words_for(message.name)
         if "" in words:
             schema["description"] = words[""]
-        required = sorted(name for name, field in message.fields.items() if _is_required(message, field))
+        required = [name for name, field in message.fields.items() if _is_required(message, field)]
         if required:
             schema["required"] = required
         properties = {name: self._field(message, field) for name, field in sorted(message.fields.items())}
@@ -179,12 +203,6 @@ def reference(name: str) -> Json:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def published(schema: Json) -> Json:
-    """A part of a definition's schema, as documents tell it: without what only the server looks at."""
-    hidden = ("x-kubernetes-validations",)
-    return {name: value for name, value in schema.items() if name not in hidden}
-
-
 def _package_of(resource: Resource) -> str:
     if resource.custom is not None:
         return ".".join([*reversed(resource.group.split(".")), resource.version])
@@ -198,7 +216,7 @@ def _gvk(resource: Resource, kind: str) -> dict[str, str]:
 
 
 def _is_required(message: Message, field: Field) -> bool:
-    place = (message.name, field.name)
+    place = f"{message.name}.{field.name}"
     if place in _REQUIRED or place in _NOT_REQUIRED:
         return place in _REQUIRED
     return field.always and not field.pointer and field.type not in ("time", "micro") and (bool(field.shape) or message.of(field) is None)
@@ -210,7 +228,8 @@ def _list_type(message: Message, field: Field) -> Json:
     if keys:
         told["x-kubernetes-list-map-keys"] = list(keys)
     if field.merge_key is not None:
-        told["x-kubernetes-patch-strategy"] = "merge"
+        retains = f"{message.name}.{field.name}" in _RETAIN_KEYS
+        told["x-kubernetes-patch-strategy"] = "merge,retainKeys" if retains else "merge"
         if field.merge_key:
             told["x-kubernetes-patch-merge-key"] = field.merge_key
     return told

@@ -108,6 +108,7 @@ LIST_KEYS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("ResourceRequirements", "claims"): ("name",),
     ("ResourceStatus", "resources"): ("resourceID",),
     ("CustomResourceDefinitionStatus", "conditions"): ("type",),
+    ("JSONSchemaProps", "x-kubernetes-validations"): ("rule",),
 }
 """Lists whose items have other keys here than the strategic merge's."""
 _KEY_DEFAULTS: Final[Mapping[tuple[str, str], Any]] = {("ContainerPort", "protocol"): "TCP"}

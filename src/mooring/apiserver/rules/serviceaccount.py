@@ -16,7 +16,7 @@ from mooring.kube.errors import ServerError
 
 MESSAGES: Final = Messages(
     """
-ServiceAccount: 1 metadata ObjectMeta!, 2 secrets *ObjectReference@name, 3 imagePullSecrets *LocalObjectReference@name, 4 automountServiceAccountToken b?
+ServiceAccount: 1 metadata ObjectMeta!, 2 secrets *ObjectReference@name, 3 imagePullSecrets *LocalObjectReference, 4 automountServiceAccountToken b?
 ObjectReference: 1 kind s, 2 namespace s, 3 name s, 4 uid s, 5 apiVersion s, 6 resourceVersion s, 7 fieldPath s
 LocalObjectReference: 1 name s
 TokenRequest: 1 metadata ObjectMeta!, 2 spec TokenRequestSpec!, 3 status TokenRequestStatus!
