@@ -20,10 +20,12 @@ from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.exchange import Exchange
 from mooring.apiserver.housekeeping import Housekeeping
 from mooring.apiserver.link import READ_BYTES, Link
+from mooring.apiserver.measured import Measured
 from mooring.apiserver.service import Service
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.streams import Streams
 from mooring.apiserver.tls import Identity
+from mooring.apiserver.tokens import TokenKey
 from mooring.apiserver.watch import WatchHub
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
@@ -59,10 +61,11 @@ class ApiServer:
         durability = durability or InMemory(store)
         limits = limits or Limits()
         limits = dataclasses.replace(limits, connections=min(limits.connections, _open_files() - _FILES_KEPT))
-        service = Service(store, clock=clock, token=identity.token, durability=durability)
+        service = Service(store, clock=clock, token=identity.token, durability=durability, tokens=TokenKey(identity.accounts_key))
         self._hub = WatchHub(store, clock=clock, chance=chance, durability=durability)
-        self._streams = Streams(self._hub)
-        self._exchange = Exchange(service, store, durability, self._streams, clock=clock, limits=limits)
+        measured = Measured(store)
+        self._streams = Streams(self._hub, measured)
+        self._exchange = Exchange(service, store, durability, self._streams, measured, clock=clock, limits=limits)
         self._housekeeping = Housekeeping(store, clock=clock)
         self._host, self._port = host, port
         self._server: asyncio.Server | None = None

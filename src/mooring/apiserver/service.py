@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api.meta import Key
-from mooring.apiserver import negotiation, queries, refusals
+from mooring.apiserver import negotiation, queries, refusals, steps
 from mooring.apiserver.about import About
 from mooring.apiserver.actions import Action, Call, Tokens
 from mooring.apiserver.apply import apply
@@ -20,6 +20,7 @@ from mooring.apiserver.codec import FieldValidation, UnknownFields, decode_objec
 from mooring.apiserver.compression import packed
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.durability import Durability, InMemory
+from mooring.apiserver.health import WHICH, health, is_health
 from mooring.apiserver.messages import JSON, TEXT, Reply, Request, WatchReply, error_reply, json_reply, status_of
 from mooring.apiserver.patches import applied_change, change_of
 from mooring.apiserver.queries import WriteOptions
@@ -37,12 +38,6 @@ from mooring.base.clock import Clock, rfc3339
 from mooring.kube.errors import ApiError, Gone, MethodNotAllowed, NotFound, ServerError, Unauthorized
 
 _METHODS: Final = {"get": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
-_HEALTH: Final = ("healthz", "livez", "readyz")
-
-
-def is_health(request: Request) -> bool:
-    """True for what is asked by anybody, and answered whatever else waits."""
-    return bool(request.path) and request.path[0] in _HEALTH
 
 
 class Service:
@@ -60,23 +55,21 @@ class Service:
     def answer(self, request: Request) -> Reply | WatchReply:
         """The answer; a refusal is one, too."""
         try:
-            if is_health(request):
-                return self._health(request.path[0])
-            self._authenticate(request)
+            if not is_health(request.path):
+                self._authenticate(request)
             return self._answer(request)
         except ApiError as error:
             return error_reply(error)
         except RecursionError:
             return error_reply(refusals.bad_request("the body is nested too deeply"))
 
-    def _health(self, which: str) -> Reply:
-        failure = self._durability.failure if which != "livez" else ""
-        return Reply(500, f"[-]storage failed: {failure}\n{which} check failed\n".encode(), TEXT) if failure else Reply(200, b"ok", TEXT)
+    def _health(self, request: Request) -> Reply | None:
+        return health(request.path, request.query, self._durability.failure) if request.path[0] in WHICH else None
 
     def unknown(self, request: Request) -> Reply | None:
         """The refusal of who is not known, whatever the body says; None for who may go on."""
         try:
-            if not is_health(request):
+            if not is_health(request.path):
                 self._authenticate(request)
         except ApiError as error:
             return error_reply(error)
@@ -93,7 +86,7 @@ class Service:
         route = route_of(request.path, self._store)
         if route is not None:
             return self._of_resource(request, route)
-        told = self._about.answer(request)
+        told = self._health(request) or self._about.answer(request)
         if told is None:
             if _could_be_a_resource(request.path):
                 raise refusals.no_such_resource()
@@ -263,6 +256,7 @@ class _Verbs:
         assert asked.answer is not None, f"nobody answers a {asked.kind}"
         options = queries.write_options(self._request.query, "CreateOptions")
         body, warnings = self._body(options, asked)
+        steps.check_namespace(asked, body["metadata"], self._key.namespace)
         return Reply(201, msgspec.json.encode(asked.answer(self._call(body, dry_run=options.dry_run))), warnings=warnings)
 
     # their parts

@@ -38,12 +38,13 @@ _ADDRESSES: Final = ("127.0.0.1", "::1")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Identity:
-    """ca: the PEM that clients trust. certificate, key: files of the server."""
+    """ca: the PEM that clients trust. certificate, key: files of the server. accounts_key: what signs the tokens of service accounts."""
 
     ca: bytes
     certificate: Path
     key: Path
     token: str = dataclasses.field(repr=False)
+    accounts_key: bytes = dataclasses.field(repr=False)
 
     def context(self) -> ssl.SSLContext:
         """For the listening socket. A client may show a certificate; one that our CA has not signed ends the handshake."""
@@ -94,7 +95,10 @@ def identity_in(folder: Path, now: float) -> Identity:
         token = folder / "token"
         if not token.exists():
             _write(token, secrets.token_urlsafe(32).encode())
-        return Identity((folder / "ca.crt").read_bytes(), certificate, key, token.read_text().strip())
+        accounts = folder / "accounts.key"
+        if not accounts.exists():
+            _write(accounts, _pem(ec.generate_private_key(ec.SECP256R1())))
+        return Identity((folder / "ca.crt").read_bytes(), certificate, key, token.read_text().strip(), accounts.read_bytes())
     except OSError as error:
         raise ConfigError(f"the server's identity in '{folder}' can't be used: {error}") from error
 

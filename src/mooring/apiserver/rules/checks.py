@@ -19,7 +19,7 @@ def driver_name(value: str, field: str) -> list[Cause]:
     if not value:
         return [causes.required(field)]
     found = [causes.too_long(field, DRIVER_NAME_MAX)] if len(value) > DRIVER_NAME_MAX else []
-    return found + named(value.lower(), field, names.dns_subdomain)
+    return found + [causes.invalid(field, value, reason) for reason in names.dns_subdomain(value.lower())]
 
 
 def named(value: str, field: str, rule: Callable[[str], list[str]]) -> list[Cause]:

@@ -104,7 +104,8 @@ def _default_pod_requests(spec: Json) -> None:
         if given and name not in requests:
             requests[name] = str(Quantity(sum((amount.value for amount in given[1:]), given[0].value), given[0].style))
     for name, limit in (resources.get("limits") or {}).items():
-        requests.setdefault(name, limit)
+        if name in _AGGREGATED or name.startswith("hugepages-"):
+            requests.setdefault(name, limit)
     if requests:
         resources["requests"] = requests
 

@@ -41,6 +41,8 @@ def validate_pod(spec: Json) -> list[Cause]:
                 found.append(causes.invalid(f"spec.resources.{part}[{name}]", text, "must be greater than or equal to 0"))
     if resources.get("claims"):
         found.append(causes.forbidden("spec.resources.claims", "claims may not be set for Resources at pod-level"))
+    known = [claim["name"] for claim in spec.get("resourceClaims") or []]
+    found += _validate_claims(resources.get("claims") or [], "spec.resources.claims", known)
     found += _validate_order(resources.get("limits") or {}, resources.get("requests") or {}, "spec.resources")
     for name, text in (resources.get("requests") or {}).items():
         asked = sum(amounts_of(spec.get("containers") or [], "requests", name))
@@ -121,4 +123,7 @@ def _validate_order(limits: Json, requests: Json, field: str) -> list[Cause]:
 
 
 def _validate_claims(claims: Sequence[Json], field: str, known: Sequence[str]) -> list[Cause]:
-    return [causes.not_found(f"{field}[{number}]", claim["name"]) for number, claim in enumerate(claims) if claim["name"] not in known]
+    shown = "which is empty" if not known else f"[{', '.join(known)}]"
+    text = f"must be one of the names in pod.spec.resourceClaims {shown}"
+    unknown = [(number, claim["name"]) for number, claim in enumerate(claims) if claim["name"] not in known]
+    return [Cause("FieldValueNotFound", f"{field}[{number}]", f"Not found: {causes.shown(name)}: {text}") for number, name in unknown]
