@@ -1,7 +1,8 @@
 """A real control plane for tests: etcd and kube-apiserver on loopback, controllers and a scheduler on request.
 
 About five seconds to start, so the fixture `control_plane` is shared by all tests and all workers of a run: names must be a test's
-own, and no controller may run on it that acts on the whole cluster. Who needs those takes `new_control_plane`.
+own. Two controllers run on it, whose work the embedded server does by itself: owner references are collected, and deleted namespaces
+are emptied. No other may run there that acts on the whole cluster: who needs one takes `new_control_plane`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from tests.support.waiting import eventually
 ADMIN = "test-admin"
 ADMIN_TOKEN = "test-admin-token"
 READY_S_MAX = 90.0
+HOUSEKEEPING = ("garbage-collector-controller", "namespace-controller")
+"""What a kube-apiserver alone does not do, and the embedded server does."""
 
 
 class ControlPlane:
@@ -257,6 +260,7 @@ def shared_control_plane(folder: Path) -> Iterator[ControlPlane]:
             plane = ControlPlane.attached(state_file.read_text()) if state_file.exists() else None
             if plane is None or not plane.is_ready():  # its owner may have been killed, and the programs with it
                 plane = own = ControlPlane.start()
+                own.start_controllers(*HOUSEKEEPING)
                 _write_whole(state_file, own.state().encode())
             fcntl.flock(user, fcntl.LOCK_SH)
         yield plane

@@ -279,6 +279,7 @@ class ObjectStore:
     # the steps
 
     def _rewrite(self, resource: Resource, old: Stored, new: Json, now: float, subresource: str, dry_run: bool, by: Writer) -> Written:
+        self._space(resource, old.key.namespace)
         raw, meta = old.whole(), new["metadata"]
         before = raw if resource.form is None else resource.kept(old.shown_by(resource).whole())
         steps.check_version(resource, old, meta)
@@ -311,13 +312,15 @@ class ObjectStore:
             raise refusals.not_found(resource, key.name)
         return stored
 
-    def _check_namespace(self, resource: Resource, meta: Json) -> None:
+    def _space(self, resource: Resource, name: str) -> Stored | None:
+        """The namespace of a kind that has one. Raises NotFound: nothing is written outside of namespaces."""
         namespaces = self.kinds.get(_NAMESPACES)
-        if not resource.namespaced or namespaces is None:
-            return
-        name = meta["namespace"]
-        space = self.get(namespaces, Key("", name))
-        if space.whole()["metadata"].get("deletionTimestamp"):
+        return self._found(namespaces, Key("", name)) if resource.namespaced and namespaces is not None else None
+
+    def _check_namespace(self, resource: Resource, meta: Json) -> None:
+        name = meta.get("namespace", "")
+        space = self._space(resource, name)
+        if space is not None and space.whole()["metadata"].get("deletionTimestamp"):
             why = f"unable to create new content in namespace {name} because it is being terminated"
             cause = {"reason": "NamespaceTerminating", "message": f"namespace {name} is being terminated", "field": "metadata.namespace"}
             raise refusals.forbidden(resource, meta.get("name", ""), why, [cause])
