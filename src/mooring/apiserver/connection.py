@@ -65,6 +65,10 @@ class Host(Protocol):
         """The watch on this connection may go on: its client reads again."""
         ...
 
+    def ended(self, connection: Connection) -> None:
+        """Its watch is over."""
+        ...
+
     def lost(self, connection: Connection) -> None: ...
 
 
@@ -140,6 +144,7 @@ class Connection:
 
     def end(self) -> None:
         """The watch is over."""
+        self._host.ended(self)
         if self._link is None:
             return
         assert self._state is _State.STREAMING
@@ -205,6 +210,8 @@ class Connection:
 
     def lost(self) -> None:
         self._link = None
+        if self._state is _State.STREAMING:
+            self._host.ended(self)
         self._host.lost(self)
 
     # the steps
@@ -269,7 +276,7 @@ class Connection:
     def _next(self, *, stays: bool) -> None:
         """The answer is out: on to the next request, or goodbye."""
         assert self._link is not None
-        self._head = self.watch = None
+        self._head = None
         self._state = _State.HEAD if stays else _State.LEAVING
         self._rest()
         if stays:

@@ -11,6 +11,7 @@ from collections import deque
 from typing import Final, Protocol
 
 from mooring.apiserver.lines import Lines
+from mooring.apiserver.measured import Measured
 from mooring.apiserver.messages import WatchReply
 from mooring.apiserver.rendered import RenderedLines
 from mooring.apiserver.rendering import WHOLE
@@ -53,13 +54,14 @@ class Stream:
         """When a bookmark or the end is due."""
         return self._cursor.wake_at
 
-    def tell(self) -> bool:
+    def tell(self, measured: Measured) -> bool:
         """Writes all that there is to tell, as far as the client reads. False once the watch is over."""
         while self._outlet.is_writable:
             batch = self._cursor.take()
             if batch is None:
                 return not self._cursor.is_over
             self._outlet.write(self._encoded(batch))
+            measured.told(self._reply.resource.path, len(batch.notices))
         return True
 
     def end(self) -> None:
@@ -78,8 +80,8 @@ class Stream:
 class Streams:
     """All streams of a server, by what wakes them."""
 
-    def __init__(self, hub: WatchHub) -> None:
-        self._hub, self._lines = hub, Lines()
+    def __init__(self, hub: WatchHub, measured: Measured) -> None:
+        self._hub, self._measured, self._lines = hub, measured, Lines()
         self._at: dict[Place, dict[Stream, None]] = {}
         self._woken: deque[Stream] = deque()
         hub.on_wake(self._wake)
@@ -109,7 +111,7 @@ class Streams:
 
     def serve(self, stream: Stream) -> None:
         """Tells one stream what is new: also when its client reads again."""
-        if stream in self._at.get(stream.place, ()) and not stream.tell():
+        if stream in self._at.get(stream.place, ()) and not stream.tell(self._measured):
             self.remove(stream)
             stream.end()
 
