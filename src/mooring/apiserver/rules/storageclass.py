@@ -44,7 +44,7 @@ def _validate(new: Json) -> list[Cause]:
 def _validate_topologies(terms: list[Json]) -> list[Cause]:
     """No term twice. One that selects nothing is refused as a repetition, too."""
     found: list[Cause] = []
-    seen: list[dict[str, frozenset[str]]] = [{}]
+    seen: set[frozenset[tuple[str, frozenset[str]]]] = {frozenset()}
     for number, term in enumerate(terms):
         field = f"allowedTopologies[{number}].matchLabelExpressions"
         wanted: dict[str, frozenset[str]] = {}
@@ -53,16 +53,18 @@ def _validate_topologies(terms: list[Json]) -> list[Cause]:
             if requirement["key"] in wanted:
                 found.append(causes.duplicate(f"{field}[{index}].key", requirement["key"]))
             wanted[requirement["key"]] = frozenset(requirement["values"] or [])
-        if wanted in seen:
+        meant = frozenset(wanted.items())
+        if meant in seen:
             found.append(causes.duplicate(field, ""))
-        seen.append(wanted)
+        seen.add(meant)
     return found
 
 
 def _validate_requirement(requirement: Json, field: str) -> list[Cause]:
     values = requirement["values"] or []
     found = [] if values else [causes.required(f"{field}.values")]
-    found += [causes.duplicate(f"{field}.values[{index}]", value) for index, value in enumerate(values) if value in values[:index]]
+    first = {value: index for index, value in reversed(tuple(enumerate(values)))}
+    found += [causes.duplicate(f"{field}.values[{index}]", value) for index, value in enumerate(values) if first[value] != index]
     return found + checks.named(requirement["key"], f"{field}.key", names.qualified_name)
 
 
