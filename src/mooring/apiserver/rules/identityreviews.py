@@ -41,7 +41,7 @@ def _whose_token(call: Call) -> Json:
     wanted, found = spec.get("audiences") or [ISSUER], claims["aud"]
     audiences = [audience for audience in found if audience in wanted]
     if not audiences:
-        told = f"token audiences [{_quoted(found)}] is invalid for the target audiences [{_quoted(wanted)}]"
+        told = f"[invalid bearer token, token audiences [{_quoted(found)}] is invalid for the target audiences [{_quoted(wanted)}]]"
         return {**call.body, "status": {"user": {}, "error": told}}
     return {**call.body, "status": {"authenticated": True, "user": _shown(user), "audiences": audiences}}
 

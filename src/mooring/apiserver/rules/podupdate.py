@@ -30,8 +30,6 @@ def validate(new: Json, old: Json) -> list[Cause]:
         return found
     found += _validate_deadline(after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
     found += _validate_tolerations(after, before) + _validate_gates(after, before)
-    if after.get("nodeName") and after.get("schedulingGates") and not before.get("nodeName"):
-        found.append(causes.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
     if _rest(after, before) != _rest(before, before):
         found.append(causes.forbidden("spec", FROZEN))
     return found
