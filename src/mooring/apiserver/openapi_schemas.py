@@ -18,6 +18,7 @@ _EXTENSIONS: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
 _QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING: Final = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _TIME: Final = f"{_META}.Time"
+_JSON: Final = f"{_EXTENSIONS}.JSON"
 _MICRO_TIME: Final = f"{_META}.MicroTime"
 _LIST_META: Final = f"{_META}.ListMeta"
 _SCALARS: Final[dict[str, dict[str, Any]]] = {
@@ -27,14 +28,14 @@ _SCALARS: Final[dict[str, dict[str, Any]]] = {
     "i64": {"type": "integer", "format": "int64"},
     "y": {"type": "string", "format": "byte"},
     "f64": {"type": "number", "format": "double"},
-    "any": {},
 }
-_NAMED: Final = {"time": _TIME, "micro": _MICRO_TIME, "q": _QUANTITY, "intstr": _INT_OR_STRING}
+_NAMED: Final = {"time": _TIME, "micro": _MICRO_TIME, "q": _QUANTITY, "intstr": _INT_OR_STRING, "any": _JSON}
 _COMMON: Final[dict[str, dict[str, Any]]] = {
     _QUANTITY: {"description": "A number with a unit: 1Gi, 500M, 0.5.", "oneOf": [{"type": "string"}, {"type": "number"}]},
     _INT_OR_STRING: {"description": "A number, or a name.", "format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
     _TIME: {"description": "RFC 3339, to the second.", "type": "string", "format": "date-time"},
     _MICRO_TIME: {"description": "RFC 3339, to the microsecond.", "type": "string", "format": "date-time"},
+    _JSON: {"description": "Any JSON value."},
     PATCH: {"description": "The body of a PATCH.", "type": "object"},
     _LIST_META: {
         "description": "What all lists carry.",

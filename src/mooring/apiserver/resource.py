@@ -21,6 +21,10 @@ from mooring.apiserver.schema import Message
 
 Json = dict[str, Any]
 
+_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+"""The same in the order in which the real server tells them."""
+
 
 class View(Protocol):
     """The other objects, as admission sees them: read only. path: group, version, plural."""
@@ -153,7 +157,7 @@ class Resource:
         """As discovery lists them."""
         if self.answer is not None:
             return ("create",)
-        found = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+        found = _CUSTOM_VERBS if self.custom is not None else _VERBS
         return tuple(verb for verb in found if verb != "deletecollection" or self.deletes_collection)
 
     @property
