@@ -35,6 +35,15 @@ def check_namespace(resource: Resource, meta: Json, namespace: str) -> None:
         meta["namespace"] = namespace
 
 
+def check_space(resource: Resource, meta: Json, space: Stored | None) -> None:
+    """Nothing new comes into a namespace that goes. space: None for kinds that are in none. Raises Forbidden."""
+    if space is not None and space.whole()["metadata"].get("deletionTimestamp"):
+        name = space.key.name
+        why = f"unable to create new content in namespace {name} because it is being terminated"
+        cause = {"reason": "NamespaceTerminating", "message": f"namespace {name} is being terminated", "field": "metadata.namespace"}
+        raise refusals.forbidden(resource, meta.get("name", ""), why, [cause])
+
+
 def has_version(meta: Json) -> bool:
     """True when a resource version is named. What is no number counts as none, as in the real server's creation."""
     text = meta.get("resourceVersion", "")

@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from mooring.api.meta import Key
-from mooring.apiserver import causes, managed, metadata, refusals, steps
+from mooring.apiserver import causes, managed, metadata, naming, refusals, steps
 from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions
 from mooring.apiserver.kinds import Kinds
 from mooring.apiserver.listing import PLAIN_LIST, ListOptions, moment_of, parse_version, token_after
@@ -33,8 +33,6 @@ from mooring.apiserver.tracking import SERVER, Writer, record_after
 from mooring.apiserver.view import StoreView
 from mooring.base.chance import Chance
 
-_GENERATED_PREFIX_MAX: Final = 58
-_GENERATED_TRIES: Final = 8
 _NAMESPACES: Final = ("", "v1", "namespaces")
 
 Listener = Callable[[Resource, Change], None]
@@ -134,7 +132,7 @@ class ObjectStore:
         body = resource.kept(body)
         meta = body["metadata"]
         steps.check_namespace(resource, meta, namespace)
-        self._check_namespace(resource, meta)
+        steps.check_space(resource, meta, self._space(resource, meta.get("namespace", "")))
         resource.admit(body, self._view)
         resource.default(body)
         warnings = steps.tidy(resource, body)
@@ -142,7 +140,8 @@ class ObjectStore:
         record = record_after(resource, None, body, by, now)
         metadata.stamp_new(body, self._chance.uid(), now)
         metadata.put_record(body, record)
-        self._generate_name(resource, meta)
+        namespace, table = meta.get("namespace", ""), self.table(resource)
+        naming.generate(meta, self._chance, lambda name: table.get(Key(namespace, name)) is not None)
         resource.prepare_create(body, now)
         wrong = metadata.validate(meta, resource.name_rule, resource.namespaced) + resource.validate(body)
         wrong += resource.validate_create(body)
@@ -150,9 +149,8 @@ class ObjectStore:
             raise causes.invalid_object(resource.kind, resource.group, meta.get("name", ""), wrong)
         if version_given:
             raise refusals.bad_request("resourceVersion should not be set on objects to be created")
-        key = Key(meta.get("namespace", ""), meta["name"])
-        if self.table(resource).get(key) is not None:
-            raise self._taken(resource, meta)
+        if table.get(Key(namespace, meta["name"])) is not None:
+            raise naming.taken(resource, meta)
         stored = self._stored(resource, body) if dry_run else self._commit(resource, None, body, now)
         return Written(stored.shown_by(resource), created=True, warnings=warnings)
 
@@ -316,29 +314,6 @@ class ObjectStore:
         """The namespace of a kind that has one. Raises NotFound: nothing is written outside of namespaces."""
         namespaces = self.kinds.get(_NAMESPACES)
         return self._found(namespaces, Key("", name)) if resource.namespaced and namespaces is not None else None
-
-    def _check_namespace(self, resource: Resource, meta: Json) -> None:
-        name = meta.get("namespace", "")
-        space = self._space(resource, name)
-        if space is not None and space.whole()["metadata"].get("deletionTimestamp"):
-            why = f"unable to create new content in namespace {name} because it is being terminated"
-            cause = {"reason": "NamespaceTerminating", "message": f"namespace {name} is being terminated", "field": "metadata.namespace"}
-            raise refusals.forbidden(resource, meta.get("name", ""), why, [cause])
-
-    def _generate_name(self, resource: Resource, meta: Json) -> None:
-        prefix = meta.get("generateName", "")
-        if meta.get("name") or not prefix:
-            return
-        for _ in range(_GENERATED_TRIES):
-            meta["name"] = prefix[:_GENERATED_PREFIX_MAX] + self._chance.suffix()
-            if self.table(resource).get(Key(meta.get("namespace", ""), meta["name"])) is None:
-                return
-
-    def _taken(self, resource: Resource, meta: Json) -> Exception:
-        if not meta.get("generateName") or not meta["name"].startswith(meta["generateName"][:_GENERATED_PREFIX_MAX]):
-            return refusals.already_exists(resource, meta["name"])
-        more = ", the server was not able to generate a unique name for the object"
-        return refusals.already_exists(resource, meta["name"], more, retry_after_s=1.0)
 
     def _commit(self, resource: Resource, old: Stored | None, obj: Json, now: float) -> Stored:
         obj["metadata"]["resourceVersion"] = str(self.version + 1)
