@@ -12,10 +12,10 @@ from typing import Any, Final
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules.volumesources import SOURCES
 from mooring.apiserver.schema import Field, Message
+from tests.support.podsamples import EVERY, OMIT, POD_ONE_OF, POD_RULES
 
 Json = dict[str, Any]
 
-OMIT: Final = object()
 _REFERENCE: Final = {"name": "a-name", "namespace": "a-namespace"}
 _SCALARS: Final[Mapping[str, Any]] = {
     "b": True,
@@ -29,7 +29,7 @@ _SCALARS: Final[Mapping[str, Any]] = {
     "intstr": "a-port",
 }
 
-ONE_OF: Final = ("PersistentVolumeSource", "VolumeAttachmentSource", "VolumeSource", "VolumeProjection", "EnvVarSource", "ContainerState")
+ONE_OF: Final = ("PersistentVolumeSource", "VolumeAttachmentSource", *POD_ONE_OF)
 """Messages of whose fields only one may be set: `choose` says which."""
 
 RULES: Final[Mapping[str, Any]] = {
@@ -83,6 +83,7 @@ RULES: Final[Mapping[str, Any]] = {
     "NamespaceStatus.phase": "Active",
     "NamespaceSpec.finalizers": ["kubernetes", "example.com/more"],
     "SecretReference.namespace": "a-namespace",
+    **POD_RULES,
 }
 
 
@@ -109,7 +110,7 @@ class Sample:
     @property
     def has_status(self) -> bool:
         """One sample of each kind is enough for the status."""
-        return not self.choose or self.choose == {"PersistentVolumeSource": "csi"}
+        return not self.choose or "csi" in self.choose.values() or "grpc" in self.choose.values()
 
     def make(self, name: str) -> Json:
         made = _filled(self.resource.message, self)
@@ -130,6 +131,9 @@ def samples(resource: Resource) -> list[Sample]:
             Sample(resource),
             Sample(resource, {"VolumeAttachmentSource": "inlineVolumeSpec", "PersistentVolumeSource": "csi"}, _INLINE),
         ]
+    if resource.kind == "Pod":
+        handlers = [("exec", "exec"), ("httpGet", "httpGet"), ("tcpSocket", "tcpSocket"), ("grpc", "sleep")]
+        return [Sample(resource, {"ProbeHandler": probe, "LifecycleHandler": hook}) for probe, hook in handlers]
     return [Sample(resource)]
 
 
@@ -142,10 +146,27 @@ def _filled(message: Message, sample: Sample) -> Json:
             found.update(_filled(inner, sample))
         elif message.name not in ONE_OF or field.name == sample.choose.get(message.name, message.declared[0].name):
             value = {**RULES, **sample.rules}.get(f"{message.name}.{field.name}")
-            value = _value(message, field, sample) if value is None else value
+            if value is EVERY:
+                value = _every(message, field, sample)
+            elif value is None:
+                value = _value(message, field, sample)
             if value is not OMIT:
                 found[field.name] = value
     return found
+
+
+def _every(message: Message, field: Field, sample: Sample) -> list[Json]:
+    """An item for each choice there is; what is inlined or is a member stands for the item. Names tell them apart."""
+    item = message.of(field)
+    assert item is not None
+    choices = next((inner for inner in map(item.of, item.declared) if inner is not None and inner.name in ONE_OF), item)
+    made = []
+    for number, choice in enumerate(choices.declared):
+        chosen = dataclasses.replace(sample, choose={**sample.choose, choices.name: choice.name})
+        made.append(_filled(item, chosen))
+        if "name" in item.fields:
+            made[-1]["name"] = f"v{number}"
+    return made
 
 
 def _value(message: Message, field: Field, sample: Sample) -> Any:
