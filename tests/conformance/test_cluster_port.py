@@ -18,6 +18,7 @@ from mooring.api.core import PERSISTENT_VOLUMES, SECRETS, Secret
 from mooring.api.meta import Kind
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.apiserver.bootstrap import new_store
+from mooring.apiserver.housekeeping import Housekeeping
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.apiserver.table import HistoryLimits
 from mooring.base.chance import Chance
@@ -57,6 +58,7 @@ class Local(Target):
         self._faults = _Scissors()
         chance = Chance(1)
         store = new_store(chance, time.time(), HistoryLimits(changes_max=EMBEDDED_HISTORY))
+        Housekeeping(store, clock=LoopClock()).start()
         super().__init__(LocalCluster(store, clock=LoopClock(), chance=chance, faults=self._faults), bookmark_s=0.2)
 
     async def forget(self) -> Kind[dict[str, Any]]:
@@ -263,6 +265,19 @@ async def test_a_finalizer_holds_what_is_deleted(cluster: Cluster, name: str) ->
     assert not last.metadata.finalizers
     with pytest.raises(NotFound):
         await cluster.get(VOLUME_ATTACHMENTS, name)
+
+
+async def test_a_policy_goes_with_a_deletion(cluster: Cluster, name: str) -> None:
+    owner = await cluster.create(SECRETS, a_secret(f"{name}-owner"), "default")
+    ref = {"apiVersion": "v1", "kind": "Secret", "name": f"{name}-owner", "uid": owner.metadata.uid, "blockOwnerDeletion": True}
+    child = a_secret(f"{name}-child", ownerReferences=[ref], finalizers=[HOLD])
+    made = await cluster.create(SECRETS, child, "default")
+    async with watching(cluster, SECRETS, made.metadata.resource_version, named(f"{name}-child")) as watch:
+        await cluster.delete(SECRETS, f"{name}-owner", "default", propagation="Foreground")
+        (marked,) = await watch.take(1)
+    assert marked.object.metadata.deletion_timestamp
+    assert ["foregroundDeletion"] == list((await cluster.get(SECRETS, f"{name}-owner", "default")).metadata.finalizers or ())
+    await cluster.patch(SECRETS, f"{name}-child", Patch(PatchType.MERGE, {"metadata": {"finalizers": None}}), "default")
 
 
 # refusals
