@@ -6,7 +6,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from email.utils import formatdate
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mooring.apiserver import refusals
 from mooring.apiserver.bodies import BODY_BYTES_MAX
@@ -27,6 +27,9 @@ from mooring.kube.errors import ServerError
 
 _log = logger(__name__)
 
+
+_TURNED_AWAY_MAX: Final = 64
+"""Connections over the limit that are told so at the same time; more are cut without a word."""
 
 _Exit = Callable[[Reply | None], None]
 """Sends an answer: the one that was found, or another that has taken its place."""
@@ -54,6 +57,7 @@ class Exchange:
     ) -> None:
         self.limits, self._measured = limits, measured
         self.connections: dict[Connection, None] = {}
+        self._extra: set[Connection] = set()
         self._service, self._store, self._durability, self._streams, self._clock = service, store, durability, streams, clock
         self._waiting: deque[tuple[int, _Exit]] = deque()
         self._date, self._date_at = "", -1
@@ -73,9 +77,14 @@ class Exchange:
 
     def connected(self, connection: Connection) -> None:
         self.connections[connection] = None
+        if len(self.connections) > self.limits.connections:
+            self._extra.add(connection)
+            if len(self._extra) > _TURNED_AWAY_MAX:
+                connection.abort()
 
     def lost(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
+        self._extra.discard(connection)
         if not self.connections:
             self._on_quiet()
 
@@ -90,7 +99,8 @@ class Exchange:
     def refusal(self, connection: Connection, head: Head) -> Reply | None:
         """One too many is told so; and nobody's body is read who would not be heard."""
         request = None if head.length == 0 else _request(connection, head, b"")
-        if len(self.connections) > self.limits.connections and connection is not next(iter(self.connections)):
+        if connection in self._extra:
+            head.is_persistent = False
             refused: Reply | None = error_reply(refusals.too_many_requests())
         else:
             refused = None if request is None else self._service.unknown(request)

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import msgspec
 
+from mooring.apiserver.channel import Notice
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Stored
-from mooring.apiserver.watch import Notice
 from mooring.kube.cluster import EventType
 
 _KEPT: Final = 512
+_KEPT_BYTES: Final = 4 * 1024 * 1024
 
 
 class Lines:
@@ -20,6 +21,7 @@ class Lines:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[Stored, EventType], bytes] = OrderedDict()
+        self._bytes = 0
 
     def line(self, resource: Resource, notice: Notice) -> bytes:
         """One event as a line of JSON."""
@@ -30,8 +32,9 @@ class Lines:
         if line is None:
             line = b'{"type":"%s","object":%s}\n' % (notice.type.value.encode(), notice.stored.body)
             self._kept[key] = line
-            if len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
+            self._bytes += len(line)
+            while len(self._kept) > _KEPT or self._bytes > _KEPT_BYTES:
+                self._bytes -= len(self._kept.popitem(last=False)[1])
         return line
 
 

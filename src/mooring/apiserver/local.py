@@ -13,6 +13,7 @@ import msgspec
 
 from mooring.api.meta import Key, Kind
 from mooring.apiserver import patches, refusals
+from mooring.apiserver.channel import Notice
 from mooring.apiserver.codec import FieldValidation, decode_object
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.listing import ListOptions
@@ -21,7 +22,7 @@ from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.scope import scope_of
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
-from mooring.apiserver.watch import Notice, WatchHub
+from mooring.apiserver.watch import WatchHub
 from mooring.apiserver.watching import WatchOptions
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock

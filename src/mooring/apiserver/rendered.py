@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mooring.apiserver.channel import Notice
 from mooring.apiserver.rendering import Rendering
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.watch import Notice
 from mooring.base.clock import Clock
 
 

@@ -10,12 +10,13 @@ import asyncio
 from collections import deque
 from typing import Final, Protocol
 
+from mooring.apiserver.channel import Batch
 from mooring.apiserver.lines import Lines
 from mooring.apiserver.measured import Measured
 from mooring.apiserver.messages import WatchReply
 from mooring.apiserver.rendered import RenderedLines
 from mooring.apiserver.rendering import WHOLE
-from mooring.apiserver.watch import Batch, Cursor, Place, WatchHub
+from mooring.apiserver.watch import Cursor, Place, WatchHub
 
 _PER_TURN: Final = 256
 

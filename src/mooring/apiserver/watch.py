@@ -9,16 +9,15 @@ out, and encoded, once for all.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncGenerator, Callable
 from typing import Final
 from weakref import WeakValueDictionary
 
+from mooring.apiserver.channel import BATCH_MAX, Batch, Channel, Notice, fitting
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.scope import Scope
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Change, History, Stored
 from mooring.apiserver.watching import WatchOptions, start_of
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
@@ -28,65 +27,9 @@ BOOKMARK_PERIOD_S: Final = 15.0
 """Differs from kube-apiserver (a minute): the version of a quiet watch stays young, so a reconnect does not meet 410."""
 
 _TIMEOUT_S_MIN: Final = 1800.0
-_BATCH_MAX: Final = 256
-_STEPS_KEPT: Final = 4
 
 Place = tuple[str, str, str]
 """Whose changes wake a watch: `Resource.storage`."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Notice:
-    """One line of a watch. stored: None for a BOOKMARK. initial_end: the bookmark after everything that was there."""
-
-    type: EventType
-    version: int
-    stored: Stored | None = None
-    initial_end: bool = False
-
-
-class Batch:
-    """Notices that belong together. version: where a watch stands after them. encoded: what readers have made of them, by form."""
-
-    __slots__ = ("encoded", "notices", "version")
-
-    def __init__(self, version: int, notices: tuple[Notice, ...]) -> None:
-        self.version, self.notices = version, notices
-        self.encoded: dict[object, bytes] = {}
-
-
-class Channel:
-    """What all watches of one kind and scope are told. The latest steps are kept, for the next who takes them."""
-
-    def __init__(self, store: ObjectStore, durability: Durability, resource: Resource, scope: Scope) -> None:
-        self._store, self._durability = store, durability
-        self._path, self._scope = resource.path, scope
-        self._history: History = store.table(resource).history
-        self._latest: dict[int, Batch] = {}
-
-    def has(self, version: int) -> bool:
-        """False for a place that is forgotten, and when the kind has gone, or is another by now."""
-        return version >= self._history.floor and self._current() is not None
-
-    def _current(self) -> Resource | None:
-        """The kind as it is now: a custom one may change."""
-        current = self._store.kinds.get(self._path)
-        return current if current is not None and self._store.table(current).history is self._history else None
-
-    def after(self, version: int) -> Batch | None:
-        """The next changes; None when there are none that may be shown. version: one that it has."""
-        batch = self._latest.get(version)
-        if batch is not None:
-            return batch
-        changes = _until(self._durability.committed, self._history.after(version, _BATCH_MAX))
-        if not changes:
-            return None
-        current = self._current()
-        assert current is not None, "the caller has asked whether it is there"
-        batch = self._latest[version] = Batch(changes[-1].rv, _notices(changes, self._scope, current))
-        if len(self._latest) > _STEPS_KEPT:
-            del self._latest[next(iter(self._latest))]
-        return batch
 
 
 class Cursor:
@@ -112,7 +55,8 @@ class Cursor:
     def take(self) -> Batch | None:
         """What comes next; None when there is nothing for now, or for ever (`is_over`)."""
         if self._found:
-            head, self._found = self._found[:_BATCH_MAX], self._found[_BATCH_MAX:]
+            count = fitting([len(stored.body) for stored in self._found[:BATCH_MAX]])
+            head, self._found = self._found[:count], self._found[count:]
             return Batch(self._version, tuple(Notice(EventType.ADDED, stored.rv, stored) for stored in head))
         if self._initial_end:
             self._initial_end = False
@@ -220,15 +164,3 @@ class WatchHub:
         for woken in waiting:
             if not woken.done():
                 woken.set_result(None)
-
-
-def _until(committed: int, changes: list[Change]) -> list[Change]:
-    """The changes that may be shown; of most lists, all."""
-    while changes and changes[-1].rv > committed:
-        changes.pop()
-    return changes
-
-
-def _notices(changes: list[Change], scope: Scope, resource: Resource) -> tuple[Notice, ...]:
-    told = ((change.rv, change.seen_by(scope.matches)) for change in changes)
-    return tuple(Notice(seen[0], version, seen[1].shown_by(resource)) for version, seen in told if seen is not None)

@@ -17,6 +17,7 @@ import pytest
 from mooring.api.core import SECRETS
 from mooring.api.meta import Key
 from mooring.apiserver.bodies import BODY_BYTES_MAX
+from mooring.apiserver.channel import Notice
 from mooring.apiserver.connection import Limits
 from mooring.apiserver.http import ApiServer
 from mooring.apiserver.lines import Lines
@@ -26,7 +27,6 @@ from mooring.apiserver.service import Service
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
 from mooring.apiserver.tls import Identity, identity_in
-from mooring.apiserver.watch import Notice
 from mooring.base import log
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock

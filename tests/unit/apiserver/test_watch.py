@@ -10,11 +10,12 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from mooring.api.meta import Key
+from mooring.apiserver.channel import Notice
 from mooring.apiserver.rules import SECRETS, VOLUME_ATTACHMENTS
 from mooring.apiserver.scope import Scope, scope_of
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
-from mooring.apiserver.watch import BOOKMARK_PERIOD_S, Notice, WatchHub
+from mooring.apiserver.watch import BOOKMARK_PERIOD_S, WatchHub
 from mooring.apiserver.watching import WatchOptions
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock

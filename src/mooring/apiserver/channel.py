@@ -1,0 +1,98 @@
+"""What watches are told, in batches that those who ask for the same have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import Final
+
+from mooring.apiserver.durability import Durability
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.scope import Scope
+from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.table import Change, History, Stored
+from mooring.kube.cluster import EventType
+
+BATCH_MAX: Final = 256
+"""Notices in a batch."""
+_BATCH_BYTES: Final = 512 * 1024
+_STEPS_KEPT: Final = 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Notice:
+    """One line of a watch. stored: None for a BOOKMARK. initial_end: the bookmark after everything that was there."""
+
+    type: EventType
+    version: int
+    stored: Stored | None = None
+    initial_end: bool = False
+
+
+class Batch:
+    """Notices that belong together. version: where a watch stands after them. encoded: what readers have made of them, by form."""
+
+    __slots__ = ("encoded", "notices", "version")
+
+    def __init__(self, version: int, notices: tuple[Notice, ...]) -> None:
+        self.version, self.notices = version, notices
+        self.encoded: dict[object, bytes] = {}
+
+
+class Channel:
+    """What all watches of one kind and scope are told. The latest steps are kept, for the next who takes them."""
+
+    def __init__(self, store: ObjectStore, durability: Durability, resource: Resource, scope: Scope) -> None:
+        self._store, self._durability = store, durability
+        self._path, self._scope = resource.path, scope
+        self._history: History = store.table(resource).history
+        self._latest: dict[int, Batch] = {}
+
+    def has(self, version: int) -> bool:
+        """False for a place that is forgotten, and when the kind has gone, or is another by now."""
+        return version >= self._history.floor and self._current() is not None
+
+    def _current(self) -> Resource | None:
+        """The kind as it is now: a custom one may change."""
+        current = self._store.kinds.get(self._path)
+        return current if current is not None and self._store.table(current).history is self._history else None
+
+    def after(self, version: int) -> Batch | None:
+        """The next changes; None when there are none that may be shown. version: one that it has."""
+        batch = self._latest.get(version)
+        if batch is not None:
+            return batch
+        changes = _until(self._durability.committed, self._history.after(version, BATCH_MAX))
+        if not changes:
+            return None
+        changes = changes[: fitting([_size(change) for change in changes])]
+        current = self._current()
+        assert current is not None, "the caller has asked whether it is there"
+        batch = self._latest[version] = Batch(changes[-1].rv, _notices(changes, self._scope, current))
+        if len(self._latest) > _STEPS_KEPT:
+            del self._latest[next(iter(self._latest))]
+        return batch
+
+
+def fitting(sizes: Sequence[int]) -> int:
+    """How many of the first fit into a batch by their bytes; at least one."""
+    return max(1, sum(total <= _BATCH_BYTES for total in itertools.accumulate(sizes)))
+
+
+def _size(change: Change) -> int:
+    stored = change.new or change.old
+    assert stored is not None
+    return len(stored.body)
+
+
+def _until(committed: int, changes: list[Change]) -> list[Change]:
+    """The changes that may be shown; of most lists, all."""
+    while changes and changes[-1].rv > committed:
+        changes.pop()
+    return changes
+
+
+def _notices(changes: list[Change], scope: Scope, resource: Resource) -> tuple[Notice, ...]:
+    told = ((change.rv, change.seen_by(scope.matches)) for change in changes)
+    return tuple(Notice(seen[0], version, seen[1].shown_by(resource)) for version, seen in told if seen is not None)
