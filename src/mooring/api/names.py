@@ -8,6 +8,7 @@ from typing import Final
 
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_OLD_LABEL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _LABEL_VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 
@@ -20,6 +21,10 @@ _SUBDOMAIN_TEXT: Final = (
 _LABEL_TEXT: Final = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
     f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL.pattern}')"
+)
+_OLD_LABEL_TEXT: Final = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an "
+    f"alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '{_OLD_LABEL.pattern}')"
 )
 _QUALIFIED_TEXT: Final = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
@@ -43,6 +48,11 @@ def dns_label(text: str) -> list[str]:
     if _LABEL.fullmatch(text):
         return found
     return [*found, "must not contain dots" if _SUBDOMAIN.fullmatch(text) else _LABEL_TEXT]
+
+
+def dns_1035_label(text: str) -> list[str]:
+    """Why text is no DNS label as RFC 1035 has it: one that begins with a letter; [] if it is one."""
+    return _too_long(text, 63) + ([] if _OLD_LABEL.fullmatch(text) else [_OLD_LABEL_TEXT])
 
 
 def qualified_name(text: str) -> list[str]:

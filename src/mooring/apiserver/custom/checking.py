@@ -27,7 +27,7 @@ def check(value: Any, schema: Json, path: str = "", old: Any = NOTHING) -> list[
         return []
     wrong = _type(value, schema, path)
     if wrong or value is None:
-        return wrong
+        return wrong if value is None else [*wrong, *_enum(value, schema, path)]
     return [*_enum(value, schema, path), *_own(value, schema, path, old), *_joined(value, schema, path, old)]
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.custom.checking import check
+from mooring.apiserver.custom.embedded import wrong_embedded
 from mooring.apiserver.custom.facts import ScalePaths
 from mooring.apiserver.custom.lists import duplicates
 from mooring.apiserver.custom.rules import Rules
@@ -38,6 +39,8 @@ class Judge:
     def _judge(self, new: Json, old: Any) -> list[Cause]:
         found = check(new, self._structure.raw, "", old)
         found += self._replicas(new)
+        if self._structure.has_embedded:
+            found += wrong_embedded(new, self._structure)
         if old is NOTHING or not any(duplicates(old, self._structure)):
             found += duplicates(new, self._structure)
         if self._rules is None:

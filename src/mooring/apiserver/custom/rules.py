@@ -2,18 +2,85 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
+from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
-from mooring.apiserver.custom.structure import Structure
+from mooring.apiserver.cel.compiler import STEPS_MAX, OverBudget
+from mooring.apiserver.custom.checking import type_of
+from mooring.apiserver.custom.lists import counterparts
+from mooring.apiserver.custom.rule import Rule, compiled_rule
+from mooring.apiserver.custom.structure import NOTHING, Structure
 
 Json = dict[str, Any]
 
+_NO_PATH: Final = "<nil>"
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\['([^']*)'\]")
+
 
 class Rules:
+    """The rules at one node of a schema and below it."""
+
+    def __init__(self, structure: Structure, rules: list[Rule], below: dict[str, Rules], items: Rules | None, others: Rules | None) -> None:
+        self._structure, self._rules = structure, rules
+        self._below, self._items, self._others = below, items, others
+
     def broken(self, new: Json, old: Any) -> list[Cause]:
-        return []
+        """old: NOTHING at creation."""
+        found: list[Cause] = []
+        try:
+            self._apply(new, old, "", [STEPS_MAX], found)
+        except OverBudget:
+            text = "validation failed due to running out of cost budget, no further validation rules will be run"
+            found.append(Cause("FieldValueInvalid", _NO_PATH, f"Invalid value: null: {text}"))
+        return found
+
+    def _apply(self, value: Any, old: Any, path: str, left: list[int], found: list[Cause]) -> None:
+        if value is None or (old is not NOTHING and old == value):
+            return
+        for rule in self._rules:
+            told = rule.told(value, old, left)
+            if told is not None:
+                found.append(_cause(rule.spec, told, value, path))
+        if isinstance(value, list) and self._items is not None:
+            for number, (item, before) in enumerate(counterparts(value, old, self._structure.raw)):
+                self._items._apply(item, before, f"{path}[{number}]", left, found)
+        elif isinstance(value, dict):
+            self._apply_below(value, old if isinstance(old, dict) else {}, path, left, found)
+
+    def _apply_below(self, value: Json, old: Json, path: str, left: list[int], found: list[Cause]) -> None:
+        for name, member in value.items():
+            declared = name in self._structure.properties
+            rules = self._below.get(name) if declared else self._others
+            if rules is not None:
+                dotted = f"{path}.{name}" if path else name
+                rules._apply(member, old.get(name, NOTHING), dotted if declared else f"{path}[{name}]", left, found)
 
 
-def rules_of(structure: Structure) -> Rules | None:
-    return None
+def rules_of(structure: Structure, *, root: bool = True) -> Rules | None:
+    """None for a schema without rules. They must have been checked: what can't be compiled is an error of the server's."""
+    below = {name: found for name, inner in structure.properties.items() if (found := rules_of(inner, root=False)) is not None}
+    items = None if structure.items is None else rules_of(structure.items, root=False)
+    others = rules_of(structure.additional, root=False) if isinstance(structure.additional, Structure) else None
+    rules = [compiled_rule(spec, structure, root=root) for spec in structure.rules]
+    return Rules(structure, rules, below, items, others) if rules or below or items or others else None
+
+
+def _cause(spec: Json, told: tuple[str, bool], value: Any, path: str) -> Cause:
+    """told: what to say, and whether the rule could be evaluated."""
+    text, evaluated = told
+    field, reason = path + spec.get("fieldPath", "") if path else spec.get("fieldPath", "").removeprefix("."), spec.get("reason")
+    field = _STEP.sub(lambda step: f".{step[1]}" if step[1] is not None else f"[{step[2]}]", field) or _NO_PATH
+    if not evaluated:
+        return causes.invalid(field, type_of(value), text)
+    match reason:
+        case "FieldValueRequired":
+            return causes.required(field, text)
+        case "FieldValueForbidden":
+            return causes.forbidden(field, text)
+        case "FieldValueDuplicate":
+            return causes.duplicate(field, value, text)
+    if isinstance(value, dict | list):
+        return Cause("FieldValueInvalid", field, f"Invalid value: {text}")
+    return causes.invalid(field, value, text)

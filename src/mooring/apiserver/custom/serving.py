@@ -8,10 +8,11 @@ from typing import Final
 
 from mooring.apiserver.custom import conditions, defining
 from mooring.apiserver.custom.columns import columns_of, fields_of, scale_of
+from mooring.apiserver.custom.embedded import decode_embedded
 from mooring.apiserver.custom.facts import Custom
 from mooring.apiserver.custom.judging import Judge
 from mooring.apiserver.custom.rules import rules_of
-from mooring.apiserver.custom.shaping import drop_nulls, fill, prune
+from mooring.apiserver.custom.shaping import drop_nulls, fill, prune, whole_numbers
 from mooring.apiserver.custom.structure import Structure, structure_of
 from mooring.apiserver.resource import Form, Json, Resource, Status, View
 from mooring.apiserver.rules import meta
@@ -121,9 +122,11 @@ def _form(definition: Json, version: Json, structure: Structure) -> Form:
 def _decoder(structure: Structure) -> Callable[[Json, list[str]], Json]:
     def decode_custom(content: Json, unknown: list[str]) -> Json:
         metadata = decode(_METADATA, {"metadata": content.get("metadata")}, unknown)
-        obj = {**metadata, **{name: value for name, value in content.items() if name != "metadata"}}
+        obj = {**metadata, **{name: whole_numbers(value) for name, value in content.items() if name != "metadata"}}
         prune(obj, structure, gone=unknown)
         drop_nulls(obj, structure)
+        if structure.has_embedded:
+            decode_embedded(obj, structure, unknown)
         fill(obj, structure)
         return obj
 

@@ -1,6 +1,6 @@
 """What happens to an object before anybody judges it: unknown fields go, nulls that say nothing go, defaults come.
 
-All three write to what they are given.
+All but `whole_numbers` write to what they are given.
 """
 
 from __future__ import annotations
@@ -10,8 +10,18 @@ from typing import Any, Final
 
 from mooring.apiserver.custom.structure import NOTHING, Structure
 
+_WRITTEN_OUT: Final = 1e21  # larger ones are written with an exponent
 _WHOLE: Final = ("apiVersion", "kind", "metadata")
 """Members of the object itself, and of objects within it, that every kind has."""
+
+
+def whole_numbers(value: Any) -> Any:
+    """The value with 2.0 written as 2, as Go writes it."""
+    if isinstance(value, dict):
+        return {name: whole_numbers(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [whole_numbers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < _WRITTEN_OUT else value
 
 
 def prune(value: Any, structure: Structure, *, root: bool = True, path: str = "", gone: list[str] | None = None) -> None:
@@ -47,7 +57,7 @@ def drop_nulls(value: Any, structure: Structure) -> None:
             inner = structure.of_key(name)
             if not isinstance(inner, Structure):
                 continue
-            if value[name] is None and not inner.nullable and name in structure.properties:
+            if value[name] is None and not inner.nullable:
                 del value[name]
             else:
                 drop_nulls(value[name], inner)

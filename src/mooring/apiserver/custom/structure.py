@@ -17,7 +17,8 @@ class Structure:
     """A node. raw: its JSON schema, for what only says which values are right (`checking.py`).
 
     additional: of the values of keys that properties doesn't name; True: anything, None: there are no others. open: unknown fields
-    are kept. embedded: a whole object with metadata. owner: the list's keys, for lists of type map; None for others.
+    are kept. embedded: a whole object with metadata; has_embedded: that, or one is below. list_keys: what tells the items of a list of
+    type map apart.
     """
 
     raw: Json
@@ -29,6 +30,7 @@ class Structure:
     nullable: bool
     open: bool
     embedded: bool
+    has_embedded: bool
     list_type: str
     list_keys: tuple[str, ...]
 
@@ -55,18 +57,22 @@ class Structure:
 def structure_of(schema: Json) -> Structure:
     """schema: a JSONSchemaProps as its definition gives it."""
     properties = {name: structure_of(inner) for name, inner in (schema.get("properties") or {}).items()}
-    additional = schema.get("additionalProperties")
-    items = schema.get("items")
+    others, items = schema.get("additionalProperties"), schema.get("items")
+    additional = structure_of(others) if isinstance(others, dict) else others or None
+    item = structure_of(items) if isinstance(items, dict) else None
+    embedded = bool(schema.get("x-kubernetes-embedded-resource"))
+    below = [*properties.values(), *([item] if item else ()), *([additional] if isinstance(additional, Structure) else ())]
     return Structure(
         raw=schema,
         type=schema.get("type", ""),
         properties=properties,
-        items=structure_of(items) if isinstance(items, dict) else None,
-        additional=structure_of(additional) if isinstance(additional, dict) else additional or None,
+        items=item,
+        additional=additional,
         default=schema.get("default", NOTHING),
         nullable=bool(schema.get("nullable")),
         open=bool(schema.get("x-kubernetes-preserve-unknown-fields")),
-        embedded=bool(schema.get("x-kubernetes-embedded-resource")),
+        embedded=embedded,
+        has_embedded=embedded or any(inner.has_embedded for inner in below),
         list_type=schema.get("x-kubernetes-list-type", ""),
         list_keys=tuple(schema.get("x-kubernetes-list-map-keys") or ()),
     )
