@@ -130,12 +130,15 @@ def status_line(status: int, content_type: str) -> str:
     return f"HTTP/1.1 {status} {phrase}\r\nCache-Control: no-cache, private\r\nContent-Type: {content_type}\r\n"
 
 
+_WITHOUT_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 _STATUSES: Final = frozenset(int(status) for status in HTTPStatus)
 
 
 def rendered(reply: Reply, date: str, *, is_last: bool, with_body: bool = True) -> bytes:
     """A whole answer. date: the Date header with its line end. is_last: the connection ends after it. with_body: False for HEAD."""
-    head = f"{status_line(reply.status, reply.content_type)}{date}Content-Length: {len(reply.body)}\r\n"
+    head = f"{status_line(reply.status, reply.content_type)}{date}"
+    if reply.status not in _WITHOUT_BODY:
+        head += f"Content-Length: {len(reply.body)}\r\n"
     for name, value in reply.headers:
         head += f"{name}: {value}\r\n"
     for text in reply.warnings:
