@@ -90,7 +90,7 @@ class _Applying:
         kept = managed.released(new_record, compared.removed, but=self.manager)
         for other, fields in found.items():
             kept = _without(kept, other, fields)
-        return Outcome(pruned, self._stamped(kept, record, changed=bool(pruned != without_record(live))))
+        return Outcome(pruned, self._stamped(kept, changed=bool(pruned != without_record(live))))
 
     def _pruned(self, merged: Json, last: FieldSet, record: Managed) -> Json:
         """Without what the manager owned and says no more; what somebody owns, and what the manager never owned, comes back."""
@@ -106,17 +106,14 @@ class _Applying:
         result: Json = remove(self.shape, merged, (there - left) & had) or {}
         return result
 
-    def _stamped(self, kept: dict[Manager, Entry], record: Managed, *, changed: bool) -> dict[Manager, Entry]:
+    def _stamped(self, kept: dict[Manager, Entry], *, changed: bool) -> dict[Manager, Entry]:
+        """With what the manager can own, and since when. An apply that changes no field leaves the time as it was."""
+        others = {other: entry for other, entry in kept.items() if other != self.manager}
         entry = kept.get(self.manager)
-        if entry is None:
-            return kept
-        entry = entry.owning(managed.owned(entry.fields))
-        if not entry.fields:
-            return {other: found for other, found in kept.items() if other != self.manager}
-        stamped = {**kept, self.manager: entry}
-        if changed or stamped != record:
-            stamped[self.manager] = dataclasses.replace(entry, time=self.now)
-        return stamped
+        fields = managed.owned(entry.fields) if entry is not None else NO_FIELDS
+        if entry is None or not fields:
+            return others
+        return {**others, self.manager: Entry(fields, entry.version, self.now if changed else entry.time)}
 
 
 def _by_kubectl(applying: _Applying, live: Json, config: Json, record: Managed, force: bool) -> Outcome:
