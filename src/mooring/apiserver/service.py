@@ -86,7 +86,10 @@ class Service:
         route = route_of(request.path, self._store)
         if route is not None:
             return self._of_resource(request, route)
-        told = self._health(request) or self._about.answer(request)
+        healthy = self._health(request)
+        if healthy is not None:
+            return healthy
+        told = self._about.answer(request)
         if told is None:
             if _could_be_a_resource(request.path):
                 raise refusals.no_such_resource()

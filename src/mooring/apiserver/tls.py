@@ -15,7 +15,7 @@ import secrets
 import ssl
 import tempfile
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -103,6 +103,15 @@ def identity_in(folder: Path, now: float) -> Identity:
         raise ConfigError(f"the server's identity in '{folder}' can't be used: {error}") from error
 
 
+def client_login(folder: Path, user: str, groups: Iterable[str], now: float) -> tuple[bytes, bytes]:
+    """A client certificate for a user, valid for a year, and its key, in PEM. folder: as for `identity_in`. Raises ConfigError."""
+    moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
+    authority, authority_key = _authority(folder, moment)
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+    name = x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, user)])
+    return _issued(name, ExtendedKeyUsageOID.CLIENT_AUTH, [], authority, authority_key, moment)
+
+
 def _authority(folder: Path, moment: datetime.datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     certificate, key = folder / "ca.crt", folder / "ca.key"
     if not certificate.exists() and not key.exists():
@@ -139,18 +148,32 @@ def _is_good(certificate: Path, key: Path, authority: x509.Certificate, moment: 
 def _make_server_certificate(
     folder: Path, authority: x509.Certificate, authority_key: ec.EllipticCurvePrivateKey, moment: datetime.datetime
 ) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mooring-apiserver")])
-    builder = _builder(name, authority.subject, key.public_key(), moment, _SERVER_LIFE)
     places: list[x509.GeneralName] = [x509.DNSName(text) for text in _NAMES]
     places += [x509.IPAddress(ipaddress.ip_address(text)) for text in _ADDRESSES]
-    builder = builder.add_extension(x509.SubjectAlternativeName(places), critical=False)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mooring-apiserver")])
+    certificate, key = _issued(name, ExtendedKeyUsageOID.SERVER_AUTH, places, authority, authority_key, moment)
+    _write(folder / "server.key", key)
+    _write(folder / "server.crt", certificate)
+
+
+def _issued(
+    name: x509.Name,
+    usage: x509.ObjectIdentifier,
+    places: list[x509.GeneralName],
+    authority: x509.Certificate,
+    authority_key: ec.EllipticCurvePrivateKey,
+    moment: datetime.datetime,
+) -> tuple[bytes, bytes]:
+    """A certificate for one use and its key, in PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = _builder(name, authority.subject, key.public_key(), moment, _SERVER_LIFE)
+    if places:
+        builder = builder.add_extension(x509.SubjectAlternativeName(places), critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
     builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
     builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
-    _write(folder / "server.key", _pem(key))
-    _write(folder / "server.crt", builder.sign(authority_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    return builder.sign(authority_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), _pem(key)
 
 
 def _builder(

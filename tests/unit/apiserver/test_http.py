@@ -6,11 +6,9 @@ import asyncio
 import contextlib
 import io
 import json
-import ssl
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -36,52 +34,12 @@ from mooring.kube.http import HttpCluster
 from mooring.kube.kubeconfig import load
 from tests.support.apiobjects import a_secret, a_va
 from tests.unit.apiserver.objects import a_store, create
-
-PATH = "/api/v1/namespaces/default/secrets"
+from tests.unit.apiserver.serving import PATH, answered, connected, head, serving
 
 
 @pytest.fixture(scope="module")
 def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
     return identity_in(tmp_path_factory.mktemp("identity"), time.time())
-
-
-@contextlib.asynccontextmanager
-async def serving(identity: Identity, store: ObjectStore | None = None, **options: Any) -> AsyncIterator[ApiServer]:
-    server = ApiServer(store or a_store(), identity, clock=LoopClock(), chance=Chance(1), **options)
-    await server.start()
-    try:
-        yield server
-    finally:
-        await server.close()
-
-
-@contextlib.asynccontextmanager
-async def connected(server: ApiServer, identity: Identity) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    context = ssl.create_default_context(cadata=identity.ca.decode())
-    port = int(server.url.rpartition(":")[2])
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, limit=2**16)
-    try:
-        yield reader, writer
-    finally:
-        writer.transport.abort()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-
-
-def head(identity: Identity, method: str, path: str, **headers: object) -> bytes:
-    lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {identity.token}"]
-    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    return "\r\n".join([*lines, "", ""]).encode()
-
-
-async def answered(reader: asyncio.StreamReader) -> tuple[int, Any]:
-    async with asyncio.timeout(10):
-        status = int((await reader.readline()).split()[1])
-        length = 0
-        while line := (await reader.readline()).strip():
-            if line.lower().startswith(b"content-length:"):
-                length = int(line.partition(b":")[2])
-        return status, json.loads(await reader.readexactly(length))
 
 
 @contextlib.asynccontextmanager

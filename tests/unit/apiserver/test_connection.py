@@ -1,0 +1,273 @@
+"""One client on a socket: what it may send, how fast, how much, and who it is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import ssl
+import time
+from pathlib import Path
+
+import pytest
+import trustme
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mooring.apiserver.connection import Limits
+from mooring.apiserver.http import ApiServer
+from mooring.apiserver.tls import Identity, client_login, identity_in
+from mooring.base import log
+from tests.support.apiobjects import a_secret
+from tests.unit.apiserver.serving import PATH, answered, connected, head, serving
+
+REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+CORPUS = Path(__file__).parent / "hostile"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("identity")
+
+
+@pytest.fixture(scope="module")
+def identity(folder: Path) -> Identity:
+    return identity_in(folder, time.time())
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    """All that comes until the server ends the connection."""
+    async with asyncio.timeout(10):
+        with contextlib.suppress(ConnectionError):
+            return await reader.read()
+    return b""
+
+
+# -- in order
+
+
+async def test_requests_sent_at_once_are_answered_in_order(identity: Identity) -> None:
+    body = json.dumps(a_secret("a")).encode()
+    requests = [
+        head(identity, "GET", f"{PATH}/a"),
+        head(identity, "POST", PATH, Content_Length=len(body), Content_Type="application/json") + body,
+        head(identity, "GET", f"{PATH}/a"),
+        head(identity, "DELETE", f"{PATH}/a"),
+        head(identity, "GET", "/healthz", Connection="close"),
+    ]
+    async with serving(identity) as server, connected(server, identity) as (reader, writer):
+        writer.write(b"\r\n".join(requests))
+        assert [404, 201, 200, 200, 200] == [(await answered(reader))[0] for _ in requests]
+        assert b"" == await ended(reader)
+
+
+async def test_a_request_may_come_byte_by_byte(identity: Identity) -> None:
+    body = json.dumps(a_secret("a")).encode()
+    chunks = b"".join(b"%x\r\n%c\r\n" % (1, byte) for byte in body) + b"0\r\n\r\n"
+    async with serving(identity) as server, connected(server, identity) as (reader, writer):
+        for byte in head(identity, "POST", PATH, Transfer_Encoding="chunked") + chunks:
+            writer.write(bytes([byte]))
+        assert 201 == (await answered(reader))[0]
+
+
+async def test_a_client_that_asks_first_is_told_to_go_on_or_not(identity: Identity) -> None:
+    body = json.dumps(a_secret("a")).encode()
+    ask = {"Expect": "100-continue", "Content_Length": len(body)}
+    async with serving(identity) as server:
+        async with connected(server, identity) as (reader, writer):
+            writer.write(head(identity, "POST", PATH, **ask))
+            assert b"HTTP/1.1 100 Continue\r\n\r\n" == await reader.readexactly(25)
+            writer.write(body)
+            assert 201 == (await answered(reader))[0]
+        async with connected(server, identity) as (reader, writer):
+            writer.write(head(identity, "POST", PATH, Authorization="", **ask))
+            assert 401 == (await answered(reader))[0]
+            assert b"" == await ended(reader)
+
+
+@pytest.mark.slow
+async def test_head_and_http_1_0(identity: Identity) -> None:
+    async with serving(identity) as server:
+        async with connected(server, identity) as (reader, writer):
+            writer.write(head(identity, "HEAD", "/healthz") + head(identity, "GET", "/healthz", Connection="close"))
+            answers = await ended(reader)
+            assert 2 == answers.count(b"HTTP/1.1 200 OK")
+            assert 1 == answers.count(b"\r\n\r\nok")
+        async with connected(server, identity) as (reader, writer):
+            old = head(identity, "GET", f"{PATH}?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
+            writer.write(old.replace(b"watch=1", b"watch=1&allowWatchBookmarks=true").replace(b"HTTP/1.1", b"HTTP/1.0"))
+            headers, _, lines = (await ended(reader)).partition(b"\r\n\r\n")
+            assert b"chunked" not in headers
+            assert ["BOOKMARK", "BOOKMARK"] == [json.loads(line)["type"] for line in lines.splitlines()]
+
+
+@pytest.mark.slow
+async def test_what_comes_during_a_watch_is_answered_after_it(identity: Identity) -> None:
+    async with serving(identity) as server, connected(server, identity) as (reader, writer):
+        watch = head(identity, "GET", f"{PATH}?watch=1&timeoutSeconds=1&resourceVersion=1")
+        writer.write(watch + head(identity, "GET", "/healthz"))
+        await reader.readuntil(b"\r\n\r\n")
+        assert b"0\r\n\r\n" == await reader.readuntil(b"0\r\n\r\n")
+        assert (200, b"ok") == await answered(reader)
+
+
+# -- slow, quiet, many
+
+
+async def test_a_head_that_comes_too_slowly_and_a_handshake_that_never_comes_are_cut_off(identity: Identity) -> None:
+    async with serving(identity, limits=Limits(slow_s=0.05)) as server:
+        async with connected(server, identity) as (reader, writer):
+            writer.write(b"GET / HT")
+            assert b"" == await ended(reader)
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+        writer.write(b"\x16\x03")
+        assert b"" == await ended(reader)
+        writer.close()
+
+
+async def test_a_quiet_connection_is_ended_properly(identity: Identity) -> None:
+    async with serving(identity, limits=Limits(slow_s=0.2, idle_s=0.05)) as server, connected(server, identity) as (reader, writer):
+        writer.write(head(identity, "GET", "/healthz"))
+        assert 200 == (await answered(reader))[0]
+        async with asyncio.timeout(5):
+            assert b"" == await reader.read(), "TLS's farewell, not a reset"
+
+
+@pytest.mark.slow
+async def test_a_watch_is_not_quiet(identity: Identity) -> None:
+    limits = Limits(slow_s=0.04, idle_s=0.02)
+    async with serving(identity, limits=limits) as server, connected(server, identity) as (reader, writer):
+        writer.write(head(identity, "GET", f"{PATH}?watch=1&timeoutSeconds=1&resourceVersion=1"))
+        assert (await ended(reader)).endswith(b"\r\n\r\n0\r\n\r\n"), "it lived its second, and only then was quiet"
+
+
+async def test_one_client_too_many_is_told_when_to_come_back(identity: Identity) -> None:
+    async with serving(identity, limits=Limits(connections=1)) as server:
+        async with connected(server, identity) as (reader, writer):
+            async with connected(server, identity) as (second, asks):
+                asks.write(head(identity, "GET", PATH))
+                text = await ended(second)
+                assert text.startswith(b"HTTP/1.1 429 Too Many Requests")
+                assert b"\r\nRetry-After: 1\r\n" in text
+                assert "TooManyRequests" == json.loads(text.partition(b"\r\n\r\n")[2])["reason"]
+            writer.write(head(identity, "GET", PATH))
+            assert 200 == (await answered(reader))[0]
+        async with connected(server, identity) as (reader, writer):
+            writer.write(head(identity, "GET", PATH))
+            assert 200 == (await answered(reader))[0]
+
+
+async def test_nobody_reads_the_body_of_a_stranger(identity: Identity) -> None:
+    async with serving(identity) as server, connected(server, identity) as (reader, writer):
+        writer.write(
+            head(identity, "POST", PATH, Authorization="Bearer no", Content_Length=5) + b"12345" + head(identity, "GET", "/healthz")
+        )
+        assert 401 == (await answered(reader))[0]
+        assert 200 == (await answered(reader))[0]
+
+
+# -- who it is
+
+
+def login_of(folder: Path, into: Path, name: str, *groups: str) -> tuple[Path, Path]:
+    certificate, key = client_login(folder, name, groups, time.time())
+    (into / "crt").write_bytes(certificate)
+    (into / "key").write_bytes(key)
+    return into / "crt", into / "key"
+
+
+async def test_a_certificate_says_who_it_is_and_needs_no_token(identity: Identity, folder: Path, tmp_path: Path) -> None:
+    login = login_of(folder, tmp_path, "jane", "team-a", "team-b")
+    async with serving(identity) as server, connected(server, identity, login) as (reader, writer):
+        body = b"{}"
+        asks = head(identity, "POST", REVIEW, Authorization="", Content_Length=len(body), Content_Type="application/json")
+        writer.write(asks + body)
+        status, answer = await answered(reader)
+        assert 201 == status, answer
+        assert "jane" == answer["status"]["userInfo"]["username"]
+        assert ["team-a", "team-b", "system:authenticated"] == answer["status"]["userInfo"]["groups"]
+
+
+async def test_somebody_elses_certificate_opens_nothing(identity: Identity, tmp_path: Path) -> None:
+    """Differs from kube-apiserver: refused in the handshake, before any answer."""
+    other = trustme.CA().issue_cert("x", common_name="mooring-admin", organization_name="system:masters")
+    other.cert_chain_pems[0].write_to_path(tmp_path / "crt")
+    other.private_key_pem.write_to_path(tmp_path / "key")
+    async with serving(identity) as server:
+        with contextlib.suppress(ssl.SSLError, ConnectionError):
+            async with connected(server, identity, (tmp_path / "crt", tmp_path / "key")) as (reader, writer):
+                writer.write(head(identity, "GET", PATH))
+                assert b"" == await ended(reader)
+
+
+@pytest.mark.parametrize(
+    "header", ["", "Bearer", "Bearer wrong", "Basic eDp5", "bearer {token}", "Bearer {token}x", "Bearer  {token}", "{token}"]
+)
+async def test_without_the_token_it_is_401_and_a_status(identity: Identity, header: str) -> None:
+    async with serving(identity) as server, connected(server, identity) as (reader, writer):
+        writer.write(head(identity, "GET", PATH, Authorization=header.format(token=identity.token)))
+        status, answer = await answered(reader)
+        assert (401, "Status", "Unauthorized") == (status, answer["kind"], answer["reason"])
+
+
+async def test_old_tls_is_refused(identity: Identity) -> None:
+    context = ssl.create_default_context(cadata=identity.ca.decode())
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    async with serving(identity) as server:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]), ssl=context)
+
+
+# -- hostile
+
+
+def hostile_cases() -> list[Path]:
+    return sorted(CORPUS.glob("*.http"))
+
+
+def wire_of(case: Path, identity: Identity) -> bytes:
+    """The file's lines end as HTTP's do; `\\n` in one is a bare line feed."""
+    return case.read_bytes().replace(b"\n", b"\r\n").replace(b"@TOKEN@", identity.token.encode()).replace(b"\\n", b"\n")
+
+
+@pytest.mark.parametrize("case", hostile_cases(), ids=lambda case: case.stem)
+async def test_a_nasty_request_is_refused_and_nothing_after_it_is_read(identity: Identity, case: Path) -> None:
+    """Each file: a request that must be refused (its name begins with the status), and another smuggled in behind it."""
+    asked = wire_of(case, identity)
+    async with serving(identity) as server, connected(server, identity) as (reader, writer):
+        writer.write(asked)
+        answers = await ended(reader)
+        assert answers.startswith(f"HTTP/1.1 {case.stem.split('-')[0]} ".encode()), answers
+        assert 1 == answers.count(b"\r\nDate: ")
+
+
+HEADS = st.sampled_from([b"GET / HTTP/1.1\r\nHost: x\r\n", b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", b""])
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(HEADS, st.binary(max_size=300))
+def test_no_bytes_break_the_server(identity: Identity, start: bytes, noise: bytes) -> None:
+    async def run() -> None:
+        async with serving(identity, limits=Limits(slow_s=0.02, idle_s=0.02, leaving_s=0.02)) as server:
+            async with connected(server, identity) as (reader, writer):
+                writer.write(start + noise)
+                answers = await ended(reader)
+                assert b"HTTP/1.1 5" not in answers.replace(b"HTTP/1.1 501", b"").replace(b"HTTP/1.1 505", b"")
+            await still_serves(server)
+
+    async def still_serves(server: ApiServer) -> None:
+        async with connected(server, identity) as (reader, writer):
+            writer.write(head(identity, "GET", "/healthz"))
+            assert (200, b"ok") == await answered(reader)
+
+    logged = io.StringIO()
+    log.configure(stream=logged)
+    try:
+        asyncio.run(run())
+    finally:
+        log.configure()
+    assert "could not be answered" not in logged.getvalue()
