@@ -23,7 +23,7 @@ def kind_of(api: Rest, path: str, accept: str) -> str:
 @pytest.mark.parametrize(
     "accept",
     [
-        *("*/*", " ", "Application/JSON", "application/json; charset=utf-8", "application/json;odd=1", "application/json;stream=watch"),
+        *("*/*", " ", "application/json; charset=utf-8", "application/json;odd=1", "application/json;stream=watch"),
         *("application/json;q=0", "application/json;q=abc", "text/html,application/json;q=0.9", "text/html, */*;q=0.1"),
         *("application/cbor,application/json", "application/json;as=Nope;v=v1;g=meta.k8s.io,application/json"),
         *("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", f"{TABLE};q=0.5,application/json;q=0.9"),

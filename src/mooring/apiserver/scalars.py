@@ -63,12 +63,16 @@ def _bytes(value: Any, path: str) -> str:
 
 def _time(value: Any, path: str) -> str:
     """Whole seconds, UTC."""
-    return _parsed_time(_string(value, path), _TIME_LAYOUT, exact_decimals=None).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _shown(_parsed_time(_string(value, path), _TIME_LAYOUT, exact_decimals=None), "seconds")
 
 
 def _micro_time(value: Any, path: str) -> str:
     """Microseconds, UTC; the input has exactly six decimals too."""
-    return _parsed_time(_string(value, path), _MICRO_LAYOUT, exact_decimals=6).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return _shown(_parsed_time(_string(value, path), _MICRO_LAYOUT, exact_decimals=6), "microseconds")
+
+
+def _shown(moment: datetime.datetime, precision: str) -> str:
+    return moment.isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 def _quantity(value: Any, path: str) -> str:
