@@ -228,7 +228,7 @@ class ObjectFile:
         """Gives free pages back to the file system, a few at a time."""
         with _told():
             if self._one("PRAGMA freelist_count")[0] > _FREE_PAGES_KEPT:
-                self._database.execute(f"PRAGMA incremental_vacuum({_PAGES_FREED})").fetchall()
+                self._database.executescript(f"PRAGMA incremental_vacuum({_PAGES_FREED})")  # (execute would free one page)
 
     def _mark(self, *, careless: bool) -> None:
         self._totals = Totals(self._totals.version, self._totals.count, self._totals.digest, careless)

@@ -50,6 +50,7 @@ def restore(folder: Path, backup: Path, now: float, *, replace: bool = False) ->
         saved = _made(new, backup, saved, max(seen, int(now * 1000)))  # (later than all that an earlier restore has led to)
         replaced = _moved_aside(folder)
         new.replace(folder / NAME)
+        _remove(new)  # (what reading it has left)
         sync_folder(folder)
     return saved, replaced
 

@@ -43,9 +43,10 @@ def load(store: ObjectStore, saved: Saved, serve_custom_kinds: Callable[[], None
         if not done.issuperset(objects.keys() | log.keys()):
             serve_custom_kinds()
     store.go_on(saved.version)
-    left = sorted(kind for kind in objects if kind not in done)
-    if left:
-        _log.warning("Objects of kinds that are not served stay in the file, unseen", kinds=", ".join(left))
+    left = {entry.key: entry for entry in (*saved.objects, *saved.log) if entry.kind not in done}
+    unseen = sorted({entry.kind for entry in left.values() if entry.body is not None})
+    if unseen:
+        _log.warning("Objects of kinds that are not served stay in the file, unseen", kinds=", ".join(unseen))
 
 
 def _take_in(store: ObjectStore, resource: Resource, objects: Iterable[Entry], log: Iterable[Entry]) -> None:

@@ -1,0 +1,139 @@
+"""Backup and restore: by one command each, nothing overwritten, no version twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mooring.apiserver import durable
+from mooring.apiserver.durable_state import NAME, lasting
+from mooring.apiserver.rules.volumeattachment import VOLUME_ATTACHMENTS
+from mooring.apiserver.store import ObjectStore
+from mooring.base.chance import Chance
+from mooring.base.clock import LoopClock
+from mooring.cli import mooring as command
+from tests.support.apiobjects import a_va
+from tests.unit.apiserver.objects import create
+
+LATER_MS = 1_700_000_000_000
+"""The time of every restore is after this, in milliseconds since the epoch."""
+
+
+def on(folder: Path, work: Callable[[ObjectStore], object]) -> None:
+    async def main() -> None:
+        async with lasting(folder, clock=LoopClock(), chance=Chance()) as (store, log):
+            work(store)
+            await log.settled(store.version)
+
+    asyncio.run(main())
+
+
+def names_in(folder: Path) -> list[str]:
+    found: list[str] = []
+    on(folder, lambda store: found.extend(stored.key.name for stored in store.table(VOLUME_ATTACHMENTS).items()))
+    return found
+
+
+def making(name: str) -> Callable[[ObjectStore], object]:
+    return lambda store: create(store, VOLUME_ATTACHMENTS, a_va(name))
+
+
+def run(*words: object) -> int:
+    return command.run(["apiserver", *map(str, words)])
+
+
+def test_a_backup_of_a_running_server_is_restored_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def back_up(store: ObjectStore) -> None:
+        assert 0 == run("backup", f"--state={tmp_path / 'old'}", tmp_path / "file")
+
+    on(tmp_path / "old", making("a"))
+    on(tmp_path / "old", back_up)
+    assert f"'{tmp_path / 'file'}' has the objects as of version 6\n" == capsys.readouterr().out
+    assert ["file", "old"] == sorted(each.name for each in tmp_path.iterdir())
+    assert 0o600 == (tmp_path / "file").stat().st_mode & 0o777
+    assert 0 == run("restore", "--state", tmp_path / "new", tmp_path / "file")
+    assert f"'{tmp_path / 'new'}' has the 5 objects of" in capsys.readouterr().out
+    assert {NAME, "objects.lock"} == {each.name for each in (tmp_path / "new").iterdir()}
+    assert ["a"] == names_in(tmp_path / "new")
+
+
+def test_after_a_restore_no_version_comes_again(tmp_path: Path) -> None:
+    on(tmp_path / "state", making("a"))
+    assert 0 == run("backup", f"--state={tmp_path / 'state'}", tmp_path / "file")
+    on(tmp_path / "state", making("b"))
+    versions = [durable.read(tmp_path / "state" / NAME).version]
+    for _ in range(3):
+        assert 0 == run("restore", f"--state={tmp_path / 'state'}", "--replace", tmp_path / "file")
+        versions.append(durable.read(tmp_path / "state" / NAME).version)
+        on(tmp_path / "state", making("c"))
+    assert versions == sorted(set(versions))
+    assert versions[1] > LATER_MS
+    assert 0 == run("restore", f"--state={tmp_path / 'elsewhere'}", tmp_path / "file")
+    assert ["a"] == names_in(tmp_path / "elsewhere")
+
+
+def test_what_a_restore_replaces_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = tmp_path / "state"
+    on(state, making("a"))
+    run("backup", f"--state={state}", tmp_path / "file")
+    on(state, making("b"))
+    before = durable.read(state / NAME)
+    assert 1 == run("restore", f"--state={state}", tmp_path / "file")
+    assert "has objects already: give another folder, or --replace" in capsys.readouterr().err
+    assert before == durable.read(state / NAME)
+    assert 0 == run("restore", f"--state={state}", "--replace", tmp_path / "file")
+    assert f"What was there before is kept as '{state / 'replaced-objects.db'}'" in capsys.readouterr().out
+    assert before == durable.read(state / "replaced-objects.db")
+    assert ["a"] == names_in(state)
+
+
+def test_a_damaged_folder_can_be_restored(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    on(state, making("a"))
+    run("backup", f"--state={state}", tmp_path / "file")
+    (state / NAME).write_bytes(b"damaged")
+    assert 0 == run("restore", f"--state={state}", "--replace", tmp_path / "file")
+    assert ["a"] == names_in(state)
+    assert b"damaged" == (state / "replaced-objects.db").read_bytes()
+
+
+def test_a_backup_overwrites_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    on(tmp_path / "state", making("a"))
+    (tmp_path / "file").write_bytes(b"mine")
+    assert 1 == run("backup", f"--state={tmp_path / 'state'}", tmp_path / "file")
+    assert "is there already, and a backup overwrites nothing" in capsys.readouterr().err
+    assert b"mine" == (tmp_path / "file").read_bytes()
+
+
+def test_a_folder_in_use_is_not_restored_into(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def restore(store: ObjectStore) -> None:
+        assert 1 == run("backup", f"--state={tmp_path / 'nothing'}", tmp_path / "file")
+        assert 0 == run("backup", f"--state={tmp_path / 'state'}", tmp_path / "file")
+        assert 1 == run("restore", f"--state={tmp_path / 'state'}", "--replace", tmp_path / "file")
+
+    on(tmp_path / "state", restore)
+    said = capsys.readouterr().err
+    assert f"mooring apiserver backup: '{tmp_path / 'nothing'}' has no {NAME}" in said
+    assert "is in use by the API server of process" in said
+
+
+@pytest.mark.parametrize("data", [None, b"", b"x" * 5000])
+def test_a_file_that_is_no_backup_is_refused_before_anything_changes(
+    tmp_path: Path, data: bytes | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on(tmp_path / "state", making("a"))
+    if data is not None:
+        (tmp_path / "file").write_bytes(data)
+    assert 1 == run("restore", f"--state={tmp_path / 'state'}", "--replace", tmp_path / "file")
+    assert f"mooring apiserver restore: '{tmp_path / 'file'}' " in capsys.readouterr().err
+    assert ["a"] == names_in(tmp_path / "state")
+
+
+@pytest.mark.parametrize("words", [[], ["--state=x"], ["--state=x", "a", "b"], ["a"], ["--stat=x", "a"]])
+@pytest.mark.parametrize("verb", ["backup", "restore"])
+def test_words_that_are_missing_or_too_many(verb: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 != run(verb, *words)
+    assert capsys.readouterr().err.startswith(f"mooring apiserver {verb}: ")
