@@ -57,6 +57,9 @@ def varint(value: int) -> bytes:
 def _field(message: Message, field: Field, value: Any) -> bytes:
     if field.shape == "*":
         return b"".join(_one(message, field, field.number, item) for item in value)
+    if field.shape == "{" and field.type == "any":  # (of lists of strings)
+        texts = {key: b"".join(chunk(1, text.encode()) for text in items) for key, items in value.items()}
+        return b"".join(chunk(field.number, chunk(1, key.encode()) + chunk(2, content)) for key, content in texts.items())
     if field.shape == "{":
         return b"".join(chunk(field.number, chunk(1, key.encode()) + _one(message, field, 2, item)) for key, item in value.items())
     return _one(message, field, field.number, value)

@@ -83,6 +83,12 @@ RULES: Final[Mapping[str, Any]] = {
     "NamespaceStatus.phase": "Active",
     "NamespaceSpec.finalizers": ["kubernetes", "example.com/more"],
     "SecretReference.namespace": "a-namespace",
+    "SelectorAttributes.rawSelector": OMIT,
+    "SubjectAccessReviewSpec.extra": {"a-key": ["a", "b"]},
+    "SubjectAccessReviewSpec.nonResourceAttributes": OMIT,
+    "SelfSubjectAccessReviewSpec.nonResourceAttributes": OMIT,
+    "ResourceAttributes.namespace": "default",
+    "UserInfo.extra": {"a-key": ["a", "b"]},
     **POD_RULES,
 }
 
@@ -105,7 +111,7 @@ class Sample:
     rules: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
-        return "-".join([self.resource.kind, *self.choose.values()])
+        return "-".join([self.resource.name.partition(".")[0], *self.choose.values()])
 
     @property
     def has_status(self) -> bool:
@@ -114,6 +120,8 @@ class Sample:
 
     def make(self, name: str) -> Json:
         made = _filled(self.resource.message, self)
+        if self.resource.answer is not None:
+            return {**made, "metadata": {}}
         made["metadata"]["name"] = name
         if self.resource.namespaced:
             made["metadata"]["namespace"] = "default"
@@ -131,6 +139,14 @@ def samples(resource: Resource) -> list[Sample]:
             Sample(resource),
             Sample(resource, {"VolumeAttachmentSource": "inlineVolumeSpec", "PersistentVolumeSource": "csi"}, _INLINE),
         ]
+    if resource.kind == "SubjectAccessReview":
+        paths = {"SubjectAccessReviewSpec.resourceAttributes": OMIT, "SubjectAccessReviewSpec.nonResourceAttributes": None}
+        return [Sample(resource), Sample(resource, {"SubjectAccessReviewSpec": "nonResourceAttributes"}, paths)]
+    if resource.path == ("events.k8s.io", "v1", "events"):
+        old = ("deprecatedSource", "deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount")
+        name = resource.message.name
+        rules = {f"{name}.{field}": OMIT for field in old} | {f"{name}.type": "Warning", f"{name}.reportingController": "a.b/c"}
+        return [Sample(resource, rules=rules)]
     if resource.kind == "Pod":
         handlers = [("exec", "exec"), ("httpGet", "httpGet"), ("tcpSocket", "tcpSocket"), ("grpc", "sleep")]
         return [Sample(resource, {"ProbeHandler": probe, "LifecycleHandler": hook}) for probe, hook in handlers]
