@@ -146,7 +146,7 @@ class ObjectStore:
         wrong = metadata.validate(meta, resource.name_rule, resource.namespaced) + resource.validate(body)
         wrong += resource.validate_create(body)
         if wrong:
-            raise causes.invalid_object(resource.kind, resource.group, meta.get("name", ""), wrong)
+            raise causes.invalid_object(resource.kind, resource.storage[0], meta.get("name", ""), wrong)
         if version_given:
             raise refusals.bad_request("resourceVersion should not be set on objects to be created")
         if table.get(Key(namespace, meta["name"])) is not None:
@@ -291,7 +291,7 @@ class ObjectStore:
         meta = new["metadata"]
         wrong = metadata.validate_update(meta, before["metadata"]) + steps.wrong_in(resource, new, before, subresource)
         if wrong:
-            raise causes.invalid_object(resource.kind, resource.group, old.key.name, wrong)
+            raise causes.invalid_object(resource.kind, resource.storage[0], old.key.name, wrong)
         if not subresource:
             resource.admit_update(new, before, self._view)
         if steps.is_finished(resource, new):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, INT, STRING
+from mooring.base.flagkinds import BOOL, DURATION, INT, STRING
 from mooring.base.flags import Parsed, flag
 from mooring.cli import apiserver_files
 from mooring.cli.people import check_server_parts, run_for_people
@@ -42,6 +42,7 @@ class ApiServerFlags(ProcessFlags):
         "Answer before the disk has the write. A crash of the machine (power, kernel) then loses the last seconds of answered writes; "
         "a crash or kill of this process alone loses nothing.",
     )
+    event_ttl: float = flag("event-ttl", DURATION, 3600.0, "How long an Event lives after its last write.")
     port: int = flag("port", INT, 0, "The port on this machine; 0 takes a free one.")
     kubeconfig: str = flag("kubeconfig", STRING, "", "The kubeconfig file to write for clients. Empty: 'kubeconfig' in the --state folder.")
 
@@ -50,6 +51,8 @@ def _check(parsed: Parsed[ApiServerFlags]) -> None:
     flags = parsed.flags
     if not 0 <= flags.port <= 65535:
         raise ConfigError(f"port: must be between 0 and 65535, got {flags.port}")
+    if flags.event_ttl <= 0:
+        raise ConfigError(f"event-ttl: must be above 0, got {flags.event_ttl:g}s")
     if not flags.state and not (flags.memory and flags.kubeconfig):
         raise ConfigError("state: give a folder that keeps the objects, or --memory together with --kubeconfig FILE")
     check_server_parts()
@@ -101,10 +104,10 @@ async def _objects(
     from mooring.apiserver.durable_state import lasting
 
     if flags.memory:
-        store = new_store(chance, clock.wall_s())
+        store = new_store(chance, clock.wall_s(), event_ttl_s=flags.event_ttl)
         yield store, InMemory(store)
         return
-    async with lasting(folder, clock=clock, chance=chance, careful=not flags.no_fsync) as opened:
+    async with lasting(folder, clock=clock, chance=chance, careful=not flags.no_fsync, event_ttl_s=flags.event_ttl) as opened:
         yield opened
 
 

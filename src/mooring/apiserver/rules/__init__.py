@@ -15,6 +15,7 @@ from mooring.apiserver.rules.event import EVENTS
 from mooring.apiserver.rules.identityreviews import IDENTITY_REVIEWS
 from mooring.apiserver.rules.lease import LEASES
 from mooring.apiserver.rules.namespace import NAMESPACES
+from mooring.apiserver.rules.newevent import NEW_EVENTS
 from mooring.apiserver.rules.node import NODES
 from mooring.apiserver.rules.persistentvolume import PERSISTENT_VOLUMES
 from mooring.apiserver.rules.persistentvolumeclaim import PERSISTENT_VOLUME_CLAIMS
@@ -36,6 +37,7 @@ RESOURCES: Final[tuple[Resource, ...]] = (
     EVENTS,
     LEASES,
     NAMESPACES,
+    NEW_EVENTS,
     NODES,
     PERSISTENT_VOLUMES,
     PERSISTENT_VOLUME_CLAIMS,

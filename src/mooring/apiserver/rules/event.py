@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from mooring.api import names
@@ -27,24 +28,31 @@ _INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceV
 _OTHER_NAMESPACE: Final = "does not match event.namespace"
 
 
-def _validate(new: Json) -> list[Cause]:
-    namespace, about = new["metadata"]["namespace"], new["involvedObject"].get("namespace", "")
-    if not new.get("eventTime"):
-        fits = about == namespace or (not about and namespace == "default")
-        return [] if fits else [causes.invalid("involvedObject.namespace", about, _OTHER_NAMESPACE)]
-    found = []
-    if not about and namespace not in ("default", "kube-system"):
-        found.append(causes.invalid("involvedObject.namespace", about, _OTHER_NAMESPACE))
-    return found + _validate_timed(new)
+NEW_FIELD_NAMES: Final = frozenset({*(f"regarding.{part}" for part in _INVOLVED), "reason", "reportingController", "type"})
+"""The field selectors of events.k8s.io/v1."""
 
 
-def _validate_timed(new: Json) -> list[Cause]:
+def rules(controller: str) -> Callable[[Json], list[Cause]]:
+    """What both APIs ask for. controller: what the API calls reportingComponent."""
+
+    def validate(new: Json) -> list[Cause]:
+        namespace, about = new["metadata"]["namespace"], new["involvedObject"].get("namespace", "")
+        if not new.get("eventTime"):
+            fits = about == namespace or (not about and namespace == "default")
+            return [] if fits else [causes.invalid("involvedObject.namespace", about, _OTHER_NAMESPACE)]
+        found = []
+        if not about and namespace not in ("default", "kube-system"):
+            found.append(causes.invalid("involvedObject.namespace", about, _OTHER_NAMESPACE))
+        return found + _validate_timed(new, controller)
+
+    return validate
+
+
+def _validate_timed(new: Json, controller: str) -> list[Cause]:
     """What an event with eventTime, one of the newer recorders, must have."""
-    found: list[Cause] = []
     component = new["reportingComponent"]
-    if not component:
-        found.append(causes.required("reportingComponent"))
-    found += checks.named(component, "reportingComponent", names.qualified_name)
+    found = [] if component else [causes.required(controller)]
+    found += checks.named(component, controller, names.qualified_name)
     for field in ("reportingInstance", "action", "reason"):
         found += _short(new.get(field, ""), field)
     if len(new.get("message", "")) > _MESSAGE_MAX:
@@ -59,10 +67,13 @@ def _short(text: str, field: str) -> list[Cause]:
 
 
 def _fields(event: Json) -> dict[str, str]:
-    about = {f"involvedObject.{part}": event["involvedObject"].get(part, "") for part in _INVOLVED}
-    source = event["source"].get("component") or event["reportingComponent"]
-    own = {part: event.get(part, "") for part in ("reason", "reportingComponent", "type")}
-    return {**about, **own, "source": source}
+    """The field selectors of both APIs: the objects are the same."""
+    found = {part: event.get(part, "") for part in ("reason", "type")}
+    for part in _INVOLVED:
+        found[f"involvedObject.{part}"] = found[f"regarding.{part}"] = event["involvedObject"].get(part, "")
+    found["reportingComponent"] = found["reportingController"] = event["reportingComponent"]
+    found["source"] = event["source"].get("component") or event["reportingComponent"]
+    return found
 
 
 EVENTS: Final = Resource(
@@ -78,7 +89,7 @@ EVENTS: Final = Resource(
     delete=deletion.alone,
     ttl_s=TTL_S,
     name_rule=names.path_segment,
-    validate=_validate,
+    validate=rules("reportingComponent"),
     field_names=frozenset({*(f"involvedObject.{part}" for part in _INVOLVED), "reason", "reportingComponent", "source", "type"}),
     fields=_fields,
 )
