@@ -20,7 +20,7 @@ from mooring.base.log import logger
 _log = logger(__name__)
 
 _UNREADABLE: Final = (msgspec.MsgspecError, AssertionError, ValueError, KeyError, TypeError, AttributeError)
-DEFINITIONS: Final = "apiextensions.k8s.io/customresourcedefinitions"
+_DEFINITIONS: Final = "apiextensions.k8s.io/customresourcedefinitions"
 
 
 def kind_of(resource: Resource) -> str:
@@ -29,24 +29,31 @@ def kind_of(resource: Resource) -> str:
     return f"{group}/{plural}"
 
 
-def load(store: ObjectStore, saved: Saved, serve_custom_kinds: Callable[[], None]) -> None:
-    """Fills an empty store. serve_custom_kinds: called when the definitions are there. Raises Damaged for objects that can't be read."""
+def load(store: ObjectStore, saved: Saved, serve_custom_kinds: Callable[[], Iterable[Resource]]) -> None:
+    """Fills an empty store.
+
+    serve_custom_kinds: called once the definitions are there; gives one kind for each place of objects, served or not. Raises Damaged
+    for objects that can't be read.
+    """
     objects, log = _by_kind(saved.objects), _by_kind(saved.log)
     store.begin(saved.totals.version)
     done: set[str] = set()
-    for only in ((DEFINITIONS,), objects.keys() | log.keys()):
-        for resource in store.kinds.storing():
+    for kinds in (lambda: _definitions(store), lambda: (*store.kinds.storing(), *serve_custom_kinds())):
+        for resource in kinds():
             kind = kind_of(resource)
-            if kind in only and kind not in done:
+            if kind not in done:
                 _take_in(store, resource, objects.get(kind, ()), log.get(kind, ()))
                 done.add(kind)
-        if not done.issuperset(objects.keys() | log.keys()):
-            serve_custom_kinds()
     store.go_on(saved.version)
     left = {entry.key: entry for entry in (*saved.objects, *saved.log) if entry.kind not in done}
     unseen = sorted({entry.kind for entry in left.values() if entry.body is not None})
     if unseen:
         _log.warning("Objects of kinds that are not served stay in the file, unseen", kinds=", ".join(unseen))
+
+
+def _definitions(store: ObjectStore) -> list[Resource]:
+    """The kind that says which other kinds there are."""
+    return [resource for resource in store.kinds.storing() if kind_of(resource) == _DEFINITIONS]
 
 
 def _take_in(store: ObjectStore, resource: Resource, objects: Iterable[Entry], log: Iterable[Entry]) -> None:

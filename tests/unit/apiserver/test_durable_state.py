@@ -21,6 +21,7 @@ from mooring.apiserver.durable_log import Log
 from mooring.apiserver.durable_rows import Damaged, Entry
 from mooring.apiserver.durable_state import NAME, lasting
 from mooring.apiserver.local import LocalCluster
+from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.rules.event import EVENTS
 from mooring.apiserver.rules.namespace import NAMESPACES
 from mooring.apiserver.rules.volumeattachment import VOLUME_ATTACHMENTS
@@ -31,7 +32,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.kube.errors import ServerError
 from tests.support.apiobjects import a_va
-from tests.unit.apiserver.objects import NOW, create, patch
+from tests.unit.apiserver.objects import NOW, Json, create, patch
 
 EVERYWHERE = scope_of(VOLUME_ATTACHMENTS, None, "", "")
 
@@ -108,6 +109,41 @@ async def test_events_end_an_hour_after_their_last_write_whatever_happens_meanwh
         async with kept(tmp_path) as (store, _):
             store.sweep(now)
             assert left == "".join(stored.key.name for stored in store.table(EVENTS).items())
+
+
+def a_definition(plural: str, *, served: bool = True) -> Json:
+    version = {"name": "v1", "served": served, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+    spec = {"group": "example.com", "scope": "Cluster", "names": {"plural": plural, "kind": plural.title()}, "versions": [version]}
+    return {"metadata": {"name": f"{plural}.example.com"}, "spec": spec}
+
+
+async def test_custom_kinds_come_back_with_their_objects(tmp_path: Path) -> None:
+    async with kept(tmp_path) as (store, _):
+        for plural in ("things", "others"):
+            create(store, CUSTOM_RESOURCE_DEFINITIONS, a_definition(plural))
+            things = store.resource("example.com", "v1", plural)
+            assert things is not None
+            create(store, things, {"apiVersion": "example.com/v1", "kind": plural.title(), "metadata": {"name": "a"}})
+        patch(store, CUSTOM_RESOURCE_DEFINITIONS, Key("", "others.example.com"), {"spec": a_definition("others", served=False)["spec"]})
+        assert store.resource("example.com", "v1", "others") is None
+        before, version = state_of(store), store.version
+    async with kept(tmp_path) as (store, _):
+        assert (before, version) == (state_of(store), store.version)
+        assert [("example.com", "things")] == [place for place in before if place[0] == "example.com"]
+        patch(store, CUSTOM_RESOURCE_DEFINITIONS, Key("", "others.example.com"), {"spec": a_definition("others")["spec"]})
+        others = store.resource("example.com", "v1", "others")
+        assert others is not None
+        assert ["a"] == [stored.key.name for stored in store.table(others).items()], "nobody served it, and it was there"
+        things = store.resource("example.com", "v1", "things")
+        assert things is not None
+        store.delete(CUSTOM_RESOURCE_DEFINITIONS, Key("", "things.example.com"), NOW)
+        assert store.resource("example.com", "v1", "things") is None
+    async with kept(tmp_path) as (store, _):
+        assert store.resource("example.com", "v1", "things") is None
+        create(store, CUSTOM_RESOURCE_DEFINITIONS, a_definition("things"))
+        things = store.resource("example.com", "v1", "things")
+        assert things is not None
+        assert not len(store.table(things))
 
 
 async def test_only_what_is_missing_is_made_at_a_start(tmp_path: Path) -> None:

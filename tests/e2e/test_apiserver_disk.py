@@ -1,0 +1,69 @@
+"""`mooring apiserver` on a disk that fails: nothing is acknowledged that is not there, and the process ends with the reason."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import resource
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.apiobjects import VAS, a_va
+from tests.support.programs import Program
+from tests.support.rest import Rest
+from tests.support.waiting import eventually
+
+_GONE = (OSError, http.client.HTTPException)
+
+
+def started(folder: Path) -> tuple[Program, Rest]:
+    config = folder / "kubeconfig"
+    config.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "mooring.cli.mooring", "apiserver", f"--state={folder / 'state'}", f"--kubeconfig={config}"]
+    program = Program(command, folder / "log")
+    eventually(lambda: bool(program.output_alive()) and config.exists(), 30, "the server answers", 0.02)
+    url = json.loads(config.read_text())["clusters"][0]["cluster"]["server"]
+    return program, Rest(url, folder / "state" / "tls" / "ca.crt", (folder / "state" / "tls" / "token").read_text())
+
+
+def names_written(api: Rest) -> tuple[list[str], int]:
+    """Names that were acknowledged until one was not, and the code that was told then; 0 for none at all."""
+    names: list[str] = []
+    for number in range(2000):
+        name = f"va-{number}"
+        try:
+            answer = api.post(VAS, a_va(name, annotations={"x": "y" * 4000}))
+        except _GONE:
+            return names, 0
+        if answer.status != 201:
+            answer.refused(500, "InternalError", says="the server could not save its objects and ends")
+            return names, answer.status
+        names.append(name)
+    return names, 201
+
+
+@pytest.mark.slow
+def test_a_disk_that_fails_ends_the_server_and_loses_nothing(tmp_path: Path) -> None:
+    program, api = started(tmp_path)
+    try:
+        journal = tmp_path / "state" / "objects.db-wal"
+        limit = journal.stat().st_size + 200_000
+        resource.prlimit(program.pid, resource.RLIMIT_FSIZE, (limit, limit))
+        names, code = names_written(api)
+        assert len(names) > 5
+        assert 500 == code, "the first refusal says why"
+        assert 1 == program.wait_exit()
+    finally:
+        program.kill()
+        api.close()
+    said = program.output()
+    assert "The objects could not be saved; nothing is answered from now on" in said
+    assert "mooring apiserver: the objects could not be saved: " in said
+    program, api = started(tmp_path)
+    try:
+        assert sorted(names) == [item["metadata"]["name"] for item in api.get(VAS).ok()["items"]]
+    finally:
+        api.close()
+        program.kill()
