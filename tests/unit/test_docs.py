@@ -75,7 +75,7 @@ def test_what_a_page_points_at_is_there(page: Path) -> None:
         "[x](docs/nowhere.md)",
         "[x](docs/driver.md#nowhere)",
         "see `src/mooring/nowhere.py`",
-        "`apiserver/durable.py`",
+        "`apiserver/nowhere.py`",
         "`docs/decisions/9999`",
     ],
 )
