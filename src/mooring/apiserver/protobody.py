@@ -74,7 +74,9 @@ class _Reading:
             raise ValueError("messages nested too deeply")
         readers = _readers(message)
         for number, wire, begin, after in fields(self.data, start, end):
-            self.count(1)
+            self._left -= 1
+            if self._left < 0:
+                self.count(1)
             reader = readers.get(number)
             if reader is not None:
                 try:

@@ -18,7 +18,7 @@ from mooring.apiserver.protowire import BYTES, FIXED64, VARINT, fields
 One = Callable[[bytes, int, int, int], Any]
 """One value: takes all bytes, its wire type, the number itself or where it starts, and its end. Raises ValueError."""
 
-_PARTS_MAX: Final = 1000
+_PART_BYTES_MAX: Final = 1024 * 1024
 _DOUBLE: Final = struct.Struct("<d")
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -69,13 +69,14 @@ def _bytes(data: bytes, wire: int, begin: int, end: int) -> str:
 class _Parts:
     """The fields of a message that is one value; the last of a number counts."""
 
+    __slots__ = ("_data", "_found")
+
     def __init__(self, data: bytes, wire: int, begin: int, end: int) -> None:
         expect(wire, BYTES)
-        self._data, self._found = data, dict[int, tuple[int, int, int]]()
-        for place, (number, *where) in enumerate(fields(data, begin, end)):
-            if place >= _PARTS_MAX:
-                raise ValueError(f"more than {_PARTS_MAX} fields in one value")
-            self._found[number] = where[0], where[1], where[2]
+        if end - begin > _PART_BYTES_MAX:
+            raise ValueError(f"a value of more than {_PART_BYTES_MAX} bytes")
+        self._data = data
+        self._found = {found[0]: found[1:] for found in fields(data, begin, end)}
 
     def number(self, field: int) -> int:
         return _int64(self._data, *self._found[field]) if field in self._found else 0

@@ -17,6 +17,8 @@ _GROUP: Final = 3
 _GROUP_END: Final = 4
 
 _VARINT_BYTES_MAX: Final = 10
+_ONE_BYTE: Final = 0x80
+_CUT: Final = "unexpected end"
 _NUMBER_MAX: Final = 2**29 - 1
 _GROUPS_MAX: Final = 32
 
@@ -28,21 +30,27 @@ def fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int, i
     """
     at = start
     while at < end:
-        tag = data[at]  # (most tags are one byte)
-        if tag < 0x80:
+        tag = data[at]
+        if tag < _ONE_BYTE:  # (most tags and most lengths are one byte)
             at += 1
         else:
             tag, at = varint(data, at, end)
         number, wire = tag >> 3, tag & 7
         if not 1 <= number <= _NUMBER_MAX:
             raise ValueError(f"illegal field number {number}")
-        if wire == VARINT:
+        if wire == BYTES:
+            if at < end and data[at] < _ONE_BYTE:
+                begin = at + 1
+                at = begin + data[at]
+            else:
+                length, begin = varint(data, at, end)
+                at = begin + length
+            if at > end:
+                raise ValueError(_CUT)
+            yield number, wire, begin, at
+        elif wire == VARINT:
             value, at = varint(data, at, end)
             yield number, wire, value, at
-        elif wire == BYTES:
-            length, begin = varint(data, at, end)
-            at = _within(begin + length, end)
-            yield number, wire, begin, at
         elif wire == _GROUP:
             at = _after_group(data, at, end)
         else:
@@ -52,6 +60,8 @@ def fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int, i
 
 def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     """The number there, as 64 bits without sign, and the position after it. Raises ValueError."""
+    if at < end and data[at] < _ONE_BYTE:
+        return data[at], at + 1
     value = shift = 0
     for place in range(at, min(end, at + _VARINT_BYTES_MAX)):
         byte = data[place]
@@ -59,7 +69,7 @@ def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
         if byte < 0x80:
             return value & 0xFFFF_FFFF_FFFF_FFFF, place + 1
         shift += 7
-    raise ValueError("unexpected end" if end - at < _VARINT_BYTES_MAX else "a number of more than 64 bits")
+    raise ValueError(_CUT if end - at < _VARINT_BYTES_MAX else "a number of more than 64 bits")
 
 
 def _after_fixed(wire: int, at: int, end: int) -> int:
@@ -92,5 +102,5 @@ def _after_group(data: bytes, at: int, end: int) -> int:
 
 def _within(at: int, end: int) -> int:
     if at > end:
-        raise ValueError("unexpected end")
+        raise ValueError(_CUT)
     return at
