@@ -51,7 +51,7 @@ def record_after(resource: Resource, old: Json | None, new: Json, by: Writer, no
     """
     sent = new["metadata"].get("managedFields")
     if by.applies:
-        return sent or []
+        return [] if managed.is_cleared(sent) else sent
     kept = old["metadata"].get("managedFields") if old is not None else None
     if not (sent or kept) or managed.is_cleared(sent):
         return []

@@ -64,7 +64,8 @@ def merge(shape: Shape, live: Any, config: Any) -> Any:
     if config is ABSENT:
         return live
     shape = resolved(shape, config if config is not None else live)
-    if live is ABSENT or _is_leaf(shape, live, config):
+    kind = dict if shape.form is Form.MAP else list
+    if live is ABSENT or shape.form is Form.SCALAR or _is_leaf(shape, live, config, kind):
         return config
     if shape.form is Form.MAP:
         return _merge_maps(shape, live if isinstance(live, dict) else {}, config if isinstance(config, dict) else {})
@@ -187,13 +188,21 @@ def _collect(shape: Shape, value: Any, path: Path, builder: FieldSetBuilder) -> 
             builder.add((*path, element))
 
 
-def _is_leaf(shape: Shape, left: Any, right: Any) -> bool:
+def _is_leaf(shape: Shape, left: Any, right: Any, kind: type) -> bool:
     """True where two values are compared and merged as a whole: also when both are empty, so that empty stays empty and null null."""
-    return shape.form is Form.SCALAR or shape.atomic or not (_has_content(left) or _has_content(right))
+    return shape.atomic or not (_has_content(left, kind) or _has_content(right, kind))
 
 
-def _has_content(value: Any) -> bool:
-    return isinstance(value, dict | list) and bool(value)
+def _has_content(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and bool(value)
+
+
+def _shapes(shape: Shape, old: Any, new: Any) -> list[Shape]:
+    """What two values are compared as. Where nothing is declared, and a map is a list now, as both."""
+    if shape.form is not Form.ANY:
+        return [shape]
+    found = [resolved(shape, {} if value is None else value) for value in (old, new) if value is not ABSENT]
+    return found[:1] if found[0] is found[-1] else found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -205,18 +214,20 @@ class _Comparer:
     def compare(self, shape: Shape, old: Any, new: Any, path: Path) -> None:
         """old, new: not both ABSENT."""
         assert old is not ABSENT or new is not ABSENT
-        shape = resolved(shape, old if new is ABSENT or new is None else new)
-        if not _is_leaf(shape, old, new):
-            if shape.form is Form.MAP:
-                self._maps(shape, old if isinstance(old, dict) else {}, new if isinstance(new, dict) else {}, path)
-            else:
-                self._lists(shape, old if isinstance(old, list) else [], new if isinstance(new, list) else [], path)
-        elif old is not ABSENT and new is not ABSENT and not _same(old, new):
-            self.modified.add(path)
+        for taken in _shapes(shape, old, new):
+            self._compare_as(taken, old, new, path)
         if old is ABSENT:
             self.added.add(path)
         elif new is ABSENT:
             self.removed.add(path)
+
+    def _compare_as(self, shape: Shape, old: Any, new: Any, path: Path) -> None:
+        if shape.form is Form.MAP and not _is_leaf(shape, old, new, dict):
+            self._maps(shape, old if isinstance(old, dict) else {}, new if isinstance(new, dict) else {}, path)
+        elif shape.form is Form.LIST and not _is_leaf(shape, old, new, list):
+            self._lists(shape, old if isinstance(old, list) else [], new if isinstance(new, list) else [], path)
+        elif old is not ABSENT and new is not ABSENT and not _same(old, new):
+            self.modified.add(path)
 
     def _maps(self, shape: Shape, old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
         for name in {**old, **new}:
