@@ -284,7 +284,7 @@ class _Verbs:
     def _body(self, options: WriteOptions, asked: Resource | None = None) -> tuple[Json, tuple[str, ...]]:
         """asked: the kind of the body where it is not the object's."""
         resource = asked or self._resource
-        message = resource.message if resource.decode is None else None
+        message = resource.message if resource.custom is None else None
         value, problems = negotiation.parse_body(self._request.headers.get("content-type", ""), self._request.body, message)
         try:
             return decode_object(resource, value, options.validation, problems)
