@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import struct
 from typing import Any
 
 import msgspec
@@ -31,6 +32,8 @@ def encode(message: Message, value: dict[str, Any]) -> bytes:
         if field.name == "<>":
             assert inner is not None
             out += chunk(field.number, encode(inner, value))
+        elif value.get(field.name) is not None and message.name == "JSONSchemaProps" and field.name in _UNIONS:
+            out += _UNIONS[field.name](message, field.number, value[field.name])
         elif value.get(field.name) is not None:
             out += _field(message, field, value[field.name])
     return out
@@ -69,6 +72,8 @@ def _one(message: Message, field: Field, at: int, value: Any) -> bytes:
     match field.type:
         case "s":
             return chunk(at, value.encode())
+        case "f64":
+            return varint(at << 3 | 1) + struct.pack("<d", value)
         case "b" | "i32" | "i64":
             return number(at, int(value))
         case "y":
@@ -90,3 +95,33 @@ def _moment(text: str) -> bytes:
     moment = datetime.datetime.fromisoformat(text)
     nanos = moment.microsecond * 1000
     return number(1, int(moment.replace(microsecond=0).timestamp())) + (number(2, nanos) if nanos else b"")
+
+
+def _items(schema: Message, at: int, value: Any) -> bytes:
+    if isinstance(value, dict):
+        return chunk(at, chunk(1, encode(schema, value)))
+    return chunk(at, b"".join(chunk(2, encode(schema, item)) for item in value))
+
+
+def _schema_or_bool(schema: Message, at: int, value: Any) -> bytes:
+    return chunk(at, number(1, 1) + chunk(2, encode(schema, value)) if isinstance(value, dict) else number(1, int(value)))
+
+
+def _dependencies(schema: Message, at: int, value: Any) -> bytes:
+    def one(wanted: Any) -> bytes:
+        return chunk(1, encode(schema, wanted)) if isinstance(wanted, dict) else b"".join(chunk(2, name.encode()) for name in wanted)
+
+    return b"".join(chunk(at, chunk(1, key.encode()) + chunk(2, one(wanted))) for key, wanted in value.items())
+
+
+def _enum(_schema: Message, at: int, value: Any) -> bytes:
+    return b"".join(chunk(at, chunk(1, msgspec.json.encode(item))) for item in value)
+
+
+_UNIONS = {
+    "items": _items,
+    "additionalItems": _schema_or_bool,
+    "additionalProperties": _schema_or_bool,
+    "dependencies": _dependencies,
+    "enum": _enum,
+}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mooring.apiserver.protoscalars import EMPTY, NUMBERS, SCALARS, One, expect, strings, text
+from mooring.apiserver.protoschema import SCHEMA, UNIONS, Union
 from mooring.apiserver.protowire import BYTES, VARINT, fields, varint
 from mooring.apiserver.schema import Field, Message, Messages
 
@@ -20,8 +21,8 @@ _MAGIC: Final = b"k8s\0"
 _TYPE: Final = 1
 _CONTENT: Final = 2
 _ENCODING: Final = 3
-_FIELDS_MAX: Final = 200_000
-_DEPTH_MAX: Final = 40
+_FIELDS_MAX: Final = 400_000
+_DEPTH_MAX: Final = 100
 
 _TYPE_META: Final = Messages("TypeMeta: 1 apiVersion s, 2 kind s")["TypeMeta"]
 
@@ -97,6 +98,8 @@ def _readers(message: Message) -> Mapping[int, _Reader]:
 
 
 def _reader_of(message: Message, field: Field) -> _Reader:
+    if message.name == SCHEMA and field.name in UNIONS:
+        return _union_reader(message, field.name, *UNIONS[field.name])
     if field.shape == "{":
         return _map_reader(message, field)
     if field.type in SCALARS:
@@ -156,6 +159,22 @@ def _map_reader(message: Message, field: Field) -> _Reader:
             elif number == 2:
                 value(reading, inner_wire, inner_begin, inner_end, entry, depth + 1)
         into.setdefault(name, {})[key] = entry.get("value", empty)
+
+    return read
+
+
+def _union_reader(message: Message, name: str, shape: str, union: Union) -> _Reader:
+    def read(reading: _Reading, wire: int, begin: int, end: int, into: dict[str, Any], depth: int) -> None:
+        expect(wire, BYTES)
+        part = (0, wire, begin, end)
+        if shape == "*":
+            into.setdefault(name, []).append(union(reading, message, part, depth))
+        elif shape == "{":
+            entry = {inner[0]: inner for inner in fields(reading.data, begin, end)}
+            key = text(reading.data, *entry[1][1:]) if 1 in entry else ""
+            into.setdefault(name, {})[key] = union(reading, message, entry[2], depth) if 2 in entry else []
+        else:
+            into[name] = union(reading, message, part, depth)
 
     return read
 
