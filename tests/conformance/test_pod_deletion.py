@@ -67,6 +67,14 @@ def test_a_pod_in_its_grace_waits_without_its_finalizer_too(api: Rest, name: str
     api.delete(f"{PODS}/{name}", gracePeriodSeconds=0).ok()
 
 
+def test_the_name_of_a_pod_that_is_going_is_taken(api: Rest, name: str) -> None:
+    api.post(PODS, a_pod(name, nodeName="n")).ok(201)
+    api.post(PODS, a_pod(name)).refused(409, "AlreadyExists", says=f'pods "{name}" already exists')
+    api.delete(f"{PODS}/{name}").ok()
+    api.post(PODS, a_pod(name)).refused(409, "AlreadyExists", says=f'object is being deleted: pods "{name}" already exists')
+    api.delete(f"{PODS}/{name}", gracePeriodSeconds=0).ok()
+
+
 def test_a_deleted_collection_gives_each_pod_its_own_time(api: Rest, name: str) -> None:
     labels = {"test": name}
     for suffix, spec in (("bound", {"nodeName": "n"}), ("free", {})):

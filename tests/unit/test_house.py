@@ -27,7 +27,7 @@ DOORS = {
     "grpc": ["csi/grpc.py", "driver/server.py"],
     "sqlite3": ["apiserver/durable.py"],
     "structlog": ["base/log.py"],
-    "cryptography": ["apiserver/tls.py"],
+    "cryptography": ["apiserver/tls.py", "apiserver/tokens.py"],
     "rich": ["dev/", "cli/"],
     "uvloop": ["cli/"],
     "mooring.kube.http": ["dev/", "cli/"],

@@ -7,6 +7,7 @@ from typing import Final
 
 from mooring.apiserver import refusals
 from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.table import Stored
 from mooring.base.chance import Chance
 
 _PREFIX_MAX: Final = 58
@@ -24,9 +25,10 @@ def generate(meta: Json, chance: Chance, is_taken: Callable[[str], bool]) -> Non
             return
 
 
-def taken(resource: Resource, meta: Json) -> Exception:
+def taken(resource: Resource, meta: Json, holder: Stored) -> Exception:
     """The refusal of a name that another object has."""
     if not meta.get("generateName") or not meta["name"].startswith(meta["generateName"][:_PREFIX_MAX]):
-        return refusals.already_exists(resource, meta["name"])
+        going = holder.whole()["metadata"].get("deletionTimestamp") is not None
+        return refusals.already_exists(resource, meta["name"], before="object is being deleted: " if going else "")
     more = ", the server was not able to generate a unique name for the object"
     return refusals.already_exists(resource, meta["name"], more, retry_after_s=1.0)

@@ -20,8 +20,9 @@ def not_found(resource: Resource, name: str) -> NotFound:
     return NotFound(f'{resource.name} "{name}" not found', reason="NotFound", details=details_of(resource, name))
 
 
-def already_exists(resource: Resource, name: str, more: str = "", retry_after_s: float | None = None) -> AlreadyExists:
-    text = f'{resource.name} "{name}" already exists{more}'
+def already_exists(resource: Resource, name: str, more: str = "", retry_after_s: float | None = None, *, before: str = "") -> AlreadyExists:
+    """before, more: what the message says around the usual."""
+    text = f'{before}{resource.name} "{name}" already exists{more}'
     return AlreadyExists(text, reason="AlreadyExists", details=details_of(resource, name), retry_after_s=retry_after_s)
 
 

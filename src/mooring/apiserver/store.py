@@ -149,8 +149,9 @@ class ObjectStore:
             raise causes.invalid_object(resource.kind, resource.storage[0], meta.get("name", ""), wrong)
         if version_given:
             raise refusals.bad_request("resourceVersion should not be set on objects to be created")
-        if table.get(Key(namespace, meta["name"])) is not None:
-            raise naming.taken(resource, meta)
+        holder = table.get(Key(namespace, meta["name"]))
+        if holder is not None:
+            raise naming.taken(resource, meta, holder)
         stored = self._stored(resource, body) if dry_run else self._commit(resource, None, body, now)
         return Written(stored.shown_by(resource), created=True, warnings=warnings)
 
