@@ -100,3 +100,7 @@ RULES: Final[Mapping[str, Callable[[str], bool]]] = {
     "hostname": _hostname,
 }
 """By name without dashes."""
+
+_UNCHECKED: Final = "int32 int64 float double password bsonobjectid isbn isbn10 isbn13 creditcard ssn hexcolor rgbcolor"
+KNOWN: Final = frozenset([*RULES, *_UNCHECKED.split(), "k8s-short-name", "k8s-long-name"])
+"""Formats that earn no warning."""

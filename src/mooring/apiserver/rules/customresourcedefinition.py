@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mooring.apiserver.custom import defining
+from mooring.apiserver.custom import defining, validating
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import meta
 from mooring.apiserver.schema import Messages, decode
@@ -87,4 +87,8 @@ CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
     default=defining.default,
     prepare_create=defining.prepare_create,
     prepare_update=defining.prepare_update,
+    validate=validating.validate,
+    validate_update=validating.validate_update,
+    validate_status=validating.validate_status,
+    warnings=validating.warnings,
 )

@@ -1,0 +1,101 @@
+"""What a schema's CEL rules may be: text that can be compiled against it, with messages and paths that mean something."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.custom.rule import is_of_change, wrong_message, wrong_rule
+from mooring.apiserver.custom.structure import Structure, structure_of
+
+Json = dict[str, Any]
+
+_RULES: Final = "x-kubernetes-validations"
+_REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\['([^']*)'\]")
+_MESSAGE_MAX: Final = 2048
+
+
+def wrong_rules(schema: Json, path: str) -> Iterator[Cause]:
+    """schema: one that is structural."""
+    yield from _wrong_at(structure_of(schema), path, "", root=True)
+    for place, inner in _value_schemas(schema, path):
+        if inner.get(_RULES):
+            yield causes.forbidden(f"{place}.{_RULES}", "must be empty to be structural")
+
+
+def _wrong_at(structure: Structure, path: str, loose: str, *, root: bool = False) -> Iterator[Cause]:
+    """loose: the place above whose items have no identity, so that an old value can't be found; "" where there is none."""
+    for number, spec in enumerate(structure.rules):
+        yield from _wrong_rule(spec, structure, f"{path}.{_RULES}[{number}]", loose, root=root)
+    for name, inner in structure.properties.items():
+        yield from _wrong_at(inner, f"{path}.properties[{name}]", loose)
+    if isinstance(structure.additional, Structure):
+        yield from _wrong_at(structure.additional, f"{path}.additionalProperties", loose)
+    if structure.items is not None:
+        yield from _wrong_at(structure.items, f"{path}.items", loose or ("" if structure.list_type == "map" else path))
+
+
+def _wrong_rule(spec: Json, structure: Structure, path: str, loose: str, *, root: bool) -> Iterator[Cause]:
+    rule, message, expression = (spec.get(part) or "" for part in ("rule", "message", "messageExpression"))
+    if message and not message.strip():
+        yield causes.invalid(f"{path}.message", message, "must be non-empty if specified")
+    elif "\n" in message or "\r" in message:
+        yield causes.invalid(f"{path}.message", message, "must not contain line breaks")
+    elif len(message.encode()) > _MESSAGE_MAX:
+        yield causes.invalid(f"{path}.message", message[:10], f"must have a maximum length of {_MESSAGE_MAX} characters")
+    if "\n" in rule.strip() and not message:
+        yield causes.required(f"{path}.message", "message must be specified if rule contains line breaks")
+    if spec.get("reason") is not None and spec["reason"] not in _REASONS:
+        yield causes.not_supported(f"{path}.reason", spec["reason"], _REASONS)
+    if spec.get("fieldPath") and not _leads_somewhere(spec["fieldPath"], structure):
+        yield causes.invalid(f"{path}.fieldPath", spec["fieldPath"], "must be a valid path")
+    if not rule.strip():
+        yield causes.required(f"{path}.rule", "rule is not specified")
+        return
+    why = wrong_rule(spec, structure, root=root)
+    if why:
+        yield causes.invalid(f"{path}.rule", rule, why)
+        return
+    yield from _wrong_change(spec, structure, path, loose, root=root)
+    why = wrong_message(spec, structure, root=root) if expression else ""
+    if why:
+        yield causes.invalid(f"{path}.messageExpression", expression, why)
+
+
+def _wrong_change(spec: Json, structure: Structure, path: str, loose: str, *, root: bool) -> Iterator[Cause]:
+    of_change = is_of_change(spec, structure, root=root)
+    if of_change and loose:
+        text = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {loose}"
+        yield causes.invalid(f"{path}.rule", spec["rule"], text)
+    if spec.get("optionalOldSelf") is not None and not of_change:
+        yield causes.invalid(f"{path}.optionalOldSelf", spec["optionalOldSelf"], "may not be set if oldSelf is not used in rule")
+
+
+def _leads_somewhere(text: str, structure: Structure) -> bool:
+    here: Structure | bool | None = structure
+    place = 0
+    while place < len(text):
+        step = _STEP.match(text, place)
+        if step is None or not isinstance(here, Structure):
+            return False
+        here, place = here.of_key(step[1] or step[2]), step.end()
+    return isinstance(here, Structure)
+
+
+def _value_schemas(schema: Json, path: str) -> Iterator[tuple[str, Json]]:
+    """Every schema below allOf, anyOf, oneOf and not."""
+    for part in ("allOf", "anyOf", "oneOf"):
+        for number, inner in enumerate(schema.get(part) or ()):
+            yield f"{path}.{part}[{number}]", inner
+            yield from _value_schemas(inner, f"{path}.{part}[{number}]")
+    if schema.get("not"):
+        yield f"{path}.not", schema["not"]
+    for name, inner in (schema.get("properties") or {}).items():
+        yield from _value_schemas(inner, f"{path}.properties[{name}]")
+    for part in ("items", "additionalProperties"):
+        if isinstance(schema.get(part), dict):
+            yield from _value_schemas(schema[part], f"{path}.{part}")

@@ -1,0 +1,180 @@
+"""What a schema may be: structural, so that each place has one type, and nothing in it that could not be kept."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any, Final
+
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.custom.checking import check
+from mooring.apiserver.custom.embedded import wrong_embedded
+from mooring.apiserver.custom.formats import KNOWN
+from mooring.apiserver.custom.listschemas import wrong_list, wrong_map
+from mooring.apiserver.custom.ruleschemas import wrong_rules
+from mooring.apiserver.custom.shaping import prune
+from mooring.apiserver.custom.structure import NOTHING, structure_of
+from mooring.apiserver.goregexp import go_regexp
+
+Json = dict[str, Any]
+
+_TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
+_UNSUPPORTED: Final = ("id", "$schema", "$ref", "definitions", "dependencies", "patternProperties", "additionalItems")
+_SLOW: Final = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+_JOINED: Final = ("allOf", "anyOf", "oneOf")
+_EMPTY_WITHIN: Final = {"type": "empty", "description": "empty", "title": "empty", "default": "undefined", "nullable": "false"}
+"""What may not stand in schemas below allOf, anyOf, oneOf and not, and what it must be instead."""
+
+_EXTENSIONS_WITHIN: Final = ("embedded-resource", "preserve-unknown-fields", "list-type", "list-map-keys", "map-type")
+_WHOLE: Final = {"apiVersion": "string", "kind": "string", "metadata": "object"}
+_NAMES: Final = {"name", "generateName"}
+
+
+def wrong_schema(schema: Json, path: str) -> list[Cause]:
+    """path: of the openAPIV3Schema."""
+    found = list(_wrong_root(schema, path)) + list(_wrong(schema, path, "root"))
+    if not found:
+        found += _wrong_defaults(schema, path)
+    return found or list(wrong_rules(schema, path))
+
+
+def unknown_formats(schema: Json) -> Iterator[str]:
+    """Formats in it that are no rule."""
+    name = schema.get("format", "")
+    if name and name.replace("-", "") not in KNOWN and name not in KNOWN:
+        yield name
+    below = [*(schema.get("properties") or {}).values(), schema.get("items"), schema.get("additionalProperties")]
+    for inner in below:
+        if isinstance(inner, dict):
+            yield from unknown_formats(inner)
+
+
+def _wrong_root(schema: Json, path: str) -> Iterator[Cause]:
+    if not schema.get("type"):
+        yield causes.required(f"{path}.type", "must not be empty at the root")
+    elif schema["type"] != "object":
+        yield causes.invalid(f"{path}.type", schema["type"], "must be object at the root")
+    if schema.get("nullable"):
+        yield causes.forbidden(f"{path}.nullable", "nullable cannot be true at the root")
+    if schema.get("additionalProperties"):
+        yield causes.forbidden(f"{path}.additionalProperties", "must not be used at the root")
+    yield from _wrong_whole(schema, path, "top-level ")
+
+
+def _wrong_whole(schema: Json, path: str, where: str) -> Iterator[Cause]:
+    """apiVersion, kind and metadata are what they are everywhere; of metadata only names may be spoken of."""
+    for name, kind in _WHOLE.items():
+        inner = (schema.get("properties") or {}).get(name)
+        if inner is None:
+            continue
+        place = f"{path}.properties[{name}]"
+        if inner.get("type") != kind:
+            yield causes.invalid(f"{place}.type", inner.get("type", ""), f"must be {kind}")
+        if "default" in inner:
+            yield causes.forbidden(f"{place}.default", f"must not be set in {where}{name}")
+        if name == "metadata" and (not (inner.get("properties") or {}).keys() <= _NAMES or inner.get("required")):
+            text = "must not specify anything other than name and generateName, but metadata is implicitly specified"
+            yield causes.forbidden(place, text)
+
+
+def _wrong(schema: Json, path: str, where: str) -> Iterator[Cause]:
+    """where: root, field or item."""
+    yield from _wrong_type(schema, path, where)
+    yield from (causes.forbidden(f"{path}.{part}", f"{part} is not supported") for part in _UNSUPPORTED if schema.get(part))
+    if schema.get("uniqueItems"):
+        yield causes.forbidden(f"{path}.uniqueItems", _SLOW)
+    if schema.get("additionalProperties") is not None and schema.get("properties") and schema["additionalProperties"] is not False:
+        yield causes.forbidden(f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive")
+    if schema.get("x-kubernetes-preserve-unknown-fields") is False:
+        yield causes.invalid(f"{path}.x-kubernetes-preserve-unknown-fields", False, "must be true or undefined")
+    yield from _wrong_embedded(schema, path)
+    yield from wrong_list(schema, path)
+    yield from wrong_map(schema, path)
+    yield from _wrong_values(schema, path)
+    yield from _wrong_below(schema, path)
+
+
+def _wrong_type(schema: Json, path: str, where: str) -> Iterator[Cause]:
+    kind = schema.get("type", "")
+    free = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
+    if kind and kind not in _TYPES:
+        yield causes.not_supported(f"{path}.type", kind, _TYPES)
+    if not kind and not free and where != "root":
+        yield causes.required(f"{path}.type", f"must not be empty for specified {'object fields' if where == 'field' else 'array items'}")
+    if kind == "array" and schema.get("items") is None:
+        yield causes.required(f"{path}.items", "must be specified")
+
+
+def _wrong_embedded(schema: Json, path: str) -> Iterator[Cause]:
+    if not schema.get("x-kubernetes-embedded-resource"):
+        return
+    if not schema.get("properties") and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        text = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
+        yield causes.required(f"{path}.properties", text)
+    if schema.get("type") != "object":
+        yield causes.invalid(f"{path}.type", schema.get("type", ""), "must be object if x-kubernetes-embedded-resource is true")
+    yield from _wrong_whole(schema, path, "embedded resource ")
+
+
+def _wrong_values(schema: Json, path: str) -> Iterator[Cause]:
+    """Patterns, and schemas that only say which values are right."""
+    if schema.get("pattern"):
+        try:
+            go_regexp(schema["pattern"])
+        except ValueError as error:
+            yield causes.invalid(f"{path}.pattern", schema["pattern"], f"must be a valid regular expression, but isn't: {error}")
+    for place, inner in _joined(schema, path):
+        yield from _wrong_within(inner, place)
+
+
+def _joined(schema: Json, path: str) -> Iterator[tuple[str, Json]]:
+    for part in _JOINED:
+        yield from ((f"{path}.{part}[{number}]", inner) for number, inner in enumerate(schema.get(part) or ()))
+    if schema.get("not"):
+        yield f"{path}.not", schema["not"]
+
+
+def _wrong_within(schema: Json, path: str) -> Iterator[Cause]:
+    for part, must in _EMPTY_WITHIN.items():
+        if schema.get(part) not in (None, "", False) and not (part == "type" and schema.get("type") in ("integer", "string")):
+            yield causes.forbidden(f"{path}.{part}", f"must be {must} to be structural")
+    for part in _EXTENSIONS_WITHIN:
+        if schema.get(f"x-kubernetes-{part}"):
+            yield causes.forbidden(f"{path}.x-kubernetes-{part}", "must be undefined to be structural")
+    if schema.get("additionalProperties"):
+        yield causes.forbidden(f"{path}.additionalProperties", "must be undefined to be structural")
+    yield from _wrong_values(schema, path)
+    for name, inner in (schema.get("properties") or {}).items():
+        yield from _wrong_within(inner, f"{path}.properties[{name}]")
+    if isinstance(schema.get("items"), dict):
+        yield from _wrong_within(schema["items"], f"{path}.items")
+
+
+def _wrong_below(schema: Json, path: str) -> Iterator[Cause]:
+    for name, inner in (schema.get("properties") or {}).items():
+        if not (name in _WHOLE and isinstance(inner, dict) and not inner.get("type")):
+            yield from _wrong(inner, f"{path}.properties[{name}]", "field")
+    items, others = schema.get("items"), schema.get("additionalProperties")
+    if isinstance(items, list):
+        yield causes.forbidden(f"{path}.items", "items must be a schema object and not an array")
+    elif isinstance(items, dict):
+        yield from _wrong(items, f"{path}.items", "item")
+    if isinstance(others, dict):
+        yield from _wrong(others, f"{path}.additionalProperties", "field")
+
+
+def _wrong_defaults(schema: Json, path: str) -> Iterator[Cause]:
+    """Defaults are values that the schema itself accepts, with nothing in them that it would drop."""
+    if "default" in schema:
+        structure, value = structure_of(schema), copy.deepcopy(schema["default"])
+        prune(value, structure, root=False)
+        if value != schema["default"]:
+            yield causes.invalid(f"{path}.default", schema["default"], "must not have unknown fields")
+        yield from check(value, {**schema, "default": NOTHING}, f"{path}.default")
+        yield from wrong_embedded(value, structure, f"{path}.default")
+    for name, inner in (schema.get("properties") or {}).items():
+        yield from _wrong_defaults(inner, f"{path}.properties[{name}]")
+    for part in ("items", "additionalProperties"):
+        if isinstance(schema.get(part), dict):
+            yield from _wrong_defaults(schema[part], f"{path}.{part}")

@@ -1,0 +1,195 @@
+"""What must hold of a definition beside its schemas: names, versions, columns, paths; and what an update may not change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from mooring.api import names as rules
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.custom import conditions, defining
+from mooring.apiserver.custom.structural import unknown_formats, wrong_schema
+from mooring.apiserver.custom.views import wrong_columns, wrong_scale, wrong_selectable
+
+Json = dict[str, Any]
+
+_SCOPES: Final = ("Cluster", "Namespaced")
+_STRATEGIES: Final = ("None", "Webhook")
+_SEE: Final = "see https://github.com/kubernetes/enhancements/pull/1111"
+_MIXED_CASE: Final = "may have mixed case, but should otherwise match: "
+_OTHERS: Final = "set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+_WARNING_BYTES_MAX: Final = 256
+
+
+def validate(new: Json) -> list[Cause]:
+    """Everything wrong with a definition."""
+    spec = new["spec"]
+    return [*_names(new), *_group(new), *_versions(new), *_conversion(spec.get("conversion") or {}), *_each_version(spec)]
+
+
+def validate_update(new: Json, old: Json) -> list[Cause]:
+    """Names and scope stay once they have been accepted."""
+    found, spec, before = [], new["spec"], old["spec"]
+    if spec["group"] != before["group"]:
+        found.append(causes.immutable("spec.group", spec["group"]))
+    if spec["names"]["plural"] != before["names"]["plural"]:
+        found.append(causes.immutable("spec.names.plural", spec["names"]["plural"]))
+    if conditions.is_true(old, "Established"):
+        if spec["scope"] != before["scope"]:
+            found.append(causes.immutable("spec.scope", spec["scope"]))
+        if spec["names"]["kind"] != before["names"]["kind"]:
+            found.append(causes.immutable("spec.names.kind", spec["names"]["kind"]))
+    return found
+
+
+def validate_status(new: Json, _old: Json) -> list[Cause]:
+    return [*_stored_versions(new)]
+
+
+def warnings(new: Json, old: Json | None) -> list[str]:
+    """Formats that nobody checks."""
+    if old is not None and new["spec"] == old["spec"]:
+        return []
+    schemas = ((version.get("schema") or {}).get("openAPIV3Schema") for version in new["spec"]["versions"] or ())
+    return [f'unrecognized format "{name}"' for schema in schemas if schema for name in unknown_formats(schema)]
+
+
+def _names(new: Json) -> Iterator[Cause]:
+    spec, name = new["spec"], new["metadata"].get("name", "")
+    given = spec["names"]
+    if name != f"{given['plural']}.{spec['group']}":
+        yield causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+    for part in ("plural", "singular", "kind", "listKind"):
+        mixed = part in ("kind", "listKind")
+        if not given.get(part):
+            yield causes.required(f"spec.names.{part}")
+            continue
+        for reason in rules.dns_1035_label(given[part].lower() if mixed else given[part]):
+            yield causes.invalid(f"spec.names.{part}", given[part], f"{_MIXED_CASE}{reason}" if mixed else reason)
+    if given.get("kind") and given["kind"] == given.get("listKind"):
+        yield causes.invalid("spec.names.listKind", given["listKind"], "kind and listKind may not be the same")
+    for part in ("shortNames", "categories"):
+        for number, text in enumerate(given.get(part) or ()):
+            yield from (causes.invalid(f"spec.names.{part}[{number}]", text, reason) for reason in rules.dns_1035_label(text))
+
+
+def _group(new: Json) -> Iterator[Cause]:
+    spec = new["spec"]
+    group, scope = spec["group"], spec["scope"]
+    if not group:
+        yield causes.required("spec.group")
+    elif rules.dns_subdomain(group):
+        yield from (causes.invalid("spec.group", group, reason) for reason in rules.dns_subdomain(group))
+    elif "." not in group:
+        yield causes.invalid("spec.group", group, "should be a domain with at least one dot")
+    if not scope:
+        yield causes.required("spec.scope")
+    elif scope not in _SCOPES:
+        yield causes.not_supported("spec.scope", scope, _SCOPES)
+    if conditions.is_protected(group):
+        yield from _approval((new["metadata"].get("annotations") or {}).get(conditions.APPROVED, ""))
+
+
+def _approval(given: str) -> Iterator[Cause]:
+    field, text = f"metadata.annotations[{conditions.APPROVED}]", f'protected groups must have approval annotation "{conditions.APPROVED}"'
+    if not given:
+        yield causes.required(field, f"{text}, {_SEE}")
+    elif not given.startswith("unapproved") and not _is_url(given):
+        yield causes.invalid(field, given, f'{text} with either a URL or a reason starting with "unapproved", {_SEE}')
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return bool(parts.scheme and parts.netloc)
+
+
+def _versions(new: Json) -> Iterator[Cause]:
+    versions = new["spec"]["versions"] or []
+    told = [version["name"] for version in versions]
+    if len(set(told)) < len(told):
+        yield causes.invalid("spec.versions", told, "must contain unique version names")
+    for number, version in enumerate(versions):
+        reasons = rules.dns_1035_label(version["name"])
+        yield from (causes.invalid(f"spec.versions[{number}].name", version["name"], reason) for reason in reasons)
+        yield from _deprecation(version, f"spec.versions[{number}].deprecationWarning")
+    if sum(version["storage"] for version in versions) != 1:
+        yield causes.invalid("spec.versions", told, "must have exactly one version marked as storage version")
+    yield from _stored_versions(new)
+    if new["spec"].get("preserveUnknownFields"):
+        yield causes.invalid("spec.preserveUnknownFields", True, f"cannot set to true, {_OTHERS}")
+
+
+def _deprecation(version: Json, field: str) -> Iterator[Cause]:
+    text = version.get("deprecationWarning")
+    if text is None:
+        return
+    if not version.get("deprecated"):
+        yield causes.invalid(field, text, "can only be set for deprecated versions")
+    if not text:
+        yield causes.invalid(field, text, "must not be an empty string")
+    odd = next((number for number, sign in enumerate(text) if not sign.isprintable()), None)
+    if len(text.encode()) > _WARNING_BYTES_MAX:
+        yield causes.invalid(field, text, f"must be <= {_WARNING_BYTES_MAX} bytes")
+    if odd is not None:
+        yield causes.invalid(field, text, f"must only contain printable UTF-8 characters; non-printable character found at index {odd}")
+
+
+def _stored_versions(new: Json) -> Iterator[Cause]:
+    """They name the versions that objects may be stored in."""
+    stored, field = new["status"].get("storedVersions") or [], "status.storedVersions"
+    known = [version["name"] for version in new["spec"]["versions"] or []]
+    if not stored:
+        yield causes.invalid(field, stored, "must have at least one stored version")
+        return
+    for number, version in enumerate(stored):
+        if version not in known:
+            yield causes.invalid(f"{field}[{number}]", version, "must appear in spec.versions")
+    current = defining.storage_version(new)
+    if current and current not in stored:
+        yield causes.invalid(field, stored, f"must have the storage version {current}")
+
+
+def _conversion(conversion: Json) -> Iterator[Cause]:
+    """Differs from kube-apiserver: conversion by a webhook is refused."""
+    strategy, webhook = conversion.get("strategy", ""), conversion.get("webhook")
+    if strategy not in _STRATEGIES:
+        yield causes.not_supported("spec.conversion.strategy", strategy, _STRATEGIES)
+    if strategy == "Webhook":
+        yield causes.forbidden("spec.conversion.strategy", "this server calls no webhooks: take None, or a real cluster")
+    elif webhook is not None:
+        yield causes.forbidden("spec.conversion.conversionReviewVersions", "should not be set when strategy is not set to Webhook")
+
+
+def _each_version(spec: Json) -> Iterator[Cause]:
+    """Where all versions say the same, the causes name one place for all, as the API server's do."""
+    versions = spec["versions"] or []
+    for part, inner, wrong in _PARTS:
+        told: list[Any] = []
+        same = all(version.get(part) == versions[0].get(part) for version in versions)
+        for number, version in enumerate(versions):
+            own, common = f"spec.versions[{number}].{part}", f"spec.{inner}"
+            if version.get(part) not in told:
+                told.append(version.get(part))
+                yield from wrong(version, common if same else own)
+        for number, version in enumerate(versions):
+            if part == "schema" and (version.get("schema") or {}).get("openAPIV3Schema") is None:
+                yield causes.required(f"spec.versions[{number}].schema.openAPIV3Schema")
+
+
+def _schema(version: Json, path: str) -> list[Cause]:
+    schema = (version.get("schema") or {}).get("openAPIV3Schema")
+    return [] if schema is None else wrong_schema(schema, f"{path}.openAPIV3Schema")
+
+
+_PARTS: Final[tuple[tuple[str, str, Callable[[Json, str], Any]], ...]] = (
+    ("schema", "validation", _schema),
+    ("subresources", "subresources", wrong_scale),
+    ("additionalPrinterColumns", "additionalPrinterColumns", wrong_columns),
+    ("selectableFields", "selectableFields", wrong_selectable),
+)
+"""Parts of a version, what one for all is called, and what is wrong with it."""

@@ -1,0 +1,94 @@
+"""What a definition may say of columns, of the scale and of selectable fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from mooring.apiserver import causes
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.columns.jsonpath import parse_path
+from mooring.apiserver.custom.structure import Structure, structure_of
+
+Json = dict[str, Any]
+
+_TYPES: Final = ("boolean", "date", "integer", "number", "string")
+_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+_FIELDS_MAX: Final = 8
+_SELECTABLE: Final = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."
+
+
+def wrong_columns(version: Json, path: str) -> Iterator[Cause]:
+    for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        place = f"{path}[{number}]"
+        if not column["name"]:
+            yield causes.required(f"{place}.name")
+        text = f"must be one of {','.join(_TYPES)}"
+        if not column["type"]:
+            yield causes.required(f"{place}.type", text)
+        elif column["type"] not in _TYPES:
+            yield causes.invalid(f"{place}.type", column["type"], text)
+        if column.get("format") and column["format"] not in _FORMATS:
+            yield causes.invalid(f"{place}.format", column["format"], f"must be one of {','.join(_FORMATS)}")
+        yield from _wrong_path(column["jsonPath"], f"{place}.JSONPath")
+
+
+def wrong_scale(version: Json, path: str) -> Iterator[Cause]:
+    scale, place = (version.get("subresources") or {}).get("scale"), f"{path}.scale"
+    if scale is None:
+        return
+    for part, top in (("specReplicasPath", "spec"), ("statusReplicasPath", "status")):
+        yield from _wrong_place(scale[part], f"{place}.{part}", (f".{top}.",), f".{top}")
+    selector = scale.get("labelSelectorPath")
+    if selector:
+        yield from _wrong_place(selector, f"{place}.labelSelectorPath", (".spec.", ".status."), "either .spec or .status")
+
+
+def wrong_selectable(version: Json, path: str) -> Iterator[Cause]:
+    fields = version.get("selectableFields") or ()
+    structure = structure_of((version.get("schema") or {}).get("openAPIV3Schema") or {})
+    seen: set[str] = set()
+    if len(fields) > _FIELDS_MAX:
+        yield Cause("FieldValueTooMany", path, f"Too many: {len(fields)}: must have at most {_FIELDS_MAX} items")
+    for number, field in enumerate(fields):
+        place, given = f"{path}[{number}].jsonPath", field["jsonPath"]
+        if given in seen:
+            yield causes.duplicate(place, given)
+            continue
+        seen.add(given)
+        yield from _wrong_field(given, place, structure)
+
+
+def _wrong_field(given: str, place: str, structure: Structure) -> Iterator[Cause]:
+    if not given:
+        yield causes.required(place)
+        return
+    if not given.startswith("."):
+        yield causes.invalid(place, given, f"is an invalid path: expected [ or . but got: {given.partition('.')[0]}")
+        return
+    here: Structure | bool | None = structure
+    for step in given[1:].split("."):
+        here = here.properties.get(step) if isinstance(here, Structure) else None
+    if not isinstance(here, Structure) or given.startswith(".metadata"):
+        yield causes.invalid(place, given, "is an invalid path: does not refer to a valid field")
+    elif here.type not in ("string", "boolean", "integer"):
+        yield causes.invalid(place, given, _SELECTABLE)
+
+
+def _wrong_place(given: str, field: str, tops: tuple[str, ...], told: str) -> Iterator[Cause]:
+    wrong = list(_wrong_path(given, field))
+    if not wrong and not given.startswith(tops):
+        wrong.append(causes.invalid(field, given, f"should be a json path under {told}"))
+    yield from wrong
+
+
+def _wrong_path(given: str, field: str) -> Iterator[Cause]:
+    if not given:
+        yield causes.required(field)
+    elif not given.startswith("."):
+        yield causes.invalid(field, given, "must be a simple json path starting with .")
+    else:
+        try:
+            parse_path(given)
+        except ValueError as error:
+            yield causes.invalid(field, given, str(error))
