@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from mooring.apiserver.resource import Resource, Status
 from mooring.apiserver.rules import RESOURCES
+from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS as DEFINITIONS
 from mooring.apiserver.rules.lease import LEASES as LEASE
 from mooring.apiserver.rules.meta import MESSAGES as META
+from tests.conformance.conftest import Server
 from tests.support.apiobjects import LEASES, SECRETS, VAS, a_lease, a_secret, a_va
 from tests.support.protobuf import PROTOBUF, body, chunk, encode, envelope, number
 from tests.support.rest import Answer, Rest
 from tests.support.samples import Sample, samples
+from tests.support.waiting import eventually
 
 KINDS = [resource for resource in RESOURCES if resource.decode is None and resource.kind not in ("Binding", "SelfSubjectRulesReview")]
 SAMPLES = [sample for resource in KINDS for sample in samples(resource)]
@@ -122,3 +126,43 @@ def test_letters_cut_in_the_middle_are_replaced(api: Rest, name: str) -> None:
     cut = chunk(1, chunk(1, name.encode()) + chunk(12, chunk(1, b"note") + chunk(2, "Größe".encode()[:3])))
     made = api.request("POST", SECRETS, envelope("v1", "Secret", cut), PROTOBUF).ok(201)
     assert (secret["metadata"]["name"], "Gr\ufffd") == (made["metadata"]["name"], made["metadata"]["annotations"]["note"])
+
+
+def a_definition(plural: str) -> dict[str, Any]:
+    """One whose schema has every field that may hold one thing or another."""
+    fields = {
+        "list": {"type": "array", "items": {"type": "string", "enum": ["x", "y"], "default": "x"}, "maxItems": 5},
+        "numbers": {"type": "object", "additionalProperties": {"type": "number", "minimum": 0.5, "maximum": 9}},
+        "open": {"type": "object", "additionalProperties": True},
+        "either": {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+        "text": {"type": "string", "nullable": True, "example": {"a": [1]}, "x-kubernetes-validations": [{"rule": "self != ''"}]},
+    }
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "required": ["text"], "properties": fields}}}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [{"name": "Text", "type": "string", "jsonPath": ".spec.text", "priority": 1}],
+    }
+    names = {"plural": plural, "singular": plural[:-1], "kind": plural.capitalize(), "shortNames": [plural[:4]]}
+    spec = {"group": "protobuf.test", "scope": "Cluster", "names": names, "versions": [version]}
+    return {"metadata": {"name": f"{plural}.protobuf.test"}, "spec": spec}
+
+
+def test_definitions_mean_the_same_in_protobuf_and_json(api: Rest) -> None:
+    plain = api.post(path_of(DEFINITIONS), a_definition("packeds"), dryRun="All")
+    packed = api.request("POST", path_of(DEFINITIONS), body(DEFINITIONS, a_definition("packeds")), PROTOBUF, dryRun="All")
+    assert compared(plain, 201) == compared(packed, 201)
+
+
+def test_custom_objects_are_not_for_protobuf(servers: Callable[[str], Server], name: str) -> None:
+    """Differs from kube-apiserver, which falls over this and cuts the connection."""
+    api = servers("embedded").api
+    definition = a_definition("customs")
+    assert api.post(path_of(DEFINITIONS), definition).status in (201, 409)
+    eventually(lambda: api.get("/apis/protobuf.test/v1/customs").status == 200, 30, "the kind is served")
+    content = chunk(1, chunk(1, name.encode()))
+    refused = api.request("POST", "/apis/protobuf.test/v1/customs", envelope("protobuf.test/v1", "Customs", content), PROTOBUF)
+    refused.refused(415, "UnsupportedMediaType", says="accepted media types include: application/json")

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from mooring.apiserver.columns.column import Column
-from mooring.apiserver.columns.kinds import columns_of
+from mooring.apiserver.columns.kinds import columns_of, row_conditions_of
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Stored
 from mooring.kube.errors import NotAcceptable
@@ -110,11 +110,13 @@ class Table:
 
     def _table(self, resource: Resource, meta: dict[str, Any], items: Iterable[Stored], now: float, *, defined: bool) -> bytes:
         columns = columns_of(resource)
-        cells = [column.cell for column in columns]
+        cells, conditions_of = [column.cell for column in columns], row_conditions_of(resource)
         rows = []
         for stored in items:
             obj = stored.whole()
-            rows.append(b'{"cells":%s,"object":%s}' % (_encode([cell(obj, now) for cell in cells]), self._object(stored)))
+            told = conditions_of(obj)
+            said = b',"conditions":%s' % _encode(told) if told else b""
+            rows.append(b'{"cells":%s%s,"object":%s}' % (_encode([cell(obj, now) for cell in cells]), said, self._object(stored)))
         return self._whole(meta, columns if defined else None, rows)
 
     def _whole(self, meta: dict[str, Any], columns: tuple[Column, ...] | None, rows: list[bytes]) -> bytes:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from mooring.apiserver.columns import event, node, pod, storage, volumes
-from mooring.apiserver.columns.column import AGE, DEFAULT, NAME, Column, at, plain
+from mooring.apiserver.columns.column import AGE, DEFAULT, NAME, Column, Json, at, plain
 from mooring.apiserver.columns.printer import printer_columns
 from mooring.apiserver.resource import Resource
 
@@ -37,6 +37,14 @@ _COLUMNS: Final[Mapping[tuple[str, str], tuple[Column, ...]]] = {
     ("storage.k8s.io", "VolumeAttachment"): storage.VOLUME_ATTACHMENT,
     ("storage.k8s.io", "VolumeAttributesClass"): storage.VOLUME_ATTRIBUTES_CLASS,
 }
+
+
+_ROW_CONDITIONS: Final[Mapping[tuple[str, str], Callable[[Json], list[Json]]]] = {("", "Pod"): pod.row_conditions}
+
+
+def row_conditions_of(resource: Resource) -> Callable[[Json], list[Json]]:
+    """What the rows of a kind say beside their cells; of most kinds nothing."""
+    return _ROW_CONDITIONS.get((resource.group, resource.kind), lambda _obj: [])
 
 
 def columns_of(resource: Resource) -> tuple[Column, ...]:

@@ -141,6 +141,15 @@ def _ip(pod: Json) -> Any:
     return ips[0].get("ip") or NONE if ips else NONE
 
 
+def row_conditions(pod: Json) -> list[Json]:
+    """What a pod's row says beside its cells, once the pod is over."""
+    phase = pod["status"].get("phase")
+    if phase not in _OVER:
+        return []
+    text = "The pod has completed successfully." if phase == "Succeeded" else "The pod failed."
+    return [{"type": "Completed", "status": "True", "reason": phase, "message": text}]
+
+
 POD: Final = (
     NAME,
     Column("Ready", plain(_ready), "How many of its containers are ready."),
