@@ -19,6 +19,8 @@ from mooring.apiserver.rendering import WHOLE
 from mooring.apiserver.watch import Cursor, Place, WatchHub
 
 _PER_TURN: Final = 256
+_WRITE_BYTES: Final = 64 * 1024
+"""Sent at once to one who has fallen behind, about."""
 
 
 class Outlet(Protocol):
@@ -39,16 +41,13 @@ class Outlet(Protocol):
 class Stream:
     """One watch on one connection. is_chunked: the lines go in HTTP's chunks."""
 
-    __slots__ = ("_cursor", "_is_chunked", "_lines", "_outlet", "_reply", "is_woken", "timer")
+    __slots__ = ("_cursor", "_is_chunked", "_lines", "_outlet", "_reply", "is_woken", "place", "timer")
 
     def __init__(self, reply: WatchReply, cursor: Cursor, outlet: Outlet, lines: Lines | RenderedLines, *, is_chunked: bool) -> None:
         self._reply, self._cursor, self._outlet, self._lines, self._is_chunked = reply, cursor, outlet, lines, is_chunked
         self.timer: asyncio.TimerHandle | None = None
+        self.place: Place = reply.resource.storage
         self.is_woken = False
-
-    @property
-    def place(self) -> Place:
-        return self._reply.resource.storage
 
     @property
     def wake_at(self) -> float:
@@ -58,11 +57,14 @@ class Stream:
     def tell(self, measured: Measured) -> bool:
         """Writes all that there is to tell, as far as the client reads. False once the watch is over."""
         while self._outlet.is_writable:
-            batch = self._cursor.take()
-            if batch is None:
+            parts, size, count = [], 0, 0
+            while size < _WRITE_BYTES and (batch := self._cursor.take()) is not None:
+                parts.append(self._encoded(batch))
+                size, count = size + len(parts[-1]), count + len(batch.notices)
+            if not parts:
                 return not self._cursor.is_over
-            self._outlet.write(self._encoded(batch))
-            measured.told(self._reply.resource.path, len(batch.notices))
+            self._outlet.write(parts[0] if len(parts) == 1 else b"".join(parts))
+            measured.told(self._reply.resource.path, count)
         return True
 
     def end(self) -> None:
