@@ -69,10 +69,11 @@ class Log:
         self._listeners.append(listener)
 
     async def close(self) -> None:
-        """Returns when everything is committed and the file closed. Whoever writes later is lied to: close the servers first."""
+        """Returns when everything is committed and the file closed. Whoever writes later is refused: close the servers first."""
         self._hand_over()
         self._changes.put(None)
         await asyncio.shield(self._loop.run_in_executor(None, self._thread.join))
+        self.failure = self.failure or "the file is closed"
 
     def _changed(self, resource: Resource, change: Change) -> None:
         if not self._turn:

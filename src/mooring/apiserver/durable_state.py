@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +25,7 @@ from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.folders import hold
 from mooring.base.log import logger
+from mooring.kube.errors import ServerError
 
 _log = logger(__name__)
 
@@ -48,19 +49,21 @@ async def lasting(
     changed then.
     """
     with held(folder):
-        file, saved = _opened(folder / NAME, careful)
-        try:
-            store = loaded_store(chance, saved, limits, event_ttl_s=event_ttl_s)
-        except BaseException:
-            file.abandon()
-            raise
+        store, file = _loaded(folder / NAME, careful, lambda saved: loaded_store(chance, saved, limits, event_ttl_s=event_ttl_s))
         log = Log(store, file)
         try:
             add_system_objects(store, clock.wall_s())
-            await log.settled(store.version)
+            await _settled(folder, store, log)
             yield store, log
         finally:
             await log.close()
+
+
+async def _settled(folder: Path, store: ObjectStore, log: Log) -> None:
+    try:
+        await log.settled(store.version)
+    except ServerError:
+        raise ConfigError(f"state folder '{folder}' can't be written to: {log.failure}") from None
 
 
 @contextlib.contextmanager
@@ -103,15 +106,17 @@ def restored_in(path: Path) -> Path:
     return path.with_name(f"{path.name}.restored")
 
 
-def _opened(path: Path, careful: bool) -> tuple[ObjectFile, Saved]:
+def _loaded(path: Path, careful: bool, load: Callable[[Saved], ObjectStore]) -> tuple[ObjectStore, ObjectFile]:
+    """The file is opened for writing once all of it has been understood."""
     with usable(path.parent):
         saved = saved_in(path)
         if saved is None:
             durable.create(path, version=1)
             saved = durable.read(path)
+        store = load(saved)
         file = ObjectFile(path, saved, careful=careful)
         if saved.totals.careless:
             _log.warning("The file was written without waiting for the disk, and not closed: versions jump ahead", path=str(path))
             file.jump()
-            saved = durable.read(path)
-        return file, saved
+            store = load(durable.read(path))
+        return store, file

@@ -199,6 +199,13 @@ async def test_many_writers_share_a_commit_and_one_turn_is_never_divided(tmp_pat
         assert [] == [version for version in commits if (version - before) % 2]
 
 
+async def test_what_is_written_too_late_is_refused(tmp_path: Path) -> None:
+    async with kept(tmp_path) as (store, log):
+        pass
+    with pytest.raises(ServerError, match="the file is closed"):
+        await LocalCluster(store, clock=LoopClock(), chance=Chance(), durability=log).create(VAS, a_va("late"))
+
+
 # -- a disk that fails
 
 
@@ -247,6 +254,15 @@ async def test_a_full_disk_refuses_every_write_from_then_on_and_shows_nothing_of
         assert sorted(acknowledged) == [stored.key.name for stored in store.table(VOLUME_ATTACHMENTS).items()]
 
 
+async def test_a_disk_that_is_full_from_the_start_is_said_in_words(tmp_path: Path) -> None:
+    (tmp_path / "small").write_bytes(b"")
+    with a_full_disk(tmp_path / "small", 3000), pytest.raises(ConfigError, match=f"state folder '{tmp_path}' can't be written to: "):
+        async with kept(tmp_path):
+            pass
+    async with kept(tmp_path) as (store, _):
+        assert 5 == store.version
+
+
 # -- a folder that can't be used
 
 
@@ -284,10 +300,14 @@ async def test_objects_that_can_not_be_read_are_refused(tmp_path: Path) -> None:
         pass
     file = durable.ObjectFile(tmp_path / NAME, durable.read(tmp_path / NAME))
     file.append([Entry("/namespaces", "", "x", file.version + 1, NOW, b'{"metadata":{}}')])
+    before = files_in(tmp_path)
     file.close()
+    for name, data in before.items():
+        (tmp_path / name).write_bytes(data)  # (as a kill leaves them)
     with pytest.raises(Damaged, match="the objects of namespaces can't be read: KeyError"):
         async with kept(tmp_path):
             pass
+    assert (before[NAME], before[f"{NAME}-wal"]) == (files_in(tmp_path)[NAME], files_in(tmp_path)[f"{NAME}-wal"])
 
 
 async def test_kinds_that_are_not_known_stay_in_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
