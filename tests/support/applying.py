@@ -6,6 +6,10 @@ import copy
 import dataclasses
 from typing import Any
 
+from mooring.apiserver.custom.facts import Custom
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.rules import meta
+from mooring.apiserver.schema import Messages
 from tests.support.apiobjects import CSI_DRIVERS, CSI_NODES, LEASES, NAMESPACES, NODES, PVCS, PVS, SECRETS, STORAGE_CLASSES, VAS
 from tests.support.rest import Answer, Rest
 
@@ -83,6 +87,22 @@ SHAPE_DEFINITION: dict[str, Any] = {
     },
 }
 """A custom kind with everything that apply treats in a way of its own."""
+
+SHAPE_KIND = Resource(
+    group="mooring.test",
+    version="v1",
+    kind="Shape",
+    plural="shapes",
+    namespaced=False,
+    message=Messages("Shape: 1 metadata ObjectMeta!", meta.MESSAGES)["Shape"],
+    custom=Custom(
+        definition="shapes.mooring.test",
+        singular="shape",
+        list_kind="ShapeList",
+        schema=SHAPE_DEFINITION["spec"]["versions"][0]["schema"]["openAPIV3Schema"],
+    ),
+)
+"""The same as a kind of ours, without what its definition makes of it beside the schema."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -121,11 +121,10 @@ def from_json(value: Any, depth: int = 0) -> FieldSet:
     for element, below in value.items():
         if element == _SELF:
             continue
-        if not element.startswith(_KINDS):
-            raise ValueError(f"fieldsV1 has a key of an unknown kind: {element[:40]!r}")
+        _check(element)
+        children[element] = from_json(below, depth + 1)
         if not below or _SELF in below:
             members.add(element)
-        children[element] = from_json(below, depth + 1)
     return FieldSet(frozenset(members), children)
 
 
@@ -147,6 +146,15 @@ def valued(value: Any) -> str:
 def shown(path: Path) -> str:
     """A path for people: `.spec.drivers[name="a"].nodeID`."""
     return "".join(map(_shown, path))
+
+
+def _check(element: str) -> None:
+    kind, text = element[:2], element[2:]
+    if kind not in _KINDS:
+        raise ValueError(f"fieldsV1 has a key of an unknown kind: {element[:40]!r}")
+    value = msgspec.json.decode(text) if kind in ("k:", "v:") else None
+    if kind == "k:" and not isinstance(value, dict):
+        raise ValueError(f"fieldsV1 has an item without keys: {element[:40]!r}")
 
 
 def _shown(element: str) -> str:

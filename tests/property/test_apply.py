@@ -1,0 +1,122 @@
+"""Laws of server-side apply, whatever is applied to whatever is there. (That it does what the real server does is tested elsewhere.)"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from mooring.apiserver import managed
+from mooring.apiserver.apply import apply
+from mooring.apiserver.fieldsets import NO_FIELDS, from_json, shown
+from mooring.apiserver.tracking import Writer, record_after, shape_of, without_record
+from mooring.apiserver.typed import compare, fields_of
+from mooring.kube.errors import Conflict
+from tests.support.applying import SHAPE_KIND
+
+Json = dict[str, Any]
+
+LETTERS = st.sampled_from("abc")
+MAPS = st.dictionaries(LETTERS, LETTERS, max_size=3)
+ITEMS = st.lists(
+    st.fixed_dictionaries({"port": st.integers(1, 3)}, optional={"name": LETTERS}), max_size=3, unique_by=lambda item: item["port"]
+)
+SPECS = st.fixed_dictionaries(
+    {},
+    optional={
+        "text": LETTERS,
+        "map": MAPS,
+        "whole": MAPS,
+        "list": st.lists(LETTERS, max_size=2),
+        "set": st.lists(LETTERS, max_size=3, unique=True),
+        "items": ITEMS,
+        "any": st.recursive(MAPS, lambda inner: st.dictionaries(LETTERS, inner, max_size=2), max_leaves=3),
+    },
+)
+PARTS = ({"text", "map"}, {"list", "set", "whole"}, {"items", "any"})
+
+
+def config(spec: Json) -> Json:
+    return {"apiVersion": "mooring.test/v1", "kind": "Shape", "metadata": {"name": "x"}, "spec": spec}
+
+
+def applied(live: Json, spec: Json, manager: str, *, force: bool = True, now: str = "2024-01-01T00:00:00Z") -> Json:
+    return apply(SHAPE_KIND, live, config(spec), manager, now, force=force)
+
+
+def owned(obj: Json, manager: str) -> Any:
+    record = managed.read(obj["metadata"].get("managedFields"))
+    entry = record.get(managed.applier(manager))
+    return entry.fields if entry else NO_FIELDS
+
+
+@given(SPECS, SPECS)
+def test_the_same_apply_again_changes_nothing(first: Json, second: Json) -> None:
+    once = applied(applied({}, first, "other"), second, "one")
+    assert once == applied(once, second, "one", force=False, now="2030-01-01T00:00:00Z")
+
+
+@given(SPECS, SPECS)
+def test_what_is_applied_by_force_is_there(first: Json, second: Json) -> None:
+    obj = applied(applied({}, first, "other"), second, "one")
+    found = compare(shape_of(SHAPE_KIND), config(second), without_record(obj))
+    assert not found.modified
+    assert not found.removed
+
+
+@given(SPECS)
+def test_managers_of_different_fields_never_meet(spec: Json) -> None:
+    obj: Json = {}
+    for number, part in enumerate(PARTS):
+        obj = applied(obj, {name: value for name, value in spec.items() if name in part}, f"m{number}", force=False)
+    assert spec == {name: value for name, value in obj["spec"].items() if name in spec}
+
+
+@given(SPECS, SPECS)
+def test_who_takes_everything_back_leaves_what_others_have(first: Json, second: Json) -> None:
+    both = applied(applied({}, first, "other"), second, "one")
+    left = applied(both, {}, "one")
+    shape = shape_of(SHAPE_KIND)
+    assert not owned(left, "one") - fields_of(shape, config({}))
+    assert owned(both, "other") == owned(left, "other") | (owned(both, "other") - owned(left, "other"))
+    assert not owned(left, "other") - owned(both, "other"), "nobody gains by it"
+
+
+@given(SPECS, SPECS)
+def test_an_apply_that_is_refused_names_what_others_own(first: Json, second: Json) -> None:
+    live = applied({}, first, "other")
+    taken = owned(live, "other") & compare(shape_of(SHAPE_KIND), config(first), without_record(applied(live, second, "one"))).modified
+    if not taken:
+        kept = applied(live, second, "one", force=False)
+        assert owned(live, "other") == owned(kept, "other"), "without a conflict nobody loses a field"
+        return
+    with pytest.raises(Conflict) as error:
+        applied(live, second, "one", force=False)
+    causes = error.value.details["causes"]
+    assert {('conflict with "other"', shown(path)) for path in taken} == {(cause["message"], cause["field"]) for cause in causes}
+
+
+@given(SPECS, SPECS, SPECS)
+def test_an_update_owns_what_it_changed_and_nobody_owns_what_is_gone(first: Json, second: Json, third: Json) -> None:
+    live = applied(applied({}, first, "one"), second, "two")
+    new = {**live, "spec": third}
+    record = record_after(SHAPE_KIND, live, new, Writer("editor"), 0.0)
+    assume(record)
+    shape = shape_of(SHAPE_KIND)
+    found = compare(shape, without_record(live), without_record(new))
+    fields = {entry["manager"]: from_json(entry["fieldsV1"]) for entry in record}
+    assert found.added | found.modified == fields.get("editor", NO_FIELDS)
+    for one in fields.values():
+        assert not one & found.removed
+
+
+@given(SPECS, SPECS)
+def test_an_object_nobody_has_applied_is_owned_in_whole_from_the_first_apply(first: Json, second: Json) -> None:
+    live = config(first)
+    obj = applied(live, second, "one")
+    record = managed.read(obj["metadata"]["managedFields"])
+    before = record.get(managed.updater(managed.BEFORE_FIRST_APPLY, "mooring.test/v1"))
+    taken = owned(obj, "one") | (before.fields if before else NO_FIELDS)
+    assert not managed.owned(fields_of(shape_of(SHAPE_KIND), without_record(obj))) - taken

@@ -1,0 +1,153 @@
+"""The record of owners: read, kept up to date, bounded, written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mooring.apiserver import managed
+from mooring.apiserver.apply import LAST_APPLIED, apply
+from mooring.apiserver.fieldsets import NO_FIELDS, field_set, named
+from mooring.apiserver.managed import Entry, after_update, applier, read, updater, write
+from mooring.apiserver.rules.storageclass import STORAGE_CLASSES
+from mooring.apiserver.tracking import SERVER, Writer, record_after
+from mooring.apiserver.typed import Comparison
+from mooring.kube.errors import Conflict
+
+V1 = "storage.k8s.io/v1"
+A, B = named("a"), named("b")
+NOW = "2024-01-01T00:00:00Z"
+Json = dict[str, Any]
+
+
+def entry(manager: str = "m", operation: str = "Update", **more: Any) -> Json:
+    whole = {"manager": manager, "operation": operation, "apiVersion": V1, "time": NOW, "fieldsType": "FieldsV1", "fieldsV1": {A: {}}}
+    return {**whole, **more}
+
+
+def changed(*paths: str) -> Comparison:
+    return Comparison(field_set(*((path,) for path in paths)), NO_FIELDS, NO_FIELDS)
+
+
+def a_class(name: str = "x", **fields: Any) -> Json:
+    return {"apiVersion": V1, "kind": "StorageClass", "metadata": {"name": name}, "provisioner": "d", **fields}
+
+
+def test_a_record_is_read_and_written() -> None:
+    entries = [entry("b", "Apply"), entry("a"), entry("a", subresource="status")]
+    assert entries == write(read(entries))
+
+
+def test_appliers_come_first_and_the_oldest_before_the_younger() -> None:
+    late = {"time": "2025-01-01T00:00:00Z"}
+    entries = [entry("a", **late), entry("b"), entry("z", "Apply"), entry("y", "Apply", **late)]
+    assert ["z", "y", "b", "a"] == [found["manager"] for found in write(read(entries))]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        None,
+        [],
+        [{}],
+        "text",
+        [1],
+        [entry(operation="Delete")],
+        [entry(apiVersion="")],
+        [entry(fieldsType="FieldsV2")],
+        [entry(fieldsV1={"odd": {}})],
+        [entry(fieldsV1=[])][:0],
+    ],
+)
+def test_a_record_that_can_not_be_read_is_none(entries: Any) -> None:
+    assert {} == read(entries)
+
+
+def test_an_applier_moves_on_with_the_version_and_an_updater_does_not() -> None:
+    record = read([entry("m", "Apply"), entry("m")])
+    assert {applier("m"), updater("m", V1)} == set(record)
+    assert {V1} == {found.version for found in record.values()}
+
+
+def test_an_update_takes_fields_and_releases_what_is_gone() -> None:
+    record = {updater("one", V1): Entry(field_set((A,), (B,)), V1, NOW)}
+    found = after_update(record, Comparison(NO_FIELDS, field_set((A,)), field_set((B,))), updater("two", V1), NO_FIELDS, NOW)
+    assert {updater("two", V1): Entry(field_set((A,)), V1, NOW)} == found
+
+
+def test_what_an_endpoint_does_not_write_changes_no_owner() -> None:
+    record = {updater("one", V1): Entry(field_set((A,)), V1, NOW)}
+    assert record == after_update(record, changed(A), updater("two", V1), field_set((A,)), NOW)
+
+
+def test_nobody_owns_what_the_server_keeps() -> None:
+    metadata = named("metadata")
+    fields = field_set((named("kind"),), (metadata,), (metadata, named("uid")), (metadata, named("labels")))
+    found = after_update({}, Comparison(fields, NO_FIELDS, NO_FIELDS), updater("one", V1), NO_FIELDS, NOW)
+    assert [field_set((metadata, named("labels")))] == [found.fields for found in found.values()]
+
+
+def test_too_many_updaters_become_one() -> None:
+    record: dict[managed.Manager, Entry] = {applier("first"): Entry(field_set((A,)), V1, NOW)}
+    for number in range(managed.UPDATERS_MAX + 5):
+        time = f"2024-01-01T00:00:{number:02}Z"
+        record = after_update(record, changed(named(f"f{number}")), updater(f"m{number}", V1), NO_FIELDS, time)
+    updaters = [manager for manager in record if manager.operation == managed.UPDATE]
+    assert managed.UPDATERS_MAX == len(updaters)
+    ancient = record[updater(managed.ANCIENT, V1)]
+    assert [f"f:f{number}" for number in range(6)] == sorted(ancient.fields.members)
+    assert applier("first") in record
+
+
+def test_objects_differ_in_their_times_alone() -> None:
+    one = {"metadata": {"managedFields": [entry()]}, "x": 1}
+    later = {"metadata": {"managedFields": [entry(time="2030-01-01T00:00:00Z")]}, "x": 1}
+    assert managed.same_but_for_times(one, later)
+    assert not managed.same_but_for_times(one, {**later, "x": 2})
+    assert not managed.same_but_for_times(one, {"metadata": {"managedFields": [entry("other")]}, "x": 1})
+    assert not managed.same_but_for_times(one, {"metadata": {}, "x": 1})
+
+
+@pytest.mark.parametrize("sent", [[{}], []])
+def test_a_cleared_record_is_cleared(sent: list[Json]) -> None:
+    old = a_class(metadata={"name": "x", "managedFields": [entry()]})
+    assert [] == record_after(STORAGE_CLASSES, old, a_class(metadata={"name": "x", "managedFields": sent}), Writer("m"), 0.0)
+
+
+def test_objects_that_nobody_applies_carry_no_record() -> None:
+    assert [] == record_after(STORAGE_CLASSES, a_class(), a_class(mountOptions=["a"]), SERVER, 0.0)
+
+
+def test_a_record_that_is_sent_at_creation_is_kept_and_the_creator_owns_the_rest() -> None:
+    new = a_class(metadata={"name": "x", "managedFields": [entry("old", fieldsV1={"f:parameters": {}})]})
+    found = record_after(STORAGE_CLASSES, None, new, Writer("restore"), 0.0)
+    assert {"old": {"f:parameters": {}}, "restore": {"f:provisioner": {}}} == {one["manager"]: one["fieldsV1"] for one in found}
+
+
+def applied_by_kubectl_before(note: str) -> Json:
+    return a_class(mountOptions=["a"], metadata={"name": "x", "annotations": {LAST_APPLIED: note}})
+
+
+def test_kubectl_may_take_what_it_has_applied_on_its_own_side() -> None:
+    note = '{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","metadata":{"name":"x"},"mountOptions":["a"],"provisioner":"d"}'
+    live = applied_by_kubectl_before(note)
+    obj = apply(STORAGE_CLASSES, live, a_class(mountOptions=["b"]), "kubectl", NOW)
+    assert ["b"] == obj["mountOptions"]
+    assert '"mountOptions":["b"]' in obj["metadata"]["annotations"][LAST_APPLIED]
+    with pytest.raises(Conflict):
+        apply(STORAGE_CLASSES, live, a_class(mountOptions=["b"]), "another", NOW)
+
+
+@pytest.mark.parametrize("note", ["", "{", "[]", '{"odd":1}', '{"mountOptions":["z"]}'])
+def test_a_note_of_kubectl_that_is_no_longer_true_allows_nothing(note: str) -> None:
+    with pytest.raises(Conflict):
+        apply(STORAGE_CLASSES, applied_by_kubectl_before(note), a_class(mountOptions=["b"]), "kubectl", NOW)
+
+
+def test_a_hostile_record_harms_nobody() -> None:
+    odd: Json = {"f:provisioner": {"f:deeper": {}}, "f:mountOptions": {'v:"x"': {}}, 'k:{"a":1}': {".": {}}, "f:nothing": {"i:7": {}}}
+    live = a_class(mountOptions=["a"], metadata={"name": "x", "managedFields": [entry("m", "Apply", fieldsV1=odd)]})
+    obj = apply(STORAGE_CLASSES, live, a_class(), "m", NOW)
+    assert "d" == obj["provisioner"]
+    assert [("m", {"f:provisioner": {}})] == [(one["manager"], one["fieldsV1"]) for one in obj["metadata"]["managedFields"]]
