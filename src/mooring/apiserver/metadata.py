@@ -68,8 +68,8 @@ def without_twins(metadata: Json) -> bool:
     return True
 
 
-def validate(metadata: Json, name_rule: Callable[[str], list[str]], namespaced: bool) -> list[Cause]:
-    """Everything wrong with the metadata of an object that is created."""
+def validate(metadata: Json, name_rule: Callable[[str], list[str]], namespaced: bool, *, bare_finalizers: bool = False) -> list[Cause]:
+    """Everything wrong with the metadata of an object that is created. bare_finalizers: they need no prefix, as in custom kinds."""
     found = []
     if metadata.get("generateName"):
         reasons = names.prefix_of(name_rule)(metadata["generateName"])
@@ -77,10 +77,10 @@ def validate(metadata: Json, name_rule: Callable[[str], list[str]], namespaced: 
     found += _validate_name(metadata, name_rule)
     if namespaced and not metadata.get("namespace"):
         found.append(causes.required("metadata.namespace"))
-    return found + _validate_common(metadata)
+    return found + _validate_common(metadata, bare_finalizers)
 
 
-def validate_update(new: Json, old: Json) -> list[Cause]:
+def validate_update(new: Json, old: Json, *, bare_finalizers: bool = False) -> list[Cause]:
     """Everything wrong with the metadata of an update."""
     found = [causes.immutable(f"metadata.{field}", new.get(field)) for field in _IMMUTABLE if new.get(field) != old.get(field)]
     if old.get("deletionTimestamp"):
@@ -89,7 +89,7 @@ def validate_update(new: Json, old: Json) -> list[Cause]:
             shown = ", ".join(f'"{finalizer}"' for finalizer in added)
             text = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
             found.append(causes.forbidden("metadata.finalizers", text))
-    return found + _validate_common(new)
+    return found + _validate_common(new, bare_finalizers)
 
 
 def labels(values: dict[str, str], field: str) -> list[Cause]:
@@ -101,10 +101,10 @@ def labels(values: dict[str, str], field: str) -> list[Cause]:
     return found
 
 
-def finalizer_name(name: str, field: str, item: str) -> list[Cause]:
+def finalizer_name(name: str, field: str, item: str, *, bare: bool = False) -> list[Cause]:
     """What is wrong with a finalizer. field, item: what the causes about its letters and about its prefix name."""
     found = [causes.invalid(field, name, reason) for reason in names.qualified_name(name)]
-    if "/" not in name and name not in _STANDARD_FINALIZERS:
+    if not bare and "/" not in name and name not in _STANDARD_FINALIZERS:
         found.append(causes.invalid(item, name, "name is neither a standard finalizer name nor is it fully qualified"))
     return found
 
@@ -121,7 +121,7 @@ def _validate_name(metadata: Json, name_rule: Callable[[str], list[str]]) -> lis
     return [causes.invalid("metadata.name", name, reason) for reason in name_rule(name)]
 
 
-def _validate_common(metadata: Json) -> list[Cause]:
+def _validate_common(metadata: Json, bare_finalizers: bool) -> list[Cause]:
     found = labels(metadata.get("labels") or {}, "metadata.labels")
     if metadata.get("generation", 0) < 0:
         found.append(causes.invalid("metadata.generation", metadata["generation"], "must be greater than or equal to 0"))
@@ -130,7 +130,11 @@ def _validate_common(metadata: Json) -> list[Cause]:
         found += [causes.invalid("metadata.annotations", key, reason) for reason in names.qualified_name(key.lower())]
     if total_bytes(annotations) > ANNOTATIONS_BYTES_MAX:
         found.append(causes.too_long("metadata.annotations", ANNOTATIONS_BYTES_MAX))
-    return found + _validate_owners(metadata.get("ownerReferences") or []) + _validate_finalizers(metadata.get("finalizers") or [])
+    return (
+        found
+        + _validate_owners(metadata.get("ownerReferences") or [])
+        + _validate_finalizers(metadata.get("finalizers") or [], bare_finalizers)
+    )
 
 
 def _validate_owners(owners: list[Json]) -> list[Cause]:
@@ -149,11 +153,11 @@ def _validate_owners(owners: list[Json]) -> list[Cause]:
     return found
 
 
-def _validate_finalizers(finalizers: list[str]) -> list[Cause]:
+def _validate_finalizers(finalizers: list[str], bare: bool) -> list[Cause]:
     field = "metadata.finalizers"
     found: list[Cause] = []
     for number, name in enumerate(finalizers):
-        found += finalizer_name(name, field, f"{field}[{number}]")
+        found += finalizer_name(name, field, f"{field}[{number}]", bare=bare)
     if ORPHAN in finalizers and FOREGROUND in finalizers:
         found.append(causes.invalid(field, finalizers, f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"))
     return found

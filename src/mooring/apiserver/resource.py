@@ -93,6 +93,7 @@ class Resource:
     that long after their last write. form: for kinds that are stored in another shape. decode: in place of the message's
     decoder, for custom kinds: a body without apiVersion and kind, and where the paths of unknown fields go. custom: what
     such a kind's definition says; its message declares the metadata alone. validate_create: what is wrong beside validate.
+    bare_finalizers: they need no prefix.
     graceful: what goes is marked first, and watchers see it. actions: sub-resources beside /status. answer: the kind is only
     asked, never stored.
     """
@@ -131,6 +132,7 @@ class Resource:
     graceful: bool = False
     actions: tuple[Action, ...] = ()
     answer: Answer | None = None
+    bare_finalizers: bool = False
     form: Form | None = None
     decode: Callable[[Json, list[str]], Json] | None = None
     custom: Custom | None = None

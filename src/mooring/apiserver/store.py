@@ -143,7 +143,8 @@ class ObjectStore:
         namespace, table = meta.get("namespace", ""), self.table(resource)
         naming.generate(meta, self._chance, lambda name: table.get(Key(namespace, name)) is not None)
         resource.prepare_create(body, now)
-        wrong = metadata.validate(meta, resource.name_rule, resource.namespaced) + resource.validate(body)
+        wrong = metadata.validate(meta, resource.name_rule, resource.namespaced, bare_finalizers=resource.bare_finalizers)
+        wrong += resource.validate(body)
         wrong += resource.validate_create(body)
         if wrong:
             raise causes.invalid_object(resource.kind, resource.storage[0], meta.get("name", ""), wrong)
@@ -290,7 +291,8 @@ class ObjectStore:
         metadata.put_record(new, record)
         steps.reset_for(resource, new, before, now, subresource)
         meta = new["metadata"]
-        wrong = metadata.validate_update(meta, before["metadata"]) + steps.wrong_in(resource, new, before, subresource)
+        wrong = metadata.validate_update(meta, before["metadata"], bare_finalizers=resource.bare_finalizers)
+        wrong += steps.wrong_in(resource, new, before, subresource)
         if wrong:
             raise causes.invalid_object(resource.kind, resource.storage[0], old.key.name, wrong)
         if not subresource:

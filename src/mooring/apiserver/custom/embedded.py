@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from mooring.api import names
-from mooring.apiserver import causes, metadata
+from mooring.apiserver import causes, metadata, objectmeta
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.custom.structure import Structure
-from mooring.apiserver.rules import meta
 from mooring.apiserver.schema import decode
 
 Json = dict[str, Any]
 
-_META: Final = meta.MESSAGES["ObjectMeta"]
+_META: Final = objectmeta.MESSAGES["ObjectMeta"]
 
 
 def decode_embedded(value: Any, structure: Structure, unknown: list[str], path: str = "") -> None:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Final
 
+from mooring.apiserver import objectmeta
 from mooring.apiserver.custom import conditions, defining
 from mooring.apiserver.custom.columns import columns_of, fields_of, scale_of
 from mooring.apiserver.custom.embedded import decode_embedded
@@ -15,11 +16,10 @@ from mooring.apiserver.custom.rules import rules_of
 from mooring.apiserver.custom.shaping import drop_nulls, fill, prune, whole_numbers
 from mooring.apiserver.custom.structure import Structure, structure_of
 from mooring.apiserver.resource import Form, Json, Resource, Status, View
-from mooring.apiserver.rules import meta
 from mooring.apiserver.schema import Messages, decode
 from mooring.kube.errors import MethodNotAllowed
 
-_METADATA: Final = Messages("Custom: 1 metadata ObjectMeta!", meta.MESSAGES)["Custom"]
+_METADATA: Final = Messages("Custom: 1 metadata ObjectMeta!", objectmeta.MESSAGES)["Custom"]
 
 
 def storage_of(definition: Json) -> tuple[str, str, str]:
@@ -68,6 +68,7 @@ def _resource(definition: Json, version: Json) -> Resource:
         validate_status=judge.updated,
         fields=_fields(definition),
         field_names=frozenset(fields_of(version)),
+        bare_finalizers=True,
         form=_form(definition, version, structure),
         decode=_decoder(structure),
         custom=_custom(definition, version, schema),

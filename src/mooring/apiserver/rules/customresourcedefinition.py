@@ -83,6 +83,7 @@ CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
     status=Status.WITH_METADATA,
     put_without_version=False,
     decode=_decode,
+    bare_finalizers=True,
     delete=defining.delete,
     default=defining.default,
     prepare_create=defining.prepare_create,
