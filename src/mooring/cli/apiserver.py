@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, INT, STRING
 from mooring.base.flags import Parsed, flag
-from mooring.cli import apiserver_files
+from mooring.cli import apiserver_files, loops
 from mooring.cli.people import check_server_parts, run_for_people
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
@@ -66,7 +66,7 @@ def run(argv: Sequence[str], prog: str) -> int:
     if argv[:1] and argv[0] in apiserver_files.WORDS:
         return apiserver_files.run(argv, prog)
     return run_for_people(
-        COMMAND, argv, prog, lambda flags: asyncio.run(_serve(flags, Path(flags.kubeconfig).absolute() if flags.kubeconfig else None))
+        COMMAND, argv, prog, lambda flags: loops.run(_serve(flags, Path(flags.kubeconfig).absolute() if flags.kubeconfig else None))
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from mooring.base.chance import Chance
@@ -20,6 +20,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.cli.life import Context, F, Life, Sidecar, Work
+from mooring.cli.loops import loop_factory
 from mooring.cli.ports import NetworkPorts
 from mooring.cli.process import Machine, Setup
 from mooring.csi.codes import DriverError
@@ -41,7 +42,7 @@ def run_sidecar(sidecar: Sidecar[F], setup: Setup[F], machine: Machine) -> int:
 def exit_code(main: Coroutine[Any, Any, None], machine: Machine) -> int:
     """Runs main on a loop of its own; what its end comes to."""
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(main)
     except DriverLost:
         _log.error(LOST_TEXT)
@@ -51,14 +52,6 @@ def exit_code(main: Coroutine[Any, Any, None], machine: Machine) -> int:
         _log.error("CSI driver does not introduce itself", error=error)
         return 1
     return 0
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
 
 
 def _note_for_the_kubelet(machine: Machine) -> None:
