@@ -56,10 +56,8 @@ def wanted(accept: str, include: str = "", *, watch: bool = False) -> Wanted:
         if rendering is not None and not (watch and media_type != JSON):
             return Wanted(media_type, rendering)
     served = ", ".join(_SERVED)
-    text = (
-        f"only the following media types are accepted: {served}" if known else f"406: Not Acceptable\n\nAvailable representations: {served}"
-    )
-    raise NotAcceptable(text, reason="NotAcceptable")
+    said = "only the following media types are accepted:" if known else "406: Not Acceptable\n\nAvailable representations:"
+    raise NotAcceptable(f"{said} {served}", reason="NotAcceptable")
 
 
 def _rendering(parameters: Mapping[str, str], include: str) -> Rendering | None:
