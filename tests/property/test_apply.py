@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from mooring.apiserver.apply import apply
 from mooring.apiserver.fieldsets import NO_FIELDS, from_json, shown
 from mooring.apiserver.tracking import Writer, record_after, shape_of, without_record
 from mooring.apiserver.typed import compare, fields_of
-from mooring.kube.errors import Conflict
+from mooring.kube.errors import ApiError, Conflict
 from tests.support.applying import SHAPE_KIND
 
 Json = dict[str, Any]
@@ -120,3 +121,33 @@ def test_an_object_nobody_has_applied_is_owned_in_whole_from_the_first_apply(fir
     before = record.get(managed.updater(managed.BEFORE_FIRST_APPLY, "mooring.test/v1"))
     taken = owned(obj, "one") | (before.fields if before else NO_FIELDS)
     assert not managed.owned(fields_of(shape_of(SHAPE_KIND), without_record(obj))) - taken
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["spec", "set", "items", "port", "map", "x"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+FIELDS: st.SearchStrategy[Json] = st.recursive(
+    st.just({}),
+    lambda inner: st.dictionaries(
+        st.sampled_from([".", "f:spec", "f:set", "f:items", 'k:{"port":1}', 'v:"a"', "v:{}", "i:0", "f:map", "f:x", "odd"]),
+        inner,
+        max_size=3,
+    ),
+    max_leaves=8,
+)
+
+
+@given(SPECS, JSON, FIELDS)
+def test_whatever_strangers_send_is_applied_or_refused(first: Json, odd: Any, fields: Any) -> None:
+    live = applied({}, first, "other")
+    entry = {"manager": "one", "operation": "Apply", "apiVersion": "mooring.test/v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
+    live["metadata"]["managedFields"].append(entry)
+    for config in ({**live, "spec": odd}, {**live, "metadata": odd}, {**live, "apiVersion": odd}, odd):
+        if isinstance(config, dict):
+            body = {**config, "metadata": {"name": "x"}} if config.get("metadata") == live["metadata"] else config
+            with contextlib.suppress(ApiError):
+                apply(SHAPE_KIND, live, body, "one", "2024-01-01T00:00:00Z", force=True)

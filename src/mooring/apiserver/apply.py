@@ -154,7 +154,7 @@ def _note(config: Json) -> str:
 
 
 def _check(resource: Resource, config: Json) -> None:
-    version, kind = config.get("apiVersion") or "", config.get("kind") or ""
+    version, kind = str(config.get("apiVersion") or ""), str(config.get("kind") or "")
     if (version, kind) != (resource.api_version, resource.kind):
         raise refusals.bad_request(f"invalid object type: {version if '/' in version else f'/{version}'}, Kind={kind}")
     metadata = config.get("metadata") or {}
