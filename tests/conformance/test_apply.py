@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
 from tests.support.apiobjects import CSI_NODES, NODES, PVS, STORAGE_CLASSES, VAS
 from tests.support.applying import APPLY_PATCH, SHAPE_DEFINITION, SHAPES, Applying, owners
-from tests.support.rest import JSON_PATCH, Rest
+from tests.support.rest import JSON_PATCH, Answer, Rest
 from tests.support.waiting import eventually
 
 CLASS = {"provisioner": "d.example.com"}
@@ -314,3 +315,26 @@ def test_a_custom_object_changes_hands_as_any_other(shape: Applying) -> None:
     refused = shape.apply("one", {"spec": {"odd": 1}})
     assert 500 == refused.status
     assert ".spec.odd: field not declared in schema" in refused.json["message"]
+
+
+def test_an_entry_names_the_version_that_was_written(api: Rest, name: str) -> None:
+    plural = "twoshapes"
+    definition = copy.deepcopy(SHAPE_DEFINITION)
+    [first] = definition["spec"]["versions"]
+    definition["metadata"]["name"] = f"{plural}.mooring.test"
+    definition["spec"]["names"] = {"plural": plural, "singular": "twoshape", "kind": "TwoShape", "listKind": "TwoShapeList"}
+    definition["spec"]["versions"] = [first, {**first, "name": "v2", "storage": False}]
+    made = api.post(DEFINITIONS, definition)
+    assert made.status in (201, 409), made
+    eventually(lambda: api.get(f"/apis/mooring.test/v2/{plural}").status == 200, 30, "the kind is served")
+
+    def apply(manager: str, version: str, spec: dict[str, Any]) -> Answer:
+        body = {"apiVersion": f"mooring.test/{version}", "kind": "TwoShape", "metadata": {"name": name}, "spec": spec}
+        return api.patch(f"/apis/mooring.test/{version}/{plural}/{name}", body, APPLY_PATCH, fieldManager=manager)
+
+    apply("one", "v2", {"text": "a", "set": ["x"]}).ok(201)
+    moved = apply("one", "v1", {"text": "a"}).ok()
+    assert "set" not in moved["spec"]
+    assert ["mooring.test/v1"] == [entry["apiVersion"] for entry in moved["metadata"]["managedFields"]]
+    api.patch(f"/apis/mooring.test/v2/{plural}/{name}", {"spec": {"text": "b"}}, fieldManager="editor").ok()
+    apply("one", "v1", {"text": "a"}).refused(409, "Conflict", says='conflict with "editor" using mooring.test/v2: .spec.text')
