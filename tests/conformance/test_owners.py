@@ -95,6 +95,7 @@ def test_a_policy_is_a_finalizer(family: Family, row: str) -> None:
         ("orphan", {"propagationPolicy": "Background"}, None),
         ("orphan", {"orphanDependents": False}, None),
         ("orphan", {"propagationPolicy": "Foreground"}, ["foregroundDeletion"]),
+        ("foregroundDeletion", {"propagationPolicy": "Foreground"}, ["foregroundDeletion"]),
     ],
 )
 def test_an_objects_own_finalizer_is_its_default_policy(family: Family, own: str, options: Json, left: list[str] | None) -> None:

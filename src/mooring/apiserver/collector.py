@@ -165,7 +165,7 @@ class Collector:
         elif waiting and self._dependents.any(stored.uid):
             self._pass_on(resource, stored, now)
         else:
-            self._store.delete(resource, stored.key, now, DeleteOptions(uid=stored.uid, propagation=links.policy))
+            self._store.delete(resource, stored.key, now, DeleteOptions(uid=stored.uid))
 
     def _pass_on(self, resource: Resource, stored: Stored, now: float) -> None:
         """The object's owners wait for it, and it has dependents of its own: it waits for these."""

@@ -71,12 +71,6 @@ class Links(msgspec.Struct, frozen=True, rename="camel"):
         """It is deleted, and its dependents are to forget it first."""
         return self.is_deleting and ORPHAN in (self.finalizers or ())
 
-    @property
-    def policy(self) -> str:
-        """The propagation policy that the object's own finalizers ask for."""
-        finalizers = self.finalizers or ()
-        return "Orphan" if ORPHAN in finalizers else "Foreground" if FOREGROUND in finalizers else "Background"
-
 
 class _Linked(msgspec.Struct, frozen=True):
     metadata: Links

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from mooring.api.meta import Key
+from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.emptying import ROUND_S, Emptier
-from mooring.apiserver.rules import EVENTS, LEASES, NAMESPACES, SECRETS
+from mooring.apiserver.rules import EVENTS, LEASES, NAMESPACES, PODS, SECRETS
 from mooring.apiserver.store import ObjectStore
 from mooring.kube.errors import Forbidden, NotFound
 from tests.support.apiobjects import a_lease, a_secret
@@ -158,6 +159,64 @@ def test_a_propagation_policy_inside_does_not_hold_the_namespace(cluster: Cluste
     assert not cluster.is_there
 
 
+def test_what_waits_for_its_dependents_already_does_not_hold_it_either(cluster: Cluster) -> None:
+    cluster.secret("one")
+    cluster.store.delete(SECRETS, Key("space", "one"), NOW, DeleteOptions(propagation="Foreground"))
+    cluster.delete()
+    cluster.settle()
+    assert not cluster.is_there
+
+
+def test_pods_go_before_everything_else(cluster: Cluster) -> None:
+    cluster.secret("one")
+    pod = {"metadata": {"name": "pod"}, "spec": {"nodeName": "node", "containers": [{"name": "c", "image": "i"}]}}
+    create(cluster.store, PODS, pod, "space")
+    cluster.delete()
+    cluster.settle()
+    text = "Some resources are remaining: pods. has 1 resource instances"
+    assert ("True", "SomeResourcesRemain", text) == cluster.conditions()["NamespaceContentRemaining"]
+    assert cluster.store.get(PODS, Key("space", "pod")).whole()["metadata"]["deletionTimestamp"], "it has its grace"
+    assert "deletionTimestamp" not in cluster.store.get(SECRETS, Key("space", "one")).whole()["metadata"]
+    cluster.store.delete(PODS, Key("space", "pod"), NOW, DeleteOptions(grace_s=0))
+    cluster.settle()
+    assert not cluster.is_there
+
+
+def test_a_change_during_a_round_is_told_after_the_next(cluster: Cluster) -> None:
+    cluster.secret("a", HOLD, OTHER)
+    cluster.secret("b", HOLD)
+    cluster.delete()
+    cluster.settle()
+    cluster.now += ROUND_S
+    cluster.settle()
+    cluster.release("b", HOLD)  # (nothing new: no round)
+    patch(cluster.store, SECRETS, Key("space", "b"), {"metadata": {"labels": {"a": "b"}}})
+    cluster.now += ROUND_S
+    cluster.emptier.work(cluster.now, 1)
+    cluster.release("a", HOLD)
+    cluster.settle()
+    assert OTHER in cluster.conditions()["NamespaceFinalizersRemaining"][2]
+    cluster.now += ROUND_S
+    cluster.settle()
+    assert OTHER not in cluster.conditions()["NamespaceFinalizersRemaining"][2]
+
+
+def test_a_condition_that_stays_as_it_is_keeps_its_time(cluster: Cluster) -> None:
+    cluster.secret("a", HOLD)
+    cluster.secret("b", HOLD)
+    cluster.delete()
+    cluster.settle()
+    first = cluster.store.get(NAMESPACES, SPACE).whole()["status"]["conditions"]
+    cluster.now += 60
+    cluster.settle()
+    cluster.now += 60
+    cluster.release("b")
+    cluster.settle()
+    second = cluster.store.get(NAMESPACES, SPACE).whole()["status"]["conditions"]
+    assert first[3]["message"] != second[3]["message"]
+    assert [one["lastTransitionTime"] for one in first] == [one["lastTransitionTime"] for one in second]
+
+
 def test_a_new_process_goes_on_where_the_last_one_ended() -> None:
     first = Cluster()
     for number in range(5):
@@ -176,6 +235,17 @@ def test_a_kind_that_goes_while_others_are_deleted_stops_nothing(cluster: Cluste
     cluster.delete()
     cluster.emptier.work(cluster.now, 1)
     cluster.store.withdraw([SECRETS])
+    cluster.settle()
+    assert not cluster.is_there
+
+
+def test_a_kind_that_is_forgotten_meanwhile_stops_nothing(cluster: Cluster) -> None:
+    for number in range(5):
+        create(cluster.store, LEASES, a_lease(f"lease-{number}"), "space")
+    cluster.delete()
+    cluster.emptier.work(cluster.now, 1)
+    cluster.store.withdraw([SECRETS])
+    cluster.store.forget(SECRETS.storage)
     cluster.settle()
     assert not cluster.is_there
 

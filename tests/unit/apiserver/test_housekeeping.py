@@ -16,6 +16,7 @@ from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.emptying import ROUND_S
 from mooring.apiserver.housekeeping import Housekeeping
 from mooring.apiserver.local import LocalCluster
+from mooring.apiserver.rules import LEASES as LEASE_RULES
 from mooring.apiserver.rules import SECRETS as SECRET_RULES
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
@@ -109,6 +110,19 @@ async def test_a_namespace_that_is_held_is_looked_at_again_after_a_change() -> N
         await asyncio.sleep(0.1)
         with pytest.raises(NotFound):
             await cluster.get(NAMESPACES, "space")
+
+
+@in_virtual_time
+async def test_a_kind_that_comes_is_followed_too() -> None:
+    with a_cluster() as cluster:
+        cluster.store.withdraw([LEASE_RULES])
+        never = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "name": "never", "uid": "x"}
+        await cluster.create(SECRETS, a_secret("child", ownerReferences=[never]), "default")
+        await asyncio.sleep(1)
+        assert await exists(cluster, "child")
+        cluster.store.serve([LEASE_RULES])
+        await asyncio.sleep(1)
+        assert not await exists(cluster, "child")
 
 
 @in_virtual_time
