@@ -72,6 +72,15 @@ def test_AO41_both_servers_show_the_same_table(servers: Callable[[str], Server],
     assert shown(real, put(real, case, name)) == shown(embedded, put(embedded, case, name))
 
 
+@pytest.mark.parametrize(("case", "column"), [("volume", 4), ("claim-bound", 1), ("pod-scheduled", 2), ("pod-reason", 2)])
+def test_what_is_being_deleted_says_so(api: Rest, name: str, case: str, column: int) -> None:
+    """But for a pod that is over: it says what became of it."""
+    path = put(api, case, name)
+    api.patch(path, {"metadata": {"finalizers": ["example.com/hold"]}}).ok()
+    api.delete(path).ok()
+    assert ("Evicted" if case == "pod-reason" else "Terminating") == shown(api, path)[1][column]
+
+
 COLUMNS = {
     VAS: ["Name", "Attacher", "PV", "Node", "Attached", "Age"],
     PVS: [

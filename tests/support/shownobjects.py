@@ -97,6 +97,10 @@ PODS_BY_NAME: dict[str, tuple[Json, Json]] = {
             "containerStatuses": [a_status("c", state=ended(0, reason="Completed")), a_status("d", state=RUNNING, ready=True)],
         },
     ),
+    "both": (
+        {"containers": [a_container("c"), a_container("d")]},
+        {"phase": "Running", "containerStatuses": [a_status("c", state=WAITING), a_status("d", state=ended(1, reason="Error"))]},
+    ),
     "init": (
         {"initContainers": [a_container("i"), a_container("j")]},
         {"initContainerStatuses": [a_status("i", state=ended(0)), a_status("j", state={"waiting": {"reason": "PodInitializing"}})]},
