@@ -48,14 +48,21 @@ def validate_term(term: Json, field: str) -> list[Cause]:
 
 def warnings(selector: Json, field: str) -> list[str]:
     """What is told about labels that have other names by now."""
-    told = []
-    for number, term in enumerate(selector.get("nodeSelectorTerms") or []):
-        for index, requirement in enumerate(term.get("matchExpressions") or []):
-            if requirement["key"] in _GA_LABELS:
-                label, since = _GA_LABELS[requirement["key"]]
-                place = f"{field}.nodeSelectorTerms[{number}].matchExpressions[{index}].key"
-                told.append(f'{place}: {requirement["key"]} is deprecated since {since}; use "{label}" instead')
-    return told
+    terms = enumerate(selector.get("nodeSelectorTerms") or [])
+    return [text for number, term in terms for text in term_warnings(term, f"{field}.nodeSelectorTerms[{number}]")]
+
+
+def term_warnings(term: Json, field: str) -> list[str]:
+    keys = enumerate(requirement["key"] for requirement in term.get("matchExpressions") or [])
+    return [text for number, key in keys for text in outdated(key, f"{field}.matchExpressions[{number}].key")]
+
+
+def outdated(key: str, field: str) -> list[str]:
+    """The warning about a label that has another name by now, as fields say it that hold more than the label."""
+    if key not in _GA_LABELS:
+        return []
+    label, since = _GA_LABELS[key]
+    return [f'{field}: {key} is deprecated since {since}; use "{label}" instead']
 
 
 def renamed(key: str, field: str) -> list[str]:

@@ -137,7 +137,7 @@ def _source_for_comparison(spec: Json, before: Json) -> Json:
 
 
 def _warnings(new: Json, _old: Json | None) -> list[str]:
-    told = volumesources.warnings(new["spec"])
+    told = volumesources.warnings(new["spec"], "spec")
     told += nodeselector.warnings(new["spec"].get("nodeAffinity", {}).get("required") or {}, "spec.nodeAffinity.required")
     if new["spec"].get("persistentVolumeReclaimPolicy") == "Recycle":
         told.append(_RECYCLE_WARNING)

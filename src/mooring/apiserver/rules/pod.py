@@ -8,7 +8,7 @@ from typing import Final
 from mooring.apiserver import deletion, refusals
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.resource import Json, Resource, Status, View
-from mooring.apiserver.rules import podactions, poddefaults, podresources, podspec, podupdate
+from mooring.apiserver.rules import podactions, poddefaults, podresources, podspec, podupdate, podwarnings
 from mooring.apiserver.rules.podshape import MESSAGES
 from mooring.base.clock import parse_rfc3339, rfc3339
 
@@ -134,6 +134,7 @@ PODS: Final = Resource(
     validate_create=podupdate.validate_created,
     validate_update=podupdate.validate,
     validate_status=podupdate.validate_status,
+    warnings=podwarnings.warnings,
     field_names=frozenset({"spec.hostNetwork", *(f"{part}.{name}" for part, name in _FIELDS)}),
     fields=_fields,
     actions=podactions.ACTIONS,

@@ -72,9 +72,9 @@ def default(spec: Json) -> None:
             spec[source] = {**defaults, **spec[source]}
 
 
-def warnings(spec: Json) -> list[str]:
+def warnings(spec: Json, field: str) -> list[str]:
     """What is told about sources that no longer work."""
-    return [f"spec.{name}: deprecated in {since}" for source, (name, since) in _DEPRECATED.items() if source in spec]
+    return [f"{field}.{name}: deprecated in {since}" for source, (name, since) in _DEPRECATED.items() if source in spec]
 
 
 def chosen(spec: Json) -> Json:

@@ -1,0 +1,113 @@
+"""What is told about pods that are taken although something is odd about them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.apiobjects import Json
+from tests.support.pods import PODS, claim, container, pod, volume
+from tests.support.rest import STRATEGIC_PATCH, Rest
+
+ZONE = "failure-domain.beta.kubernetes.io/zone"
+ZONE_NOW = 'deprecated since v1.17; use \\"topology.kubernetes.io/zone\\" instead'
+NULL = "labelSelector: a null labelSelector results in matching no pod"
+REQUIRED, PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+IN_ZONE = {"matchExpressions": [{"key": ZONE, "operator": "Exists"}]}
+FRACTION = 'fractional byte value \\"500m\\" is invalid, must be an integer'
+
+
+def on_nodes(**affinity: object) -> Json:
+    return pod(affinity={"nodeAffinity": affinity})
+
+
+def spread(**constraint: object) -> Json:
+    full = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}, **constraint}
+    return pod(topologySpreadConstraints=[{field: value for field, value in full.items() if value is not None}])
+
+
+TOLD: dict[str, tuple[Json, list[str]]] = {
+    "nothing": (pod(terminationGracePeriodSeconds=-5), []),
+    "variable": (
+        container(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]),
+        ['spec.containers[0].env[1]: hides previous definition of \\"A\\", which may be dropped when using apply'],
+    ),
+    "variable_goes_on": (container(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "$(A)2"}]), []),
+    "port": (
+        container(ports=[{"containerPort": 80}, {"containerPort": 80, "name": "x"}]),
+        ["spec.containers[0].ports[1]: duplicate port definition with spec.containers[0].ports[0]"],
+    ),
+    "port_of_the_host": (
+        container(ports=[{"containerPort": 80, "hostPort": 5}, {"containerPort": 80}]),
+        ["spec.containers[0].ports[1]: overlapping port definition with spec.containers[0].ports[0]"],
+    ),
+    "memory": (
+        container(resources={"limits": {"memory": "0.5"}}),
+        [f"spec.containers[0].resources.{part}[memory]: {FRACTION}" for part in ("limits", "requests")],
+    ),
+    "label": (pod(nodeSelector={ZONE: "z"}), [f"spec.nodeSelector[{ZONE}]: {ZONE_NOW}"]),
+    "required_label": (
+        on_nodes(**{REQUIRED: {"nodeSelectorTerms": [IN_ZONE]}}),
+        [f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0].key: {ZONE} is {ZONE_NOW}"],
+    ),
+    "preferred_label": (
+        on_nodes(**{PREFERRED: [{"weight": 1, "preference": IN_ZONE}]}),
+        [f"spec.affinity.nodeAffinity.{PREFERRED}[0].preference.matchExpressions[0].key: {ZONE} is {ZONE_NOW}"],
+    ),
+    "spread_label": (spread(topologyKey=ZONE), [f"spec.topologySpreadConstraints[0].topologyKey: {ZONE} is {ZONE_NOW}"]),
+    "spread_of_nobody": (spread(labelSelector=None), [f"spec.topologySpreadConstraints[0].{NULL}"]),
+    "beside_nobody": (
+        pod(affinity={"podAffinity": {REQUIRED: [{"topologyKey": "z"}]}}),
+        [f"spec.affinity.podAffinity.{REQUIRED}[0].{NULL}"],
+    ),
+    "secrets": (
+        pod(imagePullSecrets=[{}, {"name": "a"}, {"name": "a"}]),
+        ['spec.imagePullSecrets[0].name: invalid empty name \\"\\"', 'spec.imagePullSecrets[2].name: duplicate name \\"a\\"'],
+    ),
+    "alias": (
+        pod(hostAliases=[{"ip": "10.0.0.1", "hostnames": ["a"]}, {"ip": "10.0.0.1", "hostnames": ["b"]}]),
+        ['spec.hostAliases[1].ip: duplicate ip \\"10.0.0.1\\"'],
+    ),
+    "old_volume": (
+        volume(glusterfs={"endpoints": "e", "path": "p"}),
+        ["spec.volumes[0].glusterfs: deprecated in v1.25, non-functional in v1.26+"],
+    ),
+    "very_old_volume": (
+        volume(gitRepo={"repository": "x"}),
+        ["spec.volumes[0].gitRepo: deprecated in v1.11, and disabled by default in v1.33+"],
+    ),
+    "claim": (
+        claim(resources={"requests": {"storage": "0.5"}}),
+        [f"spec.volumes[0].ephemeral.volumeClaimTemplate.spec.resources.requests[storage]: {FRACTION}"],
+    ),
+}
+
+
+@pytest.mark.parametrize("row", TOLD)
+def test_an_odd_pod_is_taken_with_a_warning(api: Rest, row: str) -> None:
+    spec, told = TOLD[row]
+    answer = api.post(PODS, {"metadata": {"name": "odd"}, "spec": spec}, dryRun="All")
+    answer.ok(201)
+    assert sorted(f'299 - "{text}"' for text in told) == sorted(answer.warnings)
+
+
+def test_a_name_that_makes_no_host_name_is_warned_of_once(api: Rest, name: str) -> None:
+    answer = api.post(PODS, {"metadata": {"name": f"{name}.dotted"}, "spec": pod()})
+    (warning,) = answer.warnings
+    assert "this is used in the Pod's hostname, which can result in surprising behavior" in warning
+    assert "[must not contain dots]" in warning
+    changed = api.patch(f"{PODS}/{name}.dotted", {"metadata": {"labels": {"a": "b"}}}, STRATEGIC_PATCH)
+    assert (200, []) == (changed.status, changed.warnings)
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        "scheduler.alpha.kubernetes.io/critical-pod",
+        "seccomp.security.alpha.kubernetes.io/pod",
+        "container.apparmor.security.beta.kubernetes.io/c",
+    ],
+)
+def test_an_annotation_that_has_become_a_field_is_warned_of(api: Rest, annotation: str) -> None:
+    body = {"metadata": {"name": "odd", "annotations": {annotation: "runtime/default"}}, "spec": pod()}
+    (warning,) = api.post(PODS, body, dryRun="All").warnings
+    assert f"metadata.annotations[{annotation}]: " in warning
