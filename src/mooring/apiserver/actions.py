@@ -1,9 +1,10 @@
 """What may be asked of an object beside its own verbs: sub-resources such as /binding, and kinds that are asked and never stored.
 
-A sub-resource is one of three:
+A sub-resource is one of four:
 
     asks      POST of another kind that is answered and not kept: /binding, /eviction, /token
     prepare   GET, PUT and PATCH of the object itself, of which the endpoint writes one part: /resize, /finalize
+    part      GET, PUT and PATCH of another kind that shows a part of the object: /scale
     connect   a door to a machine that is not there: /log, /exec
 
 A kind that is asked is a `Resource` with an `answer`; it may stand on its own too, as the access reviews do. An answer is a
@@ -72,7 +73,7 @@ Answer = Callable[[Call], Json]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Action:
-    """A sub-resource beside /status. Exactly one of asks, prepare and connect is set.
+    """A sub-resource beside /status. Exactly one of asks, part, prepare and connect is set.
 
     verbs: as discovery lists them. kind: what discovery says where `asks` doesn't; "" for the object's own.
     prepare: takes back what the endpoint may not write. validate: everything that is wrong. connect: raises.
@@ -82,12 +83,13 @@ class Action:
     verbs: tuple[str, ...]
     kind: str = ""
     asks: Resource | None = None
+    part: Resource | None = None
     prepare: Callable[[Json, Json, float], None] | None = None
     validate: Callable[[Json, Json], list[Cause]] = lambda _new, _old: []
     connect: Callable[[Call], None] | None = None
 
     def __post_init__(self) -> None:
-        ways = (self.asks, self.prepare, self.connect)
+        ways = (self.asks, self.part, self.prepare, self.connect)
         assert sum(way is not None for way in ways) == 1, f"{self.name} is exactly one kind of sub-resource"
 
 

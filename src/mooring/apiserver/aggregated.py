@@ -71,8 +71,10 @@ def _resource(resource: Resource) -> dict[str, Any]:
 
 
 def _action(resource: Resource, action: Action) -> dict[str, Any]:
-    if action.asks is not None and action.asks.group:
-        kind = {"group": action.asks.group, "version": action.asks.version, "kind": action.asks.kind}
+    other = action.asks or action.part
+    if other is not None and "/" in other.api_version:
+        group, _, version = other.api_version.partition("/")
+        kind = {"group": group, "version": version, "kind": other.kind}
     else:
         kind = _kind(resource, action.asks.kind if action.asks is not None else action.kind or resource.kind)
     return {"subresource": action.name, "responseKind": kind, "verbs": list(action.verbs)}

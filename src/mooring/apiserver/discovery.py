@@ -75,7 +75,8 @@ def _entries(resource: Resource) -> list[dict[str, Any]]:
 def _action(action: Action) -> dict[str, Any]:
     """What a sub-resource takes, where it is not the object's own kind."""
     told: dict[str, Any] = {"verbs": list(action.verbs)}
-    if action.asks is not None and action.asks.group:
-        told.update(group=action.asks.group, version=action.asks.version)
-    kind = action.asks.kind if action.asks is not None else action.kind
+    other = action.asks or action.part
+    if other is not None and "/" in other.api_version:
+        told["group"], _, told["version"] = other.api_version.partition("/")
+    kind = other.kind if other is not None else action.kind
     return {**told, "kind": kind} if kind else told

@@ -39,7 +39,7 @@ def change_of(
     """
 
     if kind is PatchType.STRATEGIC and resource.custom is not None:
-        accepted = ", ".join(other.value for other in PatchType if other is not PatchType.STRATEGIC)
+        accepted = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
         text = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
         raise UnsupportedMediaType(text, reason="UnsupportedMediaType")
 

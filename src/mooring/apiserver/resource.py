@@ -73,12 +73,13 @@ class Form:
     """How a kind shows objects that are stored in another shape than its own.
 
     storage: the path that they are stored under; kinds with the same one show the same objects. show: a stored object as the
-    kind shows it. keep: the other way round. Both may write to what they are given. Rules run on the stored shape.
+    kind shows it. keep: the other way round; it is also given what is stored, None at creation. Both may write to what they are
+    given. Rules run on the stored shape.
     """
 
     storage: tuple[str, str, str]
     show: Callable[[Json], Json]
-    keep: Callable[[Json], Json]
+    keep: Callable[[Json, Json | None], Json]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ class Resource:
     that long after their last write. form: for kinds that are stored in another shape. decode: in place of the message's
     decoder, for custom kinds: a body without apiVersion and kind, and where the paths of unknown fields go. custom: what
     such a kind's definition says; its message declares the metadata alone. validate_create: what is wrong beside validate.
-    bare_finalizers: they need no prefix.
+    bare_finalizers: they need no prefix. body_version: the apiVersion of what is shown, where it is not the kind's own.
     graceful: what goes is marked first, and watchers see it. actions: sub-resources beside /status. answer: the kind is only
     asked, never stored.
     """
@@ -133,12 +134,16 @@ class Resource:
     actions: tuple[Action, ...] = ()
     answer: Answer | None = None
     bare_finalizers: bool = False
+    body_version: str = ""
     form: Form | None = None
     decode: Callable[[Json, list[str]], Json] | None = None
     custom: Custom | None = None
 
     @property
     def api_version(self) -> str:
+        """As objects say it."""
+        if self.body_version:
+            return self.body_version
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
@@ -167,9 +172,9 @@ class Resource:
         """The path that the objects are stored under."""
         return self.path if self.form is None else self.form.storage
 
-    def kept(self, obj: Json) -> Json:
-        """The kind's own shape into the stored one."""
-        return obj if self.form is None else self.form.keep(obj)
+    def kept(self, obj: Json, old: Json | None = None) -> Json:
+        """The kind's own shape into the stored one. old: what is stored."""
+        return obj if self.form is None else self.form.keep(obj, old)
 
     def action(self, name: str) -> Action | None:
         """The sub-resource of that name; None for one that it doesn't have, and for status."""

@@ -58,7 +58,8 @@ def _placed(resource: Resource, namespace: str | None, place: list[str]) -> Rout
         return None
     if (subresource and not _has(resource, subresource)) or (name and resource.answer is not None):
         return None
-    return Route(resource, namespace, name, subresource)
+    action = resource.action(subresource)
+    return Route(action.part if action is not None and action.part is not None else resource, namespace, name, subresource)
 
 
 def _has(resource: Resource, subresource: str) -> bool:

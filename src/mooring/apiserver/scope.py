@@ -42,7 +42,7 @@ def scope_of(resource: Resource, namespace: str | None, label_selector: str, fie
     for requirement in fields.requirements:
         if requirement.key in _METADATA_FIELDS or requirement.key in resource.field_names:
             continue
-        if resource.field_names:
+        if resource.field_names or resource.custom is not None:
             raise refusals.bad_request(f"field label not supported: {requirement.key}")
         raise refusals.bad_request(f'"{requirement.key}" is not a known field selector: only "metadata.name", "metadata.namespace"')
     return Scope(namespace, labels, fields)

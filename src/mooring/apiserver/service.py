@@ -108,6 +108,8 @@ class Service:
             reply = error_reply(error)
         if isinstance(reply, WatchReply):
             return reply
+        if route.resource.custom is not None and route.resource.custom.deprecation:
+            reply = dataclasses.replace(reply, warnings=(route.resource.custom.deprecation, *reply.warnings))
         if wanted.media_type != JSON:
             reply = dataclasses.replace(reply, body=negotiation.as_yaml(reply.body), content_type=wanted.media_type)
         return packed(reply, request.headers.get("accept-encoding", "")) if request.method == "GET" else reply

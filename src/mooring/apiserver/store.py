@@ -180,7 +180,7 @@ class ObjectStore:
         if old is None:
             body["metadata"].pop("resourceVersion", None)
             return self.create(resource, body, key.namespace, now, dry_run=dry_run, by=by)
-        return self._rewrite(resource, old, resource.kept(body), now, subresource, dry_run, by)
+        return self._rewrite(resource, old, resource.kept(body, old.whole()), now, subresource, dry_run, by)
 
     def patch(
         self,
@@ -205,7 +205,7 @@ class ObjectStore:
         if old is None:
             steps.forget_version(resource, new["metadata"])
             return self.create(resource, new, key.namespace, now, dry_run=dry_run, by=by)
-        return self._rewrite(resource, old, resource.kept(new), now, subresource, dry_run, by)
+        return self._rewrite(resource, old, resource.kept(new, old.whole()), now, subresource, dry_run, by)
 
     def delete(self, resource: Resource, key: Key, now: float, options: DeleteOptions = PLAIN_DELETE) -> Deleted:
         """Raises NotFound; Conflict for a precondition that fails."""
@@ -281,7 +281,7 @@ class ObjectStore:
     def _rewrite(self, resource: Resource, old: Stored, new: Json, now: float, subresource: str, dry_run: bool, by: Writer) -> Written:
         self._space(resource, old.key.namespace)
         raw, meta = old.whole(), new["metadata"]
-        before = raw if resource.form is None else resource.kept(old.shown_by(resource).whole())
+        before = raw if resource.form is None else resource.kept(old.shown_by(resource).whole(), old.whole())
         steps.check_version(resource, old, meta)
         meta["resourceVersion"] = str(old.rv)
         resource.default(new)

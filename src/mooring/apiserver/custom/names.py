@@ -7,7 +7,8 @@ from typing import Any, Final
 
 Json = dict[str, Any]
 
-_SINGLE: Final = (("plural", "Plural"), ("singular", "Singular"), ("kind", "Kind"), ("listKind", "ListKind"))
+_RESOURCE_NAMES: Final = (("plural", "Plural"), ("singular", "Singular"))
+_KINDS: Final = (("kind", "Kind"), ("listKind", "ListKind"))
 _NO_CONFLICTS: Final = ("NoConflicts", "no conflicts found")
 
 
@@ -20,20 +21,26 @@ def accepted(definition: Json, others: Iterable[Json]) -> tuple[Json, str, str]:
     taken = [other["status"].get("acceptedNames") or {} for other in others]
     resources = {name for names in taken for name in _resource_names(names)}
     kinds = {names.get(part, "") for names in taken for part in ("kind", "listKind")}
-    got, (reason, message) = dict(had), _NO_CONFLICTS
-    for part, word in _SINGLE:
-        used = kinds if part in ("kind", "listKind") else resources
-        if wanted.get(part, "") in used:
-            reason, message = f"{word}Conflict", f'"{wanted[part]}" is already in use'
-        else:
-            got[part] = wanted.get(part, "")
+    got, conflicts = dict(had), [_NO_CONFLICTS]
+    for part, word in _RESOURCE_NAMES:
+        _take(part, word, resources, wanted, got, conflicts)
     clashes = [name for name in wanted.get("shortNames") or () if name in resources]
     if clashes:
-        reason, message = "ShortNamesConflict", _told(clashes)
+        conflicts.append(("ShortNamesConflict", _told(clashes)))
     else:
         got["shortNames"] = list(wanted.get("shortNames") or ())
+    for part, word in _KINDS:
+        _take(part, word, kinds, wanted, got, conflicts)
     got["categories"] = list(wanted.get("categories") or ())
+    reason, message = conflicts[-1]
     return {part: value for part, value in got.items() if value or part in ("plural", "kind")}, reason, message
+
+
+def _take(part: str, word: str, used: set[str], wanted: Json, got: Json, conflicts: list[tuple[str, str]]) -> None:
+    if wanted.get(part, "") in used:
+        conflicts.append((f"{word}Conflict", f'"{wanted[part]}" is already in use'))
+    else:
+        got[part] = wanted.get(part, "")
 
 
 def is_conflict(reason: str) -> bool:

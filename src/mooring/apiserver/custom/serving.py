@@ -13,11 +13,13 @@ from mooring.apiserver.custom.embedded import decode_embedded
 from mooring.apiserver.custom.facts import Custom
 from mooring.apiserver.custom.judging import Judge
 from mooring.apiserver.custom.rules import rules_of
+from mooring.apiserver.custom.scale import scale_action
 from mooring.apiserver.custom.shaping import drop_nulls, fill, prune, whole_numbers
 from mooring.apiserver.custom.structure import Structure, structure_of
+from mooring.apiserver.kinds import version_order
 from mooring.apiserver.resource import Form, Json, Resource, Status, View
 from mooring.apiserver.schema import Messages, decode
-from mooring.kube.errors import MethodNotAllowed
+from mooring.kube.errors import Forbidden
 
 _METADATA: Final = Messages("Custom: 1 metadata ObjectMeta!", objectmeta.MESSAGES)["Custom"]
 
@@ -36,19 +38,26 @@ def resources_of(definition: Json) -> tuple[Resource, ...]:
 
 def stored_resource(definition: Json) -> Resource:
     """The kind in the version that objects are stored in, served or not."""
-    stored = defining.storage_version(definition)
-    return next(_resource(definition, version) for version in definition["spec"]["versions"] if version["name"] == stored)
+    return _resource(definition, _version(definition, defining.storage_version(definition)))
+
+
+def _version(definition: Json, name: str) -> Json:
+    return next(version for version in definition["spec"]["versions"] if version["name"] == name)
+
+
+def _schema_of(version: Json) -> Json:
+    return (version.get("schema") or {}).get("openAPIV3Schema") or {}
 
 
 def _resource(definition: Json, version: Json) -> Resource:
     spec, names = definition["spec"], definition["status"]["acceptedNames"]
     subresources = version.get("subresources") or {}
-    schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    schema = _schema_of(version)
     structure = structure_of(schema)
     with_status = subresources.get("status") is not None
     judge = Judge(structure, rules_of(structure), scale_of(version))
-    life = _Life(with_status, conditions.is_true(definition, "Terminating"))
-    return Resource(
+    life = _Life(storage_of(definition), with_status, conditions.is_true(definition, "Terminating"))
+    resource = Resource(
         group=spec["group"],
         version=version["name"],
         kind=names["kind"],
@@ -73,6 +82,8 @@ def _resource(definition: Json, version: Json) -> Resource:
         decode=_decoder(structure),
         custom=_custom(definition, version, schema),
     )
+    paths = scale_of(version)
+    return resource if paths is None else dataclasses.replace(resource, actions=(scale_action(resource, paths),))
 
 
 def _fields(definition: Json) -> Callable[[Json], dict[str, str]]:
@@ -97,25 +108,30 @@ def _custom(definition: Json, version: Json, schema: Json) -> Custom:
 def _deprecation(definition: Json, version: Json) -> str:
     if not version.get("deprecated"):
         return ""
-    kind = f"{definition['spec']['group']}/{version['name']} {definition['spec']['names']['kind']}"
-    return str(version.get("deprecationWarning") or f"{kind} is deprecated")
+    group, kind = definition["spec"]["group"], definition["spec"]["names"]["kind"]
+    others = [other["name"] for other in definition["spec"]["versions"] if other["served"] and not other.get("deprecated")]
+    better = [name for name in others if version_order(name) < version_order(version["name"])]
+    use = f"; use {group}/{min(better, key=version_order)} {kind}" if better else ""
+    return str(version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated{use}")
 
 
 def _form(definition: Json, version: Json, structure: Structure) -> Form:
-    group = definition["spec"]["group"]
-    shown_version = f"{group}/{version['name']}"
-    stored_version = f"{group}/{defining.storage_version(definition)}"
+    """Objects are stored as the storage version has them, and may be older than its schema."""
+    group, storage_name = definition["spec"]["group"], defining.storage_version(definition)
+    is_storage = version["name"] == storage_name
+    stored = structure if is_storage else structure_of(_schema_of(_version(definition, storage_name)))
 
     def show(obj: Json) -> Json:
-        """Objects may be older than the schema."""
-        obj["apiVersion"] = shown_version
-        prune(obj, structure)
-        fill(obj, structure)
-        return obj
+        prune(obj, stored)
+        fill(obj, stored)
+        if not is_storage:
+            prune(obj, structure)
+        return {**obj, "apiVersion": f"{group}/{version['name']}"}
 
-    def keep(obj: Json) -> Json:
-        obj["apiVersion"] = stored_version
-        return obj
+    def keep(obj: Json, _old: Json | None) -> Json:
+        if not is_storage:
+            prune(obj, stored)
+        return {**obj, "apiVersion": f"{group}/{storage_name}"}
 
     return Form(storage_of(definition), show, keep)
 
@@ -138,13 +154,16 @@ def _decoder(structure: Structure) -> Callable[[Json, list[str]], Json]:
 class _Life:
     """What the endpoints of a custom kind write, and its generation."""
 
+    storage: tuple[str, str, str]
     with_status: bool
     ending: bool
 
-    def admit(self, _new: Json, _view: View) -> None:
-        if self.ending:
-            text = "create not allowed while custom resource definition is terminating"
-            raise MethodNotAllowed(text, reason="MethodNotAllowed")
+    def admit(self, new: Json, _view: View) -> None:
+        if not self.ending:
+            return
+        name, (group, _, plural) = new["metadata"].get("name", ""), self.storage
+        text = f'{plural}.{group} "{name}" is forbidden: create not allowed while custom resource definition is terminating'
+        raise Forbidden(text, reason="Forbidden", details={"name": name, "group": group, "kind": plural})
 
     def prepare_create(self, new: Json, _now: float) -> None:
         new["metadata"]["generation"] = 1

@@ -29,9 +29,20 @@ def validate(new: Json) -> list[Cause]:
     return [*_names(new), *_group(new), *_versions(new), *_conversion(spec.get("conversion") or {}), *_each_version(spec)]
 
 
+def validate_create(new: Json) -> list[Cause]:
+    spec, name = new["spec"], new["metadata"].get("name", "")
+    if name != f"{spec['names']['plural']}.{spec['group']}":
+        return [causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
+    return list(_stored_versions(new))
+
+
 def validate_update(new: Json, old: Json) -> list[Cause]:
     """Names and scope stay once they have been accepted."""
     found, spec, before = [], new["spec"], old["spec"]
+    known = [version["name"] for version in spec["versions"] or []]
+    for number, version in enumerate(new["status"].get("storedVersions") or ()):
+        if version not in known:
+            found.append(causes.invalid(f"status.storedVersions[{number}]", version, _left_behind(version)))
     if spec["group"] != before["group"]:
         found.append(causes.immutable("spec.group", spec["group"]))
     if spec["names"]["plural"] != before["names"]["plural"]:
@@ -44,10 +55,6 @@ def validate_update(new: Json, old: Json) -> list[Cause]:
     return found
 
 
-def validate_status(new: Json, _old: Json) -> list[Cause]:
-    return [*_stored_versions(new)]
-
-
 def warnings(new: Json, old: Json | None) -> list[str]:
     """Formats that nobody checks."""
     if old is not None and new["spec"] == old["spec"]:
@@ -57,10 +64,7 @@ def warnings(new: Json, old: Json | None) -> list[str]:
 
 
 def _names(new: Json) -> Iterator[Cause]:
-    spec, name = new["spec"], new["metadata"].get("name", "")
-    given = spec["names"]
-    if name != f"{given['plural']}.{spec['group']}":
-        yield causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+    given = new["spec"]["names"]
     for part in ("plural", "singular", "kind", "listKind"):
         mixed = part in ("kind", "listKind")
         if not given.get(part):
@@ -119,7 +123,6 @@ def _versions(new: Json) -> Iterator[Cause]:
         yield from _deprecation(version, f"spec.versions[{number}].deprecationWarning")
     if sum(version["storage"] for version in versions) != 1:
         yield causes.invalid("spec.versions", told, "must have exactly one version marked as storage version")
-    yield from _stored_versions(new)
     if new["spec"].get("preserveUnknownFields"):
         yield causes.invalid("spec.preserveUnknownFields", True, f"cannot set to true, {_OTHERS}")
 
@@ -139,16 +142,19 @@ def _deprecation(version: Json, field: str) -> Iterator[Cause]:
         yield causes.invalid(field, text, f"must only contain printable UTF-8 characters; non-printable character found at index {odd}")
 
 
+def _left_behind(version: str) -> str:
+    return (
+        f"missing from spec.versions; {version} was previously a storage version, and must remain in spec.versions until a storage "
+        f"migration ensures no data remains persisted in {version} and removes {version} from status.storedVersions"
+    )
+
+
 def _stored_versions(new: Json) -> Iterator[Cause]:
     """They name the versions that objects may be stored in."""
     stored, field = new["status"].get("storedVersions") or [], "status.storedVersions"
-    known = [version["name"] for version in new["spec"]["versions"] or []]
     if not stored:
         yield causes.invalid(field, stored, "must have at least one stored version")
         return
-    for number, version in enumerate(stored):
-        if version not in known:
-            yield causes.invalid(f"{field}[{number}]", version, "must appear in spec.versions")
     current = defining.storage_version(new)
     if current and current not in stored:
         yield causes.invalid(field, stored, f"must have the storage version {current}")

@@ -89,7 +89,7 @@ CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
     prepare_create=defining.prepare_create,
     prepare_update=defining.prepare_update,
     validate=validating.validate,
+    validate_create=validating.validate_create,
     validate_update=validating.validate_update,
-    validate_status=validating.validate_status,
     warnings=validating.warnings,
 )

@@ -44,7 +44,7 @@ def _show(stored: Json) -> Json:
     return {**shown, "apiVersion": "events.k8s.io/v1"}
 
 
-def _keep(shown: Json) -> Json:
+def _keep(shown: Json, _old: Json | None) -> Json:
     stored = {_NAMES.get(name, name): value for name, value in shown.items()}
     if not stored.get("series", {}).get("count", 1):
         del stored["series"]["count"]
