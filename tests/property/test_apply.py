@@ -13,7 +13,7 @@ from mooring.apiserver import managed
 from mooring.apiserver.apply import apply
 from mooring.apiserver.fieldsets import NO_FIELDS, from_json, shown
 from mooring.apiserver.tracking import Writer, record_after, shape_of, without_record
-from mooring.apiserver.typed import compare, fields_of
+from mooring.apiserver.typed import compare, fields_of, with_named
 from mooring.kube.errors import ApiError, Conflict
 from tests.support.applying import SHAPE_KIND
 
@@ -83,6 +83,18 @@ def test_who_takes_everything_back_leaves_what_others_have(first: Json, second: 
     assert not owned(left, "one") - fields_of(shape, config({}))
     assert owned(both, "other") == owned(left, "other") | (owned(both, "other") - owned(left, "other"))
     assert not owned(left, "other") - owned(both, "other"), "nobody gains by it"
+
+
+@given(SPECS, SPECS)
+def test_an_apply_takes_away_nothing_but_what_the_manager_had(first: Json, second: Json) -> None:
+    """The server's defaults belong to nobody, and so do uid and creation time. What says nothing of spec takes spec as a whole."""
+    live = applied({}, {"text": "a", **first}, "one")
+    live["metadata"].update(uid="u", labels={"by": "nobody"})
+    live["spec"]["size"] = 1
+    new = applied(live, {"text": "a", **second}, "one")
+    assert ("u", {"by": "nobody"}, 1) == (new["metadata"].get("uid"), new["metadata"].get("labels"), new["spec"].get("size"))
+    gone = compare(shape_of(SHAPE_KIND), without_record(live), without_record(new)).removed
+    assert not gone.without(with_named(shape_of(SHAPE_KIND), owned(live, "one")))
 
 
 @given(SPECS, SPECS)
