@@ -68,8 +68,8 @@ class Definitions:
         paths = {resource.path for resource in new}
         self._store.withdraw([resource for resource in self._served.get(name, ()) if resource.path not in paths])
         self._stored[name] = stored_resource(definition)
-        self._store.make_room(self._stored[name].storage)
         self._store.serve(new)
+        self._store.make_room(self._stored[name])
         self._served[name] = new
 
     def _remove(self, name: str) -> None:

@@ -21,6 +21,7 @@ class Kinds:
     def __init__(self, resources: Iterable[Resource]) -> None:
         self.served: tuple[Resource, ...] = ()
         self._by_path: dict[Path, Resource] = {}
+        self._stored: dict[Path, Resource] = {}
         self._listeners: list[Callable[[], None]] = []
         self.put(resources)
 
@@ -37,6 +38,14 @@ class Kinds:
             self._by_path.pop(path, None)
         self._changed()
 
+    def keep(self, resource: Resource) -> None:
+        """Objects of the kind are stored, whether it is served or not."""
+        self._stored[resource.storage] = resource
+
+    def forget(self, storage: Path) -> None:
+        """Nothing is stored there any more."""
+        self._stored.pop(storage, None)
+
     def on_change(self, listener: Callable[[], None]) -> None:
         """Calls listener each time that kinds have come or gone."""
         self._listeners.append(listener)
@@ -44,7 +53,7 @@ class Kinds:
     def storing(self) -> Iterator[Resource]:
         """One kind for each place where objects are stored: who goes through all objects meets each once."""
         seen: set[Path] = set()
-        for resource in self.served:
+        for resource in (*self.served, *self._stored.values()):
             if resource.storage not in seen and resource.answer is None:
                 seen.add(resource.storage)
                 yield resource

@@ -73,13 +73,14 @@ class ObjectStore:
         """From now on these kinds are served, too, or as they are now; what is stored of them shows again."""
         new = tuple(resources)
         for resource in new:
-            self.make_room(resource.storage)
+            self.make_room(resource)
         self.kinds.put(new)
 
-    def make_room(self, storage: tuple[str, str, str]) -> None:
-        """Objects can be stored there, whether a kind shows them or not."""
-        if storage not in self._tables:
-            self._tables[storage] = Table(self._limits, floor=self.version)
+    def make_room(self, resource: Resource) -> None:
+        """Objects of the kind can be stored, whether it is served or not."""
+        if resource.storage not in self._tables:
+            self._tables[resource.storage] = Table(self._limits, floor=self.version)
+        self.kinds.keep(resource)
 
     def withdraw(self, resources: Iterable[Resource]) -> None:
         """These kinds are served no more: no route, no discovery, their watches end. Their objects stay where they are."""
@@ -90,6 +91,7 @@ class ObjectStore:
         assert not any(resource.storage == storage for resource in self.resources), "a kind that is served has a place for its objects"
         assert not len(self._tables.get(storage, ())), "objects are never forgotten, they are deleted"
         self._tables.pop(storage, None)
+        self.kinds.forget(storage)
 
     def on_change(self, listener: Listener) -> None:
         """Calls listener for every change from now on."""

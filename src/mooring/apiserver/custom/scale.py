@@ -10,7 +10,6 @@ from mooring.apiserver.actions import Action
 from mooring.apiserver.custom.facts import ScalePaths
 from mooring.apiserver.resource import Form, Json, Resource
 from mooring.apiserver.schema import Messages, decode
-from mooring.kube.errors import ServerError
 
 _MESSAGES: Final = Messages(
     """
@@ -40,12 +39,11 @@ def scale_action(resource: Resource, paths: ScalePaths) -> Action:
 
 
 def _form(resource: Resource, paths: ScalePaths) -> Form:
+    """Differs from kube-apiserver, which can't show the scale of an object without replicas: it is 0."""
+
     def show(stored: Json) -> Json:
         metadata = {name: stored["metadata"][name] for name in _SHOWN if name in stored["metadata"]}
         wanted, found = _at(stored, paths.spec_replicas), _at(stored, paths.status_replicas)
-        if wanted is None:
-            text = f'Internal error occurred: the spec replicas field ".{".".join(paths.spec_replicas)}" does not exist'
-            raise ServerError(text, reason="InternalError", details={"causes": [{"message": text.partition(": ")[2]}]})
         status: Json = {"replicas": found or 0}
         if paths.selector and _at(stored, paths.selector):
             status["selector"] = _at(stored, paths.selector)
