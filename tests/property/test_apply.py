@@ -17,6 +17,7 @@ from mooring.apiserver.typed import compare, fields_of, with_named
 from mooring.kube.errors import ApiError, Conflict
 from tests.support.applying import SHAPE_KIND
 
+pytestmark = pytest.mark.slow
 Json = dict[str, Any]
 
 LETTERS = st.sampled_from("abc")
@@ -83,6 +84,15 @@ def test_who_takes_everything_back_leaves_what_others_have(first: Json, second: 
     assert not owned(left, "one") - fields_of(shape, config({}))
     assert owned(both, "other") == owned(left, "other") | (owned(both, "other") - owned(left, "other"))
     assert not owned(left, "other") - owned(both, "other"), "nobody gains by it"
+
+
+@given(SPECS, SPECS)
+def test_what_nobody_says_any_more_goes(first: Json, second: Json) -> None:
+    """But for empty lists, which have no fields."""
+    first, second = ({name: value for name, value in spec.items() if value != []} for spec in (first, second))
+    made = applied({}, first, "one")
+    assert not applied(made, {}, "one")["spec"]
+    assert set(second) == set(applied(made, second, "one")["spec"] or ())
 
 
 @given(SPECS, SPECS)
