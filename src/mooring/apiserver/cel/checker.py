@@ -13,6 +13,7 @@ from mooring.apiserver.cel import values
 from mooring.apiserver.cel.compiler import function_of, unescaped
 from mooring.apiserver.cel.lexer import CelSyntaxError
 from mooring.apiserver.cel.parser import Call, Comprehension, Index, ListOf, Literal, MapOf, Name, Node, Select, parse
+from mooring.apiserver.goregexp import go_regexp
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ STRING: Final = Kind("string")
 
 _NUMBERS: Final = ("int", "double")
 _OPERATOR_NAMES: Final = {"in": "@in", "!_": "!_", "-_": "-_", "?:": "_?_:_"}
+_WITH_PATTERNS: Final = ("matches", "find", "findAll")
 _LITERALS: Final = {bool: BOOL, int: INT, float: Kind("double"), str: STRING, bytes: Kind("bytes"), type(None): Kind("null_type")}
 _SUMS: Final = {
     ("timestamp", "duration"): {"+": "timestamp", "-": "timestamp"},
@@ -160,6 +162,7 @@ class _Checker:
         if function is None:
             return self._operator(node)
         kinds = [self.kind_of(arg) for arg in args]
+        _check_patterns(node)
         if any(len(takes) == len(kinds) and all(map(_fits, takes, kinds)) for takes in function.takes):
             return Kind(function.gives)
         if node.target is not None and len(args) > len(node.args):
@@ -180,6 +183,16 @@ class _Checker:
             name = _OPERATOR_NAMES.get(node.function, f"_{node.function}_")
             raise _Unfit(f"found no matching overload for '{name}' applied to '({', '.join(map(str, kinds))})'", node.at)
         return found
+
+
+def _check_patterns(node: Call) -> None:
+    """A pattern that stands in the rule must be one."""
+    for arg in node.args if node.function in _WITH_PATTERNS else ():
+        if isinstance(arg, Literal) and isinstance(arg.value, str):
+            try:
+                go_regexp(arg.value)
+            except ValueError:
+                raise _Unfit(f"invalid {node.function} argument", arg.at) from None
 
 
 def _result(sign: str, kinds: list[Kind]) -> Kind | None:

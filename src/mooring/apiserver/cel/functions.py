@@ -170,7 +170,7 @@ def _of_amounts(apply: Callable[[Decimal, Decimal], Any]) -> Callable[[Any, Any]
 _S, _I, _L = "string", "int", "list"
 
 FUNCTIONS: Final[Mapping[str, Function]] = {
-    "size": Function(_size, (("dyn",),), _I),
+    "size": Function(_size, ((_S,), ("bytes",), (_L,), ("map",)), _I),
     "type": Function(lambda value: Type(values.type_name(value)), (("dyn",),), "type"),
     "dyn": Function(lambda value: value, (("dyn",),), "dyn"),
     "int": Function(to.to_int, (("dyn",),), _I),
@@ -192,7 +192,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
 """By name, with the namespace where there is one."""
 
 METHODS: Final[Mapping[str, Function]] = {
-    "size": Function(_size, (("dyn",),), _I),
+    "size": Function(_size, ((_S,), ("bytes",), (_L,), ("map",)), _I),
     "contains": Function(_text(lambda text, part: part in text), ((_S, _S),), "bool"),
     "startsWith": Function(_text(lambda text, part: text.startswith(part)), ((_S, _S),), "bool"),
     "endsWith": Function(_text(lambda text, part: text.endswith(part)), ((_S, _S),), "bool"),

@@ -220,7 +220,7 @@ class _Parser:
         if name != "has":
             return Call(name, None, tuple(args), at)
         if len(args) != 1 or not isinstance(args[0], Select):
-            raise CelSyntaxError("invalid argument to has() macro", at)
+            raise CelSyntaxError("invalid argument to has() macro", at + len("has"))
         return dataclasses.replace(args[0], test=True)
 
     def _items(self, end: str) -> list[Node]:

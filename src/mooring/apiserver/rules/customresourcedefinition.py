@@ -7,6 +7,7 @@ from typing import Any, Final
 from mooring.apiserver.custom import defining, validating
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import meta
+from mooring.apiserver.scalars import WrongType
 from mooring.apiserver.schema import Messages, decode
 
 MESSAGES: Final = Messages(
@@ -34,7 +35,15 @@ ValidationRule: 1 rule s!, 2 message s, 3 messageExpression s, 4 reason s?, 5 fi
     meta.MESSAGES,
 )
 
-_SCHEMA_OR_BOOL: Final = ("items", "additionalItems", "additionalProperties")
+_LOOSE: Final[dict[str, tuple[type, ...]]] = {
+    "items": (dict, list),
+    "additionalItems": (dict, bool),
+    "additionalProperties": (dict, bool),
+    "enum": (list,),
+}
+"""Parts of a schema that may be of several types, or whose values may be null."""
+
+_DEPTH_MAX: Final = 50
 _SCHEMAS: Final = ("allOf", "oneOf", "anyOf")
 _SCHEMA_MAPS: Final = ("properties", "patternProperties", "definitions")
 
@@ -49,25 +58,30 @@ def _decode(content: Json, unknown: list[str]) -> Json:
     return obj
 
 
-def _decode_within(schema: Json, path: str, unknown: list[str]) -> None:
-    for part in _SCHEMA_OR_BOOL:
+def _decode_within(schema: Json, path: str, unknown: list[str], depth: int = 0) -> None:
+    """Differs from kube-apiserver: there is a limit to the depth."""
+    if depth > _DEPTH_MAX:
+        raise ValueError(f"a schema of more than {_DEPTH_MAX} levels at {path}")
+    for part, kinds in _LOOSE.items():
+        if schema.get(part) is not None and not isinstance(schema[part], kinds):
+            raise WrongType("JSONSchemaProps" if part != "enum" else "[]JSON", schema[part], f"{path}.{part}")
         if isinstance(schema.get(part), dict):
-            schema[part] = _decode_schema(schema[part], f"{path}.{part}", unknown)
+            schema[part] = _decode_schema(schema[part], f"{path}.{part}", unknown, depth + 1)
     for part in _SCHEMAS:
         for number, inner in enumerate(schema.get(part) or []):
-            _decode_within(inner, f"{path}.{part}[{number}]", unknown)
+            _decode_within(inner, f"{path}.{part}[{number}]", unknown, depth + 1)
     for part in _SCHEMA_MAPS:
         for name, inner in (schema.get(part) or {}).items():
-            _decode_within(inner, f"{path}.{part}[{name}]", unknown)
+            _decode_within(inner, f"{path}.{part}[{name}]", unknown, depth + 1)
     if schema.get("not"):
-        _decode_within(schema["not"], f"{path}.not", unknown)
+        _decode_within(schema["not"], f"{path}.not", unknown, depth + 1)
 
 
-def _decode_schema(value: Any, path: str, unknown: list[str]) -> Json:
+def _decode_schema(value: Any, path: str, unknown: list[str], depth: int) -> Json:
     found: list[str] = []
     schema = decode(MESSAGES["JSONSchemaProps"], value, found)
     unknown += [f"{path}.{name}" for name in found]
-    _decode_within(schema, path, unknown)
+    _decode_within(schema, path, unknown, depth)
     return schema
 
 
