@@ -1,9 +1,10 @@
-"""`mooring apiserver` on a disk that fails: nothing is acknowledged that is not there, and the process ends with the reason."""
+"""`mooring apiserver` and `mooring dev` on a disk that fails: what was acknowledged is there, and the process ends with the reason."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import re
 import resource
 import sys
 from pathlib import Path
@@ -18,11 +19,10 @@ from tests.support.waiting import eventually
 _GONE = (OSError, http.client.HTTPException)
 
 
-def started(folder: Path) -> tuple[Program, Rest]:
-    config = folder / "kubeconfig"
+def started(folder: Path, command: str) -> tuple[Program, Rest]:
+    config = folder / "state" / "kubeconfig"
     config.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "mooring.cli.mooring", "apiserver", f"--state={folder / 'state'}", f"--kubeconfig={config}"]
-    program = Program(command, folder / "log")
+    program = Program([sys.executable, "-m", "mooring.cli.mooring", command, f"--state={folder / 'state'}"], folder / "log")
     eventually(lambda: bool(program.output_alive()) and config.exists(), 30, "the server answers", 0.02)
     url = json.loads(config.read_text())["clusters"][0]["cluster"]["server"]
     return program, Rest(url, folder / "state" / "tls" / "ca.crt", (folder / "state" / "tls" / "token").read_text())
@@ -45,8 +45,9 @@ def names_written(api: Rest) -> tuple[list[str], int]:
 
 
 @pytest.mark.slow
-def test_a_disk_that_fails_ends_the_server_and_loses_nothing(tmp_path: Path) -> None:
-    program, api = started(tmp_path)
+@pytest.mark.parametrize("command", ["apiserver", "dev"])
+def test_a_disk_that_fails_ends_the_server_and_loses_nothing(tmp_path: Path, command: str) -> None:
+    program, api = started(tmp_path, command)
     try:
         journal = tmp_path / "state" / "objects.db-wal"
         limit = journal.stat().st_size + 200_000
@@ -60,8 +61,8 @@ def test_a_disk_that_fails_ends_the_server_and_loses_nothing(tmp_path: Path) -> 
         api.close()
     said = program.output()
     assert "The objects could not be saved; nothing is answered from now on" in said
-    assert "mooring apiserver: the objects could not be saved: " in said
-    program, api = started(tmp_path)
+    assert re.search(rf"mooring {command}: the (API )?objects could not be saved: ", said)
+    program, api = started(tmp_path, command)
     try:
         assert sorted(names) == [item["metadata"]["name"] for item in api.get(VAS).ok()["items"]]
     finally:

@@ -95,9 +95,10 @@ class Log:
             for listener in self._listeners:
                 listener(resource)
 
-    def _give_up(self, why: str) -> None:
-        self.failure = why
+    def _give_up(self, error: Exception, trace: str) -> None:
+        self.failure = str(error) if isinstance(error, StorageFailed) else f"{type(error).__name__}: {error}"
         self._failed.set()
+        _log.error("The objects could not be saved; nothing is answered from now on", error=error, traceback=trace)
         while self._waiting:
             _, done = self._waiting.popleft()
             if not done.done():
@@ -106,18 +107,17 @@ class Log:
     def _refusal(self) -> ServerError:
         return ServerError(f"the server could not save its objects and ends: {self.failure}", reason="InternalError")
 
-    # in the thread
+    # in the thread, which leaves all telling to the loop
 
     def _write(self) -> None:
         try:
             while batch := self._next_batch():
                 self._commit(batch)
-        except StorageFailed as error:
-            self._lost(str(error), error)
+            self._file.close()
         except Exception as error:
-            self._lost(f"{type(error).__name__}: {error}", error)
-        else:
-            self._close()
+            trace = "" if isinstance(error, StorageFailed) else traceback.format_exc()
+            self._file.abandon()
+            self._loop.call_soon_threadsafe(self._give_up, error, trace)
 
     def _next_batch(self) -> list[Written]:
         """Waits for the first turn; takes with it what is there. Empty at the end."""
@@ -139,18 +139,6 @@ class Log:
         self._loop.call_soon_threadsafe(self._committed, batch[-1][1].rv, tuple(resources.values()))
         if self._file.is_long:
             self._file.fold()
-
-    def _lost(self, why: str, error: Exception) -> None:
-        trace = "" if isinstance(error, StorageFailed) else traceback.format_exc()
-        _log.error("The objects could not be saved; nothing is answered from now on", error=error, traceback=trace)
-        self._file.abandon()
-        self._loop.call_soon_threadsafe(self._give_up, why)
-
-    def _close(self) -> None:
-        try:
-            self._file.close()
-        except StorageFailed as error:
-            _log.error("The file of the objects could not be closed; everything is committed", error=error)
 
 
 def _entry(resource: Resource, change: Change) -> Entry:
