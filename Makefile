@@ -6,6 +6,7 @@ MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 SEEDS ?= 5000
 MINUTES ?= 30
+KILLS ?= 300
 ARGS ?=
 export PYTHON
 
@@ -41,6 +42,10 @@ sim: .venv/ready ## Many seeds of the simulation: make sim SEEDS=20000
 .PHONY: soak
 soak: .venv/ready ## Mixed load on mooring apiserver for MINUTES (30), and whether anything grows
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
+
+.PHONY: kills
+kills: .venv/ready ## mooring apiserver killed under load KILLS times (300), and whether it kept its word
+	@$(BIN)/python -m tests.kill_apiserver --kills $(KILLS) $(ARGS)
 
 .PHONY: bench-attach
 bench-attach: .venv/ready real-parts ## Mooring's attacher beside the Go one, on a real API server
