@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from mooring.apiserver.equality import equal_json
 from mooring.apiserver.fieldsets import NO_FIELDS, FieldSet, field_set, from_json, named
 from mooring.apiserver.typed import Comparison
 
@@ -116,12 +117,12 @@ def owned(fields: FieldSet) -> FieldSet:
 
 def same_but_for_times(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     """True when two objects differ in nothing, or only in when whose fields changed."""
-    if left == right:
+    if equal_json(left, right):
         return True
     ours, theirs = left["metadata"], right["metadata"]
     if not ours.get("managedFields") or not theirs.get("managedFields"):
         return False
-    if {**left, "metadata": {**ours, "managedFields": None}} != {**right, "metadata": {**theirs, "managedFields": None}}:
+    if not equal_json({**left, "metadata": {**ours, "managedFields": None}}, {**right, "metadata": {**theirs, "managedFields": None}}):
         return False
     return _timeless(ours["managedFields"]) == _timeless(theirs["managedFields"])
 

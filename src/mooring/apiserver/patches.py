@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from mooring.apiserver import causes, refusals
 from mooring.apiserver.codec import FieldValidation, UnknownFields, decode_object
+from mooring.apiserver.equality import equal_json
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.strategic import merge_strategic
 from mooring.kube.cluster import PatchType
@@ -214,16 +215,5 @@ def _test(root: Any, path: list[str], wanted: Any) -> None:
     found = _member(_parent(root, path), path[-1])
     if found is _NOTHING:
         found = None
-    if not _equal(found, wanted):
+    if not equal_json(found, wanted):
         raise PatchFailed(f"test failed at {path[-1]!r}")
-
-
-def _equal(left: Any, right: Any) -> bool:
-    """Equal as JSON: True is not 1."""
-    if isinstance(left, bool) != isinstance(right, bool):
-        return False
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_equal, left, right))
-    return bool(left == right)

@@ -13,6 +13,7 @@ from mooring.apiserver.causes import Cause
 from mooring.apiserver.custom.formats import fits
 from mooring.apiserver.custom.lists import counterparts
 from mooring.apiserver.custom.structure import NOTHING
+from mooring.apiserver.equality import equal_json
 from mooring.apiserver.goregexp import go_regexp
 
 Json = dict[str, Any]
@@ -23,7 +24,7 @@ _SCHEMAS: Final = ("allOf", "anyOf", "oneOf", "not")
 
 def check(value: Any, schema: Json, path: str = "", old: Any = NOTHING) -> list[Cause]:
     """schema: a JSONSchemaProps. old: what stood there before, NOTHING where nothing did."""
-    if old is not NOTHING and old == value and isinstance(old, bool) == isinstance(value, bool):
+    if old is not NOTHING and equal_json(old, value):
         return []
     wrong = _type(value, schema, path)
     if wrong or value is None:
@@ -67,7 +68,7 @@ def _wrong_type(path: str, found: str, wanted: str) -> Cause:
 
 def _enum(value: Any, schema: Json, path: str) -> list[Cause]:
     allowed = schema.get("enum")
-    if not allowed or any(value == choice and isinstance(value, bool) == isinstance(choice, bool) for choice in allowed):
+    if not allowed or any(equal_json(value, choice) for choice in allowed):
         return []
     return [causes.not_supported(path, value, [choice if isinstance(choice, str) else causes.shown(choice) for choice in allowed])]
 

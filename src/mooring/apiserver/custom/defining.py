@@ -7,6 +7,7 @@ from typing import Any, Final
 from mooring.apiserver import deletion
 from mooring.apiserver.custom import conditions
 from mooring.apiserver.deletion import DeleteOptions
+from mooring.apiserver.equality import equal_json
 
 Json = dict[str, Any]
 
@@ -33,7 +34,7 @@ def prepare_create(new: Json, _now: float) -> None:
 def prepare_update(new: Json, old: Json, _now: float) -> None:
     new["status"] = old["status"]
     _remember_storage(new)
-    if new["spec"] != old["spec"]:
+    if not equal_json(new["spec"], old["spec"]):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 

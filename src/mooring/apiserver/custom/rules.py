@@ -12,6 +12,7 @@ from mooring.apiserver.custom.checking import type_of
 from mooring.apiserver.custom.lists import counterparts
 from mooring.apiserver.custom.rule import Rule, compiled_rule
 from mooring.apiserver.custom.structure import NOTHING, Structure
+from mooring.apiserver.equality import equal_json
 
 Json = dict[str, Any]
 
@@ -37,7 +38,7 @@ class Rules:
         return found
 
     def _apply(self, value: Any, old: Any, path: str, left: list[int], found: list[Cause]) -> None:
-        if value is None or (old is not NOTHING and old == value):
+        if value is None or (old is not NOTHING and equal_json(old, value)):
             return
         for rule in self._rules:
             told = rule.told(value, old, left)

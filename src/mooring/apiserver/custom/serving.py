@@ -16,6 +16,7 @@ from mooring.apiserver.custom.rules import rules_of
 from mooring.apiserver.custom.scale import scale_action
 from mooring.apiserver.custom.shaping import drop_nulls, fill, prune, whole_numbers
 from mooring.apiserver.custom.structure import Structure, structure_of
+from mooring.apiserver.equality import equal_json
 from mooring.apiserver.kinds import version_order
 from mooring.apiserver.resource import Form, Json, Resource, Status, View
 from mooring.apiserver.schema import Messages, decode
@@ -175,7 +176,7 @@ class _Life:
             new.pop("status", None)
             if "status" in old:
                 new["status"] = old["status"]
-        if self._content(new) != self._content(old):
+        if not equal_json(self._content(new), self._content(old)):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def _content(self, obj: Json) -> Json:
