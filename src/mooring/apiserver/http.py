@@ -82,6 +82,10 @@ class ApiServer:
     def connection_count(self) -> int:
         return len(self._exchange.connections)
 
+    @property
+    def watch_count(self) -> int:
+        return len(self._streams)
+
     def write_kubeconfig(self, path: Path) -> None:
         """A kubeconfig for this server, readable by its owner alone."""
         self._identity.write_kubeconfig(path, self.url)

@@ -167,6 +167,20 @@ async def test_nobody_reads_the_body_of_a_stranger(identity: Identity) -> None:
         assert 200 == (await answered(reader))[0]
 
 
+async def test_who_has_gone_leaves_nothing_behind(identity: Identity) -> None:
+    async with serving(identity) as server:
+        async with contextlib.AsyncExitStack() as stack:
+            for number in range(20):
+                reader, writer = await stack.enter_async_context(connected(server, identity))
+                writer.write(head(identity, "GET", f"{PATH}?watch=1&resourceVersion=1") if number % 2 else b"GET / HT")
+            await reader.readuntil(b"\r\n\r\n")
+            assert (20, 10) == (server.connection_count, server.watch_count)
+        async with asyncio.timeout(5):
+            while server.connection_count:  # noqa: ASYNC110 (nobody says when a client has gone)
+                await asyncio.sleep(0)
+        assert 0 == server.watch_count
+
+
 # -- who it is
 
 
