@@ -15,6 +15,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+try:
+    import uvloop
+except ImportError:
+    uvloop = None
+
 RequestMaker = Callable[[int], bytes]
 
 
@@ -193,18 +198,8 @@ async def load(job: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     job = json.loads(sys.stdin.readline())
-    if job["what"] == "watch":
-        from bench.apiwatch import watch
-
-        watch(job)
-        return
-    try:
-        import uvloop
-    except ImportError:
-        result = asyncio.run(load(job))
-    else:
-        result = uvloop.run(load(job))
-    print(json.dumps(result), flush=True)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop if uvloop else None) as runner:
+        print(json.dumps(runner.run(load(job))), flush=True)
 
 
 if __name__ == "__main__":

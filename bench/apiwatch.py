@@ -85,3 +85,7 @@ def watch(job: dict[str, Any]) -> None:
     result["p99_ms"] = waits[min(len(waits) - 1, int(len(waits) * 0.99))] * 1000
     print(json.dumps(result), flush=True)
     sys.stdin.readline()  # the watches stand until memory has been read
+
+
+if __name__ == "__main__":
+    watch(json.loads(sys.stdin.readline()))
