@@ -1,8 +1,9 @@
 """The embedded API server beside the real one: `make bench-apiserver`.
 
 Both run on this machine, one after the other: `mooring apiserver --state FOLDER` (every write on disk before its answer), and
-kube-apiserver on etcd with fsync. The load comes from processes of their own (bench/apiload.py, bench/apiwatch.py), the same for both, over TLS with a
-bearer token. Measured are rates, latencies, processor time of the server (of kube-apiserver and etcd together), memory, start to ready.
+kube-apiserver on etcd with fsync. The load comes from processes of their own (bench/apiload.py, bench/apiwatch.py), the same for both,
+over TLS with a bearer token. Measured are rates, latencies, processor time of the server (of kube-apiserver and etcd together), memory,
+start to ready.
 """
 
 from __future__ import annotations
