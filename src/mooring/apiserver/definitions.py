@@ -23,11 +23,10 @@ class Definitions:
         self._stored: dict[str, Resource] = {}
         store.follow(self._follow)
 
-    def load(self) -> tuple[Resource, ...]:
-        """Serves the kinds of all definitions that are stored; gives one for each place of objects, served or not."""
+    def load(self) -> None:
+        """Serves the kinds of all definitions that are stored."""
         for definition in self._all():
             self._serve(definition)
-        return tuple(self._stored.values())
 
     def _follow(self, resource: Resource, change: Change) -> None:
         if resource.storage == CUSTOM_RESOURCE_DEFINITIONS.storage:

@@ -29,31 +29,23 @@ def kind_of(resource: Resource) -> str:
     return f"{group}/{plural}"
 
 
-def load(store: ObjectStore, saved: Saved, serve_custom_kinds: Callable[[], Iterable[Resource]]) -> None:
-    """Fills an empty store.
-
-    serve_custom_kinds: called once the definitions are there; gives one kind for each place of objects, served or not. Raises Damaged
-    for objects that can't be read.
-    """
+def load(store: ObjectStore, saved: Saved, serve_custom_kinds: Callable[[], None]) -> None:
+    """Fills an empty store. serve_custom_kinds: called once the definitions are there. Raises Damaged for objects that can't be read."""
     objects, log = _by_kind(saved.objects), _by_kind(saved.log)
     store.begin(saved.totals.version)
-    done: set[str] = set()
-    for kinds in (lambda: _definitions(store), lambda: (*store.kinds.storing(), *serve_custom_kinds())):
-        for resource in kinds():
-            kind = kind_of(resource)
-            if kind not in done:
-                _take_in(store, resource, objects.get(kind, ()), log.get(kind, ()))
-                done.add(kind)
+    definitions = [resource for resource in store.kinds.storing() if kind_of(resource) == _DEFINITIONS]
+    for resource in definitions:
+        _take_in(store, resource, objects.get(_DEFINITIONS, ()), log.get(_DEFINITIONS, ()))
+    serve_custom_kinds()
+    kinds = {kind_of(resource): resource for resource in store.kinds.storing()}
+    for kind, resource in kinds.items():
+        if kind != _DEFINITIONS:
+            _take_in(store, resource, objects.get(kind, ()), log.get(kind, ()))
     store.go_on(saved.version)
-    left = {entry.key: entry for entry in (*saved.objects, *saved.log) if entry.kind not in done}
+    left = {entry.key: entry for entry in (*saved.objects, *saved.log) if entry.kind not in kinds}
     unseen = sorted({entry.kind for entry in left.values() if entry.body is not None})
     if unseen:
         _log.warning("Objects of kinds that are not served stay in the file, unseen", kinds=", ".join(unseen))
-
-
-def _definitions(store: ObjectStore) -> list[Resource]:
-    """The kind that says which other kinds there are."""
-    return [resource for resource in store.kinds.storing() if kind_of(resource) == _DEFINITIONS]
 
 
 def _take_in(store: ObjectStore, resource: Resource, objects: Iterable[Entry], log: Iterable[Entry]) -> None:
