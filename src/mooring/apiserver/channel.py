@@ -45,18 +45,21 @@ class Channel:
 
     def __init__(self, store: ObjectStore, durability: Durability, resource: Resource, scope: Scope) -> None:
         self._store, self._durability = store, durability
-        self._path, self._scope = resource.path, scope
+        self._resource, self._scope = resource, scope
         self._history: History = store.table(resource).history
         self._latest: dict[int, Batch] = {}
 
     def has(self, version: int) -> bool:
-        """False for a place that is forgotten, and when the kind has gone, or is another by now."""
-        return version >= self._history.floor and self._current() is not None
+        """False for a place that is forgotten, and at the end of a kind that has gone."""
+        return version >= self._history.floor and (self._is_served() or bool(self._history.after(version, 1)))
 
-    def _current(self) -> Resource | None:
-        """The kind as it is now: a custom one may change."""
-        current = self._store.kinds.get(self._path)
-        return current if current is not None and self._store.table(current).history is self._history else None
+    def _is_served(self) -> bool:
+        """Takes the kind as it is now: a custom one may change. False when it has gone, or is another by now."""
+        current = self._store.kinds.get(self._resource.path)
+        if current is None or self._store.table(current).history is not self._history:
+            return False
+        self._resource = current
+        return True
 
     def after(self, version: int) -> Batch | None:
         """The next changes; None when there are none that may be shown. version: one that it has."""
@@ -67,9 +70,7 @@ class Channel:
         if not changes:
             return None
         changes = changes[: fitting([_size(change) for change in changes])]
-        current = self._current()
-        assert current is not None, "the caller has asked whether it is there"
-        batch = self._latest[version] = Batch(changes[-1].rv, _notices(changes, self._scope, current))
+        batch = self._latest[version] = Batch(changes[-1].rv, _notices(changes, self._scope, self._resource))
         if len(self._latest) > _STEPS_KEPT:
             del self._latest[next(iter(self._latest))]
         return batch
