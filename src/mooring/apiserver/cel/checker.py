@@ -139,7 +139,8 @@ class _Checker:
         if over.name not in ("list", "map", "dyn"):
             raise _Unfit(f"expression of type '{over}' cannot be range of a comprehension (must be list, map, or dynamic)", node.at)
         item = over.of or DYN
-        kinds = (STRING if over.name == "map" else INT, item) if len(node.names) == 2 else (STRING if over.name == "map" else item,)
+        first = {"map": STRING, "list": INT}.get(over.name, DYN)
+        kinds = (first, item) if len(node.names) == 2 else (STRING if over.name == "map" else item,)
         inner = _Checker({**self._names, **dict(zip(node.names, kinds, strict=True))})
         if node.condition is not None:
             inner._expect_bool(node.condition)

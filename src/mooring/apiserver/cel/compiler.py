@@ -10,7 +10,7 @@ from mooring.apiserver.cel.functions import FUNCTIONS, METHODS, Function
 from mooring.apiserver.cel.parser import Call, Comprehension, Index, ListOf, Literal, MapOf, Name, Node, Select
 from mooring.apiserver.cel.values import NONE, CelError, Optional, Type, no_overload
 
-STEPS_MAX: Final = 200_000
+STEPS_MAX: Final = 100_000
 """Rounds of all loops in the evaluation of all rules of one object."""
 
 

@@ -179,6 +179,8 @@ class _Parser:
 
     def _member(self, of: Node, optional: bool) -> Node:
         name = self.expect("name")
+        if name.value == "in":
+            raise CelSyntaxError("mismatched input 'in' expecting 'name'", name.at)
         if optional or not self._is_sign("("):
             return Select(of, str(name.value), name.at, optional)
         args = self._arguments()
