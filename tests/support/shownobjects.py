@@ -30,6 +30,7 @@ CAPACITIES = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities"
 PVCS = "/api/v1/namespaces/default/persistentvolumeclaims"
 PODS = "/api/v1/namespaces/default/pods"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 IS_DEFAULT = {"storageclass.kubernetes.io/is-default-class": "true"}
@@ -187,6 +188,7 @@ OBJECTS: dict[str, tuple[str, Json, Json]] = {
     ),
     "namespace": (NAMESPACES, {}, {}),
     "secret": (SECRETS, {"stringData": {"a": "", "b": "c"}, "type": "example.com/x"}, {}),
+    "config-map": (CONFIG_MAPS, {"data": {"a": "b", "c": ""}, "binaryData": {"d": "YQ=="}}, {}),
     "account": (ACCOUNTS, {"secrets": [{"name": "a"}]}, {}),
     "lease": (LEASES, a_lease("x"), {}),
     "lease-free": (LEASES, {"spec": {}}, {}),

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.apiserver import aggregated, discovery
+from mooring.apiserver import aggregated, discovery, openapi_v2
 from mooring.apiserver.compression import packed
 from mooring.apiserver.messages import JSON, Reply, Request
 from mooring.apiserver.openapi import openapi_document, openapi_roots
@@ -17,6 +17,9 @@ from mooring.apiserver.store import ObjectStore
 
 _NOT_MODIFIED: Final = 304
 _AGGREGATED: Final = "aggregated"
+_PACKED: Final = "packed"
+_OWN: Final = {_AGGREGATED: aggregated.MEDIA_TYPE, _PACKED: openapi_v2.PROTOBUF}
+"""How answers in another form are kept, and their media type. In a URL these names mean nothing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,11 +38,13 @@ class About:
 
     def answer(self, request: Request) -> Reply | None:
         """None for a path that is not about the server."""
-        path = request.path
-        if path in (("api",), ("apis",)) and aggregated.is_wanted(request.headers.get("accept", "")):
-            path = (_AGGREGATED, *path)
-        elif path[:1] == (_AGGREGATED,):
+        path, accept = request.path, request.headers.get("accept", "")
+        if path[0] in _OWN:
             return None
+        if path in (("api",), ("apis",)) and aggregated.is_wanted(accept):
+            path = (_AGGREGATED, *path)
+        elif path == ("openapi", "v2") and openapi_v2.wants_protobuf(accept):
+            path = (_PACKED, *path)
         made = self._made(path)
         if made is None:
             return None
@@ -52,14 +57,15 @@ class About:
             value = self._value(path)
             if value is None:
                 return None
-            body = msgspec.json.encode(value)
+            body = value if isinstance(value, bytes) else msgspec.json.encode(value)
             tag = hashlib.sha256(body).hexdigest().upper()
-            media_type = aggregated.MEDIA_TYPE if path[0] == _AGGREGATED else JSON
-            self._kept[path] = _Made(Reply(200, body, media_type, headers=(("ETag", f'"{tag}"'), ("Vary", "Accept"))), tag)
+            self._kept[path] = _Made(Reply(200, body, _OWN.get(path[0], JSON), headers=(("ETag", f'"{tag}"'), ("Vary", "Accept"))), tag)
         return self._kept[path]
 
-    def _value(self, path: tuple[str, ...]) -> Mapping[str, Any] | None:
+    def _value(self, path: tuple[str, ...]) -> Mapping[str, Any] | bytes | None:
         match path:
+            case ("",):
+                return discovery.paths(self._store)
             case ("version",):
                 return discovery.VERSION
             case ("api",):
@@ -76,6 +82,10 @@ class About:
                 return discovery.resources(self._store, "", version)
             case ("apis", group, version) if group:
                 return discovery.resources(self._store, group, version)
+            case ("openapi", "v2"):
+                return openapi_v2.document(self._store)
+            case ("packed", "openapi", "v2"):
+                return openapi_v2.packed_document(self._store)
             case ("openapi", "v3"):
                 return self._index()
             case ("openapi", "v3", *root):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mooring.apiserver.actions import Action
+from mooring.apiserver.health import WHICH
 from mooring.apiserver.resource import Resource, Status
 from mooring.apiserver.store import ObjectStore
 
@@ -20,6 +21,13 @@ VERSION: Final = {
     "platform": "",
 }
 STATUS_VERBS: Final = ["get", "patch", "update"]
+
+
+def paths(store: ObjectStore) -> dict[str, Any]:
+    """`/`: what else there is to ask for."""
+    versions = {f"/apis/{resource.api_version}" for resource in store.resources if resource.group}
+    found = {"/api", "/api/v1", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version", *(f"/{which}" for which in WHICH)}
+    return {"paths": sorted(found | versions | {version.rpartition("/")[0] for version in versions})}
 
 
 def core_versions() -> dict[str, Any]:

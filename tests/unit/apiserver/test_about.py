@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from mooring.apiserver import aggregated
+from mooring.apiserver import aggregated, protowire
 from mooring.apiserver.about import About
 from mooring.apiserver.custom.facts import Custom
 from mooring.apiserver.fieldwords import words_for
+from mooring.apiserver.health import WHICH
 from mooring.apiserver.messages import Reply, Request
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import RESOURCES
@@ -153,3 +154,41 @@ def _messages(resources: tuple[Resource, ...]) -> dict[str, Message]:
             if name not in found or len(message.fields) > len(found[name].fields):
                 found[name] = message
     return found
+
+
+def test_the_index_names_what_is_served(about: About) -> None:
+    paths = told(about, "/")["paths"]
+    assert {"/api/v1", "/apis/storage.k8s.io", "/apis/storage.k8s.io/v1", "/openapi/v3", "/readyz", "/version"} <= set(paths)
+    for path in paths:
+        if path.strip("/") not in ("metrics", *WHICH):  # (those are answered elsewhere)
+            ask(about, path)
+
+
+def test_openapi_v2_tells_that_fields_are_validated(about: About) -> None:
+    """kubectl looks for it before it takes a manifest that is a List."""
+    patch = told(about, "/openapi/v2")["paths"]["/api/v1/namespaces/{name}"]["patch"]
+    assert {"group": "", "version": "v1", "kind": "Namespace"} == patch["x-kubernetes-group-version-kind"]
+    assert "fieldValidation" in [parameter["name"] for parameter in patch["parameters"]]
+
+
+def within(data: bytes, *numbers: int) -> list[bytes]:
+    """What a protobuf message holds in these fields, one in another."""
+    if not numbers:
+        return [data]
+    inner = [data[start:end] for number, _, start, end in protowire.fields(data, 0, len(data)) if number == numbers[0]]
+    return [found for part in inner for found in within(part, *numbers[1:])]
+
+
+def test_both_forms_of_openapi_v2_tell_the_same(about: About) -> None:
+    """Numbers as in openapi.v2.Document: Go clients read nothing else."""
+    reply = ask(about, "/openapi/v2", accept="application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+    assert "application/com.github.proto-openapi.spec.v2.v1.0+protobuf" == reply.content_type
+    packed = {}
+    for path in within(reply.body, 8, 2):
+        [name], [patch] = within(path, 1), within(path, 2, 8)
+        [kind] = within(patch, 13, 2, 2)
+        packed[name.decode()] = (json.loads(kind), [found.decode() for found in within(patch, 8, 1, 2, 3, 4)])
+    plain = {path: item["patch"] for path, item in told(about, "/openapi/v2")["paths"].items()}
+    assert packed == {
+        path: (patch["x-kubernetes-group-version-kind"], [found["name"] for found in patch["parameters"]]) for path, patch in plain.items()
+    }

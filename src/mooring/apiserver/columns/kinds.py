@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from mooring.apiserver.columns import event, node, pod, storage, volumes
-from mooring.apiserver.columns.column import AGE, DEFAULT, NAME, Column, Json, at, plain
+from mooring.apiserver.columns.column import AGE, CREATED, DEFAULT, NAME, Column, Json, at, plain
 from mooring.apiserver.columns.printer import printer_columns
 from mooring.apiserver.resource import Resource
 
@@ -17,10 +17,22 @@ _SECRET: Final = (
     Column("Data", plain(lambda secret: len(secret.get("data") or ())), "How many values it holds."),
     AGE,
 )
+_CONFIG_MAP: Final = (
+    NAME,
+    Column("Data", plain(lambda found: len(found.get("data") or ()) + len(found.get("binaryData") or ())), "How many values it holds."),
+    AGE,
+)
+_SCALE: Final = (
+    NAME,
+    Column("Desired", at("spec", "replicas", default=0), "How many are wished for.", type="integer"),
+    Column("Available", at("status", "replicas", default=0), "How many there are.", type="integer"),
+    CREATED,
+)
 _SERVICE_ACCOUNT: Final = (NAME, AGE)
 _LEASE: Final = (NAME, Column("Holder", at("spec", "holderIdentity"), "Who holds it."), AGE)
 
 _COLUMNS: Final[Mapping[tuple[str, str], tuple[Column, ...]]] = {
+    ("", "ConfigMap"): _CONFIG_MAP,
     ("", "Event"): event.EVENT,
     ("", "Namespace"): _NAMESPACE,
     ("", "Node"): node.NODE,
@@ -49,6 +61,8 @@ def row_conditions_of(resource: Resource) -> Callable[[Json], list[Json]]:
 
 def columns_of(resource: Resource) -> tuple[Column, ...]:
     """A kind's columns, in order."""
+    if resource.body_version:
+        return _SCALE  # (no other form is shown of a custom kind)
     if resource.custom is not None:
         return printer_columns(resource.custom)
     return _COLUMNS.get((resource.group, resource.kind), DEFAULT)
