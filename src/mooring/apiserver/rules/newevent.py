@@ -52,7 +52,10 @@ def _keep(shown: Json, _old: Json | None) -> Json:
 
 
 def _validate_create(new: Json) -> list[Cause]:
-    found = checks.named(new["metadata"].get("name", ""), "metadata.name", names.dns_subdomain) + _validate_series(new)
+    metadata = new["metadata"]
+    prefix, rule = metadata.get("generateName", ""), names.prefix_of(names.dns_subdomain)
+    found = checks.named(prefix, "metadata.generateName", rule) if prefix else []
+    found += checks.named(metadata.get("name", ""), "metadata.name", names.dns_subdomain) + _validate_series(new)
     if not new.get("eventTime"):
         found.append(causes.required("eventTime"))
     if new.get("type") not in ("Normal", "Warning"):
