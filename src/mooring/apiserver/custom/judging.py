@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.custom.checking import check
 from mooring.apiserver.custom.embedded import wrong_embedded
 from mooring.apiserver.custom.facts import ScalePaths
 from mooring.apiserver.custom.lists import duplicates
-from mooring.apiserver.custom.rules import Rules
 from mooring.apiserver.custom.structure import NOTHING, Structure
+
+if TYPE_CHECKING:
+    from mooring.apiserver.custom.rules import Rules
 
 Json = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mooring.apiserver import objectmeta
 from mooring.apiserver.custom import conditions, defining
@@ -12,15 +12,17 @@ from mooring.apiserver.custom.columns import columns_of, fields_of, scale_of
 from mooring.apiserver.custom.embedded import decode_embedded
 from mooring.apiserver.custom.facts import Custom
 from mooring.apiserver.custom.judging import Judge
-from mooring.apiserver.custom.rules import rules_of
 from mooring.apiserver.custom.scale import scale_action
 from mooring.apiserver.custom.shaping import drop_nulls, fill, prune, whole_numbers
-from mooring.apiserver.custom.structure import Structure, structure_of
+from mooring.apiserver.custom.structure import Structure, has_rules, structure_of
 from mooring.apiserver.equality import equal_json
 from mooring.apiserver.kinds import version_order
 from mooring.apiserver.resource import Form, Json, Resource, Status, View
 from mooring.apiserver.schema import Messages, decode
 from mooring.kube.errors import Forbidden
+
+if TYPE_CHECKING:
+    from mooring.apiserver.custom.rules import Rules
 
 _METADATA: Final = Messages("Custom: 1 metadata ObjectMeta!", objectmeta.MESSAGES)["Custom"]
 
@@ -56,7 +58,7 @@ def _resource(definition: Json, version: Json) -> Resource:
     schema = _schema_of(version)
     structure = structure_of(schema)
     with_status = subresources.get("status") is not None
-    judge = Judge(structure, rules_of(structure), scale_of(version))
+    judge = Judge(structure, _rules(structure), scale_of(version))
     life = _Life(storage_of(definition), with_status, conditions.is_true(definition, "Terminating"))
     resource = Resource(
         group=spec["group"],
@@ -91,6 +93,14 @@ def _fields(definition: Json) -> Callable[[Json], dict[str, str]]:
     """The selectable fields of all versions: objects are stored once for all of them."""
     found = {name: field for version in definition["spec"]["versions"] for name, field in fields_of(version).items()}
     return lambda obj: {name: field(obj) for name, field in found.items()}
+
+
+def _rules(structure: Structure) -> Rules | None:
+    if not has_rules(structure.raw):
+        return None
+    from mooring.apiserver.custom.rules import rules_of  # noqa: PLC0415  CEL comes with the first rule
+
+    return rules_of(structure)
 
 
 def _custom(definition: Json, version: Json, schema: Json) -> Custom:

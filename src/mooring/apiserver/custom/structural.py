@@ -12,9 +12,8 @@ from mooring.apiserver.custom.checking import check
 from mooring.apiserver.custom.embedded import wrong_embedded
 from mooring.apiserver.custom.formats import KNOWN
 from mooring.apiserver.custom.listschemas import wrong_list, wrong_map
-from mooring.apiserver.custom.ruleschemas import wrong_rules
 from mooring.apiserver.custom.shaping import prune
-from mooring.apiserver.custom.structure import NOTHING, structure_of
+from mooring.apiserver.custom.structure import NOTHING, has_rules, structure_of
 from mooring.apiserver.goregexp import go_regexp
 
 Json = dict[str, Any]
@@ -36,7 +35,11 @@ def wrong_schema(schema: Json, path: str) -> list[Cause]:
     found = list(_wrong_root(schema, path)) + list(_wrong(schema, path, "root"))
     if not found:
         found += _wrong_defaults(schema, path)
-    return found or list(wrong_rules(schema, path))
+    if found or not has_rules(schema):
+        return found
+    from mooring.apiserver.custom.ruleschemas import wrong_rules  # noqa: PLC0415  CEL comes with the first rule
+
+    return list(wrong_rules(schema, path))
 
 
 def unknown_formats(schema: Json) -> Iterator[str]:
