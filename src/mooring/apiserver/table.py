@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -109,6 +109,9 @@ class HistoryLimits:
 
 DEFAULT_LIMITS = HistoryLimits()
 
+_CUT_AT: Final = 512
+"""Forgotten changes that still take memory."""
+
 
 class History:
     """A kind's recent changes. floor: the oldest version to watch from; changes up to it may be forgotten."""
@@ -117,7 +120,7 @@ class History:
         self.floor = floor
         self._limits = limits
         self._changes: list[Change] = []
-        self._first = 0  # (index of the oldest that counts: cutting a list's head is dear, so it is done in bulk)
+        self._first = 0  # (index of the oldest that counts: the list's head is cut in bulk)
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -139,7 +142,7 @@ class History:
             self.floor = oldest.rv
             self._bytes -= _weight(oldest)
             self._first += 1
-        if self._first > 1024 and self._first * 2 > len(self._changes):
+        if self._first >= _CUT_AT:
             del self._changes[: self._first]
             self._first = 0
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from mooring.api.meta import Key
 from mooring.apiserver.listing import ListOptions
 from mooring.apiserver.rules import SECRETS, VOLUME_ATTACHMENTS
 from mooring.apiserver.scope import Scope, scope_of
-from mooring.apiserver.table import HistoryLimits
+from mooring.apiserver.table import Change, HistoryLimits
 from mooring.kube.cluster import EventType
 from mooring.kube.errors import Gone
 from tests.support.apiobjects import a_secret, a_va
@@ -85,6 +87,16 @@ def test_history_is_bounded_by_count_bytes_and_age(limits: HistoryLimits, kept: 
     if kept < 11:
         with pytest.raises(Gone, match=r"too old resource version: 6 \(\d+\)"):
             store.list(VOLUME_ATTACHMENTS, Scope(), ListOptions("6", "Exact"))
+
+
+def test_what_is_forgotten_takes_no_memory() -> None:
+    store = a_store(HistoryLimits(changes_max=2000))
+    create(store, VOLUME_ATTACHMENTS, a_va("forgetful"))
+    for number in range(3900):
+        patch(store, VOLUME_ATTACHMENTS, Key("", "forgetful"), {"metadata": {"labels": {"n": str(number)}}})
+    gc.collect()
+    mine = [found for found in gc.get_objects() if isinstance(found, Change) and found.key == Key("", "forgetful")]
+    assert 2000 <= len(mine) <= 3000
 
 
 def test_a_quiet_kind_forgets_by_age_when_it_is_swept() -> None:
