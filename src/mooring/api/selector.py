@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from mooring.api import names
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!<>(),]|[^\s=!<>(),]+)")
+_TOKEN_SIGN = re.compile(r"==|!=|[=!<>(),]")
 _COMPARISONS = ("=", "==", "!=", "<", ">")
 
 
@@ -66,8 +67,11 @@ def parse_labels(text: str) -> Selector:
     requirements = []
     while tokens:
         requirements.append(_requirement(tokens))
-        if tokens and (tokens.pop(0) != "," or not tokens):
-            raise ValueError(f"unable to parse requirement: found more than a requirement in {text!r}")
+        if tokens and tokens[0] != ",":
+            raise ValueError(f"found '{tokens[0]}', expected: ',' or 'end of string'")
+        if tokens and len(tokens) == 1:
+            raise ValueError("found '', expected: identifier after ','")
+        del tokens[:1]
     return Selector(tuple(requirements))
 
 
@@ -82,7 +86,9 @@ def parse_fields(text: str) -> Selector:
         if found is None:
             raise ValueError(f"invalid selector: '{text}'; can't understand '{term}'")
         operator = "notin" if found[2] == "!=" else "in"
-        requirements.append(Requirement(found[1], operator, frozenset({_unescaped(found[3])})))
+        value = _unescaped(found[3])
+        if found[1] or value:  # (nothing that is nothing holds of everything)
+            requirements.append(Requirement(found[1], operator, frozenset({value})))
     return Selector(tuple(requirements))
 
 
@@ -101,6 +107,8 @@ def _tokens(text: str) -> list[str]:
 def _requirement(tokens: list[str]) -> Requirement:
     """Takes one requirement off the front."""
     first = tokens.pop(0)
+    if first != "!" and _TOKEN_SIGN.fullmatch(first):
+        raise ValueError(f"found '{first}', expected: !, identifier, or 'end of string'")
     if first == "!":
         return Requirement(_key(tokens), "absent")
     key = _key([first])
@@ -108,13 +116,14 @@ def _requirement(tokens: list[str]) -> Requirement:
         return Requirement(key, "exists")
     operator = tokens.pop(0)
     if operator in ("in", "notin"):
-        return Requirement(key, operator, _value_set(tokens))
+        return Requirement(key, operator, _value_set(key, tokens))
     if operator not in _COMPARISONS:
         raise ValueError(f"unable to parse requirement: found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
-    value = _value(tokens.pop(0) if tokens and tokens[0] != "," else "")
+    value = tokens.pop(0) if tokens and tokens[0] != "," else ""
     if operator in ("<", ">"):
         _whole_number(value)
         return Requirement(key, operator, frozenset({value}))
+    _check_values(key, [value])
     return Requirement(key, "notin" if operator == "!=" else "in", frozenset({value}))
 
 
@@ -126,36 +135,39 @@ def _key(tokens: list[str]) -> str:
     return key
 
 
-def _value_set(tokens: list[str]) -> frozenset[str]:
-    if not tokens or tokens.pop(0) != "(":
-        raise ValueError("unable to parse requirement: expected '('")
+def _value_set(key: str, tokens: list[str]) -> frozenset[str]:
+    first = tokens.pop(0) if tokens else ""
+    if first != "(":
+        raise ValueError(f"unable to parse requirement: found '{first}' expected: '('")
     values: set[str] = set()
     last = ""
     while tokens:
         token = tokens.pop(0)
         if token == ")":
-            return frozenset(values | {_value(last)})
+            values.add(last)
+            _check_values(key, sorted(values))
+            return frozenset(values)
         if token == ",":
-            values.add(_value(last))
+            values.add(last)
             last = ""
         elif last or token in ("(", "=", "==", "!=", "<", ">", "!"):
-            raise ValueError(f"unable to parse requirement: found '{token}', expected: ',', or ')'")
+            raise ValueError(f"unable to parse requirement: found '{token}', expected: ',' or ')'")
         else:
             last = token
-    raise ValueError("unable to parse requirement: found '', expected: ',', or ')'")
+    raise ValueError("unable to parse requirement: found '', expected: ',' or ')'")
 
 
-def _value(text: str) -> str:
-    wrong = names.label_value(text)
-    if wrong:
-        raise ValueError(f'unable to parse requirement: values: Invalid value: "{text}": {"; ".join(wrong)}')
-    return text
+def _check_values(key: str, values: list[str]) -> None:
+    for number, text in enumerate(values):
+        wrong = names.label_value(text)
+        if wrong:
+            raise ValueError(f'unable to parse requirement: values[{number}][{key}]: Invalid value: "{text}": {"; ".join(wrong)}')
 
 
 def _whole_number(text: str) -> None:
     if not re.fullmatch(r"[-+]?[0-9]+", text):
         why = "for 'Gt', 'Lt' operators, the value must be an integer"
-        raise ValueError(f'unable to parse requirement: values: Invalid value: "{text}": {why}')
+        raise ValueError(f'unable to parse requirement: values[0]: Invalid value: "{text}": {why}')
 
 
 def _split_unescaped(text: str) -> list[str]:

@@ -53,7 +53,8 @@ def apply(resource: Resource, live: Json, config: Json, writer: str, now: str, *
     record = managed.read(live["metadata"].get("managedFields"))
     ignored = unwritten(resource, subresource)
     shape = shape_of(resource)
-    if not record:
+    is_first = not record
+    if is_first:
         first = managed.updater(managed.BEFORE_FIRST_APPLY, resource.api_version, subresource)
         record = managed.after_update(record, compare(shape, empty, live), first, ignored, now)
     applying = _Applying(shape, ignored, managed.applier(writer, subresource), resource.api_version, now)
@@ -61,7 +62,8 @@ def apply(resource: Resource, live: Json, config: Json, writer: str, now: str, *
         outcome = _by_kubectl(applying, live, config, record, force) if writer == _KUBECTL else applying.apply(live, config, record, force)
     except Conflicting as error:
         raise _refused(error.fields) from error
-    outcome.obj["metadata"]["managedFields"] = managed.write(outcome.managed)
+    if not is_first or applying.manager in outcome.managed:  # (who owns nothing begins no record)
+        outcome.obj["metadata"]["managedFields"] = managed.write(outcome.managed)
     return outcome.obj
 
 
@@ -156,7 +158,7 @@ def _note(config: Json) -> str:
 def _check(resource: Resource, config: Json) -> None:
     version, kind = str(config.get("apiVersion") or ""), str(config.get("kind") or "")
     if (version, kind) != (resource.api_version, resource.kind):
-        raise refusals.bad_request(f"invalid object type: {version if '/' in version else f'/{version}'}, Kind={kind}")
+        raise refusals.bad_request(f"invalid object type: {_qualified(version)}, Kind={kind}")
     metadata = config.get("metadata") or {}
     if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
         raise refusals.bad_request("metadata.managedFields must be nil")
@@ -164,8 +166,12 @@ def _check(resource: Resource, config: Json) -> None:
         check(shape_of(resource), config)
     except Untyped as error:
         place = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}" if isinstance(metadata, dict) else "/"
-        text = f"failed to create typed patch object ({place}; {version}, Kind={kind}): {error}"
+        text = f"failed to create typed patch object ({place}; {_qualified(version)}, Kind={kind}): {error}"
         raise ServerError(text, code=500) from error  # (so the real one answers; nothing was tried)
+
+
+def _qualified(version: str) -> str:
+    return version if "/" in version else f"/{version}"
 
 
 def _without(record: dict[Manager, Entry], manager: Manager, fields: FieldSet) -> dict[Manager, Entry]:

@@ -41,7 +41,9 @@ def decode_object(resource: Resource, value: Any, validation: FieldValidation, p
         obj = decode(resource.message, content, unknown) if resource.decode is None else resource.decode(content, unknown)
     except ValueError as error:
         raise unusable(resource, str(error)) from error
-    told = [] if validation is FieldValidation.IGNORE else [*problems, *(f'unknown field "{path}"' for path in unknown)]
+    strange = [f'unknown field "{path}"' for path in unknown]
+    twice = [problem for problem in problems if problem.replace("duplicate", "unknown", 1) not in strange]
+    told = [] if validation is FieldValidation.IGNORE else [*twice, *strange]
     if told and validation is FieldValidation.STRICT:
         raise UnknownFields(told)
     if is_cleared(_record_in(content)):

@@ -21,13 +21,13 @@ POLICIES: Final = tuple(_FINALIZER_OF)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """uid, resource_version: preconditions, "" for none. grace_s: None is the object's own. propagation: a policy, "" for the default.
+    """uid, resource_version: preconditions, None for none. grace_s: None is the object's own. propagation: a policy, "" for the default.
 
     orphan_dependents: what propagation was called in old clients; never both.
     """
 
-    uid: str = ""
-    resource_version: str = ""
+    uid: str | None = None
+    resource_version: str | None = None
     dry_run: bool = False
     grace_s: int | None = None
     propagation: str = ""

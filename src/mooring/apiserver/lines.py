@@ -9,6 +9,7 @@ import msgspec
 
 from mooring.apiserver.channel import Notice
 from mooring.apiserver.resource import Resource
+from mooring.apiserver.schema import decode
 from mooring.apiserver.table import Stored
 from mooring.kube.cluster import EventType
 
@@ -40,8 +41,9 @@ class Lines:
 
 def bookmark(resource: Resource, notice: Notice) -> bytes:
     """The line that says how far the watch has come."""
-    meta: dict[str, Any] = {"resourceVersion": str(notice.version), "creationTimestamp": None}
+    meta: dict[str, Any] = {"resourceVersion": str(notice.version)}
     if notice.initial_end:
         meta["annotations"] = {"k8s.io/initial-events-end": "true"}
-    obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
+    empty = decode(resource.message, {}, []) if resource.custom is None else {}
+    obj = {"kind": resource.kind, "apiVersion": resource.api_version, **empty, "metadata": meta}
     return msgspec.json.encode({"type": "BOOKMARK", "object": obj}) + b"\n"

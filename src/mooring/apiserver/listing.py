@@ -72,7 +72,7 @@ def moment_of(options: ListOptions, current: int, floor: int, *, namespaced: boo
     Raises Invalid for options that don't fit, BadRequest for a bad token or version, Gone when it is forgotten, ServerError (504) for
     a version that lies ahead.
     """
-    _check_match(options)
+    check_match(options)
     if options.continue_token:
         return _continued(options, current, floor, namespaced)
     version = parse_version(options.resource_version)
@@ -105,10 +105,10 @@ def token_after(key: Key, rv: int, *, namespaced: bool) -> str:
 
 
 def _continued(options: ListOptions, current: int, floor: int, namespaced: bool) -> Moment:
-    if options.resource_version not in ("", "0"):
-        raise refusals.bad_request("specifying resource version is not allowed when using continue")
     token = _read_token(options.continue_token)
     after = _key_of(token.start, namespaced)
+    if options.resource_version not in ("", "0"):
+        raise refusals.bad_request("specifying resource version is not allowed when using continue")
     if token.rv == NEWEST:
         return Moment(after=after, limit=options.limit)
     if token.rv > current:
@@ -136,22 +136,21 @@ def _key_of(start: str, namespaced: bool) -> Key:
     return Key(namespace, name)
 
 
-def _check_match(options: ListOptions) -> None:
-    wrong = _wrong_match(options)
-    if wrong is not None:
-        raise causes.invalid_object("ListOptions", "meta.k8s.io", "", [wrong])
+def check_match(options: ListOptions) -> None:
+    """Raises Invalid for a resourceVersionMatch that does not fit the other options."""
+    wrong = _wrong_match(options) if options.resource_version_match else []
+    if wrong:
+        raise causes.invalid_object("ListOptions", "meta.k8s.io", "", wrong)
 
 
-def _wrong_match(options: ListOptions) -> Cause | None:
-    match, field = options.resource_version_match, "resourceVersionMatch"
-    if not match:
-        return None
-    if options.continue_token:
-        return causes.forbidden(field, "resourceVersionMatch is forbidden when continue is provided")
+def _wrong_match(options: ListOptions) -> list[Cause]:
+    match, field, found = options.resource_version_match, "resourceVersionMatch", []
     if not options.resource_version:
-        return causes.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided")
+        found.append(causes.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+    if options.continue_token:
+        found.append(causes.forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
     if match not in _MATCHES:
-        return causes.not_supported(field, match, [*_MATCHES, ""])
+        found.append(causes.not_supported(field, match, [*_MATCHES, ""]))
     if match == "Exact" and options.resource_version == "0":
-        return causes.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
-    return None
+        found.append(causes.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    return found

@@ -19,7 +19,8 @@ from mooring.kube.errors import ApiError, to_status
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
 
-_EMPTY_DETAILS: Final = ("MethodNotAllowed", "NotAcceptable")
+_BARE_TEXTS: Final = ("406: Not Acceptable", "415: Unsupported Media Type", "the server could not find the requested resource")
+"""Refusals that are made before the kind is known have details, with nothing in them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,16 +65,16 @@ def json_reply(value: Any, status: int = 200) -> Reply:
     return Reply(status, msgspec.json.encode(value))
 
 
-def error_reply(error: ApiError) -> Reply:
+def error_reply(error: ApiError, warnings: tuple[str, ...] = ()) -> Reply:
     """The Status of an error."""
     wait_s = None if error.retry_after_s is None else int(error.retry_after_s)
-    return Reply(error.status_code, msgspec.json.encode(status_of(error)), retry_after_s=wait_s)
+    return Reply(error.status_code, msgspec.json.encode(status_of(error)), warnings=warnings, retry_after_s=wait_s)
 
 
 def status_of(error: ApiError) -> dict[str, Any]:
     """The Status object, as on the wire."""
     status = to_status(error)
-    if error.reason in _EMPTY_DETAILS:
+    if error.reason == "MethodNotAllowed" or str(error).partition("\n")[0] in _BARE_TEXTS:
         status.setdefault("details", {})
     if isinstance(error, ContinueExpired):
         status["metadata"] = {"continue": error.continue_token}

@@ -140,10 +140,11 @@ def _validate_common(metadata: Json, bare_finalizers: bool) -> list[Cause]:
 def _validate_owners(owners: list[Json]) -> list[Cause]:
     field, found = "metadata.ownerReferences", []
     for owner in owners:
-        missing = [part for part in ("apiVersion", "kind", "name", "uid") if not owner.get(part)]
+        version = owner.get("apiVersion", "")
+        if version.count("/") > 1 or not version.rpartition("/")[2]:
+            found.append(causes.invalid(f"{field}.apiVersion", version, "version must not be empty"))
+        missing = [part for part in ("kind", "name", "uid") if not owner.get(part)]
         found += [causes.invalid(f"{field}.{part}", owner.get(part, ""), "must not be empty") for part in missing]
-        if owner.get("apiVersion") and (owner["apiVersion"].count("/") > 1 or owner["apiVersion"].endswith("/")):
-            found.append(causes.invalid(f"{field}.apiVersion", owner["apiVersion"], "version must not be empty"))
         if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
             found.append(causes.invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner"))
     controllers = [owner.get("name", "") for owner in owners if owner.get("controller")]

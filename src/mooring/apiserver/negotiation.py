@@ -99,12 +99,19 @@ def parse_body(content_type: str, body: bytes, message: Message | None) -> tuple
     return _parsed(parse, body)
 
 
-def parse_patch(content_type: str, body: bytes) -> tuple[PatchType, Any]:
-    """The kind and the JSON value of a patch. Raises BadRequest, UnsupportedMediaType."""
+def patch_type(content_type: str, *, custom: bool) -> PatchType:
+    """custom: the patch is for a custom kind, which has no strategic merge. Raises UnsupportedMediaType."""
     kind = _PATCHES.get(_media_type(content_type))
+    if custom and kind in (None, PatchType.STRATEGIC):
+        raise _unsupported((PatchType.JSON.value, PatchType.MERGE.value, APPLY))
     if kind is None:
-        raise _unsupported((*_PATCHES, APPLY))
-    return kind, _parsed(_parse_patch, body)[0]
+        raise UnsupportedMediaType("415: Unsupported Media Type", reason="UnsupportedMediaType")
+    return kind
+
+
+def parse_patch(body: bytes) -> Any:
+    """The JSON value of a patch. Raises BadRequest."""
+    return _parsed(_parse_patch, body)[0]
 
 
 def is_apply(content_type: str) -> bool:

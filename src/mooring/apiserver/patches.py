@@ -17,7 +17,7 @@ from mooring.apiserver.equality import equal_json
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.strategic import merge_strategic
 from mooring.kube.cluster import PatchType
-from mooring.kube.errors import ApiError, BadRequest, Invalid, TooLarge, UnsupportedMediaType
+from mooring.kube.errors import ApiError, BadRequest, Invalid, TooLarge
 
 OPERATIONS_MAX: Final = 10_000
 
@@ -34,22 +34,16 @@ def change_of(
 ) -> Callable[[Json], Json]:
     """The patch as a function from the stored object to the new, decoded one.
 
-    patch: the body's JSON value. warnings: gets what the Warning header says.
-    Raises UnsupportedMediaType for strategic patches of custom kinds.
+    patch: the body's JSON value, or what gives it when there is an object to be patched. warnings: gets what the Warning header says.
     The function raises BadRequest for what is no patch, Invalid for one that can't be applied or that makes the object unreadable.
     """
 
-    if kind is PatchType.STRATEGIC and resource.custom is not None:
-        accepted = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
-        text = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
-        raise UnsupportedMediaType(text, reason="UnsupportedMediaType")
-
     def change(stored: Json) -> Json:
         try:
-            patched = _apply(resource, kind, stored, patch)
+            patched = _apply(resource, kind, stored, patch() if callable(patch) else patch)
         except PatchFailed as error:
             raise Invalid("the server rejected our request due to an error in our request", reason="Invalid") from error
-        return _decoded(resource, patched, str(stored["metadata"]["name"]), validation, warnings)
+        return _decoded(resource, patched, validation, warnings)
 
     return change
 
@@ -63,8 +57,7 @@ def applied_change(
     """An apply as such a function. applied: what it makes of the live object, which is {} where there is none."""
 
     def change(stored: Json) -> Json:
-        new = applied(stored)
-        return _decoded(resource, new, str(new["metadata"].get("name", "")), validation, warnings)
+        return _decoded(resource, applied(stored), validation, warnings)
 
     return change
 
@@ -107,19 +100,20 @@ def _apply(resource: Resource, kind: PatchType, stored: Json, patch: Any) -> Any
     raise refusals.bad_request(f"json: cannot unmarshal {causes.shown(patch)} into a patch of type {kind.value}")
 
 
-def _decoded(resource: Resource, patched: Any, name: str, validation: FieldValidation, warnings: list[str] | None) -> Json:
+def _decoded(resource: Resource, patched: Any, validation: FieldValidation, warnings: list[str] | None) -> Json:
     try:
         decoded, told = decode_object(resource, patched, validation, [])
     except (UnknownFields, BadRequest) as error:
-        raise _unusable(resource, name, str(error)) from error
+        raise _unusable(str(error)) from error
     if warnings is not None:
         warnings.extend(told)
     return decoded
 
 
-def _unusable(resource: Resource, name: str, why: str) -> ApiError:
-    """Differs from kube-apiserver, which shows the patched object with all that is secret in it."""
-    return causes.invalid_object(resource.kind, resource.group, name, [causes.invalid("patch", "", why)])
+def _unusable(why: str) -> ApiError:
+    """Names no object, like the real one. Differs from it: that one shows the patched object with all that is secret in it."""
+    cause = causes.invalid("patch", "", why)
+    return Invalid(f' "" is invalid: {cause}', reason="Invalid", details={"causes": [cause.to_json()]})
 
 
 def _operate(root: Any, operation: Mapping[str, Any]) -> None:

@@ -32,10 +32,7 @@ class WriteOptions:
 
 
 def list_options(query: Query) -> ListOptions:
-    """Raises BadRequest, Invalid."""
-    if "sendInitialEvents" in query:
-        wrong = causes.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
-        raise causes.invalid_object("ListOptions", "meta.k8s.io", "", [wrong])
+    """Raises BadRequest."""
     _number(query, "timeoutSeconds")
     return ListOptions(
         query.get("resourceVersion", ""),
@@ -43,6 +40,13 @@ def list_options(query: Query) -> ListOptions:
         _number(query, "limit") or 0,
         query.get("continue", ""),
     )
+
+
+def check_list(query: Query) -> None:
+    """Raises Invalid for what only a watch may ask."""
+    if "sendInitialEvents" in query:
+        wrong = causes.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        raise causes.invalid_object("ListOptions", "meta.k8s.io", "", [wrong])
 
 
 def watch_options(query: Query) -> WatchOptions:
@@ -97,8 +101,8 @@ def delete_options(query: Query, body: Any) -> DeleteOptions:
         raise causes.invalid_object("DeleteOptions", "meta.k8s.io", "", wrong)
     preconditions = options.get("preconditions", {})
     return DeleteOptions(
-        preconditions.get("uid", ""),
-        preconditions.get("resourceVersion", ""),
+        preconditions.get("uid"),
+        preconditions.get("resourceVersion"),
         bool(options.get("dryRun")),
         options.get("gracePeriodSeconds"),
         options.get("propagationPolicy", ""),
@@ -138,7 +142,7 @@ def _wrong_propagation(given: Mapping[str, Any]) -> list[Cause]:
 
 
 def _wrong_dry_run(*values: Any) -> list[Cause]:
-    return [causes.not_supported("dryRun", [value], ["All"]) for value in values if value not in (None, "", "All")]
+    return [causes.not_supported("dryRun", [value], ["All"]) for value in values if value not in (None, "All")]
 
 
 def _boolean(text: str) -> bool:
@@ -148,7 +152,7 @@ def _boolean(text: str) -> bool:
 
 def _number(query: Query, name: str) -> int | None:
     text = query.get(name)
-    if text is None or text == "":
+    if text is None:
         return None
     try:
         return int(text)

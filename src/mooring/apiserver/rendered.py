@@ -25,7 +25,7 @@ class RenderedLines:
     def _object(self, resource: Resource, notice: Notice, first: bool) -> bytes:
         if notice.stored is not None:
             return self._rendering.event(resource, notice.stored, self._clock.wall_s(), first=first)
-        meta: dict[str, Any] = {"resourceVersion": str(notice.version), "creationTimestamp": None}
+        meta: dict[str, Any] = {"resourceVersion": str(notice.version)}
         if notice.initial_end:
             meta["annotations"] = {"k8s.io/initial-events-end": "true"}
         return self._rendering.bookmark(resource, meta, first=first)

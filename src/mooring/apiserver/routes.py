@@ -23,7 +23,9 @@ class Route:
 
 
 def route_of(path: tuple[str, ...], store: ObjectStore) -> Route | None:
-    """None for a URL that no kind has."""
+    """None for a URL that no kind has. A slash at its end means nothing."""
+    while path and not path[-1]:
+        path = path[:-1]
     match path:
         case ("api", "v1", *rest):
             group, version = "", "v1"

@@ -35,14 +35,25 @@ class Scope:
 
 def scope_of(resource: Resource, namespace: str | None, label_selector: str, field_selector: str) -> Scope:
     """Raises BadRequest for a selector that can't be read, or that asks for a field the kind does not offer."""
+    return checked(resource, parsed(namespace, label_selector, field_selector))
+
+
+def parsed(namespace: str | None, label_selector: str, field_selector: str) -> Scope:
+    """Raises BadRequest for a selector that can't be read."""
     try:
-        labels, fields = parse_labels(label_selector), parse_fields(field_selector)
+        return Scope(namespace, parse_labels(label_selector), parse_fields(field_selector))
     except ValueError as error:
         raise refusals.bad_request(str(error)) from error
+
+
+def checked(resource: Resource, scope: Scope) -> Scope:
+    """The same. Raises BadRequest for fields that the kind does not offer."""
+    fields = scope.fields
     for requirement in fields.requirements:
-        if requirement.key in _METADATA_FIELDS or requirement.key in resource.field_names:
+        has_no_namespace = resource.custom is not None and not resource.namespaced and requirement.key == "metadata.namespace"
+        if not has_no_namespace and (requirement.key in _METADATA_FIELDS or requirement.key in resource.field_names):
             continue
         if resource.field_names or resource.custom is not None:
             raise refusals.bad_request(f"field label not supported: {requirement.key}")
         raise refusals.bad_request(f'"{requirement.key}" is not a known field selector: only "metadata.name", "metadata.namespace"')
-    return Scope(namespace, labels, fields)
+    return scope

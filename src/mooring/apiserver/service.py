@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mooring.api import names
 from mooring.api.meta import Key
 from mooring.apiserver import negotiation, queries, refusals, steps
 from mooring.apiserver.about import About
@@ -21,6 +22,7 @@ from mooring.apiserver.compression import packed
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.health import WHICH, health, is_health
+from mooring.apiserver.listing import check_match
 from mooring.apiserver.messages import JSON, TEXT, Reply, Request, WatchReply, error_reply, json_reply, status_of
 from mooring.apiserver.patches import applied_change, change_of
 from mooring.apiserver.queries import WriteOptions
@@ -29,7 +31,7 @@ from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.results import Listing, Written
 from mooring.apiserver.routes import Route, route_of
 from mooring.apiserver.rules.meta import MESSAGES as META
-from mooring.apiserver.scope import Scope, scope_of
+from mooring.apiserver.scope import Scope, checked, parsed
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
 from mooring.apiserver.tracking import Writer
@@ -92,20 +94,28 @@ class Service:
         told = self._about.answer(request)
         if told is None:
             if _could_be_a_resource(request.path):
-                raise refusals.no_such_resource()
+                raise self._nowhere(request.path)
             return Reply(404, b"404 page not found\n", TEXT)
         if request.method != "GET":
             raise _not_allowed()
         return told
 
+    def _nowhere(self, path: tuple[str, ...]) -> NotFound:
+        """The refusal of a path that nothing has. A part that a custom object has not is told as if there were no object."""
+        whole = route_of(path[:-1], self._store)
+        if whole is None or whole.is_collection or whole.resource.custom is None:
+            return refusals.no_such_resource()
+        return refusals.not_found(whole.resource, whole.name)
+
     def _of_resource(self, request: Request, route: Route) -> Reply | WatchReply:
         """The answer as the client can read it."""
         watch = request.method == "GET" and route.is_collection and queries.is_watch(request.query)
         wanted = negotiation.wanted(request.headers.get("accept", ""), request.query.get("includeObject", ""), watch=watch)
+        verbs = _Verbs(self._store, request, route, self._clock.wall_s(), self._tokens, wanted.rendering)
         try:
-            reply = _Verbs(self._store, request, route, self._clock.wall_s(), self._tokens, wanted.rendering).answer()
+            reply = verbs.answer()
         except ApiError as error:
-            reply = error_reply(error)
+            reply = error_reply(error, tuple(verbs.told))
         if isinstance(reply, WatchReply):
             return reply
         if route.resource.custom is not None and route.resource.custom.deprecation:
@@ -121,6 +131,8 @@ class _Verbs:
     def __init__(self, store: ObjectStore, request: Request, route: Route, now: float, tokens: Tokens | None, rendering: Rendering) -> None:
         self._store, self._request, self._route, self._now, self._tokens = store, request, route, now, tokens
         self._rendering = rendering
+        self.told: list[str] = []
+        """What is odd about the body. The client hears it with a refusal, too."""
         self._resource: Resource = route.resource
         self._key = Key(route.namespace or "", route.name)
 
@@ -129,8 +141,15 @@ class _Verbs:
         verb = verbs.get(self._request.method)
         if verb is None:
             raise _not_allowed()
+        if self._request.method != "PUT":  # (whose body is read first)
+            self._check_name()
         reply: Reply | WatchReply = verb()
         return reply
+
+    def _check_name(self) -> None:
+        wrong = names.path_segment(self._route.name) if self._route.name else []
+        if wrong:
+            raise refusals.bad_request(f'Name parameter invalid: "{self._route.name}": {"; ".join(wrong)}')
 
     def _collection_verbs(self) -> dict[str, Any]:
         if self._resource.answer is not None:
@@ -165,11 +184,18 @@ class _Verbs:
     def _read_many(self) -> Reply | WatchReply:
         if queries.is_watch(self._request.query):
             return self._watch()
-        found = self._store.list(self._resource, self._scope(), queries.list_options(self._request.query))
+        found = self._found()
         return Reply(200, self._rendering.many(self._resource, _list_meta(found), found.items, self._now))
 
+    def _found(self) -> Listing:
+        """What the query asks for. What is wrong with it is told in the order of the real one."""
+        options, scope = queries.list_options(self._request.query), self._parsed_scope()
+        check_match(options)
+        queries.check_list(self._request.query)
+        return self._store.list(self._resource, checked(self._resource, scope), options)
+
     def _watch(self) -> Reply | WatchReply:
-        scope, options = self._scope(), queries.watch_options(self._request.query)
+        scope, options = checked(self._resource, self._parsed_scope()), queries.watch_options(self._request.query)
         try:
             start_of(options, self._store.version, self._store.table(self._resource).history.floor)
         except (Gone, ServerError) as error:
@@ -180,14 +206,14 @@ class _Verbs:
 
     def _create(self) -> Reply:
         options = queries.write_options(self._request.query, "CreateOptions")
-        body, warnings = self._body(options)
-        by = self._writer(options)
+        body, by = self._body(options), self._writer(options)
         written = self._store.create(self._resource, body, self._key.namespace, self._now, dry_run=options.dry_run, by=by)
-        return self._written_reply(written, warnings)
+        return self._written_reply(written)
 
     def _replace(self) -> Reply:
         options = queries.write_options(self._request.query, "UpdateOptions")
-        body, warnings = self._body(options)
+        body = self._body(options)
+        self._check_name()
         written = self._store.update(
             self._resource,
             self._key,
@@ -197,18 +223,18 @@ class _Verbs:
             dry_run=options.dry_run,
             by=self._writer(options),
         )
-        return self._written_reply(written, warnings)
+        return self._written_reply(written)
 
     def _patch(self) -> Reply:
         content_type = self._request.headers.get("content-type", "")
         applies = negotiation.is_apply(content_type)
         options = queries.write_options(self._request.query, "PatchOptions", applies=applies)
-        warnings: list[str] = []
         if applies:
-            change = self._applied(options, warnings)
+            change = self._applied(options)
         else:
-            kind, patch = negotiation.parse_patch(content_type, self._request.body)
-            change = change_of(self._resource, kind, patch, options.validation, warnings)
+            kind = negotiation.patch_type(content_type, custom=self._resource.custom is not None)
+            patch = partial(negotiation.parse_patch, self._request.body)
+            change = change_of(self._resource, kind, patch, options.validation, self.told)
         written = self._store.patch(
             self._resource,
             self._key,
@@ -218,14 +244,14 @@ class _Verbs:
             dry_run=options.dry_run,
             by=self._writer(options, applies=applies),
         )
-        return self._written_reply(written, tuple(warnings))
+        return self._written_reply(written)
 
-    def _applied(self, options: WriteOptions, warnings: list[str]) -> Callable[[Json], Json]:
+    def _applied(self, options: WriteOptions) -> Callable[[Json], Json]:
         config, twice = negotiation.parse_apply(self._request.body)
         if options.validation is FieldValidation.STRICT and twice:
             raise refusals.bad_request(f"error strict decoding YAML: {', '.join(twice)}")
         if options.validation is FieldValidation.WARN:
-            warnings.extend(twice)
+            self.told.extend(twice)
         applied = partial(
             apply,
             self._resource,
@@ -235,7 +261,7 @@ class _Verbs:
             subresource=self._route.subresource,
             force=options.force,
         )
-        return applied_change(self._resource, applied, FieldValidation.IGNORE, warnings)
+        return applied_change(self._resource, applied, FieldValidation.IGNORE, self.told)
 
     def _delete(self) -> Reply:
         options = self._delete_options()
@@ -249,8 +275,8 @@ class _Verbs:
 
     def _delete_many(self) -> Reply:
         """Answers what was found, as it was before."""
+        found = self._found()
         options = self._delete_options()
-        found = self._store.list(self._resource, self._scope(), queries.list_options(self._request.query))
         for stored in found.items:
             with contextlib.suppress(NotFound):  # (the list may be an older one)
                 self._store.delete(self._resource, stored.key, self._now, options)
@@ -260,17 +286,17 @@ class _Verbs:
         """A question, answered: of an object, or by itself."""
         assert asked.answer is not None, f"nobody answers a {asked.kind}"
         options = queries.write_options(self._request.query, "CreateOptions")
-        body, warnings = self._body(options, asked)
+        body = self._body(options, asked)
         steps.check_namespace(asked, body["metadata"], self._key.namespace)
-        return Reply(201, msgspec.json.encode(asked.answer(self._call(body, dry_run=options.dry_run))), warnings=warnings)
+        return Reply(201, msgspec.json.encode(asked.answer(self._call(body, dry_run=options.dry_run))), warnings=tuple(self.told))
 
     # their parts
 
     def _one(self, stored: Stored) -> bytes:
         return self._rendering.one(self._resource, stored, self._now)
 
-    def _written_reply(self, written: Written, warnings: tuple[str, ...]) -> Reply:
-        return Reply(201 if written.created else 200, self._one(written.stored), warnings=(*warnings, *written.warnings))
+    def _written_reply(self, written: Written) -> Reply:
+        return Reply(201 if written.created else 200, self._one(written.stored), warnings=(*self.told, *written.warnings))
 
     def _writer(self, options: WriteOptions, *, applies: bool = False) -> Writer:
         return Writer(options.manager or queries.manager_of(self._request.headers.get("user-agent", "")), applies)
@@ -279,19 +305,21 @@ class _Verbs:
         user = self._request.user
         return Call(self._store, self._resource, self._key, body, self._now, user, dry_run=dry_run, tokens=self._tokens)
 
-    def _scope(self) -> Scope:
+    def _parsed_scope(self) -> Scope:
         query = self._request.query
-        return scope_of(self._resource, self._route.namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+        return parsed(self._route.namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
 
-    def _body(self, options: WriteOptions, asked: Resource | None = None) -> tuple[Json, tuple[str, ...]]:
+    def _body(self, options: WriteOptions, asked: Resource | None = None) -> Json:
         """asked: the kind of the body where it is not the object's."""
         resource = asked or self._resource
         message = resource.message if resource.custom is None else None
         value, problems = negotiation.parse_body(self._request.headers.get("content-type", ""), self._request.body, message)
         try:
-            return decode_object(resource, value, options.validation, problems)
+            body, told = decode_object(resource, value, options.validation, problems)
         except UnknownFields as error:
             raise unusable(resource, str(error)) from error
+        self.told.extend(told)
+        return body
 
     def _delete_options(self) -> DeleteOptions:
         body = None

@@ -63,7 +63,7 @@ def check_version(resource: Resource, old: Stored, meta: Json) -> None:
 
 def forget_version(resource: Resource, meta: Json) -> None:
     """An apply that creates may name a version, which counts for nothing, but no uid."""
-    meta.pop("resourceVersion", None)
+    parse_version(meta.pop("resourceVersion", ""))
     if meta.get("uid"):
         raise causes.invalid_object(resource.kind, resource.group, meta["name"], [causes.immutable("metadata.uid", meta["uid"])])
 
@@ -74,7 +74,7 @@ def check_preconditions(resource: Resource, old: Stored, options: DeleteOptions)
         ("UID", options.uid, old.uid, "deleted and then recreated"),
         ("ResourceVersion", options.resource_version, str(old.rv), "modified"),
     ):
-        if wanted and wanted != found:
+        if wanted is not None and wanted != found:
             if resource.name == "namespaces":
                 why = f"Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {found}"
                 raise refusals.conflict(resource, old.key.name, why)
@@ -92,7 +92,10 @@ def reset_for(resource: Resource, new: Json, before: Json, now: float, subresour
         assert action.prepare is not None, "only what writes a part of the object is an update"
         action.prepare(new, before, now)
         return
-    if resource.status is Status.ONLY:
+    if resource.custom is not None:
+        own = {field: new["metadata"][field] for field in ("resourceVersion", "managedFields") if field in new["metadata"]}
+        new["metadata"] = {**{field: value for field, value in before["metadata"].items() if field != "managedFields"}, **own}
+    elif resource.status is Status.ONLY:
         metadata.keep_users_part(new["metadata"], before["metadata"])
     written: Json = {field: new[field] for field in ("metadata", "status") if field in new}
     new.clear()

@@ -70,11 +70,13 @@ def _merge_member(merged: dict[str, Any], name: str, value: Any, message: Messag
     if isinstance(value, Mapping):
         merged[name] = merge_strategic(_inner(message, name), before if isinstance(before, Mapping) else {}, value)
     elif isinstance(value, list):
-        key = _merge_key(message, name)
-        old = before if isinstance(before, list) else []
-        joined = _merge_list(_inner(message, name), key, old, value)
+        key, inner = _merge_key(message, name), _inner(message, name)
+        if not isinstance(before, list):
+            merged[name] = [merge_strategic(inner, {}, item) if isinstance(item, Mapping) else item for item in _without_directives(value)]
+            return
+        joined = _merge_list(inner, key, before, value)
         ordering = value if order is None else _items(order, _ORDER + name)
-        merged[name] = joined if key is None else _ordered(joined, old, ordering, key)
+        merged[name] = joined if key is None else _ordered(joined, before, ordering, key)
     else:
         merged[name] = value
 

@@ -59,7 +59,7 @@ def _validate(new: Json) -> list[Cause]:
         found.append(causes.invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, text))
     found += _validate_tokens(spec.get("tokenRequests") or [])
     if spec.get("serviceAccountTokenInSecrets") is not None and not spec.get("tokenRequests"):
-        text = "must not be set unless tokenRequests is set"
+        text = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
         found.append(causes.invalid("spec.serviceAccountTokenInSecrets", spec["serviceAccountTokenInSecrets"], text))
     return found
 

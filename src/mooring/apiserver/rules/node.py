@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import Final
 
 from mooring.api import names
@@ -40,6 +41,11 @@ NodeFeatures: 1 supplementalGroupsPolicy b?
 _NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _EXTERNAL_ID_WARNING: Final = "spec.externalID: this field is deprecated, and is unused by Kubernetes"
+_FEATURE: Final = re.compile(r"[A-Z][A-Za-z0-9]*(/[A-Za-z][A-Za-z0-9]*)*")
+_FEATURE_RULE: Final = (
+    "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), "
+    "and contain only alphanumeric characters and slashes"
+)
 _SET_ONCE: Final = ("podCIDRs", "providerID")
 
 
@@ -55,6 +61,7 @@ def _default(new: Json) -> None:
     elif spec.get("podCIDRs"):
         spec["podCIDR"] = spec["podCIDRs"][0]
     spec.pop("configSource", None)  # (nobody reads it any more)
+    status.pop("config", None)
 
 
 def _admit(new: Json, _view: View) -> None:
@@ -97,12 +104,27 @@ def _validate_cidrs(texts: list[str]) -> list[Cause]:
 
 
 def _validate_status(new: Json, _old: Json) -> list[Cause]:
-    return [
+    found = [
         causes.invalid(f"status.{part}.{name}", amount, "must be greater than or equal to 0")
         for part in ("capacity", "allocatable")
         for name, amount in (new["status"].get(part) or {}).items()
         if parse_quantity(amount).value < 0
     ]
+    return found + _validate_features(new["status"].get("declaredFeatures") or [])
+
+
+def _validate_features(features: list[str]) -> list[Cause]:
+    """In order, each once, named like AFeature/ItsPart."""
+    found: list[Cause] = []
+    for number, feature in enumerate(features):
+        field = f"status.declaredFeatures[{number}]"
+        if number and feature < features[number - 1]:
+            found.append(causes.invalid(field, feature, "list must be sorted alphabetically"))
+        if number and feature == features[number - 1]:
+            found.append(causes.duplicate(field, feature))
+        if not _FEATURE.fullmatch(feature):
+            found.append(causes.invalid(field, feature, f'invalid feature name "{feature}": {_FEATURE_RULE}'))
+    return found
 
 
 def _validate_update(new: Json, old: Json) -> list[Cause]:

@@ -98,7 +98,7 @@ def _evict(call: Call) -> Json:
     if not options.dry_run and not found.whole()["metadata"].get("deletionTimestamp"):
         target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
         call.store.amend(call.resource, call.key, lambda pod: set_condition(pod["status"], target, call.now), call.now)
-        options = DeleteOptions(options.uid, "", False, options.grace_s, options.propagation, options.orphan_dependents)
+        options = DeleteOptions(options.uid, None, False, options.grace_s, options.propagation, options.orphan_dependents)
     call.store.delete(call.resource, call.key, call.now, options)
     return done()
 
@@ -107,8 +107,8 @@ def _options(call: Call) -> DeleteOptions:
     given: Json = call.body.get("deleteOptions") or {}
     conditions = given.get("preconditions") or {}
     return DeleteOptions(
-        conditions.get("uid", ""),
-        conditions.get("resourceVersion", ""),
+        conditions.get("uid"),
+        conditions.get("resourceVersion"),
         call.dry_run or bool(given.get("dryRun")),
         given.get("gracePeriodSeconds"),
         given.get("propagationPolicy", ""),

@@ -88,6 +88,12 @@ def _bound(call: Call, reference: Json) -> Json:
     return found
 
 
+def _names_alone(new: Json) -> None:
+    """Of the secrets an account keeps the names."""
+    if "secrets" in new:
+        new["secrets"] = [{"name": secret["name"]} if secret.get("name") else {} for secret in new["secrets"]]
+
+
 _TOKEN_REQUESTS: Final = Resource(
     group=_GROUP,
     version="v1",
@@ -106,5 +112,6 @@ SERVICE_ACCOUNTS: Final = Resource(
     namespaced=True,
     short_names=("sa",),
     message=MESSAGES["ServiceAccount"],
+    default=_names_alone,
     actions=(Action(name="token", verbs=("create",), asks=_TOKEN_REQUESTS),),
 )

@@ -1,0 +1,213 @@
+"""What random requests have shown to matter: both servers give the same answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.apiobjects import (
+    CSI_DRIVERS,
+    NODES,
+    SECRETS,
+    STORAGE_CLASSES,
+    a_class,
+    a_node,
+    a_secret,
+)
+from tests.support.applying import APPLY_PATCH, SHAPE_DEFINITION, SHAPES
+from tests.support.rest import MERGE_PATCH, STRATEGIC_PATCH, Rest
+from tests.support.waiting import eventually
+
+INVALID, FORBIDDEN, UNSUPPORTED = "FieldValueInvalid", "FieldValueForbidden", "FieldValueNotSupported"
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+MATCH = "resourceVersionMatch"
+
+
+@pytest.fixture
+def shapes(api: Rest) -> str:
+    """The path of a custom kind."""
+    api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", SHAPE_DEFINITION)
+    eventually(lambda: api.get(SHAPES).status == 200, 30, "the kind is served")
+    return SHAPES
+
+
+def a_shape(name: str, **fields: Any) -> dict[str, Any]:
+    return {"apiVersion": "mooring.test/v1", "kind": "Shape", "metadata": {"name": name}, **fields}
+
+
+# -- queries
+
+
+def test_all_that_is_wrong_with_a_match_is_told(api: Rest) -> None:
+    status = api.get(SECRETS, resourceVersionMatch="x", fieldSelector="x=y", **{"continue": "x"}).refused(422, "Invalid")
+    told = [(cause["reason"], cause["field"]) for cause in status["details"]["causes"]]
+    assert [(FORBIDDEN, MATCH), (FORBIDDEN, MATCH), (UNSUPPORTED, MATCH)] == told
+
+
+@pytest.mark.parametrize("query", ["limit", "timeoutSeconds"])
+def test_an_empty_number_is_no_number(api: Rest, query: str) -> None:
+    api.get(SECRETS, **{query: ""}).refused(400, "BadRequest", says='strconv.ParseInt: parsing "": invalid syntax')
+
+
+def test_an_empty_dry_run_is_none_that_is_known(api: Rest, name: str) -> None:
+    api.post(SECRETS, a_secret(name), dryRun="").refused(422, "Invalid", (UNSUPPORTED, "dryRun"))
+
+
+def test_selectors_are_read_before_the_options_of_a_deletion(api: Rest) -> None:
+    api.delete(SECRETS, labelSelector="=", gracePeriodSeconds="x").refused(400, "BadRequest", says="found '=', expected: !, identifier")
+
+
+def test_a_field_selector_of_nothing_selects_all(api: Rest) -> None:
+    api.get(SECRETS, fieldSelector="=").ok()
+
+
+def test_custom_objects_outside_of_namespaces_are_not_selected_by_them(api: Rest, shapes: str) -> None:
+    api.get(shapes, fieldSelector="metadata.namespace=x").refused(400, "BadRequest", says="field label not supported: metadata.namespace")
+
+
+# -- paths
+
+
+@pytest.mark.parametrize(("segment", "why"), [("a%25b", "may not contain '%'"), ("%2e", "may not be '.'")])
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+def test_a_name_that_cannot_be_one_is_refused_at_once(api: Rest, method: str, segment: str, why: str) -> None:
+    body = {"metadata": {"name": "a"}} if method == "PUT" else None
+    api.request(method, f"{SECRETS}/{segment}", body).refused(
+        400, "BadRequest", says=f'Name parameter invalid: "{segment.replace("%25", "%").replace("%2e", ".")}": {why}'
+    )
+
+
+def test_a_slash_at_the_end_means_nothing(api: Rest, name: str) -> None:
+    api.post(SECRETS, a_secret(name)).ok(201)
+    assert name == api.get(f"{SECRETS}/{name}/").ok()["metadata"]["name"]
+
+
+def test_a_part_that_a_custom_kind_has_not_is_not_found(api: Rest, shapes: str, name: str) -> None:
+    assert {"name": name, "group": "mooring.test", "kind": "shapes"} == api.get(f"{shapes}/{name}/none").refused(404, "NotFound")["details"]
+
+
+# -- patches
+
+
+def test_a_patch_of_what_is_not_there_is_not_read(api: Rest, name: str) -> None:
+    api.patch(f"{SECRETS}/{name}", b"\xff").refused(404, "NotFound")
+
+
+def test_a_patch_of_no_known_type_is_refused_before_anything_else(api: Rest, name: str) -> None:
+    status = api.patch(f"{SECRETS}/{name}", {}, "application/json").refused(415, "UnsupportedMediaType", says="415: Unsupported Media Type")
+    assert {} == status["details"]
+
+
+@pytest.mark.parametrize("body", [{"provisioner": 5}, {"noSuchField": 1}])
+def test_what_a_patch_makes_unreadable_names_no_object(api: Rest, name: str, body: dict[str, Any]) -> None:
+    api.post(STORAGE_CLASSES, a_class(name)).ok(201)
+    status = api.patch(f"{STORAGE_CLASSES}/{name}", body, fieldValidation="Strict").refused(422, "Invalid", (INVALID, "patch"))
+    assert ["causes"] == list(status["details"])
+
+
+def test_an_item_needs_its_key_only_where_a_list_is(api: Rest, name: str) -> None:
+    api.post(NODES, a_node(name)).ok(201)
+    conditions = [{"type": "x", "status": "1"}, {"type": "x", "status": "2"}]
+    patched = api.patch(f"{NODES}/{name}/status", {"status": {"conditions": conditions}}, STRATEGIC_PATCH).ok()
+    assert ["1", "2"] == [condition["status"] for condition in patched["status"]["conditions"]]
+
+
+def test_warnings_come_with_a_refusal_too(api: Rest, name: str) -> None:
+    refused = api.post(SECRETS, {**a_secret(name), "noSuchField": 1, "type": "Opaque", "data": {"/": ""}})
+    refused.refused(422, "Invalid")
+    assert ['299 - "unknown field \\"noSuchField\\""'] == refused.warnings
+
+
+def test_an_unknown_field_that_is_there_twice_is_told_once(api: Rest, name: str) -> None:
+    body = b'{"metadata":{"name":"%s"},"x":1,"x":2}' % name.encode()
+    assert ['299 - "unknown field \\"x\\""'] == api.post(SECRETS, body, dryRun="All").warnings
+
+
+# -- apply
+
+
+def test_an_apply_that_cannot_be_typed_names_the_kind(api: Rest, name: str) -> None:
+    config = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "x": 1}
+    message = api.patch(f"{SECRETS}/{name}", config, APPLY_PATCH, fieldManager="m").json["message"]
+    assert f"failed to create typed patch object (/{name}; /v1, Kind=Secret): .x: field not declared in schema" == message
+
+
+def test_an_apply_that_owns_nothing_writes_nothing(api: Rest, name: str) -> None:
+    made = api.post(NODES, a_node(name)).ok(201)
+    config = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"podCIDR": "10.0.0.0/24"}}
+    applied = api.patch(f"{NODES}/{name}/status", config, APPLY_PATCH, fieldManager="m").ok()
+    assert made["metadata"]["resourceVersion"] == applied["metadata"]["resourceVersion"]
+
+
+# -- deletions
+
+
+@pytest.mark.parametrize("condition", ["uid", "resourceVersion"])
+def test_an_empty_precondition_is_one(api: Rest, name: str, condition: str) -> None:
+    api.post(SECRETS, a_secret(name)).ok(201)
+    api.delete(f"{SECRETS}/{name}", {"preconditions": {condition: ""}}).refused(409, "Conflict", says="precondition ()")
+
+
+# -- kinds
+
+
+def test_owners_without_a_version(api: Rest, name: str) -> None:
+    owners = [{"kind": "x", "name": "x", "uid": "1"}, {"apiVersion": "/", "kind": "x", "name": "x", "uid": "2"}]
+    wrong = api.post(SECRETS, a_secret(name, ownerReferences=owners))
+    wrong.invalid(*[(INVALID, "metadata.ownerReferences.apiVersion", "version must not be empty")] * 2)
+
+
+def test_accounts_keep_the_names_of_their_secrets(api: Rest, name: str) -> None:
+    api.post(ACCOUNTS, {"metadata": {"name": name}, "secrets": [{"name": "a", "kind": "x"}]}).ok(201)
+    changed = api.put(f"{ACCOUNTS}/{name}", {"metadata": {"name": name}, "secrets": [{"name": "a", "namespace": "x"}, {"kind": "x"}]}).ok()
+    assert [{"name": "a"}, {}] == changed["secrets"]
+
+
+def test_nobody_keeps_the_configuration_of_nodes(api: Rest, name: str) -> None:
+    source = {"configMap": {"name": "n", "namespace": "n", "kubeletConfigKey": "k"}}
+    made = api.post(NODES, {**a_node(name, config={"active": source}), "spec": {"configSource": source}}).ok(201)
+    assert "config" not in made["status"]
+    assert "configSource" not in made["spec"]
+
+
+@pytest.mark.parametrize(
+    ("features", "wrong"),
+    [
+        (["A", "A/b", "B1"], []),
+        (["B", "A"], [(INVALID, "status.declaredFeatures[1]", "list must be sorted alphabetically")]),
+        (["A", "A"], [("FieldValueDuplicate", "status.declaredFeatures[1]", "Duplicate")]),
+        (["a.b"], [(INVALID, "status.declaredFeatures[0]", "must start with an UpperCamelCase segment")]),
+        (["A/1"], [(INVALID, "status.declaredFeatures[0]", "must start with an UpperCamelCase segment")]),
+    ],
+)
+def test_features_that_a_node_declares(api: Rest, name: str, features: list[str], wrong: list[tuple[str, str, str]]) -> None:
+    answer = api.post(NODES, a_node(name, declaredFeatures=features), dryRun="All")
+    if wrong:
+        answer.invalid(*wrong)
+    else:
+        answer.ok(201)
+
+
+def test_tokens_in_secrets_need_requests(api: Rest, name: str) -> None:
+    wrong = api.post(CSI_DRIVERS, {"metadata": {"name": name}, "spec": {"serviceAccountTokenInSecrets": True}})
+    wrong.invalid((INVALID, "spec.serviceAccountTokenInSecrets", "serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
+
+
+def test_the_status_of_a_custom_object_writes_no_metadata(api: Rest, shapes: str, name: str) -> None:
+    api.post(shapes, a_shape(name)).ok(201)
+    change = {"metadata": {"uid": "x", "labels": {"a": "b"}, "generation": 7}}
+    changed = api.patch(f"{shapes}/{name}/status", change, MERGE_PATCH).ok()["metadata"]
+    assert "labels" not in changed
+    assert 1 == changed["generation"]
+
+
+def test_bookmarks_are_empty_objects_of_the_kind(api: Rest) -> None:
+    with api.watch(
+        CSI_DRIVERS, allowWatchBookmarks="true", sendInitialEvents="true", resourceVersionMatch="NotOlderThan", timeoutSeconds=1
+    ) as watch:
+        last = watch.rest()[-1]
+    assert "BOOKMARK" == last["type"]
+    assert {"kind", "apiVersion", "metadata", "spec"} == set(last["object"])
+    assert {"resourceVersion", "annotations"} >= set(last["object"]["metadata"])
