@@ -210,8 +210,13 @@ def test_openapi_says_that_patches_know_field_validation(client: Client) -> None
     assert "fieldValidation" in [parameter["name"] for parameter in operation["parameters"]]
 
 
+def test_the_root_names_the_paths_that_there_are(client: Client) -> None:
+    paths = json.loads(client.ask("GET", "/").body)["paths"]
+    assert {"/api/v1", "/apis/storage.k8s.io/v1", "/openapi/v3", "/healthz", "/metrics", "/version"} <= set(paths)
+
+
 @pytest.mark.parametrize(
-    "path", ["/apis/none", "/api/v2", "/apis/none/v1", "/openapi/v3/apis/none/v1", "/", "/apis//v1", "/apis//v1/nodes", "/metrics/x"]
+    "path", ["/apis/none", "/api/v2", "/apis/none/v1", "/openapi/v3/apis/none/v1", "/apis//v1", "/apis//v1/nodes", "/metrics/x"]
 )
 def test_what_is_not_served_is_404(client: Client, path: str) -> None:
     assert 404 == client.ask("GET", path).status
