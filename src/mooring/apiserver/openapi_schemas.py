@@ -20,6 +20,7 @@ _INT_OR_STRING: Final = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _TIME: Final = f"{_META}.Time"
 _JSON: Final = f"{_EXTENSIONS}.JSON"
 _MICRO_TIME: Final = f"{_META}.MicroTime"
+_FIELDS: Final = f"{_META}.FieldsV1"
 _LIST_META: Final = f"{_META}.ListMeta"
 _SCALARS: Final[dict[str, dict[str, Any]]] = {
     "s": {"type": "string"},
@@ -36,6 +37,7 @@ _COMMON: Final[dict[str, dict[str, Any]]] = {
     _TIME: {"description": "RFC 3339, to the second.", "type": "string", "format": "date-time"},
     _MICRO_TIME: {"description": "RFC 3339, to the microsecond.", "type": "string", "format": "date-time"},
     _JSON: {"description": "Any JSON value."},
+    _FIELDS: {"description": "A set of fields, as a tree.", "type": "object"},
     PATCH: {"description": "The body of a PATCH.", "type": "object"},
     _LIST_META: {
         "description": "What all lists carry.",
@@ -183,9 +185,10 @@ class Schemas:
         inner = message.of(field)
         if inner is not None:
             return self._ref(inner)
-        if field.type in _NAMED:
-            self._common(_NAMED[field.type])
-            return reference(_NAMED[field.type])
+        name = _FIELDS if field.name == "fieldsV1" else _NAMED.get(field.type)
+        if name is not None:
+            self._common(name)
+            return reference(name)
         return dict(_SCALARS[field.type])
 
     def _ref(self, message: Message) -> Json:
