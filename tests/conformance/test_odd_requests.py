@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -16,7 +17,8 @@ from tests.support.apiobjects import (
     a_secret,
 )
 from tests.support.applying import APPLY_PATCH, SHAPE_DEFINITION, SHAPES
-from tests.support.rest import MERGE_PATCH, STRATEGIC_PATCH, Rest
+from tests.support.pods import PODS
+from tests.support.rest import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Rest
 from tests.support.waiting import eventually
 
 INVALID, FORBIDDEN, UNSUPPORTED = "FieldValueInvalid", "FieldValueForbidden", "FieldValueNotSupported"
@@ -63,6 +65,10 @@ def test_a_field_selector_of_nothing_selects_all(api: Rest) -> None:
     api.get(SECRETS, fieldSelector="=").ok()
 
 
+def test_nodes_are_not_selected_by_namespaces(api: Rest) -> None:
+    api.get(NODES, fieldSelector="metadata.namespace=x").refused(400, "BadRequest", says="field label not supported: metadata.namespace")
+
+
 def test_custom_objects_outside_of_namespaces_are_not_selected_by_them(api: Rest, shapes: str) -> None:
     api.get(shapes, fieldSelector="metadata.namespace=x").refused(400, "BadRequest", says="field label not supported: metadata.namespace")
 
@@ -73,10 +79,9 @@ def test_custom_objects_outside_of_namespaces_are_not_selected_by_them(api: Rest
 @pytest.mark.parametrize(("segment", "why"), [("a%25b", "may not contain '%'"), ("%2e", "may not be '.'")])
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
 def test_a_name_that_cannot_be_one_is_refused_at_once(api: Rest, method: str, segment: str, why: str) -> None:
-    body = {"metadata": {"name": "a"}} if method == "PUT" else None
-    api.request(method, f"{SECRETS}/{segment}", body).refused(
-        400, "BadRequest", says=f'Name parameter invalid: "{segment.replace("%25", "%").replace("%2e", ".")}": {why}'
-    )
+    name = unquote(segment)
+    body = a_secret(name) if method == "PUT" else None
+    api.request(method, f"{SECRETS}/{segment}", body).refused(400, "BadRequest", says=f'Name parameter invalid: "{name}": {why}')
 
 
 def test_a_slash_at_the_end_means_nothing(api: Rest, name: str) -> None:
@@ -125,6 +130,23 @@ def test_an_unknown_field_that_is_there_twice_is_told_once(api: Rest, name: str)
     assert ['299 - "unknown field \\"x\\""'] == api.post(SECRETS, body, dryRun="All").warnings
 
 
+@pytest.mark.parametrize("kind", [JSON_PATCH, STRATEGIC_PATCH])
+def test_a_patch_of_null_changes_nothing(api: Rest, name: str, kind: str) -> None:
+    made = api.post(SECRETS, a_secret(name)).ok(201)
+    assert made["metadata"]["resourceVersion"] == api.patch(f"{SECRETS}/{name}", b"null", kind).ok()["metadata"]["resourceVersion"]
+
+
+@pytest.mark.parametrize("kind", [MERGE_PATCH, STRATEGIC_PATCH])
+def test_what_a_patch_says_twice_is_told(api: Rest, name: str, kind: str) -> None:
+    api.post(SECRETS, a_secret(name)).ok(201)
+    patch = b'{"type":"Opaque","type":"Opaque"}'
+    assert ['299 - "duplicate field \\"type\\""'] == api.patch(f"{SECRETS}/{name}", patch, kind).warnings
+    assert [] == api.patch(f"{SECRETS}/{name}", patch, kind, fieldValidation="Ignore").warnings
+    api.patch(f"{SECRETS}/{name}", patch, kind, fieldValidation="Strict").refused(
+        422, "Invalid", (INVALID, "patch"), says='duplicate field "type"'
+    )
+
+
 # -- apply
 
 
@@ -141,6 +163,13 @@ def test_an_apply_that_owns_nothing_writes_nothing(api: Rest, name: str) -> None
     assert made["metadata"]["resourceVersion"] == applied["metadata"]["resourceVersion"]
 
 
+def test_items_with_keys_are_maps(api: Rest, name: str) -> None:
+    for item, why in (("x", "may not have non-map elements"), (None, "may not have a null element")):
+        config = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}, "secrets": [item]}
+        message = api.patch(f"{ACCOUNTS}/{name}", config, APPLY_PATCH, fieldManager="m").json["message"]
+        assert message.endswith(f".secrets: element 0: associative list with keys {why}"), message
+
+
 # -- deletions
 
 
@@ -150,7 +179,23 @@ def test_an_empty_precondition_is_one(api: Rest, name: str, condition: str) -> N
     api.delete(f"{SECRETS}/{name}", {"preconditions": {condition: ""}}).refused(409, "Conflict", says="precondition ()")
 
 
+def test_all_that_is_wrong_with_a_policy_is_told(api: Rest, name: str) -> None:
+    status = api.delete(f"{SECRETS}/{name}", {"propagationPolicy": "Never", "orphanDependents": False}).refused(422, "Invalid")
+    assert [INVALID, UNSUPPORTED] == [cause["reason"] for cause in status["details"]["causes"]]
+
+
 # -- kinds
+
+
+def test_null_is_no_amount(api: Rest, name: str) -> None:
+    made = api.post(NODES, a_node(name, capacity={"cpu": None}), dryRun="All").ok(201)
+    assert {"cpu": "0"} == made["status"]["capacity"]
+
+
+@pytest.mark.parametrize(("text", "place"), [("AAEC=", 4), ("AA==AA==", 4), ("AAE", 0), ("AA EC", 2)])
+def test_base64_ends_where_it_ends(api: Rest, name: str, text: str, place: int) -> None:
+    wrong = api.post(SECRETS, {**a_secret(name), "data": {"a": text}})
+    wrong.refused(400, "BadRequest", says=f"illegal base64 data at input byte {place}")
 
 
 def test_owners_without_a_version(api: Rest, name: str) -> None:
@@ -163,6 +208,33 @@ def test_accounts_keep_the_names_of_their_secrets(api: Rest, name: str) -> None:
     api.post(ACCOUNTS, {"metadata": {"name": name}, "secrets": [{"name": "a", "kind": "x"}]}).ok(201)
     changed = api.put(f"{ACCOUNTS}/{name}", {"metadata": {"name": name}, "secrets": [{"name": "a", "namespace": "x"}, {"kind": "x"}]}).ok()
     assert [{"name": "a"}, {}] == changed["secrets"]
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("a", "Always"),
+        ("a:latest", "Always"),
+        ("host:5000/a", "Always"),
+        ("A.com/x", "Always"),
+        ("a:latest@sha256:" + "a" * 64, "Always"),
+        ("a@sha256:" + "a" * 64, "IfNotPresent"),
+        ("a:1", "IfNotPresent"),
+        ("/x", "IfNotPresent"),
+        ("X", "IfNotPresent"),
+        ("x y", "IfNotPresent"),
+        ("a:", "IfNotPresent"),
+        ("a" * 64, "IfNotPresent"),
+        ("x/" + "y" * 254, "IfNotPresent"),
+    ],
+)
+def test_when_images_are_pulled(api: Rest, name: str, image: str, policy: str) -> None:
+    pod = api.post(PODS, {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": image}]}}, dryRun="All").ok(201)
+    assert policy == pod["spec"]["containers"][0]["imagePullPolicy"]
+
+
+def test_null_is_an_object_with_nothing_in_it(api: Rest) -> None:
+    api.post(SECRETS, b"null").refused(422, "Invalid", ("FieldValueRequired", "metadata.name"))
 
 
 def test_nobody_keeps_the_configuration_of_nodes(api: Rest, name: str) -> None:

@@ -32,6 +32,8 @@ def decode_object(resource: Resource, value: Any, validation: FieldValidation, p
     value: what the JSON said. problems: what the parser has found already (duplicate fields).
     Raises BadRequest for another kind or version and for wrong types; UnknownFields.
     """
+    if value is None and resource.custom is None:
+        value = {}
     if not isinstance(value, dict):
         raise unusable(resource, "json: cannot unmarshal the body into an object")
     _check_kind(resource, value)

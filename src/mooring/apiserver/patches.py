@@ -34,13 +34,17 @@ def change_of(
 ) -> Callable[[Json], Json]:
     """The patch as a function from the stored object to the new, decoded one.
 
-    patch: the body's JSON value, or what gives it when there is an object to be patched. warnings: gets what the Warning header says.
+    patch: the body's JSON value; or what gives it when there is an object to be patched, with what is said twice in it. warnings: gets
+    what the Warning header says.
     The function raises BadRequest for what is no patch, Invalid for one that can't be applied or that makes the object unreadable.
     """
 
     def change(stored: Json) -> Json:
+        value, twice = patch() if callable(patch) else (patch, [])
+        if kind is not PatchType.JSON:
+            _tell(twice, validation, warnings)
         try:
-            patched = _apply(resource, kind, stored, patch() if callable(patch) else patch)
+            patched = _apply(resource, kind, stored, value)
         except PatchFailed as error:
             raise Invalid("the server rejected our request due to an error in our request", reason="Invalid") from error
         return _decoded(resource, patched, validation, warnings)
@@ -90,7 +94,16 @@ def apply_merge(document: Any, patch: Any) -> Any:
     return merged
 
 
+def _tell(twice: list[str], validation: FieldValidation, warnings: list[str] | None) -> None:
+    if twice and validation is FieldValidation.STRICT:
+        raise _unusable(f"strict decoding error: {', '.join(twice)}")
+    if warnings is not None and validation is FieldValidation.WARN:
+        warnings.extend(twice)
+
+
 def _apply(resource: Resource, kind: PatchType, stored: Json, patch: Any) -> Any:
+    if patch is None and kind is not PatchType.MERGE:
+        return stored  # (no operations, and no changes)
     if kind is PatchType.JSON and isinstance(patch, list):
         return apply_json(stored, patch)
     if kind is PatchType.MERGE and isinstance(patch, dict):

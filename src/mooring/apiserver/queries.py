@@ -134,11 +134,11 @@ def _delete_body(query: Query) -> dict[str, Any]:
 
 def _wrong_propagation(given: Mapping[str, Any]) -> list[Cause]:
     policy, field = given.get("propagationPolicy"), "propagationPolicy"
-    if policy is not None and given.get("orphanDependents") is not None:
-        return [causes.invalid(field, policy, "orphanDependents and deletionPropagation cannot be both set")]
-    if policy is not None and policy not in _POLICIES:
-        return [causes.not_supported(field, policy, [*_POLICIES, "nil"])]
-    return []
+    if policy is None:
+        return []
+    both = given.get("orphanDependents") is not None
+    found = [causes.invalid(field, policy, "orphanDependents and deletionPropagation cannot be both set")] if both else []
+    return found + ([] if policy in _POLICIES else [causes.not_supported(field, policy, [*_POLICIES, "nil"])])
 
 
 def _wrong_dry_run(*values: Any) -> list[Cause]:

@@ -56,7 +56,7 @@ def _bytes(value: Any, path: str) -> str:
     """base64 text, written anew."""
     text = _string(value, path).replace("\r", "").replace("\n", "")
     try:
-        return base64.b64encode(base64.b64decode(text, validate=True)).decode()
+        return base64.b64encode(binascii.a2b_base64(text.encode(), strict_mode=True)).decode()
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"illegal base64 data at input byte {_first_bad_byte(text)}") from error
 
@@ -153,5 +153,16 @@ def _json_type(value: Any) -> str:
 
 
 def _first_bad_byte(text: str) -> int:
-    found = re.search(r"[^A-Za-z0-9+/]", text)
-    return found.start() if found else len(text)
+    """Where Go finds it: four letters at a time; what ends too early is wrong from its first."""
+    whole = re.match(r"(?:[A-Za-z0-9+/]{4})*", text)
+    assert whole is not None
+    place = whole.end()
+    last = re.compile(r"[A-Za-z0-9+/]*").match(text, place)
+    assert last is not None
+    letters = last.end() - place
+    padding = {2: "==", 3: "="}.get(letters, "")
+    if padding and text.startswith(padding, last.end()):
+        return last.end() + len(padding)  # (what comes after the end)
+    if letters == 2 and text.startswith("=", last.end()):
+        return last.end() + 1
+    return place if last.end() == len(text) else last.end()

@@ -137,7 +137,7 @@ def _decoder_of(message: Message, field: Field) -> _Decoder:
     one = _decoder_of_one(message, field)
     if field.shape == "*":
         return _list_decoder(one, field)
-    return _map_decoder(one) if field.shape == "{" else one
+    return _map_decoder(one, "0" if field.type == "q" else "") if field.shape == "{" else one
 
 
 def _decoder_of_one(message: Message, field: Field) -> _Decoder:
@@ -166,11 +166,13 @@ def _list_decoder(one: _Decoder, field: Field) -> _Decoder:
     return decode_list
 
 
-def _map_decoder(one: _Decoder) -> _Decoder:
+def _map_decoder(one: _Decoder, nothing: str) -> _Decoder:
+    """nothing: what a null stands for."""
+
     def decode_map(given: Any, path: str, unknown: list[str]) -> Any:
         if not isinstance(given, dict):
             raise WrongType("map", given, path)
-        return {key: one("" if item is None else item, f"{path}.{key}", unknown) for key, item in given.items()} or None
+        return {key: one(nothing if item is None else item, f"{path}.{key}", unknown) for key, item in given.items()} or None
 
     return decode_map
 

@@ -50,10 +50,11 @@ def checked(resource: Resource, scope: Scope) -> Scope:
     """The same. Raises BadRequest for fields that the kind does not offer."""
     fields = scope.fields
     for requirement in fields.requirements:
-        has_no_namespace = resource.custom is not None and not resource.namespaced and requirement.key == "metadata.namespace"
-        if not has_no_namespace and (requirement.key in _METADATA_FIELDS or requirement.key in resource.field_names):
+        has_own = bool(resource.field_names or resource.custom is not None)
+        in_none = has_own and not resource.namespaced and requirement.key == "metadata.namespace"
+        if not in_none and (requirement.key in _METADATA_FIELDS or requirement.key in resource.field_names):
             continue
-        if resource.field_names or resource.custom is not None:
+        if has_own:
             raise refusals.bad_request(f"field label not supported: {requirement.key}")
         raise refusals.bad_request(f'"{requirement.key}" is not a known field selector: only "metadata.name", "metadata.namespace"')
     return scope

@@ -213,7 +213,8 @@ class _Verbs:
     def _replace(self) -> Reply:
         options = queries.write_options(self._request.query, "UpdateOptions")
         body = self._body(options)
-        self._check_name()
+        if body["metadata"].get("name") == self._route.name:
+            self._check_name()
         written = self._store.update(
             self._resource,
             self._key,

@@ -157,7 +157,11 @@ def _wrong_list(shape: Shape, value: Any, path: Path) -> Iterator[str]:
         if shape.atomic:
             yield from _wrong(_item_shape(shape), item, (*path, f"i:{number}"))
             continue
-        missing = [key for key in shape.keys if key not in shape.defaults and not (isinstance(item, dict) and key in item)]
+        if shape.keys and not isinstance(item, dict):
+            kind = "a null element" if item is None else "non-map elements"
+            yield f"{shown(path)}: element {number}: associative list with keys may not have {kind}"
+            continue
+        missing = [key for key in shape.keys if key not in shape.defaults and key not in item]
         if missing:
             text = "associative list with keys has an element that omits key field"
             yield f'{shown(path)}: element {number}: {text} "{missing[0]}" (and doesn\'t have default value)'

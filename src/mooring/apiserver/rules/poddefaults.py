@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -61,6 +62,17 @@ def _fill(obj: Json, defaults: Json) -> None:
             obj[name] = value
 
 
+_IMAGE: Final = re.compile(
+    r"(?P<name>"
+    r"(?:(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?/)?"
+    r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*)"
+    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?"
+    r"(?:@(?P<digest>[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}))?"
+)
+_IMAGE_ID: Final = re.compile(r"[a-f0-9]{64}")
+_IMAGE_NAME_MAX: Final = 255
+
+
 def _default_container(container: Json, *, on_host_network: bool) -> None:
     _fill(container, _CONTAINER)
     container.setdefault("imagePullPolicy", pull_policy(container.get("image", "")))
@@ -81,9 +93,11 @@ def _default_container(container: Json, *, on_host_network: bool) -> None:
 
 
 def pull_policy(image: str) -> str:
-    """Always for what may mean another image tomorrow."""
-    tag = image.rpartition("/")[2].partition(":")[2]
-    return "Always" if image and "@" not in image and tag in ("", "latest") else "IfNotPresent"
+    """Always for what may mean another image tomorrow. What is no name of an image is not looked at."""
+    found = _IMAGE.fullmatch(image)
+    if found is None or len(found["name"]) > _IMAGE_NAME_MAX or _IMAGE_ID.fullmatch(found["name"]):
+        return "IfNotPresent"
+    return "Always" if found["tag"] == "latest" or not (found["tag"] or found["digest"]) else "IfNotPresent"
 
 
 def _default_resources(resources: Json) -> None:
