@@ -113,6 +113,7 @@ def test_what_is_there_is_listed_and_shown(agree: Callable[[Life], None]) -> Non
             get be berth --subresource=status
             get pod pod --subresource=status -o name
             get -f - < claim,volume
+            get pods,pvc,be --server-print=false
             get pvc nobody --ignore-not-found
             get pods -n nowhere
             get pvc -l other=no
@@ -179,6 +180,8 @@ def test_objects_are_made(agree: Callable[[Life], None]) -> None:
             run p --image=i --dry-run=server -o yaml
             create -f - < list
             !create -f - < list
+            !create -n nowhere -f - < claim
+            create -f - --save-config -o jsonpath={.metadata.annotations} < lease
             apply -f - < list
             create -f - < typed list
             get cm,secrets
@@ -214,6 +217,7 @@ def test_objects_are_changed(agree: Callable[[Life], None]) -> None:
             apply -f - --dry-run=server < berth
             apply -f - --dry-run=client -o yaml < berth
             apply view-last-applied be/berth
+            KUBE_EDITOR="sed -i s/large/small/" apply edit-last-applied be/berth
             diff -f - < larger berth
             !diff -f - < berth
             apply -f - --prune -l test={name} --prune-allowlist=core/v1/ConfigMap < other config
@@ -234,6 +238,11 @@ def test_objects_are_changed(agree: Callable[[Life], None]) -> None:
             !patch be berth --type=merge --subresource=nothing -p '{}'
             patch pod pod -p '{"spec":{"containers":[{"name":"c","image":"j"}]}}'
             patch pod pod --subresource=status -p '{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}'
+            !patch pod pod -p '{"spec":{"containers":[{"name":"c","$patch":"delete"}]}}'
+            !patch pod pod --type=merge -p '{"metadata":{"name":"other"}}'
+            !patch pod pod --type=merge -p '{"metadata":{"uid":"other"}}'
+            !patch pod pod --type=merge -p '{"metadata":{"resourceVersion":"1"}}'
+            patch pod pod --type=merge -p '{"spec":{"odd":1}}'
             !patch sc {name} -p '{"provisioner":"x"}'
             set image pod/pod c=k
             get pods,be
@@ -259,6 +268,7 @@ def test_objects_are_changed(agree: Callable[[Life], None]) -> None:
             taint node {name} a-
             cordon {name}
             uncordon {name}
+            drain {name} --force --delete-emptydir-data --dry-run=server
             replace -f - < lease
             !replace -f - < other config,nobody's
             replace -f - --subresource=status < berth
