@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.apiobjects import (
     CSI_DRIVERS,
+    EVENTS,
+    LEASES,
     NODES,
     SECRETS,
     STORAGE_CLASSES,
@@ -164,10 +166,18 @@ def test_an_apply_that_owns_nothing_writes_nothing(api: Rest, name: str) -> None
 
 
 def test_items_with_keys_are_maps(api: Rest, name: str) -> None:
-    for item, why in (("x", "may not have non-map elements"), (None, "may not have a null element")):
+    omits = 'has an element that omits all key fields ["name"] (and doesn\'t have default values for any key fields)'
+    for item, why in (("x", "may not have non-map elements"), (None, "may not have a null element"), ({}, omits)):
         config = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}, "secrets": [item]}
         message = api.patch(f"{ACCOUNTS}/{name}", config, APPLY_PATCH, fieldManager="m").json["message"]
         assert message.endswith(f".secrets: element 0: associative list with keys {why}"), message
+
+
+def test_an_item_may_lack_keys_where_another_has_a_default(api: Rest, name: str) -> None:
+    container = {"name": "a", "image": "b", "ports": [{"protocol": "UDP"}]}
+    config = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
+    applied = api.patch(f"{PODS}/{name}", config, APPLY_PATCH, fieldManager="m")
+    applied.invalid(("FieldValueRequired", "spec.containers[0].ports[0].containerPort", "Required"))
 
 
 # -- deletions
@@ -202,6 +212,15 @@ def test_owners_without_a_version(api: Rest, name: str) -> None:
     owners = [{"kind": "x", "name": "x", "uid": "1"}, {"apiVersion": "/", "kind": "x", "name": "x", "uid": "2"}]
     wrong = api.post(SECRETS, a_secret(name, ownerReferences=owners))
     wrong.invalid(*[(INVALID, "metadata.ownerReferences.apiVersion", "version must not be empty")] * 2)
+
+
+@pytest.mark.parametrize(
+    ("path", "obj"), [(LEASES, {"spec": {"holderIdentity": "a"}}), (EVENTS, {"involvedObject": {"namespace": "default"}})]
+)
+def test_finalizers_without_a_prefix_where_they_are_taken(api: Rest, name: str, path: str, obj: dict[str, Any]) -> None:
+    api.post(path, {"metadata": {"name": name, "finalizers": ["x"]}, **obj}, dryRun="All").ok(201)
+    wrong = api.post(path, {"metadata": {"name": name, "finalizers": ["a/b/c"]}, **obj}, dryRun="All")
+    wrong.invalid((INVALID, "metadata.finalizers", "a valid label key must consist of"))
 
 
 def test_accounts_keep_the_names_of_their_secrets(api: Rest, name: str) -> None:

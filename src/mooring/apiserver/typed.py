@@ -114,7 +114,7 @@ def _element(shape: Shape, item: Any) -> str:
     if not shape.keys:
         return valued(item)
     given = item if isinstance(item, dict) else {}
-    return keyed({key: given[key] if key in given else shape.defaults.get(key) for key in shape.keys})
+    return keyed({key: given.get(key, shape.defaults.get(key)) for key in shape.keys if key in given or key in shape.defaults})
 
 
 def _item_shape(shape: Shape) -> Shape:
@@ -161,10 +161,10 @@ def _wrong_list(shape: Shape, value: Any, path: Path) -> Iterator[str]:
             kind = "a null element" if item is None else "non-map elements"
             yield f"{shown(path)}: element {number}: associative list with keys may not have {kind}"
             continue
-        missing = [key for key in shape.keys if key not in shape.defaults and key not in item]
-        if missing:
-            text = "associative list with keys has an element that omits key field"
-            yield f'{shown(path)}: element {number}: {text} "{missing[0]}" (and doesn\'t have default value)'
+        if shape.keys and not any(key in item or key in shape.defaults for key in shape.keys):
+            text = "associative list with keys has an element that omits all key fields"
+            keys = " ".join(f'"{key}"' for key in shape.keys)
+            yield f"{shown(path)}: element {number}: {text} [{keys}] (and doesn't have default values for any key fields)"
             continue
         element = _element(shape, item)
         if element in seen:

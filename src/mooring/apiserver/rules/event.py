@@ -84,6 +84,7 @@ EVENTS: Final = Resource(
     namespaced=True,
     short_names=("ev",),
     message=MESSAGES["Event"],
+    bare_finalizers=True,
     put_creates=True,
     delete_answers_object=False,
     delete=deletion.alone,

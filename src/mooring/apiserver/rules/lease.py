@@ -40,6 +40,7 @@ LEASES: Final = Resource(
     plural="leases",
     namespaced=True,
     message=MESSAGES["Lease"],
+    bare_finalizers=True,
     put_without_version=False,
     put_creates=True,
     delete_answers_object=False,
