@@ -13,7 +13,10 @@ from mooring.apiserver.table import HistoryLimits
 from tests.support.apiobjects import VAS, a_va
 from tests.support.control_plane import ADMIN_TOKEN, ControlPlane
 from tests.support.embedded import EmbeddedServer
+from tests.support.harbour import Life, assert_the_same_is_said, serve_berths
 from tests.support.rest import Rest
+from tests.support.terminal import Terminal
+from tests.support.typedobjects import MANIFESTS
 from tests.support.waiting import eventually
 
 EMBEDDED_HISTORY = 200
@@ -69,6 +72,20 @@ def servers(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Server]]
 def server(request: pytest.FixtureRequest, servers: Callable[[str], Server]) -> Server:
     """The embedded server, then the real one."""
     return servers(request.param)
+
+
+@pytest.fixture
+def agree(servers: Callable[[str], Server], name: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Life], None]:
+    """Types a life with kubectl on both servers; they must say the same."""
+
+    def terminal(which: str) -> Terminal:
+        server = servers(which)
+        serve_berths(server.api)
+        folder = tmp_path_factory.getbasetemp() / f"kubectl-{which}"
+        folder.mkdir(exist_ok=True)
+        return Terminal(server.kubeconfig, folder, MANIFESTS, name=name)
+
+    return lambda life: assert_the_same_is_said(terminal("real"), terminal("embedded"), life)
 
 
 @pytest.fixture
