@@ -12,6 +12,7 @@ from tests.support.apiobjects import (
     EVENTS,
     LEASES,
     NODES,
+    PVS,
     SECRETS,
     STORAGE_CLASSES,
     a_class,
@@ -180,6 +181,12 @@ def test_an_item_may_lack_keys_where_another_has_a_default(api: Rest, name: str)
     applied.invalid(("FieldValueRequired", "spec.containers[0].ports[0].containerPort", "Required"))
 
 
+def test_an_apply_that_creates_names_no_uid(api: Rest, name: str) -> None:
+    config = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "uid": "x"}}
+    refused = api.patch(f"{SECRETS}/{name}", config, APPLY_PATCH, fieldManager="m")
+    refused.refused(409, "Conflict", says="uid mismatch: the provided object specified uid x, and no existing object was found")
+
+
 # -- deletions
 
 
@@ -192,6 +199,12 @@ def test_an_empty_precondition_is_one(api: Rest, name: str, condition: str) -> N
 def test_all_that_is_wrong_with_a_policy_is_told(api: Rest, name: str) -> None:
     status = api.delete(f"{SECRETS}/{name}", {"propagationPolicy": "Never", "orphanDependents": False}).refused(422, "Invalid")
     assert [INVALID, UNSUPPORTED] == [cause["reason"] for cause in status["details"]["causes"]]
+
+
+def test_events_of_both_apis_are_one_kind_to_preconditions(api: Rest, name: str) -> None:
+    api.post(EVENTS, {"metadata": {"name": name}, "involvedObject": {"namespace": "default"}}).ok(201)
+    status = api.delete(f"{NEW_EVENTS}/{name}", {"preconditions": {"uid": "x"}}).refused(409, "Conflict", says=f'on Event "{name}"')
+    assert {"name": name, "kind": "Event"} == status["details"]
 
 
 # -- kinds
@@ -250,6 +263,34 @@ def test_accounts_keep_the_names_of_their_secrets(api: Rest, name: str) -> None:
 def test_when_images_are_pulled(api: Rest, name: str, image: str, policy: str) -> None:
     pod = api.post(PODS, {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": image}]}}, dryRun="All").ok(201)
     assert policy == pod["spec"]["containers"][0]["imagePullPolicy"]
+
+
+def a_file(name: str, **fields: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"fileKeyRef": {"volumeName": "v", "key": "K", "path": "p", **fields}}}
+
+
+def test_variables_from_files(api: Rest, name: str) -> None:
+    files = [a_file("a"), a_file("b", volumeName="", key="", path=""), a_file("c", key="a=b", path="../p"), a_file("d", volumeName="w")]
+    volumes = [{"name": "v", "emptyDir": {}}, {"name": "w", "hostPath": {"path": "/x"}}]
+    spec = {"containers": [{"name": "c", "image": "i", "env": files}], "volumes": volumes}
+    of = "spec.containers[0].env[{}].valueFrom.fileKeyRef.{}"
+    api.post(PODS, {"metadata": {"name": name}, "spec": spec}, dryRun="All").invalid(
+        ("FieldValueRequired", of.format(1, "key"), ""),
+        ("FieldValueRequired", of.format(1, "volumeName"), ""),
+        ("FieldValueRequired", of.format(1, "path"), ""),
+        (INVALID, of.format(2, "key"), "a valid environment variable name"),
+        (INVALID, of.format(2, "path"), "must not contain '..'"),
+        ("FieldValueNotFound", of.format(1, "volumeName"), 'Not found: ""'),
+        (INVALID, of.format(3, "volumeName"), "referenced volume must be of type emptyDir"),
+    )
+
+
+def test_nodes_are_chosen_by_names_that_they_can_have(api: Rest, name: str) -> None:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["A b"]}]}
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
+    wrong = api.post(PVS, {"metadata": {"name": name}, "spec": {**spec, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}})
+    field = "spec.nodeAffinity.required.nodeSelectorTerms[0].matchFields[0].values[0]"
+    wrong.invalid((INVALID, field, "a lowercase RFC 1123 subdomain must consist"))
 
 
 def test_null_is_an_object_with_nothing_in_it(api: Rest) -> None:

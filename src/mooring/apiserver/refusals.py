@@ -33,8 +33,9 @@ def conflict(resource: Resource, name: str, why: str = MODIFIED) -> Conflict:
 
 def failed_precondition(resource: Resource, name: str, why: str) -> Conflict:
     """The 409 of a deletion; it names the kind where others name the plural."""
-    details = {**details_of(resource, name), "kind": resource.kind}
-    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    group = resource.storage[0]
+    details = {part: value for part, value in (("name", name), ("group", group), ("kind", resource.kind)) if value}
+    kind = f"{resource.kind}.{group}" if group else resource.kind
     return Conflict(f'Operation cannot be fulfilled on {kind} "{name}": {why}', reason="Conflict", details=details)
 
 

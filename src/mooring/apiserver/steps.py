@@ -65,7 +65,8 @@ def forget_version(resource: Resource, meta: Json) -> None:
     """An apply that creates may name a version, which counts for nothing, but no uid."""
     parse_version(meta.pop("resourceVersion", ""))
     if meta.get("uid"):
-        raise causes.invalid_object(resource.kind, resource.group, meta["name"], [causes.immutable("metadata.uid", meta["uid"])])
+        why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
+        raise refusals.conflict(resource, meta["name"], why)
 
 
 def check_preconditions(resource: Resource, old: Stored, options: DeleteOptions) -> None:

@@ -108,6 +108,9 @@ def _validate_field(requirement: Json, field: str) -> list[Cause]:
         found.append(causes.required(f"{field}.values", text))
     if requirement["key"] != "metadata.name":
         found.append(causes.invalid(f"{field}.key", requirement["key"], "not a valid field selector key"))
+        return found
+    for index, value in enumerate(values):
+        found += checks.named(value, f"{field}.values[{index}]", names.dns_subdomain)
     return found
 
 

@@ -54,7 +54,7 @@ def validate_one(container: Json, field: str, spec: Json) -> list[Cause]:
     found += checks.one_of(container["terminationMessagePolicy"], f"{field}.terminationMessagePolicy", _MESSAGE_POLICIES)
     found += checks.one_of(container["imagePullPolicy"], f"{field}.imagePullPolicy", PULL_POLICIES)
     found += _validate_ports(container.get("ports") or [], f"{field}.ports", on_host_network=spec.get("hostNetwork", False))
-    found += podenv.validate(container, field)
+    found += podenv.validate(container, field, spec.get("volumes") or [])
     found += podmounts.validate(container, field, spec.get("volumes") or [])
     found += podprobes.validate(container, field, spec.get("terminationGracePeriodSeconds", 0))
     found += podresources.validate(container["resources"], f"{field}.resources", spec)

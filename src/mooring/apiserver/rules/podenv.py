@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from mooring.api import names
@@ -33,7 +34,8 @@ _AMOUNTS: Final = tuple(f"{part}.{name}" for part in ("limits", "requests") for 
 _TWO_FIELDS: Final = "may not have more than one field specified at a time"
 
 
-def validate(container: Json, field: str) -> list[Cause]:
+def validate(container: Json, field: str, volumes: Sequence[Json] = ()) -> list[Cause]:
+    """volumes: the pod's, whose files may be read."""
     found: list[Cause] = []
     for number, variable in enumerate(container.get("env") or []):
         at = f"{field}.env[{number}]"
@@ -45,6 +47,34 @@ def validate(container: Json, field: str) -> list[Cause]:
             found += _validate_source(variable, f"{at}.valueFrom")
     for number, source in enumerate(container.get("envFrom") or []):
         found += _validate_all_of(source, f"{field}.envFrom", number)
+    return found + _validate_files(container, field, volumes)
+
+
+def _validate_files(container: Json, field: str, volumes: Sequence[Json]) -> list[Cause]:
+    """Files that variables are read from lie in volumes that begin empty."""
+    found = []
+    for number, variable in enumerate(container.get("env") or []):
+        source = (variable.get("valueFrom") or {}).get("fileKeyRef")
+        if source is None:
+            continue
+        name, at = source["volumeName"], f"{field}.env[{number}].valueFrom.fileKeyRef.volumeName"
+        volume = next((volume for volume in volumes if volume["name"] == name), None)
+        if volume is None:
+            found.append(causes.not_found(at, name))
+        elif "emptyDir" not in volume:
+            found.append(causes.invalid(at, name, "referenced volume must be of type emptyDir"))
+    return found
+
+
+def _validate_file(source: Json, field: str) -> list[Cause]:
+    key, volume, path = source["key"], source["volumeName"], source["path"]
+    found = [causes.required(f"{field}.{part}") for part in ("key", "volumeName", "path") if not source[part]]
+    if key and not _NAME.fullmatch(key):
+        found.append(causes.invalid(f"{field}.key", key, _NAME_TEXT))
+    if volume:
+        found += checks.named(volume, f"{field}.volumeName", names.dns_label)
+    if ".." in path.split("/"):
+        found.append(causes.invalid(f"{field}.path", path, "must not contain '..'"))
     return found
 
 
@@ -62,6 +92,8 @@ def _validate_source(variable: Json, field: str) -> list[Cause]:
     for name in ("configMapKeyRef", "secretKeyRef"):
         if name in source:
             found += _validate_key(source[name], f"{field}.{name}")
+    if "fileKeyRef" in source:
+        found += _validate_file(source["fileKeyRef"], f"{field}.fileKeyRef")
     if variable.get("value"):
         found.append(causes.invalid(field, "", "may not be specified when `value` is not empty"))
     elif len(given) > 1:
