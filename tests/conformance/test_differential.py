@@ -1,0 +1,26 @@
+"""Random requests to both servers: a few of them, the same each time. Many: `python -m tests.differential --seeds 5000`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.differential.judging import Judge
+from tests.differential.making import sequence
+from tests.differential.servers import both
+from tests.support.control_plane import ControlPlane
+
+SEEDS = range(40)
+
+
+@pytest.mark.slow
+def test_both_servers_answer_random_requests_alike(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
+    """On a control plane of their own: whatever there is of a kind is compared, and removed."""
+    with both(tmp_path, new_control_plane()) as targets:
+        judge = Judge(targets)
+        for seed in SEEDS:
+            found = judge.first_difference(sequence(seed))
+            assert found is None, f"python -m tests.differential --seed {seed}\n{found}"
+    assert judge.requests > 5 * len(SEEDS), "most of the sequences were carried out"

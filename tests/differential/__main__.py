@@ -1,0 +1,98 @@
+"""Many seeds, or one: `python -m tests.differential --seeds 1000`, `python -m tests.differential --seed 7`.
+
+Exit code 1 when the servers differ where they shall not; the shortest sequence that shows it and its replay command are on standard
+output. Needs the real Kubernetes parts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.differential.judging import Difference, Judge
+from tests.differential.making import sequence
+from tests.differential.servers import both
+from tests.differential.shrinking import shrunk
+from tests.differential.steps import Step
+from tests.support.control_plane import shared_control_plane
+
+SHOWN_EVERY_S = 10.0
+
+
+def main() -> int:
+    options = _parser().parse_args()
+    seeds = range(options.first, options.first + options.seeds) if options.seed is None else range(options.seed, options.seed + 1)
+    with tempfile.TemporaryDirectory(prefix="mooring-differential-") as own:
+        folder = Path(own)
+        with shared_control_plane(options.plane or folder) as plane, both(folder, plane) as targets:
+            return _run(Judge(targets), seeds, options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.differential", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seeds", type=int, default=200, help="how many")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
+    parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--steps", help="with --seed: only these of its steps, such as 0,4,5")
+    parser.add_argument("--keep-going", action="store_true", help="go on after a difference; those of one sort are shown once")
+    parser.add_argument("--brief", action="store_true", help="show differences as they are found, not the shortest sequence")
+    parser.add_argument("--plane", type=Path, help="a folder in which a control plane runs already, or is to be shared")
+    return parser
+
+
+def _run(judge: Judge, seeds: range, options: argparse.Namespace) -> int:
+    began = shown_at = time.monotonic()
+    failed: Counter[str] = Counter()
+    for done, seed in enumerate(seeds, 1):
+        steps = _chosen(sequence(seed), options.steps)
+        found = judge.first_difference(steps)
+        if found is not None:
+            sort = _sort(found)
+            failed[sort] += 1
+            if failed[sort] == 1:
+                _report(judge, seed, steps, found, options.brief)
+            if not options.keep_going:
+                break
+        if time.monotonic() - shown_at > SHOWN_EVERY_S:
+            shown_at = time.monotonic()
+            print(f"{done} of {len(seeds)} sequences, {judge.requests / (shown_at - began):.0f} requests a second", file=sys.stderr)
+    print(f"{done} sequences, {judge.requests} requests, {failed.total()} differ; {time.monotonic() - began:.0f} s")
+    for name, count in judge.known.most_common():
+        print(f"  known: {count} times {name}")
+    for sort, count in failed.most_common():
+        print(f"  DIFFER: {count} times {sort}")
+    return 1 if failed else 0
+
+
+def _chosen(steps: tuple[Step, ...], numbers: str | None) -> tuple[Step, ...]:
+    if numbers is None:
+        return steps
+    chosen = {int(number) for number in numbers.split(",")}
+    return tuple(step for step in steps if step.number in chosen)
+
+
+def _sort(found: Difference) -> str:
+    step = found.step
+    kind = re.sub(r"\[\d+\]", "", found.kind)
+    return f"{step.method} {kind} {found.answers[0].status}/{found.answers[1].status}"
+
+
+def _report(judge: Judge, seed: int, steps: tuple[Step, ...], found: Difference, brief: bool) -> None:
+    def fails(fewer: tuple[Step, ...]) -> bool:
+        other = judge.first_difference(fewer)
+        return other is not None and _sort(other) == _sort(found)
+
+    short = steps if brief else shrunk(steps, fails)
+    last = judge.first_difference(short)
+    print("\n".join(map(str, short)))
+    print(last or f"(gone when run again; it was) {found}")
+    print(f"replay: python -m tests.differential --seed {seed} --steps {','.join(str(step.number) for step in short)}\n", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""Differences that are known and meant, each with its reason. What is in none of these rows is a fault."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Final
+
+from tests.differential.steps import APPLY_PATCH, STRATEGIC_PATCH, Step
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """A step and both answers, alike."""
+
+    step: Step
+    ours: dict[str, Any]
+    theirs: dict[str, Any]
+    differences: tuple[str, ...]
+
+    @property
+    def codes(self) -> tuple[int, int]:
+        return self.ours["status"], self.theirs["status"]
+
+    def says_any(self, *words: str) -> bool:
+        """The real one's answer has some of these words."""
+        return any(word in str(self.theirs["value"]) for word in words)
+
+    def at_most(self, *places: str) -> bool:
+        """Nothing else differs."""
+        return all(text.partition(":")[0] in places for text in self.differences)
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """ends: what is stored differs from here on, so nothing more is compared."""
+
+    name: str
+    reason: str
+    is_it: Callable[[Seen], bool]
+    ends: bool = False
+
+
+_GATED: Final = (
+    "clusterTrustBundle",
+    "podCertificate",
+    "preventPodScheduling",
+    "volumeStatus",
+    "preferredHolder",
+    "warnings",
+    "resourceVersion",
+)
+
+KNOWN: Final = (
+    Known(
+        "nulls in an apply",
+        "a null in an apply to a custom kind means the same as in a creation: nothing is there",
+        lambda seen: seen.codes[0] in (200, 201) and seen.codes[1] == 422 and seen.says_any("FieldValueTypeInvalid"),
+        ends=True,
+    ),
+    Known(
+        "one object at a moment",
+        "a list by metadata.name obeys limit and resourceVersion like any other; the real one shows the newest state then",
+        lambda seen: any(name == "fieldSelector" and "metadata.name=" in str(value) for name, value in seen.step.query),
+    ),
+    Known(
+        "500 for the client's mistake",
+        "what the real one answers with 500 and no reason (a version that is no number, a version in a creation, an item without its merge "
+        "key, an apply that can't be decoded or follows an object without keys) is 400 or 422, or is done: the server has not failed",
+        lambda seen: seen.codes[1] == 500 and seen.codes[0] != 500,
+    ),
+    Known(
+        "claim's first update",
+        "the real one writes the first update of a claim or account that changes nothing; ours writes nothing",
+        lambda seen: seen.step.method in ("PUT", "PATCH") and seen.at_most("value.metadata.resourceVersion"),
+        ends=True,
+    ),
+    Known(
+        "places that are none",
+        "a path or a method that nothing has is refused with 404 or 405 and a Status, for custom kinds as for all others",
+        lambda seen: {*seen.codes} <= {404, 405} or seen.codes[0] == 405 or seen.step.method == "HEAD",
+    ),
+    Known(
+        "status as a table",
+        "GET of /status is shown as a table, too, when a client asks for it",
+        lambda seen: seen.codes[1] == 406 and seen.step.path.endswith("/status"),
+    ),
+    Known(
+        "warnings of who is refused",
+        "a name that is taken is refused without the warnings that its kind has about the object",
+        lambda seen: seen.codes == (409, 409) and seen.at_most("warnings"),
+    ),
+    Known(
+        "version 0 in a dry run",
+        "a creation that is only tried shows no resourceVersion",
+        lambda seen: (
+            ("dryRun", "All") in seen.step.query
+            and (seen.at_most("value.metadata.resourceVersion") or "should not be set on objects" in str(seen.ours["value"]))
+        ),
+        ends=True,
+    ),
+    Known(
+        "directives where nothing is",
+        "a directive of a strategic patch means the same where nothing is to be merged; the real one drops it, or takes it for a field",
+        lambda seen: seen.step.content_type == STRATEGIC_PATCH and "$patch" in str(seen.step.body),
+        ends=True,
+    ),
+    Known(
+        "numbers that are too large",
+        "a number that does not fit is refused in an apply, too; the real one keeps the largest that fits",
+        lambda seen: (
+            (seen.codes[0] == 422 and seen.codes[1] in (200, 201) and "parser says" in str(seen.ours["value"]))
+            or (seen.step.content_type == APPLY_PATCH and "9223372036854775808" in str(seen.step.body))
+        ),
+        ends=True,
+    ),
+    Known(
+        "who owned the status",
+        "until the first apply nobody knows who wrote a field: what the server itself wrote belongs to before-first-apply, too",
+        lambda seen: seen.codes[0] == 409 and "FieldManagerConflict" in str(seen.ours["value"]),
+        ends=True,
+    ),
+    Known(
+        "what can be read comes first",
+        "a client that can't read any answer is told so, whatever there is",
+        lambda seen: seen.codes == (406, 404) or ("Accept", "application/*") in seen.step.headers,
+    ),
+    Known(
+        "marked at creation",
+        "an apply or a PUT that creates does not make an object that is being deleted",
+        lambda seen: (
+            seen.codes == (201, 201)
+            and seen.at_most("value.metadata.deletionTimestamp", "value.metadata.deletionGracePeriodSeconds", "value.metadata.selfLink")
+        ),
+        ends=True,
+    ),
+    Known(
+        "retry of a version ahead",
+        "a version that lies ahead of the server is always told with the time to wait",
+        lambda seen: seen.codes == (504, 504) and seen.at_most("value.details.retryAfterSeconds"),
+    ),
+    Known(
+        "fields behind gates",
+        "fields whose feature is off by default in the real one are kept",
+        lambda seen: all(any(word in text for word in _GATED) for text in seen.differences),
+        ends=True,
+    ),
+    Known(
+        "a class of service that a client names",
+        "the class of service follows from the containers; the real one takes it from the status in a creation",
+        lambda seen: all("qosClass" in text for text in seen.differences),
+        ends=True,
+    ),
+    Known(
+        "schemas that are none",
+        "an `items` that is no schema can't be read; the real one takes it for none",
+        lambda seen: seen.codes == (400, 422) and "customresourcedefinitions" in seen.step.path,
+    ),
+    Known(
+        "conflicts about such fields",
+        "the real one remembers the owner of a field that it has dropped",
+        lambda seen: seen.codes[1] == 409 and seen.says_any("preventPodScheduling", "configSource", ".spec.drivers", "preferredHolder"),
+        ends=True,
+    ),
+)
+"""The first that fits counts."""
+
+
+def known_in(seen: Seen) -> Known | None:
+    return next((known for known in KNOWN if known.is_it(seen)), None)
