@@ -322,6 +322,17 @@ def test_features_that_a_node_declares(api: Rest, name: str, features: list[str]
         answer.ok(201)
 
 
+def test_a_definition_without_versions_is_told_all(api: Rest, name: str) -> None:
+    made = {"metadata": {"name": name}, "spec": {**SHAPE_DEFINITION["spec"], "versions": []}}
+    api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", made, dryRun="All").refused(
+        422,
+        "Invalid",
+        (INVALID, "metadata.name"),
+        (INVALID, "spec.versions"),
+        (INVALID, "status.storedVersions"),
+    )
+
+
 def test_tokens_in_secrets_need_requests(api: Rest, name: str) -> None:
     wrong = api.post(CSI_DRIVERS, {"metadata": {"name": name}, "spec": {"serviceAccountTokenInSecrets": True}})
     wrong.invalid((INVALID, "spec.serviceAccountTokenInSecrets", "serviceAccountTokenInSecrets is set but no tokenRequests are specified"))

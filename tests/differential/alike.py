@@ -18,7 +18,7 @@ _SHOWN: Final = re.compile(r"((?:Invalid|Duplicate|Unsupported) value|Not found)
 _PARSERS_WORDS: Final = re.compile(
     r"unmarshal|strict decoding error|cannot be handled as|quantities must match|parsing time|illegal base64|unrecognized|continue key is"
     r"|does not match the expected API version|no kind \".*registered|resourceVersion: Invalid value|error decoding|can't be read"
-    r"|cannot restore|cannot convert|Invalid JSON Patch|unexpected end of|the request has no body"
+    r"|cannot restore|invalid character|cannot convert|Invalid JSON Patch|unexpected end of|the request has no body"
 )
 """What servers written in two languages say of what they can't read."""
 
@@ -110,7 +110,11 @@ class Alike:
         if match is not None:
             said = text[match.start() :].rpartition(": ")[2]
             text = f"{text[: match.start()]}{match.group(1)} ... {said}"
-        text = re.sub(r"StorageError: .*AdditionalErrorMsg: ", "", text).replace("numeric (int or float)", "numeric")
+        text = (
+            re.sub(r"StorageError: .*AdditionalErrorMsg: ", "", text)
+            .replace("numeric (int or float)", "numeric")
+            .replace("any scalar", "scalar")
+        )
         if text.startswith(("406: Not Acceptable", "only the following media types")):
             return "<nothing that can be read>"
         text = re.sub(r"(expected [^,]*, got) .*", r"\1 ...", text, flags=re.DOTALL)

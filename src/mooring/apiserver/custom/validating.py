@@ -31,9 +31,9 @@ def validate(new: Json) -> list[Cause]:
 
 def validate_create(new: Json) -> list[Cause]:
     spec, name = new["spec"], new["metadata"].get("name", "")
-    if name != f"{spec['names']['plural']}.{spec['group']}":
-        return [causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
-    return list(_stored_versions(new))
+    is_named = name == f"{spec['names']['plural']}.{spec['group']}"
+    found = [] if is_named else [causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
+    return [*found, *_stored_versions(new)]
 
 
 def validate_update(new: Json, old: Json) -> list[Cause]:
