@@ -1,7 +1,7 @@
 """Many seeds, or one: `python -m tests.differential --seeds 1000`, `python -m tests.differential --seed 7`.
 
 Exit code 1 when the servers differ where they shall not; the shortest sequence that shows it and its replay command are on standard
-output. Needs the real Kubernetes parts.
+output. Needs the real Kubernetes parts, but for --alone.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.differential.judging import Difference, Judge
+from tests.differential.judging import Difference, Judge, crash_of
 from tests.differential.making import sequence
-from tests.differential.servers import both
+from tests.differential.servers import both, embedded_alone
 from tests.differential.shrinking import shrunk
 from tests.differential.steps import Step
 from tests.support.control_plane import shared_control_plane
@@ -29,6 +29,8 @@ def main() -> int:
     seeds = range(options.first, options.first + options.seeds) if options.seed is None else range(options.seed, options.seed + 1)
     with tempfile.TemporaryDirectory(prefix="mooring-differential-") as own:
         folder = Path(own)
+        if options.alone:
+            return _alone(folder, seeds)
         with shared_control_plane(options.plane or folder) as plane, both(folder, plane) as targets:
             return _run(Judge(targets), seeds, options)
 
@@ -41,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", help="with --seed: only these of its steps, such as 0,4,5")
     parser.add_argument("--keep-going", action="store_true", help="go on after a difference; those of one sort are shown once")
     parser.add_argument("--brief", action="store_true", help="show differences as they are found, not the shortest sequence")
+    parser.add_argument("--alone", action="store_true", help="the embedded server alone: is everything answered?")
     parser.add_argument("--plane", type=Path, help="a folder in which a control plane runs already, or is to be shared")
     return parser
 
@@ -67,6 +70,17 @@ def _run(judge: Judge, seeds: range, options: argparse.Namespace) -> int:
     for sort, count in failed.most_common():
         print(f"  DIFFER: {count} times {sort}")
     return 1 if failed else 0
+
+
+def _alone(folder: Path, seeds: range) -> int:
+    with embedded_alone(folder) as target:
+        for seed in seeds:
+            crash = crash_of(target, sequence(seed))
+            if crash:
+                print(f"seed {seed}:\n{crash}")
+                return 1
+    print(f"{len(seeds)} sequences, every request answered")
+    return 0
 
 
 def _chosen(steps: tuple[Step, ...], numbers: str | None) -> tuple[Step, ...]:

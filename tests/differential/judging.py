@@ -10,7 +10,7 @@ from tests.differential.alike import Alike, differences, ranks_of, settled
 from tests.differential.known import Seen, known_in
 from tests.differential.servers import Answer, Target
 from tests.differential.steps import Step
-from tests.differential.subjects import SUBJECTS
+from tests.differential.subjects import SUBJECTS, Subject
 
 SHOWN_MAX = 700
 
@@ -38,6 +38,24 @@ class Difference:
 
 def _shown(events: tuple[Any, ...]) -> str:
     return f" {len(events)} events {str(events)[:SHOWN_MAX]}" if events else ""
+
+
+def crash_of(target: Target, steps: tuple[Step, ...]) -> str:
+    """What the server alone can't answer: a cut connection, or an error of its own. Nothing if all is well."""
+    target.begin()
+    try:
+        for step in steps:
+            answer = target.receive(step, target.send(step))
+            if answer.status == 0 or "Internal error occurred" in str(answer.value):
+                return f"{step}\n{answer}"
+        return ""
+    finally:
+        target.clean(touched_by(steps))
+
+
+def touched_by(steps: tuple[Step, ...]) -> tuple[Subject, ...]:
+    paths = " ".join(step.path for step in steps)
+    return tuple(subject for subject in SUBJECTS if f"/{subject.plural}" in paths)
 
 
 class Judge:
@@ -88,10 +106,8 @@ class Judge:
         return ours, self._targets[1].receive(step, connections[1], len(ours.events))
 
     def _clean(self, steps: tuple[Step, ...]) -> None:
-        paths = " ".join(step.path for step in steps)
-        touched = [subject for subject in SUBJECTS if f"/{subject.plural}" in paths]
         for target in self._targets:
-            target.clean(tuple(touched))
+            target.clean(touched_by(steps))
 
 
 def _coarse(alike: dict[str, Any]) -> Any:

@@ -169,17 +169,24 @@ def _events(connection: http.client.HTTPSConnection, response: http.client.HTTPR
 
 
 @contextlib.contextmanager
+def embedded_alone(folder: Path) -> Iterator[Target]:
+    """The embedded server, prepared."""
+    with EmbeddedServer(folder) as embedded, _prepared(embedded.url, embedded.ca_file, embedded.identity.token, "embedded") as target:
+        yield target
+
+
+@contextlib.contextmanager
 def both(folder: Path, plane: ControlPlane) -> Iterator[tuple[Target, Target]]:
     """The embedded server and the real one, prepared."""
-    with EmbeddedServer(folder) as embedded:
-        targets = (
-            Target("embedded", embedded.url, embedded.ca_file, embedded.identity.token),
-            Target("real", plane.server, plane.ca_file, ADMIN_TOKEN),
-        )
-        try:
-            for target in targets:
-                target.prepare()
-            yield targets
-        finally:
-            for target in targets:
-                target.close()
+    with embedded_alone(folder) as ours, _prepared(plane.server, plane.ca_file, ADMIN_TOKEN, "real") as theirs:
+        yield ours, theirs
+
+
+@contextlib.contextmanager
+def _prepared(url: str, ca_file: Path, token: str, name: str) -> Iterator[Target]:
+    target = Target(name, url, ca_file, token)
+    try:
+        target.prepare()
+        yield target
+    finally:
+        target.close()

@@ -131,7 +131,7 @@ def _wrong(shape: Shape, value: Any, path: Path) -> Iterator[str]:
     elif shape.form is Form.LIST:
         yield from _wrong_list(shape, value, path)
     elif isinstance(value, dict | list):
-        yield f"{shown(path)}: expected {shape.type or 'scalar'}, got {causes.shown(value)}"
+        yield f"{shown(path)}: expected {shape.type or 'any scalar'}, got {causes.shown(value)}"
     elif shape.type and (not isinstance(value, _TYPES[shape.type]) or (shape.type == "numeric" and isinstance(value, bool))):
         yield f"{shown(path)}: expected {shape.type}, got {causes.shown(value)}"
 
