@@ -22,6 +22,7 @@ from tests.support.apiobjects import (
 from tests.support.applying import APPLY_PATCH, SHAPE_DEFINITION, SHAPES
 from tests.support.pods import PODS
 from tests.support.rest import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Rest
+from tests.support.snapshot_crds import SNAPSHOT_CRDS
 from tests.support.waiting import eventually
 
 INVALID, FORBIDDEN, UNSUPPORTED = "FieldValueInvalid", "FieldValueForbidden", "FieldValueNotSupported"
@@ -344,6 +345,16 @@ def test_the_status_of_a_custom_object_writes_no_metadata(api: Rest, shapes: str
     changed = api.patch(f"{shapes}/{name}/status", change, MERGE_PATCH).ok()["metadata"]
     assert "labels" not in changed
     assert 1 == changed["generation"]
+
+
+def test_rules_wait_for_a_value_that_is_one_of_those_there_are(api: Rest, name: str) -> None:
+    api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", SNAPSHOT_CRDS[2])
+    path = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents"
+    eventually(lambda: api.get(path).status == 200, 30, "the kind is served")
+    spec = {"deletionPolicy": "x", "driver": "d", "source": {"snapshotHandle": "h"}, "volumeSnapshotRef": {"name": "s"}}
+    obj = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent", "metadata": {"name": name}, "spec": spec}
+    unchecked = (INVALID, "<nil>", "some validation rules were not checked")
+    api.post(path, obj).invalid((UNSUPPORTED, "spec.deletionPolicy", 'supported values: "Delete", "Retain"'), unchecked)
 
 
 def test_bookmarks_are_empty_objects_of_the_kind(api: Rest) -> None:

@@ -126,12 +126,9 @@ KNOWN: Final = (
         lambda seen: seen.codes == (406, 404) or ("Accept", "application/*") in seen.step.headers,
     ),
     Known(
-        "marked at creation",
-        "an apply or a PUT that creates does not make an object that is being deleted",
-        lambda seen: (
-            seen.codes == (201, 201)
-            and seen.at_most("value.metadata.deletionTimestamp", "value.metadata.deletionGracePeriodSeconds", "value.metadata.selfLink")
-        ),
+        "marks of the server",
+        "nobody but the server writes deletionTimestamp, deletionGracePeriodSeconds and selfLink: not by a creation, not in a dry run",
+        lambda seen: seen.at_most(*(f"value.metadata.{name}" for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"))),
         ends=True,
     ),
     Known(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-_BLOCKING: Final = {"FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"}
+_BLOCKING: Final = {f"FieldValue{why}" for why in ("NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid")}
 _UNCHECKED: Final = Cause(
     "FieldValueInvalid",
     "<nil>",
