@@ -132,6 +132,12 @@ KNOWN: Final = (
         ends=True,
     ),
     Known(
+        "the largest generation",
+        "a generation that can't grow stays; in the real one it turns negative, and the object can't be changed any more",
+        lambda seen: "9223372036854775807" in str(seen.step) and "generation" in str(seen.step),
+        ends=True,
+    ),
+    Known(
         "retry of a version ahead",
         "a version that lies ahead of the server is always told with the time to wait",
         lambda seen: seen.codes == (504, 504) and seen.at_most("value.details.retryAfterSeconds"),

@@ -136,7 +136,7 @@ def metadata_edit(chance: random.Random) -> Edit:
 def is_risky(edits: tuple[Edit, ...]) -> bool:
     """True for what only a dry run may do: others would act on it later."""
     text = repr(edits)
-    return any(name in text for name in (*SAFE_NAMES, "foregroundDeletion", "orphan", "kubernetes'"))
+    return any(name in text for name in (*SAFE_NAMES, "foregroundDeletion", "orphan", "kubernetes'", "9223372036854775807"))
 
 
 def operations(op: Json, pointer: str) -> tuple[Json, ...]:

@@ -17,6 +17,7 @@ ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 _FINALIZER_OF: Final = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}
 POLICIES: Final = tuple(_FINALIZER_OF)
+GENERATION_MAX: Final = 2**63 - 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def mark(meta: Json, now: float) -> None:
     meta["deletionTimestamp"] = rfc3339(now)
     meta["deletionGracePeriodSeconds"] = 0
     if meta.get("generation", 0) > 0:
-        meta["generation"] += 1
+        meta["generation"] = min(meta["generation"] + 1, GENERATION_MAX)  # (a client may have begun anywhere)
 
 
 def follow(meta: Json, options: DeleteOptions) -> None:

@@ -57,6 +57,15 @@ def test_generated_names_avoid_what_is_there() -> None:
     assert {name[:58] for name in names} == {"x" * 58}
 
 
+def test_the_largest_generation_stays_and_the_object_can_go() -> None:
+    store = a_store()
+    create(store, SECRETS, {"metadata": {"name": "s", "generation": 2**63 - 1, "finalizers": ["example.com/a"]}}, "default")
+    store.delete(SECRETS, Key("default", "s"), NOW)
+    patch(store, SECRETS, Key("default", "s"), {"metadata": {"finalizers": None}})
+    with pytest.raises(NotFound):
+        store.get(SECRETS, Key("default", "s"))
+
+
 def test_finalizers_hold_until_the_last_goes_and_the_answer_keeps_the_old_version() -> None:
     store = a_store()
     create(store, VOLUME_ATTACHMENTS, a_va("va", finalizers=["example.com/a", "example.com/b"]))

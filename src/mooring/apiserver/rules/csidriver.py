@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
+from mooring.apiserver.deletion import GENERATION_MAX
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, meta
 from mooring.apiserver.schema import Messages
@@ -46,7 +47,7 @@ def _default(new: Json) -> None:
 
 def _prepare_update(new: Json, old: Json, _now: float) -> None:
     if new["spec"] != old["spec"]:
-        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        new["metadata"]["generation"] = min(old["metadata"].get("generation", 0) + 1, GENERATION_MAX)
 
 
 def _validate(new: Json) -> list[Cause]:
