@@ -339,6 +339,12 @@ def test_tokens_in_secrets_need_requests(api: Rest, name: str) -> None:
     wrong.invalid((INVALID, "spec.serviceAccountTokenInSecrets", "serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
 
 
+@pytest.mark.parametrize("spec", [{"size": 2**63}, {"items": [{"port": 2**63}]}, {"text": 2**63}])
+def test_whole_numbers_of_custom_objects_have_64_bits(api: Rest, shapes: str, name: str, spec: dict[str, Any]) -> None:
+    status = api.post(shapes, a_shape(name, spec=spec)).refused(422, "Invalid", says='"number"')
+    assert "FieldValueTypeInvalid" == status["details"]["causes"][0]["reason"]
+
+
 def test_the_status_of_a_custom_object_writes_no_metadata(api: Rest, shapes: str, name: str) -> None:
     api.post(shapes, a_shape(name)).ok(201)
     change = {"metadata": {"uid": "x", "labels": {"a": "b"}, "generation": 7}}

@@ -78,7 +78,7 @@ KNOWN: Final = (
     Known(
         "places that are none",
         "a path or a method that nothing has is refused with 404 or 405 and a Status, for custom kinds as for all others",
-        lambda seen: {*seen.codes} <= {404, 405} or seen.codes[0] == 405 or seen.step.method == "HEAD",
+        lambda seen: {*seen.codes} <= {404, 405} or seen.codes[0] == 405 or seen.step.method == "HEAD" or "/status/" in seen.step.path,
     ),
     Known(
         "status as a table",
@@ -129,6 +129,12 @@ KNOWN: Final = (
         "marks of the server",
         "nobody but the server writes deletionTimestamp, deletionGracePeriodSeconds and selfLink: not by a creation, not in a dry run",
         lambda seen: seen.at_most(*(f"value.metadata.{name}" for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"))),
+        ends=True,
+    ),
+    Known(
+        "numbers of more than 64 bits",
+        "a whole number that a custom kind takes as it is is kept to the last digit; the real one makes a fraction of it",
+        lambda seen: all("9223372036854775808 /" in text for text in seen.differences),
         ends=True,
     ),
     Known(

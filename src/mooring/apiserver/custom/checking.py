@@ -39,9 +39,9 @@ def type_of(value: Any) -> str:
             return "null"
         case bool():
             return "boolean"
-        case int():
+        case int() if -(2**63) <= value < 2**63:
             return "integer"
-        case float():
+        case int() | float():
             return "number"
         case str():
             return "string"
