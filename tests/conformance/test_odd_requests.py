@@ -15,6 +15,7 @@ from tests.support.apiobjects import (
     PVS,
     SECRETS,
     STORAGE_CLASSES,
+    VAS,
     a_class,
     a_node,
     a_secret,
@@ -220,6 +221,14 @@ def test_null_is_no_amount(api: Rest, name: str) -> None:
 def test_base64_ends_where_it_ends(api: Rest, name: str, text: str, place: int) -> None:
     wrong = api.post(SECRETS, {**a_secret(name), "data": {"a": text}})
     wrong.refused(400, "BadRequest", says=f"illegal base64 data at input byte {place}")
+
+
+def test_the_name_of_a_volume_is_looked_at_beside_another_source(api: Rest, name: str) -> None:
+    inline = {"accessModes": ["ReadWriteOnce"], "csi": {"driver": "d", "volumeHandle": "h"}}
+    spec = {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "../x", "inlineVolumeSpec": inline}}
+    found = api.post(VAS, {"metadata": {"name": name}, "spec": spec})
+    field = "spec.source.persistentVolumeName"
+    found.invalid((FORBIDDEN, "spec.source", "exactly one"), (INVALID, field, "a lowercase RFC 1123 subdomain must consist"))
 
 
 def test_owners_without_a_version(api: Rest, name: str) -> None:

@@ -67,7 +67,7 @@ KNOWN: Final = (
         "500 for the client's mistake",
         "what the real one answers with 500 and no reason (a version that is no number, a version in a creation, an item without its merge "
         "key, an apply that can't be decoded or follows an object without keys) is 400 or 422, or is done: the server has not failed",
-        lambda seen: seen.codes[1] == 500 and seen.codes[0] != 500,
+        lambda seen: seen.codes[1] == 500 and (seen.codes[0] != 500 or not seen.theirs["value"]["message"]),
     ),
     Known(
         "claim's first update",
@@ -110,7 +110,9 @@ KNOWN: Final = (
         "a number that does not fit is refused in an apply, too; the real one keeps the largest that fits",
         lambda seen: (
             (seen.codes[0] == 422 and seen.codes[1] in (200, 201) and "parser says" in str(seen.ours["value"]))
-            or (seen.step.content_type == APPLY_PATCH and "9223372036854775808" in str(seen.step.body))
+            or (
+                seen.step.content_type == APPLY_PATCH and any(number in str(seen.step.body) for number in ("9223372036854775808", "1e+100"))
+            )
         ),
         ends=True,
     ),

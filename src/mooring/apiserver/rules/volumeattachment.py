@@ -53,7 +53,7 @@ def _validate_source(source: Json) -> list[Cause]:
     if name is None and inline is None:
         return [causes.required("spec.source", _ONE_SOURCE)]
     if name is not None and inline is not None:
-        return [causes.forbidden("spec.source", _ONE_SOURCE)]
+        return [causes.forbidden("spec.source", _ONE_SOURCE), *checks.named(name, "spec.source.persistentVolumeName", names.dns_subdomain)]
     if inline is not None:
         return _validate_inline(inline, "spec.source.inlineVolumeSpec")
     assert name is not None
