@@ -168,6 +168,15 @@ def test_an_apply_that_owns_nothing_writes_nothing(api: Rest, name: str) -> None
     assert made["metadata"]["resourceVersion"] == applied["metadata"]["resourceVersion"]
 
 
+def test_what_an_apply_expects_of_values(api: Rest, name: str) -> None:
+    spec = {"renewTime": [], "holderIdentity": [], "leaseTransitions": []}
+    config = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
+    message = api.patch(f"{LEASES}/{name}", config, APPLY_PATCH, fieldManager="m").json["message"]
+    assert ".spec.renewTime: expected any scalar, got " in message
+    assert ".spec.holderIdentity: expected string, got " in message
+    assert ".spec.leaseTransitions: expected numeric (int or float), got " in message
+
+
 def test_items_with_keys_are_maps(api: Rest, name: str) -> None:
     omits = 'has an element that omits all key fields ["name"] (and doesn\'t have default values for any key fields)'
     for item, why in (("x", "may not have non-map elements"), (None, "may not have a null element"), ({}, omits)):
@@ -295,6 +304,12 @@ def test_variables_from_files(api: Rest, name: str) -> None:
     )
 
 
+def test_a_volume_without_a_name_has_no_claim_of_a_wrong_name(api: Rest, name: str) -> None:
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    spec = {"containers": [{"name": "c", "image": "i"}], "volumes": [{"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}]}
+    api.post(PODS, {"metadata": {"name": name}, "spec": spec}).invalid(("FieldValueRequired", "spec.volumes[0].name", "Required"))
+
+
 def test_nodes_are_chosen_by_names_that_they_can_have(api: Rest, name: str) -> None:
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["A b"]}]}
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
@@ -346,6 +361,11 @@ def test_a_definition_without_versions_is_told_all(api: Rest, name: str) -> None
 def test_tokens_in_secrets_need_requests(api: Rest, name: str) -> None:
     wrong = api.post(CSI_DRIVERS, {"metadata": {"name": name}, "spec": {"serviceAccountTokenInSecrets": True}})
     wrong.invalid((INVALID, "spec.serviceAccountTokenInSecrets", "serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
+
+
+def test_items_of_maps_are_objects(api: Rest, shapes: str, name: str) -> None:
+    found = api.post(shapes, a_shape(name, spec={"items": ["x"]}))
+    found.invalid(("FieldValueTypeInvalid", "spec.items[0]", "type object"), (INVALID, "spec.items[0]", "must be an object for an array"))
 
 
 @pytest.mark.parametrize("spec", [{"size": 2**63}, {"items": [{"port": 2**63}]}, {"text": 2**63}])

@@ -72,7 +72,10 @@ KNOWN: Final = (
     Known(
         "claim's first update",
         "the real one writes the first update of a claim or account that changes nothing; ours writes nothing",
-        lambda seen: seen.step.method in ("PUT", "PATCH") and seen.at_most("value.metadata.resourceVersion"),
+        lambda seen: (
+            any(kind in seen.step.path for kind in ("persistentvolumeclaims", "serviceaccounts"))
+            and seen.at_most("value.metadata.resourceVersion")
+        ),
         ends=True,
     ),
     Known(
@@ -110,9 +113,7 @@ KNOWN: Final = (
         "a number that does not fit is refused in an apply, too; the real one keeps the largest that fits",
         lambda seen: (
             (seen.codes[0] == 422 and seen.codes[1] in (200, 201) and "parser says" in str(seen.ours["value"]))
-            or (
-                seen.step.content_type == APPLY_PATCH and any(number in str(seen.step.body) for number in ("9223372036854775808", "1e+100"))
-            )
+            or (seen.step.content_type == APPLY_PATCH and any(number in str(seen.step) for number in ("9223372036854775808", "1e+100")))
         ),
         ends=True,
     ),
@@ -137,6 +138,12 @@ KNOWN: Final = (
         "numbers of more than 64 bits",
         "a whole number that a custom kind takes as it is is kept to the last digit; the real one makes a fraction of it",
         lambda seen: all("9223372036854775808 /" in text for text in seen.differences),
+        ends=True,
+    ),
+    Known(
+        "data with nothing in it",
+        "an empty map of data is none: an immutable Secret or ConfigMap that gets one is as it was",
+        lambda seen: seen.codes == (200, 422) and seen.says_any("field is immutable when `immutable` is set"),
         ends=True,
     ),
     Known(

@@ -46,11 +46,12 @@ class _Making:
         self._subjects = chance.sample(SUBJECTS, chance.choice((1, 1, 2)))
         self._written: list[int] = []
         self._listed: list[int] = []
+        self._targets: list[_Target] = []
         self._number = 0
 
     def steps(self) -> list[Step]:
         """Objects are made first; what follows is by chance."""
-        found = [self._create(self._target()), self._create(self._target())]
+        found = [self._create(self._target(), odd_share=0.2), self._create(self._target())]
         for _ in range(self._chance.randrange(4, STEPS_MAX)):
             make = self._chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
             found.append(make(self, self._target()))
@@ -58,9 +59,10 @@ class _Making:
 
     # what is asked
 
-    def _create(self, target: _Target) -> Step:
+    def _create(self, target: _Target, odd_share: float = 0.6) -> Step:
         obj = target.subject.named(self._some_object(target), target.name, self._chance.choice((target.space, "")))
-        edits = tuple(odd.edit(self._chance, obj, target.subject.full) for _ in range(self._chance.choice((0, 0, 1, 1, 2))))
+        edits = tuple(odd.edit(self._chance, obj, target.subject.full) for _ in range(self._chance.choice((1, 1, 2))))
+        edits = edits if self._chance.random() < odd_share else ()
         for edit in edits:
             edit.apply(obj)
         if self._chance.random() < 0.02:
@@ -218,7 +220,12 @@ class _Making:
     # its parts
 
     def _target(self) -> _Target:
-        return _Target(self._chance.choice(self._subjects), self._chance.choice(NAMES), self._chance.choice((*SPACES[:1] * 4, SPACES[1])))
+        """Mostly something that was made before."""
+        if len(self._targets) > 1 and self._chance.random() < 0.75:
+            return self._chance.choice(self._targets[:3])
+        space = self._chance.choice((*SPACES[:1] * 4, SPACES[1]))
+        self._targets.append(_Target(self._chance.choice(self._subjects), self._chance.choice(NAMES), space))
+        return self._targets[-1]
 
     def _some_object(self, target: _Target) -> Json:
         subject = target.subject

@@ -115,8 +115,6 @@ _KEY_DEFAULTS: Final[Mapping[tuple[str, str], Any]] = {("ContainerPort", "protoc
 _SCALARS: Final = {
     "s": "string",
     "y": "string",
-    "time": "string",
-    "micro": "string",
     "b": "boolean",
     "i32": "numeric",
     "i64": "numeric",

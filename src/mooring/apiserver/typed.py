@@ -21,6 +21,7 @@ class _Absent:
 
 ABSENT: Final = _Absent()
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {"string": (str,), "boolean": (bool,), "numeric": (int, float)}
+_TOLD: Final = {"": "any scalar", "numeric": "numeric (int or float)"}
 
 
 class Untyped(ValueError):
@@ -130,10 +131,10 @@ def _wrong(shape: Shape, value: Any, path: Path) -> Iterator[str]:
         yield from _wrong_map(shape, value, path)
     elif shape.form is Form.LIST:
         yield from _wrong_list(shape, value, path)
-    elif isinstance(value, dict | list):
-        yield f"{shown(path)}: expected {shape.type or 'any scalar'}, got {causes.shown(value)}"
-    elif shape.type and (not isinstance(value, _TYPES[shape.type]) or (shape.type == "numeric" and isinstance(value, bool))):
-        yield f"{shown(path)}: expected {shape.type}, got {causes.shown(value)}"
+    elif isinstance(value, dict | list) or (
+        shape.type and (not isinstance(value, _TYPES[shape.type]) or (shape.type == "numeric" and isinstance(value, bool)))
+    ):
+        yield f"{shown(path)}: expected {_TOLD.get(shape.type, shape.type)}, got {causes.shown(value)}"
 
 
 def _wrong_map(shape: Shape, value: Any, path: Path) -> Iterator[str]:

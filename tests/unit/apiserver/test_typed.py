@@ -38,7 +38,7 @@ def test_a_value_of_its_shape_is_taken() -> None:
         (spec(text=["a"]), '.spec.text: expected string, got ["a"]'),
         (spec(map=[]), ".spec.map: expected map, got []"),
         (spec(list={}), ".spec.list: expected list, got {}"),
-        (spec(items=[{"port": True}]), '.spec.items[port=true,protocol="TCP"].port: expected numeric, got true'),
+        (spec(items=[{"port": True}]), '.spec.items[port=true,protocol="TCP"].port: expected numeric (int or float), got true'),
         (spec(items=[5]), ".spec.items: element 0: associative list with keys may not have non-map elements"),
         (spec(items=[{}, {}]), '.spec.items: duplicate entries for key [protocol="TCP"]'),
         (spec(items=[{"port": 1}, {"port": 1}]), '.spec.items: duplicate entries for key [port=1,protocol="TCP"]'),

@@ -42,6 +42,9 @@ def _twice(value: list[Any], structure: Structure, path: str) -> Iterator[Cause]
         return
     seen: set[bytes] = set()
     for number, item in enumerate(value):
+        if structure.list_type == "map" and not isinstance(item, dict):
+            yield causes.invalid(f"{path}[{number}]", item, "must be an object for an array of list-type map")
+            continue
         identity = _key(item, structure.list_keys)
         if identity in seen:
             keys = structure.list_keys

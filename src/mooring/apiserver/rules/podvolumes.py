@@ -42,7 +42,7 @@ def validate(spec: Json, pod_name: str) -> list[Cause]:
             found.append(causes.duplicate(f"{field}.name", name))
         seen.add(name)
         found += _validate_source(volume, field, spec)
-        if "ephemeral" in volume and pod_name and names.dns_subdomain(f"{pod_name}-{name}"):
+        if name and "ephemeral" in volume and pod_name and names.dns_subdomain(f"{pod_name}-{name}"):
             reasons = names.dns_subdomain(f"{pod_name}-{name}")
             found += [causes.invalid(f"{field}.name", name, f'PVC name "{pod_name}-{name}": {reason}') for reason in reasons]
     return found
