@@ -126,7 +126,14 @@ def _portworx(pv: PersistentVolume) -> CSIPersistentVolumeSource:
     if not {PORTWORX_SECRET_NAME, PORTWORX_SECRET_NAMESPACE} <= annotations.keys():
         return source
     secret = SecretReference(name=annotations[PORTWORX_SECRET_NAME], namespace=annotations[PORTWORX_SECRET_NAMESPACE])
-    return msgspec.structs.replace(source, controller_publish_secret_ref=secret, node_stage_secret_ref=secret)
+    return msgspec.structs.replace(
+        source,
+        controller_publish_secret_ref=secret,
+        node_stage_secret_ref=secret,
+        node_publish_secret_ref=secret,
+        controller_expand_secret_ref=secret,
+        node_expand_secret_ref=secret,
+    )
 
 
 _TRANSLATIONS: Final[Mapping[str, Callable[[PersistentVolume], CSIPersistentVolumeSource]]] = {
