@@ -1,7 +1,7 @@
 // Prints what the real csi-translation-lib makes of in-tree PersistentVolumes.
 //
 // Reads a JSON list of PersistentVolumes on standard input, writes a list of {csi, accessModes} or {error}.
-// Our own translation is held to this output: see tests/unit/attacher/test_migration.py.
+// Our own translation is held to this output: see tests/unit/api/test_migration.py.
 package main
 
 import (

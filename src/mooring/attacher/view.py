@@ -16,9 +16,7 @@ import msgspec
 
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key, Object, ObjectMeta, annotation, finalizers_of, is_deleting
-from mooring.api.names import sanitised
-from mooring.api.storage import CSINode, CSINodeSpec, VolumeAttachment, VolumeAttachmentStatus
-from mooring.attacher.migration import (
+from mooring.api.migration import (
     AZURE_RESOURCE_GROUP,
     MIGRATED_TO,
     PORTWORX_SECRET_NAME,
@@ -26,6 +24,8 @@ from mooring.attacher.migration import (
     ZONE_LABELS,
     is_migratable,
 )
+from mooring.api.names import sanitised
+from mooring.api.storage import CSINode, CSINodeSpec, VolumeAttachment, VolumeAttachmentStatus
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.proto import csi_pb2 as csi
 
