@@ -146,12 +146,18 @@ class PersistentVolumeClaimSpec(ApiStruct, frozen=True):
     volume_attributes_class_name: str | None = None
 
 
+class ModifyVolumeStatus(ApiStruct, frozen=True):
+    target_volume_attributes_class_name: str = ""
+    status: str = ""
+
+
 class PersistentVolumeClaimStatus(ApiStruct, frozen=True):
     phase: str = ""
     access_modes: tuple[str, ...] | None = None
     capacity: dict[str, str] | None = None
     conditions: tuple[Condition, ...] | None = None
     current_volume_attributes_class_name: str | None = None
+    modify_volume_status: ModifyVolumeStatus | None = None
 
 
 class PersistentVolumeClaim(ApiStruct, frozen=True):

@@ -59,6 +59,7 @@ class ObjectMeta(ApiStruct, frozen=True):
     resource_version: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
     finalizers: tuple[str, ...] | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None

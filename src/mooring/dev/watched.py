@@ -88,6 +88,10 @@ class WatchedCluster:
         with self._told(f"patch {_path(kind, name, subresource)}: {brief_patch(patch.body)}"):
             return await self._cluster.patch(kind, name, patch, namespace, subresource=subresource)
 
+    async def post(self, kind: Kind[T], name: str, subresource: str, body: Mapping[str, Any], namespace: str = "") -> None:
+        with self._told(f"create {_path(kind, name, subresource)}"):
+            await self._cluster.post(kind, name, subresource, body, namespace)
+
     async def delete(
         self,
         kind: Kind[T],
