@@ -25,6 +25,22 @@ PORTWORX_SECRET_NAMESPACE: Final = "openstorage.io/auth-secret-namespace"
 MIGRATED_TO: Final = "pv.kubernetes.io/migrated-to"
 
 
+_IN_TREE_NAMES: Final[Mapping[str, str]] = {
+    "cinder.csi.openstack.org": "kubernetes.io/cinder",
+    "csi.vsphere.vmware.com": "kubernetes.io/vsphere-volume",
+    "disk.csi.azure.com": "kubernetes.io/azure-disk",
+    "ebs.csi.aws.com": "kubernetes.io/aws-ebs",
+    "file.csi.azure.com": "kubernetes.io/azure-file",
+    "pd.csi.storage.gke.io": "kubernetes.io/gce-pd",
+    "pxd.portworx.com": "kubernetes.io/portworx-volume",
+}
+
+
+def in_tree_name(driver_name: str) -> str:
+    """The plugin inside Kubernetes that the driver took over from, "" for none."""
+    return _IN_TREE_NAMES.get(driver_name, "")
+
+
 class TranslationError(MooringError):
     """An in-tree volume says something that its CSI driver has no word for."""
 
