@@ -6,8 +6,8 @@ An intent is open from before CreateVolume until its volume is stored as a Persi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias
 
 from mooring.api.core import SecretReference
 
@@ -34,8 +34,23 @@ class Intent:
     source_kind: str = ""
 
 
+Found: TypeAlias = Callable[[Mapping[str, "Intent"]], None]
+
+
 class Intents(Protocol):
-    """Where intents are kept."""
+    """Where intents are kept. start() once, then run() for as long as they are used."""
+
+    def on_found(self, handler: Found) -> None:
+        """Calls the handler with open intents that a former process, or another one, left."""
+        ...
+
+    async def start(self) -> None:
+        """Reads what is open. Raises ApiError."""
+        ...
+
+    async def run(self) -> None:
+        """Keeps them until cancelled."""
+        ...
 
     def open(self) -> Mapping[str, Intent]:
         """The open ones, live, by the claim's uid."""
@@ -55,6 +70,15 @@ class MemoryIntents:
 
     def __init__(self) -> None:
         self._open: dict[str, Intent] = {}
+
+    def on_found(self, handler: Found) -> None:
+        """There was no former process, as far as this one knows."""
+
+    async def start(self) -> None:
+        pass
+
+    async def run(self) -> None:
+        pass
 
     def open(self) -> Mapping[str, Intent]:
         return self._open

@@ -24,7 +24,10 @@ class TopologyError(MooringError):
 
 
 class NodeUnknown(TopologyError):
-    """The selected node does not know the driver (any more): the scheduler must choose anew."""
+    """The selected node is gone, or the driver is not there: the scheduler must choose anew.
+
+    Differs from external-provisioner, which does so only where the CSINode is gone and else waits, for ever.
+    """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Place:
     def term(self) -> dict[str, str]:
         """The node's own place. Raises NodeUnknown, TopologyError."""
         if not self.keys:
-            raise TopologyError(f"no topology key found for node {self.node_name}")
+            raise NodeUnknown(f"no topology key found for node {self.node_name}")
         if any(key not in self.labels for key in self.keys):
             labels = " ".join(f"{key}:{self.labels[key]}" for key in sorted(self.labels))
             keys = " ".join(self.keys)

@@ -17,7 +17,7 @@ from mooring.api.gateway import ReferenceGrant
 from mooring.api.meta import Key, Kind, ObjectMeta
 from mooring.api.storage import CSINode, CSINodeDriver, CSINodeSpec, StorageClass
 from mooring.base.clock import Instant
-from mooring.kube.errors import ApiError
+from mooring.base.errors import MooringError
 from mooring.provisioner.claims import class_name_of, source_of
 from mooring.provisioner.facts import DriverFacts, Rules
 from mooring.provisioner.intents import Intent
@@ -82,7 +82,7 @@ class Looked:
         if wanted not in self.found:
             raise NotLookedUp(wanted)
         answer = self.found[wanted]
-        if isinstance(answer, ApiError):
+        if isinstance(answer, MooringError):
             raise answer
         return answer
 

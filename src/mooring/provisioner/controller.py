@@ -1,0 +1,235 @@
+"""The provisioner's shell: caches, queue, workers, and the parts that work beside the claims.
+
+Claims are known by their uid: one made anew under an old name is another claim. One worker has a claim at a time, so no two calls are
+made for one volume; `--worker-threads` of them run side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from mooring.base.chance import Chance
+from mooring.base.clock import Clock
+from mooring.base.log import logger
+from mooring.base.metrics import Metrics
+from mooring.csi.driver import Driver
+from mooring.csi.session import DriverInfo
+from mooring.kube.cluster import Cluster
+from mooring.kube.events import EventRecorder
+from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
+from mooring.kube.secrets import SecretCache
+from mooring.provisioner.attempts import Attempts
+from mooring.provisioner.caches import Caches
+from mooring.provisioner.creation import Creation
+from mooring.provisioner.deletion.controller import VolumeDeletion
+from mooring.provisioner.facts import facts_of
+from mooring.provisioner.guard import NoGuard, SourceGuard
+from mooring.provisioner.intents import Intent, Intents, MemoryIntents
+from mooring.provisioner.metrics import ProvisionMetrics
+from mooring.provisioner.options import ProvisionerOptions
+from mooring.provisioner.placing import NodePlaces
+from mooring.provisioner.saving import WORKERS, Save, Saving, Unsaved
+from mooring.provisioner.telling import Telling
+from mooring.provisioner.view import Infeasible, View
+from mooring.provisioner.waits import Waits
+from mooring.provisioner.wakes import Wakes
+
+log = logger(__name__)
+
+POPULATING: Final = "external-provisioner"
+"""The source of the event that leaves a claim to a populator."""
+
+EVENTS_S_MAX: Final = 2.0
+"""How long the end waits for the events that tell of it."""
+
+
+class Part(Protocol):
+    """What works beside the claims, on the same caches."""
+
+    async def run(self) -> None:
+        """Works until cancelled, or until drained. The caches have been filled."""
+        ...
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Begins nothing new, lets what runs end. False when that took too long."""
+        ...
+
+    def driver_returned(self) -> None:
+        """The driver was away and is back."""
+        ...
+
+
+class Provisioner:
+    """The controller for one driver. events: of the driver's source; run and drained here."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        driver: Driver,
+        info: DriverInfo,
+        options: ProvisionerOptions,
+        clock: Clock,
+        chance: Chance,
+        metrics: Metrics,
+        events: EventRecorder,
+        *,
+        intents: Intents | None = None,
+        guard: SourceGuard | None = None,
+    ) -> None:
+        facts = facts_of(info)
+        self._facts, self._options, self._clock = facts, options, clock
+        self._events = events
+        self._populating = EventRecorder(cluster, POPULATING, clock=clock, chance=chance)
+        self._intents: Intents = intents or MemoryIntents()
+        self.caches = caches = Caches(cluster, facts, options, clock, chance)
+        places = NodePlaces(caches.csi_nodes.store, caches.nodes.store)
+        secrets = SecretCache(cluster, clock)
+        self._saving = Saving(cluster, caches.volumes, clock, chance, metrics, self._settled)
+        slow: dict[str, Infeasible] = {}
+        self._view = view = View(
+            driver=facts,
+            rules=options.rules,
+            claims=caches.claims.store,
+            volumes=caches.volumes.store,
+            classes=caches.classes.store,
+            csi_nodes=caches.csi_nodes.store,
+            nodes=caches.nodes.store,
+            grants=caches.grants.store,
+            places=places,
+            intents=self._intents.open(),
+            slow=slow,
+            unsaved=self._saving.unsaved,
+            node_name=options.node.node_name if options.node else "",
+        )
+        self._queue: WorkQueue[str] = WorkQueue(
+            "claims",
+            clock=clock,
+            chance=chance,
+            backoff=BackOff(options.retry_interval_start_s, options.retry_interval_max_s),
+            metrics=metrics.once(QueueMetrics),
+        )
+        creation = Creation(
+            driver,
+            self._intents,
+            guard or NoGuard(),
+            self._saving,
+            secrets,
+            clock,
+            identity=identity_of(facts.name, options, clock, chance),
+            timeout_s=options.timeout_s,
+            uses_topology=view.uses_topology,
+        )
+        waits = Waits()
+        self._attempts = Attempts(
+            cluster,
+            caches.claims,
+            secrets,
+            creation,
+            self._intents,
+            waits,
+            self._queue,
+            Telling(events, self._populating),
+            metrics.once(ProvisionMetrics),
+            clock,
+            slow,
+            slow_s=options.retry_interval_max_s,
+        )
+        self._wakes = Wakes(view, caches, waits, places, self._queue, self._claim_ended)
+        self._intents.on_found(self._intents_found)
+        self._parts: list[Part] = [
+            VolumeDeletion(cluster, driver, facts, options, clock, chance, metrics, events, caches, secrets),
+        ]
+        self._working = False
+        self._drained = asyncio.Event()
+
+    @property
+    def has_synced(self) -> bool:
+        """True once every cache has been filled."""
+        return self.caches.have_synced
+
+    # -- life
+
+    async def run(self) -> None:
+        """Provisions until cancelled, or until drained."""
+        async with asyncio.TaskGroup() as group:
+            helpers = [group.create_task(informer.run(), name=f"provisioner/{informer.name}") for informer in self.caches.running]
+            helpers += [
+                group.create_task(self._events.run(), name="provisioner/events"),
+                group.create_task(self._populating.run(), name="provisioner/populator-events"),
+            ]
+            await self._intents.start()
+            helpers.append(group.create_task(self._intents.run(), name="provisioner/intents"))
+            for informer in self.caches.running:
+                await informer.synced()
+            log.info(2, "caches synced", driver=self._facts.name)
+            await self._work()
+            await self._events.drain(EVENTS_S_MAX)
+            for helper in helpers:
+                helper.cancel()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Takes no new work, lets what runs end and be stored. timeout_s: how long at the most. Returns False when that was too short."""
+        self._queue.close()
+        self._saving.close()
+        if not self._working:
+            return True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as group:
+                for number, part in enumerate(self._parts):
+                    group.create_task(part.drain(timeout_s), name=f"provisioner/drain/{number}")
+                await self._drained.wait()
+        return self._drained.is_set()
+
+    def driver_returned(self) -> None:
+        """The driver was away and is back: whatever failed for that is tried at once."""
+        self._wakes.driver_returned()
+        for part in self._parts:
+            part.driver_returned()
+
+    async def _work(self) -> None:
+        self._working = True
+        async with asyncio.TaskGroup() as group:
+            for part in self._parts:
+                group.create_task(part.run(), name=f"provisioner/{type(part).__name__}")
+            for number in range(self._options.worker_threads):
+                group.create_task(self._worker(), name=f"provisioner/claim-worker/{number}")
+            for number in range(WORKERS):
+                group.create_task(self._saving.work(), name=f"provisioner/saving-worker/{number}")
+        self._drained.set()
+
+    async def _worker(self) -> None:
+        while True:
+            try:
+                uid = await self._queue.get()
+            except QueueClosed:
+                return
+            try:
+                await self._attempts.make(self._view, uid)
+            except Exception as error:  # a bug of ours must not end the other claims' work
+                log.error("provisioning failed unexpectedly, trying again", error=error, uid=uid)
+                self._queue.retry(uid)
+            finally:
+                self._queue.done(uid)
+
+    # -- what happens
+
+    def _claim_ended(self, uid: str) -> None:
+        """Its volume, if there may be one, is still asked for, in the back-off it is in."""
+        if uid not in self._view.intents:
+            self._attempts.forget(uid)
+
+    def _intents_found(self, found: Mapping[str, Intent]) -> None:
+        for uid in found:
+            self._queue.add(uid)
+
+    async def _settled(self, volume: Unsaved, saved: Save, error: str) -> None:
+        await self._attempts.settled(self._view, volume, saved, error)
+
+
+def identity_of(driver_name: str, options: ProvisionerOptions, clock: Clock, chance: Chance) -> str:
+    """Another one at each start; the volumes of this process carry it."""
+    node = f"-{options.node.node_name}" if options.node else ""
+    return f"{int(clock.wall_s() * 1000)}-{chance.below(10_000)}-{driver_name}{node}"
