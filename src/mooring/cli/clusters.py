@@ -1,0 +1,35 @@
+"""The way to the API server, made from flags. No client of anything else is loaded here."""
+
+from __future__ import annotations
+
+import platform
+
+from mooring.base.chance import Chance
+from mooring.base.clock import Clock
+from mooring.base.metrics import Metrics
+from mooring.cli.process import VERSION, Machine
+from mooring.cli.settings import RequestLimit
+from mooring.kube import kubeconfig
+from mooring.kube.client_metrics import ClientMetrics
+from mooring.kube.config import ClusterConfig
+from mooring.kube.http import HttpCluster
+
+
+def load_config(path: str, machine: Machine) -> ClusterConfig:
+    """path: "" for the pod's service account; as in the Go sidecars, KUBECONFIG of the environment does not count. Raises ConfigError."""
+    if path:
+        return kubeconfig.load(path, machine.environ)
+    return kubeconfig.in_cluster(machine.environ, str(machine.service_account))
+
+
+def client(name: str, config: ClusterConfig, limit: RequestLimit, *, clock: Clock, chance: Chance, metrics: Metrics) -> HttpCluster:
+    """A client that is not connected yet. name: begins the user agent."""
+    return HttpCluster(
+        config,
+        clock=clock,
+        chance=chance,
+        user_agent=f"{name}/{VERSION} ({platform.system().lower()}/{platform.machine()}) mooring",
+        qps=limit.qps,
+        burst=limit.burst,
+        metrics=metrics.once(ClientMetrics),
+    )
