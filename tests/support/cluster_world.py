@@ -12,6 +12,7 @@ from typing import Any
 
 from mooring.api.core import EVENTS, NAMESPACES
 from mooring.api.meta import Kind
+from mooring.apiserver.definitions import Definitions
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.apiserver.rules import RESOURCES
 from mooring.apiserver.store import ObjectStore
@@ -22,6 +23,7 @@ from mooring.kube.cluster import Patch, PatchType, Selection
 from mooring.kube.errors import AlreadyExists, NotFound
 from mooring.kube.events import EventRecorder
 from tests.support.recording import RecordingCluster
+from tests.support.snapshot_crds import SNAPSHOT_CRDS
 
 EPOCH_S = 1_780_000_000.0
 WAIT_S = 2000.0
@@ -31,6 +33,7 @@ class ClusterWorld:
     def __init__(self, faults: Faults | None = None) -> None:
         self.clock, self.chance, self.metrics = LoopClock(EPOCH_S), Chance(7), Metrics()
         self.store = ObjectStore(RESOURCES, self.chance)
+        Definitions(self.store)
         self.story: list[str] = []
         self.users = LocalCluster(self.store, clock=self.clock, chance=self.chance)
         local = LocalCluster(self.store, clock=self.clock, chance=self.chance, faults=faults)
@@ -49,6 +52,11 @@ class ClusterWorld:
         if body.get("status"):
             made = await self.patch(kind, made["metadata"]["name"], {"status": body["status"]}, namespace, "status")
         return made
+
+    async def make_snapshot_kinds(self) -> None:
+        kind: Kind[Any] = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict)
+        for definition in SNAPSHOT_CRDS:
+            await self.users.create(kind, definition)
 
     async def patch(
         self, kind: Kind[Any], name: str, body: Mapping[str, Any], namespace: str = "", subresource: str = ""
