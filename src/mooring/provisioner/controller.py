@@ -26,11 +26,12 @@ from mooring.provisioner.caches import Caches
 from mooring.provisioner.creation import Creation
 from mooring.provisioner.deletion.controller import VolumeDeletion
 from mooring.provisioner.facts import facts_of
-from mooring.provisioner.guard import NoGuard, SourceGuard
+from mooring.provisioner.guard import SourceGuard
 from mooring.provisioner.intents import Intent, Intents, MemoryIntents
 from mooring.provisioner.metrics import ProvisionMetrics
 from mooring.provisioner.options import ProvisionerOptions
 from mooring.provisioner.placing import NodePlaces
+from mooring.provisioner.protection.controller import SourceProtection
 from mooring.provisioner.saving import WORKERS, Save, Saving, Unsaved
 from mooring.provisioner.telling import Telling
 from mooring.provisioner.view import Infeasible, View
@@ -111,10 +112,11 @@ class Provisioner:
             backoff=BackOff(options.retry_interval_start_s, options.retry_interval_max_s),
             metrics=metrics.once(QueueMetrics),
         )
+        protection = SourceProtection(cluster, facts, options, clock, chance, metrics, caches)
         creation = Creation(
             driver,
             self._intents,
-            guard or NoGuard(),
+            guard or protection,
             self._saving,
             secrets,
             clock,
@@ -141,6 +143,7 @@ class Provisioner:
         self._intents.on_found(self._intents_found)
         self._parts: list[Part] = [
             VolumeDeletion(cluster, driver, facts, options, clock, chance, metrics, events, caches, secrets),
+            protection,
         ]
         self._working = False
         self._drained = asyncio.Event()

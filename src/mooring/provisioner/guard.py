@@ -17,13 +17,3 @@ class SourceGuard(Protocol):
     async def let_go(self, source: Source, uid: str) -> None:
         """The claim's volume is made, or never will be. Failures are logged: a sweep comes later."""
         ...
-
-
-class NoGuard:
-    """Holds nothing."""
-
-    async def hold(self, source: Source, uid: str) -> None:
-        pass
-
-    async def let_go(self, source: Source, uid: str) -> None:
-        pass

@@ -145,6 +145,9 @@ class SourceProtection:
                 await self._drained.wait()
         return self._drained.is_set()
 
+    def driver_returned(self) -> None:
+        """Nothing waits for the driver here."""
+
     async def _watch_snapshots(self) -> None:
         """For strays. Without the kind, or the right to list it, there is nothing to sweep."""
         while True:
