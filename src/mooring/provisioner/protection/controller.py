@@ -114,7 +114,7 @@ class SourceProtection:
         holders.discard(uid)
         if not holders:
             self._holders.pop(origin, None)
-        if any(origins_of(claim) for claim in self._view.claims.by(BY_UID, uid)):
+        if origin.is_snapshot and any(origins_of(claim) for claim in self._view.claims.by(BY_UID, uid)):
             self._done.add(uid)
         self._queue.add(origin)
 
