@@ -149,18 +149,24 @@ def _serve(setup: Setup[ProvisionerFlags], machine: Machine) -> int:
         lock_prefix="",
         probe_timeout_s=setup.flags.timeout_s,
         log_length_max=setup.flags.max_grpc_log_length,
-        make_work=lambda context: _provisioner(context, options, machine.host_name()),
+        make_work=lambda context: _provisioner(context, options, machine),
     )
     return run_sidecar(sidecar, setup, machine)
 
 
-def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions, host_name: str) -> Work:
+def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions, machine: Machine) -> Work:
+    from mooring.cli.election import namespace
     from mooring.kube.events import EventRecorder
     from mooring.provisioner.controller import Provisioner
+    from mooring.provisioner.journal import Journal
+    from mooring.provisioner.pages import Place
 
-    cluster, clock, chance = context.cluster, context.clock, context.chance
-    events = EventRecorder(cluster, f"{context.info.name}_{host_name}_{chance.uid()}", clock=clock, chance=chance)
-    return Provisioner(cluster, context.driver, context.info, options, clock, chance, context.metrics, events)
+    cluster, clock, chance, driver_name = context.cluster, context.clock, context.chance, context.info.name
+    identity = f"{machine.host_name()}_{chance.uid()}"
+    events = EventRecorder(cluster, f"{driver_name}_{identity}", clock=clock, chance=chance)
+    place = Place(namespace(context.setup.flags, machine), driver_name, options.node.node_name if options.node else "")
+    intents = Journal(cluster, place, identity, clock)
+    return Provisioner(cluster, context.driver, context.info, options, clock, chance, context.metrics, events, intents=intents)
 
 
 def options_of(setup: Setup[ProvisionerFlags], machine: Machine) -> ProvisionerOptions:
