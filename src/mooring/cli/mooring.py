@@ -16,6 +16,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "demo": ("mooring.cli.demo", "See a volume attached and detached, step by step, on an API server of its own."),
     "dev": ("mooring.cli.dev", "Run an API server, a driver and the controllers on this machine, until Ctrl-C."),
     "driver": ("mooring.cli.driver", "Run the reference driver: mooring driver hostpath."),
+    "provisioner": ("mooring.cli.csi_provisioner", "Provision volumes for one CSI driver; the same program as csi-provisioner."),
 }
 """Each subcommand: the module whose `run(argv, prog)` it is, and what it is for."""
 
@@ -43,7 +44,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _usage() -> str:
-    lines = [f"  {name:<10}{text}" for name, (_, text) in COMMANDS.items()]
+    lines = [f"  {name:<13}{text}" for name, (_, text) in COMMANDS.items()]
     return "\n".join(["usage: mooring COMMAND [flags]", "", *lines, "", "mooring COMMAND --help lists the flags of a command.", ""])
 
 
