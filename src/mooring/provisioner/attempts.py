@@ -244,7 +244,7 @@ def _told(attempt: Attempt) -> Logger:
 def _values(order: Order, looked: Looked) -> Mapping[str, str]:
     """The secret's values, which were looked up for the decision."""
     ref = order.intent.secret
-    if ref is None:
+    if ref is None or order.secret_is_lost:
         return {}
     values: Mapping[str, str] = looked.get(Wanted(SECRETS, ref.name, ref.namespace))
     return values

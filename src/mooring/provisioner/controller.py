@@ -43,6 +43,9 @@ log = logger(__name__)
 POPULATING: Final = "external-provisioner"
 """The source of the event that leaves a claim to a populator."""
 
+INTENTS_S_MAX: Final = 2.0
+"""How long the end waits until the journal says that nothing is open."""
+
 EVENTS_S_MAX: Final = 2.0
 """How long the end waits for the events that tell of it."""
 
@@ -85,6 +88,7 @@ class Provisioner:
         self._events = events
         self._populating = EventRecorder(cluster, POPULATING, clock=clock, chance=chance)
         self._intents: Intents = intents or MemoryIntents()
+        self._inherited: set[str] = set()
         self.caches = caches = Caches(cluster, facts, options, clock, chance)
         places = NodePlaces(caches.csi_nodes.store, caches.nodes.store)
         secrets = SecretCache(cluster, clock)
@@ -103,6 +107,7 @@ class Provisioner:
             intents=self._intents.open(),
             slow=slow,
             unsaved=self._saving.unsaved,
+            inherited=self._inherited,
             node_name=options.node.node_name if options.node else "",
         )
         self._queue: WorkQueue[str] = WorkQueue(
@@ -142,7 +147,7 @@ class Provisioner:
         self._wakes = Wakes(view, caches, waits, places, self._queue, self._claim_ended)
         self._intents.on_found(self._intents_found)
         self._parts: list[Part] = [
-            VolumeDeletion(cluster, driver, facts, options, clock, chance, metrics, events, caches, secrets),
+            VolumeDeletion(cluster, driver, facts, options, clock, chance, metrics, events, caches, secrets, settled=self._intents.settled),
             protection,
         ]
         self._working = False
@@ -169,6 +174,9 @@ class Provisioner:
                 await informer.synced()
             log.info(2, "caches synced", driver=self._facts.name)
             await self._work()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(INTENTS_S_MAX):
+                    await self._intents.tidy()
             await self._events.drain(EVENTS_S_MAX)
             for helper in helpers:
                 helper.cancel()
@@ -225,6 +233,7 @@ class Provisioner:
             self._attempts.forget(uid)
 
     def _intents_found(self, found: Mapping[str, Intent]) -> None:
+        self._inherited.update(found)
         for uid in found:
             self._queue.add(uid)
 

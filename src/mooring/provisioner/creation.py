@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from mooring.base.clock import Clock, Instant
@@ -84,7 +85,10 @@ class Creation:
         except DriverError as error:
             if order.intent.secret is not None:  # perhaps it was the secret: read it anew next time
                 self._secrets.forget(order.intent.secret)
-            raise Failed(outcomes.of_call(error, uses_topology=self._uses_topology, node_name=order.intent.node_name)) from error
+            failure = outcomes.of_call(error, uses_topology=self._uses_topology, node_name=order.intent.node_name)
+            if order.secret_is_lost:  # what is refused without its secret may be there all the same
+                failure = dataclasses.replace(failure, state=State.BACKGROUND, infeasible=False)
+            raise Failed(failure) from error
 
     async def refused(self, order: Order, secrets: Mapping[str, str], saved: Save, error: str, volume_id: str) -> Failure:
         """The API server will never take this object: the volume goes. Somebody else's object may be about this very volume: it stays.

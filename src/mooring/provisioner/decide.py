@@ -7,19 +7,24 @@ an open intent                  its volume may exist: it is asked for until the 
 
 from __future__ import annotations
 
+import dataclasses
+
 import msgspec
 
-from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import ObjectMeta, annotation
 from mooring.api.storage import StorageClass
 from mooring.base.clock import Instant
+from mooring.kube.errors import ApiError, NotFound
+from mooring.kube.secrets import SecretError
 from mooring.provisioner import because as why
 from mooring.provisioner import names, requests
 from mooring.provisioner.claims import class_name_of, provisioner_of, selected_node
 from mooring.provisioner.decision import Create, Decision, LeaveToPopulator, LookUp
+from mooring.provisioner.intents import Intent
 from mooring.provisioner.outcomes import Failed, Failure, State
 from mooring.provisioner.prepare import LeftToPopulator, prepared, secret_values, source_kind, volume_name
-from mooring.provisioner.view import Looked, NotLookedUp, View
+from mooring.provisioner.view import Looked, NotLookedUp, View, Wanted
 
 
 def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
@@ -49,7 +54,12 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
             return _decide_orphan(view, uid, looked)
         hindered = why.Hindered(failed.failure)
         return Decision(hindered, attempting=True, failure=failed.failure, class_name=class_name, source_kind=told)
-    creating = why.Creating(order.intent.volume_name, uid in view.intents)
+    before = view.intents.get(uid)
+    if before is not None and before.request != order.intent.request:
+        return _decide_orphan(view, uid, looked)  # to another request the driver could say no, and the volume be there
+    if before is not None and before.secret == order.intent.secret:
+        order = dataclasses.replace(order, intent=before)
+    creating = why.Creating(order.intent.volume_name, before is not None)
     return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=told)
 
 
@@ -116,15 +126,32 @@ def _decide_orphan(view: View, uid: str, looked: Looked) -> Decision:
     if pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == uid:
         return Decision(why.Provisioned(intent.volume_name), settled=True)
     class_name, kind = intent.class_name, intent.source_kind
+    order = requests.ordered_again(intent)
     try:
-        secret_values(intent.secret, looked)
+        if _secret_is_lost(view, intent, looked):
+            order = dataclasses.replace(order, secret_is_lost=True)
+        else:
+            secret_values(intent.secret, looked)
     except NotLookedUp as missing:
         return _looking_up(missing, class_name, kind)
     except Failed as failed:
         hindered = why.Hindered(failed.failure)
         return Decision(hindered, attempting=True, failure=failed.failure, class_name=class_name, source_kind=kind)
     creating = why.Creating(intent.volume_name, again=True)
-    return Decision(creating, Create(requests.ordered_again(intent)), attempting=True, class_name=class_name, source_kind=kind)
+    return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=kind)
+
+
+def _secret_is_lost(view: View, intent: Intent, looked: Looked) -> bool:
+    """True when claim and secret were gone before this process began: nobody is about to bring the secret back. Raises NotLookedUp."""
+    if intent.secret is None or intent.uid not in view.inherited or view.claim(intent.uid) is not None:
+        return False
+    try:
+        looked.get(Wanted(SECRETS, intent.secret.name, intent.secret.namespace))
+    except NotFound:
+        return True
+    except (ApiError, SecretError):
+        pass
+    return False
 
 
 def _looking_up(missing: NotLookedUp, class_name: str, source_kind: str) -> Decision:

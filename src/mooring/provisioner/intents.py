@@ -64,6 +64,17 @@ class Intents(Protocol):
         """The volume is stored, or surely does not exist. May become durable later; nothing happens if none is open."""
         ...
 
+    async def settled(self, uid: str) -> None:
+        """Returns once the end of this uid's intent is durable. Raises ApiError.
+
+        For whoever lets a volume's object go: a volume that was kept on purpose must not be found again as a lost one.
+        """
+        ...
+
+    async def tidy(self) -> None:
+        """Makes all ends durable, as far as that works."""
+        ...
+
 
 class MemoryIntents:
     """Intents that die with the process, as external-provisioner's do."""
@@ -88,3 +99,9 @@ class MemoryIntents:
 
     async def end(self, uid: str) -> None:
         self._open.pop(uid, None)
+
+    async def settled(self, uid: str) -> None:
+        pass
+
+    async def tidy(self) -> None:
+        pass

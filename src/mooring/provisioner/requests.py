@@ -72,11 +72,15 @@ def content_source(source: Source, handle: str) -> csi.VolumeContentSource:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Order:
-    """A volume to be created: the intent, and its request without the secret's values. source: what it is made from, to be held."""
+    """A volume to be created: the intent, and its request without the secret's values. source: what it is made from, to be held.
+
+    secret_is_lost: the driver is asked without it, since it is gone for good as far as anybody can tell.
+    """
 
     intent: Intent
     request: csi.CreateVolumeRequest
     source: Source | None = None
+    secret_is_lost: bool = False
 
     @property
     def required_bytes(self) -> int:

@@ -104,7 +104,8 @@ class View:
     """The world as the provisioner sees it, live.
 
     intents: by claim uid, those whose volume may exist. slow: infeasible claims by uid. unsaved: names of volumes whose object is
-    still to be stored. node_name: the one node that this instance provisions for; "" for all.
+    still to be stored.
+    inherited: by claim uid, intents of a process before this one. node_name: the one node that this instance provisions for; "" for all.
     """
 
     driver: DriverFacts
@@ -119,6 +120,7 @@ class View:
     intents: Mapping[str, Intent]
     slow: Mapping[str, Infeasible]
     unsaved: Container[str]
+    inherited: Container[str] = ()
     node_name: str = ""
 
     def claim(self, uid: str) -> PersistentVolumeClaim | None:

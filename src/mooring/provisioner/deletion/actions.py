@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume, SecretReference
@@ -33,7 +33,7 @@ class Failed(MooringError):
 
 
 class Actions:
-    """progress: filled here, read by the view. timeout_s: of each call."""
+    """progress: filled here, read by the view. settled: as of Intents, by the claim's uid. timeout_s: of each call."""
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Actions:
         volumes: Informer[PersistentVolume],
         secrets: SecretCache,
         progress: dict[str, Progress],
+        settled: Callable[[str], Awaitable[None]],
         *,
         timeout_s: float,
     ) -> None:
@@ -50,6 +51,7 @@ class Actions:
         self._volumes = volumes
         self._secrets = secrets
         self._progress = progress
+        self._settled = settled
         self._timeout_s = timeout_s
 
     async def perform(self, pv: PersistentVolume, decision: d.Decision) -> None:
@@ -61,15 +63,26 @@ class Actions:
                 case d.Hold():
                     await self._patch(pv, {"finalizers": [names.VOLUME_FINALIZER]})
                 case d.Release():
+                    await self._settle(pv)
                     await self._patch(pv, {"$deleteFromPrimitiveList/finalizers": [names.VOLUME_FINALIZER]})
                 case d.LoadSecret(ref):
                     secret, values = ref, await self._load(pv, ref)
                 case d.DeleteVolume():
+                    await self._settle(pv)
                     await self._delete_volume(pv, action, secret, values)
                     self._progress[pv.metadata.name] = Progress(pv.metadata.uid)
                 case d.DeleteObject():
                     await self._delete_object(pv)
                     self._progress[pv.metadata.name] = Progress(pv.metadata.uid, object_deleted=True)
+
+    async def _settle(self, pv: PersistentVolume) -> None:
+        """No intent must bring the volume back once it is let go."""
+        if pv.spec.claim_ref is None:
+            return
+        try:
+            await self._settled(pv.spec.claim_ref.uid)
+        except ApiError as error:
+            raise Failed(f"could not write down that the volume's creation is over: {error}", reported=False) from error
 
     async def _load(self, pv: PersistentVolume, ref: SecretReference) -> Mapping[str, str]:
         """The values; none when the Secret is gone: the volume must not outlive it for ever. A server that fails is asked again."""

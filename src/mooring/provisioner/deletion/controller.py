@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from mooring.api.core import ObjectReference, PersistentVolume
@@ -44,10 +44,14 @@ EVENT_LASTS_S: Final = 3600.0
 """The API server forgets events after an hour; what still holds then is told again, at the next resync."""
 
 
+async def _at_once(uid: str) -> None:
+    """There are no intents."""
+
+
 class VolumeDeletion:
     """Deletes volumes of released PersistentVolumes, and keeps their finalizer.
 
-    caches: run by whoever made them; has to be made before they run. here: the one node that is served, None for all.
+    caches: run by whoever made them; has to be made before they run. here: the one node that is served, None for all. settled: as of Intents.
     deleted: called with the PersistentVolume after each success: there is room again.
     """
 
@@ -64,6 +68,7 @@ class VolumeDeletion:
         caches: Caches,
         secrets: SecretCache,
         *,
+        settled: Callable[[str], Awaitable[None]] = _at_once,
         segments: Mapping[str, str] | None = None,
         deleted: Callable[[PersistentVolume], None] = lambda pv: None,
     ) -> None:
@@ -90,7 +95,7 @@ class VolumeDeletion:
             here=None if options.node is None else Here(options.node.node_name, segments or {}),
             progress=self._progress,
         )
-        self._actions = Actions(cluster, driver, caches.volumes, secrets, self._progress, timeout_s=options.timeout_s)
+        self._actions = Actions(cluster, driver, caches.volumes, secrets, self._progress, settled, timeout_s=options.timeout_s)
         back_off = BackOff(options.retry_interval_start_s, options.retry_interval_max_s, jitter=JITTER)
         self._queue: WorkQueue[str] = WorkQueue("volumes", clock=clock, chance=chance, backoff=back_off, metrics=metrics.once(QueueMetrics))
         self._running = False
