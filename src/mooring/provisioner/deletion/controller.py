@@ -51,7 +51,7 @@ async def _at_once(uid: str) -> None:
 class VolumeDeletion:
     """Deletes volumes of released PersistentVolumes, and keeps their finalizer.
 
-    caches: run by whoever made them; has to be made before they run. here: the one node that is served, None for all. settled: as of Intents.
+    caches: run by whoever made them; has to be made before they run. here: the one node that is served, None: all. settled: as of Intents.
     deleted: called with the PersistentVolume after each success: there is room again.
     """
 
