@@ -13,7 +13,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "apiserver": ("mooring.cli.apiserver", "Run the embedded API server alone: storage objects for kubectl and Go clients, no cluster."),
     "attacher": ("mooring.cli.csi_attacher", "Attach and detach volumes for one CSI driver; the same program as csi-attacher."),
     "binder": ("mooring.cli.binder", "Bind claims to volumes and pods to nodes: storage's part of a control plane."),
-    "demo": ("mooring.cli.demo", "See a volume attached and detached, step by step, on an API server of its own."),
+    "demo": ("mooring.cli.demo", "See the life of a volume, step by step, on an API server of its own."),
     "dev": ("mooring.cli.dev", "Run an API server, a driver and the controllers on this machine, until Ctrl-C."),
     "driver": ("mooring.cli.driver", "Run the reference driver: mooring driver hostpath."),
     "provisioner": ("mooring.cli.csi_provisioner", "Provision volumes for one CSI driver; the same program as csi-provisioner."),
