@@ -46,12 +46,15 @@ class ClusterWorld:
         """Also its status, and its namespace where that is missing."""
         namespace = body["metadata"].get("namespace", "")
         if namespace:
-            with contextlib.suppress(AlreadyExists):
-                await self.users.create(NAMESPACES.whole(), {"metadata": {"name": namespace}})
+            await self.make_namespace(namespace)
         made = await self.users.create(kind.whole(), {"apiVersion": kind.api_version, "kind": kind.name, **body}, namespace)
         if body.get("status"):
             made = await self.patch(kind, made["metadata"]["name"], {"status": body["status"]}, namespace, "status")
         return made
+
+    async def make_namespace(self, name: str) -> None:
+        with contextlib.suppress(AlreadyExists):
+            await self.users.create(NAMESPACES.whole(), {"metadata": {"name": name}})
 
     async def make_snapshot_kinds(self) -> None:
         kind: Kind[Any] = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict)
@@ -88,8 +91,7 @@ class ClusterWorld:
     @contextlib.asynccontextmanager
     async def running(self, *parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         """All of them at once; cancelled at the end, as by kill -9. What one of them raises is raised here."""
-        with contextlib.suppress(AlreadyExists):
-            await self.users.create(NAMESPACES.whole(), {"metadata": {"name": "default"}})  # for events of what has no namespace
+        await self.make_namespace("default")  # for events of what has no namespace
         tasks = [asyncio.create_task(part, name=f"part/{number}") for number, part in enumerate((*parts, self.recorder.run()))]
         try:
             yield

@@ -52,8 +52,10 @@ def origins_of(claim: PersistentVolumeClaim) -> tuple[Origin, ...]:
 class View:
     """The world as source protection sees it, live.
 
-    holders: uids of the claims whose volumes are being made, by source. done: uids of claims whose volume is made from a snapshot, though
-    they still wait to be bound; who waits for a clone counts until then, as in external-provisioner. ours: snapshots that this process put its finalizer on. unused_since: of snapshots with a finalizer that nobody needs.
+    holders: uids of the claims whose volumes are being made, by source.
+    done: uids of claims whose volume is made from a snapshot, though they still wait to be bound; who waits for a clone counts until
+    then, as in external-provisioner.
+    ours: snapshots that this process put its finalizer on. unused_since: of snapshots with a finalizer that nobody needs.
     grace_s: how long such a finalizer of unknown origin is let alone.
     """
 
