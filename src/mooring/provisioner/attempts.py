@@ -37,8 +37,8 @@ log = logger(__name__)
 INFEASIBLE_S: Final = 300.0
 """How long an infeasible claim rests at the least, unless it changes."""
 
-RESCHEDULES_MAX: Final = 5
-"""In a row for nodes that don't suit, before the back-off begins."""
+RESCHEDULES_MAX: Final = 10
+"""In a row without any wait; from there on every other one waits for the back-off."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -134,7 +134,6 @@ class Attempts:
             await look_up(self._cluster, self._secrets, decision.action.wanted, attempt.looked)
 
     async def _create(self, attempt: Attempt, order: Order, decision: Decision) -> None:
-        self._reschedules.pop(attempt.uid, None)
         try:
             stored = await self._creation.create(order, _values(order, attempt.looked), attempt.began)
         except Failed as failed:
@@ -152,7 +151,7 @@ class Attempts:
             return
         if decision.settled:
             await self._intents.end(attempt.uid)
-        self._done(attempt.uid)
+        self._waits.drop(attempt.uid)
 
     def _done(self, uid: str) -> None:
         self._queue.forget(uid)
@@ -221,18 +220,16 @@ class Attempts:
         claim, uid = attempt.claim, attempt.uid
         if claim is None or not selected_node(claim):
             return False
-        times = self._reschedules.get(uid, 0) + 1
-        if times > RESCHEDULES_MAX:
-            _told(attempt).error("several nodes in a row did not suit, the node stays until the next try", times=times)
+        times = self._reschedules[uid] = self._reschedules.get(uid, 0) + 1
+        if times > RESCHEDULES_MAX and times % 2 == 0:
+            _told(attempt).error("several nodes in a row did not suit, the last one stays until the next try", times=times)
             return False
-        self._reschedules[uid] = times
         try:
             await deselect_node(self._cluster, self._claims, claim)
         except ApiError as error:
             _told(attempt).error("could not ask for another node", error=error)
             return False
         _told(attempt).info(2, "asked for another node", node=selected_node(claim), because=failure.error)
-        self._queue.forget(uid)
         self._waits.drop(uid)
         return True
 

@@ -186,16 +186,8 @@ def _content(
 
 
 def _where(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass) -> csi.TopologyRequirement | None:
-    """What was asked for before, as long as that may be under way; else what is right by now.
-
-    Differs from external-provisioner, which goes on with the places of the claim's former node when the scheduler has chosen another one.
-    """
     if not view.uses_topology:
         return None
-    before = view.intents.get(claim.metadata.uid)
-    if before is not None and before.node_name == selected_node(claim):
-        asked = requests.ordered_again(before).request
-        return asked.accessibility_requirements if asked.HasField("accessibility_requirements") else None
     try:
         return requests.requirement(placing.requirements(view, claim, storage_class))
     except TopologyError as error:
