@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import platform
 
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
+from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
 from mooring.cli.process import VERSION, Machine
 from mooring.cli.settings import RequestLimit
@@ -15,10 +17,18 @@ from mooring.kube.config import ClusterConfig
 from mooring.kube.http import HttpCluster
 
 
-def load_config(path: str, machine: Machine) -> ClusterConfig:
-    """path: "" for the pod's service account; as in the Go sidecars, KUBECONFIG of the environment does not count. Raises ConfigError."""
+def load_config(path: str, machine: Machine, server: str = "") -> ClusterConfig:
+    """path: "" for the pod's service account; as in the Go sidecars, KUBECONFIG of the environment does not count.
+
+    server: a URL that goes before what is found there; alone it is asked anonymously. Raises ConfigError.
+    """
+    if server and not server.startswith(("https://", "http://")):
+        raise ConfigError(f'master: "{server}" must begin with https:// or http://')
     if path:
-        return kubeconfig.load(path, machine.environ)
+        found = kubeconfig.load(path, machine.environ)
+        return dataclasses.replace(found, server=server.rstrip("/")) if server else found
+    if server:
+        return ClusterConfig(server.rstrip("/"), source="--master")
     return kubeconfig.in_cluster(machine.environ, str(machine.service_account))
 
 

@@ -17,7 +17,7 @@ from mooring.cli.settings import check_common
 from mooring.cli.tables import SidecarFlags
 
 if TYPE_CHECKING:
-    from mooring.cli.sidecar import Context, Work
+    from mooring.cli.life import Context, Sidecar, Work
     from mooring.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions
 
 KNOWN_GATES: Final[Mapping[str, Gate]] = {
@@ -139,19 +139,26 @@ COMMAND: Final[Command[ProvisionerFlags]] = Command(ProvisionerFlags, KNOWN_GATE
 
 
 def _serve(setup: Setup[ProvisionerFlags], machine: Machine) -> int:
-    from mooring.cli.sidecar import Sidecar, run_sidecar  # here, so that --version and --help need not load it
+    from mooring.cli.sidecar import run_sidecar  # here, so that --version and --help need not load it
 
-    options = options_of(setup, machine)
     kubeconfig = machine.environ.get("KUBECONFIG") or setup.flags.kubeconfig  # as upstream, in this sidecar alone
     setup = dataclasses.replace(setup, flags=dataclasses.replace(setup.flags, kubeconfig=kubeconfig))
-    sidecar: Sidecar[ProvisionerFlags] = Sidecar(
+    return run_sidecar(sidecar(setup, machine), setup, machine)
+
+
+def sidecar(setup: Setup[ProvisionerFlags], machine: Machine) -> Sidecar[ProvisionerFlags]:
+    """What the provisioner adds to what all sidecars are. Raises ConfigError."""
+    from mooring.cli.life import Sidecar
+
+    options = options_of(setup, machine)
+    return Sidecar(
         name="csi-provisioner",
         lock_prefix="",
         probe_timeout_s=setup.flags.timeout_s,
         log_length_max=setup.flags.max_grpc_log_length,
+        server=setup.flags.master,
         make_work=lambda context: _provisioner(context, options, machine),
     )
-    return run_sidecar(sidecar, setup, machine)
 
 
 def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions, machine: Machine) -> Work:

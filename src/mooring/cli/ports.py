@@ -38,11 +38,21 @@ class Ports(Protocol):
 
 
 class NetworkPorts:
-    """name: begins the user agent. log_length_max: characters of a logged gRPC response, 0 or less for all."""
+    """name: begins the user agent. log_length_max: characters of a logged gRPC response, 0 or less for all. server: as in load_config."""
 
     def __init__(
-        self, name: str, setup: Setup[F], machine: Machine, log_length_max: int, *, clock: Clock, chance: Chance, metrics: Metrics
+        self,
+        name: str,
+        setup: Setup[F],
+        machine: Machine,
+        log_length_max: int,
+        server: str = "",
+        *,
+        clock: Clock,
+        chance: Chance,
+        metrics: Metrics,
     ) -> None:
+        self._server = server
         self._flags, self._machine, self._log_length_max = setup.flags, machine, log_length_max
         self._limit = request_limit(setup.flags, setup.given)
         self._name = name
@@ -52,7 +62,7 @@ class NetworkPorts:
     @contextlib.asynccontextmanager
     async def cluster(self) -> AsyncIterator[Cluster]:
         if self._config is None:
-            self._config = load_config(self._flags.kubeconfig, self._machine)
+            self._config = load_config(self._flags.kubeconfig, self._machine, self._server)
         made = client(self._name, self._config, self._limit, clock=self._clock, chance=self._chance, metrics=self._metrics)
         async with made:
             yield made

@@ -17,6 +17,7 @@ from mooring.provisioner import names
 from mooring.provisioner.facts import Rules
 from tests.support.cluster_world import metric
 from tests.support.provisioning import (
+    CLAIMS,
     CREATE,
     DELETE,
     FAILED,
@@ -85,6 +86,22 @@ async def test_a_clean_up_that_fails_five_times_says_so_and_stays_in_the_air():
         await world.settle()
         assert {} == world.intents.open()
     assert 5 == world.told.count(DELETE)
+
+
+@in_virtual_time
+async def test_P55_a_volume_that_was_not_filled_is_deleted_and_asked_for_again():
+    world = answering(an_answer(capacity_bytes=GiB), controller=[RPC.CLONE_VOLUME])
+    await world.base(dataSource={"kind": "PersistentVolumeClaim", "name": "origin"})
+    origin = await world.make_claim("origin", ask=False, volumeName="pv")
+    ref = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "origin", "uid": origin["metadata"]["uid"]}
+    source = {"csi": {"driver": "csi.test", "volumeHandle": "h"}, "claimRef": ref}
+    spec = {**source, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+    await world.create(PVS, {"metadata": {"name": "pv"}, "spec": spec, "status": {"phase": "Bound"}})
+    await world.patch(CLAIMS, "origin", {"status": {"phase": "Bound"}}, "default", "status")
+    async with world.provisioning():
+        assert (await world.failed()).endswith("volume content source missing")
+        await world.provisioned()
+    assert [CREATE, DELETE, CREATE, POST_PV] == [step for step in world.told if step != PUT_CLAIM]
 
 
 # -- codes
