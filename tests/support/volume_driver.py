@@ -33,6 +33,7 @@ class VolumeDriver(ScriptedDriver):
         self.names: dict[str, str] = {}
         self.capacity_bytes: int | Callable[[csi.GetCapacityRequest], int] = 100 * GiB
         self.maximum_volume_size: int | None = None
+        self.node_topology: Mapping[str, str] = topology or {}
 
     async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
         def create() -> csi.CreateVolumeResponse:
@@ -64,3 +65,6 @@ class VolumeDriver(ScriptedDriver):
             return answer
 
         return await self._call(CAPACITY, request, "", room)
+
+    async def node_get_info(self, request: csi.NodeGetInfoRequest) -> csi.NodeGetInfoResponse:
+        return csi.NodeGetInfoResponse(node_id="id", accessible_topology=csi.Topology(segments=self.node_topology))

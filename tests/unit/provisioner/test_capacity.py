@@ -434,8 +434,8 @@ async def test_P83_what_provisioning_does_is_asked_for_at_once():
             await world.settle(10)
             return world.zones()
 
-        assert ["a", "a"] == await asked_after(capacity.volume_made, "one", [{ZONE: "a"}])
-        assert ["a", "b"] == await asked_after(capacity.volume_made, "one", [])
+        assert ["a", "a"] == await asked_after(capacity.volume_made, a_volume(("In", ["a"])))
+        assert ["a", "b"] == await asked_after(capacity.volume_made, a_volume())
         assert ["a", "b"] == await asked_after(capacity.making_failed, "two")
         assert [] == await asked_after(capacity.making_failed, "unknown")
         assert ["b", "b"] == await asked_after(capacity.volume_deleted, a_volume(("In", ["b"])))
@@ -446,7 +446,7 @@ async def test_P83_what_provisioning_does_is_asked_for_at_once():
 def a_volume(*expressions: tuple[str, list[str]]) -> PersistentVolume:
     terms = [{"matchExpressions": [{"key": ZONE, "operator": operator, "values": values}]} for operator, values in expressions]
     spec = {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}} if terms else {}
-    return msgspec.convert({"metadata": {}, "spec": spec}, PersistentVolume)
+    return msgspec.convert({"metadata": {}, "spec": {"storageClassName": "one", **spec}}, PersistentVolume)
 
 
 def test_P83_only_plain_places_are_places():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from mooring.api.core import PersistentVolume
@@ -29,7 +29,7 @@ from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
 from mooring.provisioner.caches import Caches
 from mooring.provisioner.capacity import decide as d
 from mooring.provisioner.capacity.ground import PASSING, capacity_kind, owner_of
-from mooring.provisioner.capacity.items import Item, Segment, counts, item_of, places_of, segment_of, segments_of
+from mooring.provisioner.capacity.items import Item, Segment, counts, item_of, places_of, segment_of
 from mooring.provisioner.capacity.metrics import CapacityMetrics
 from mooring.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_LABEL, manager_of
 from mooring.provisioner.capacity.segments import Segments
@@ -50,7 +50,8 @@ BREATH: Final = 500
 class Capacity:
     """Publishes the driver's room.
 
-    caches: run by whoever made them; has to be made before they run. place: where the one node is that is served, None for all nodes.
+    caches: run by whoever made them; has to be made before they run. place: where the one node is that is served, None for all
+    nodes; it has to be known when the caches run.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Capacity:
         self._manager = manager_of(options.node.node_name if options.node else "")
         self._said: dict[Item, d.Room] = {}
         self._class_names: set[str] = set()
-        self._fixed = None if place is None else segment_of(place)
+        self._place = place
         self._segments = Segments(facts.name, caches.csi_nodes.store, caches.nodes.store, self._place_changed, self._place_changed)
         self._queue: WorkQueue[Item] = WorkQueue(
             "csistoragecapacity",
@@ -96,10 +97,9 @@ class Capacity:
 
     # -- what others tell
 
-    def volume_made(self, class_name: str, places: Sequence[Mapping[str, str]]) -> None:
-        """places: the volume's own, () where it is everywhere."""
-        segments = segments_of(places)
-        self._ask(self._items_at(segments) if segments else self._items_of(class_name))
+    def volume_made(self, pv: PersistentVolume) -> None:
+        places = places_of(pv)
+        self._ask(self._items_at(places) if places else self._items_of(pv.spec.storage_class_name))
 
     def making_failed(self, class_name: str) -> None:
         """The driver may have had no room."""
@@ -199,7 +199,7 @@ class Capacity:
     # -- which items there are
 
     def _places(self) -> Collection[Segment]:
-        return self._segments.all() if self._fixed is None else (self._fixed,)
+        return self._segments.all() if self._place is None else (segment_of(self._place),)
 
     def _has_segment(self, segment: Segment) -> bool:
         return segment in self._places()

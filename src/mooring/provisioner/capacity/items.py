@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from mooring.api.core import PersistentVolume
@@ -65,7 +65,3 @@ def places_of(pv: PersistentVolume) -> tuple[Segment, ...]:
         if expressions and all(one.operator == "In" and len(one.values or ()) == 1 for one in expressions):
             found.append(segment_of({one.key: (one.values or ("",))[0] for one in expressions}))
     return tuple(found)
-
-
-def segments_of(places: Iterable[Mapping[str, str]]) -> tuple[Segment, ...]:
-    return tuple(segment_of(place) for place in places if place)

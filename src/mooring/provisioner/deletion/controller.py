@@ -92,7 +92,7 @@ class VolumeDeletion:
             volumes=caches.volumes.store,
             classes=caches.classes.store,
             attachments=None if self._attachments is None else self._attachments.store,
-            here=None if options.node is None else Here(options.node.node_name, segments or {}),
+            here=None if options.node is None else Here(options.node.node_name, {} if segments is None else segments),
             progress=self._progress,
         )
         self._actions = Actions(cluster, driver, caches.volumes, secrets, self._progress, settled, timeout_s=options.timeout_s)
@@ -134,6 +134,10 @@ class VolumeDeletion:
         """The driver was away and is back: whatever failed may have failed for that."""
         for pv in self._volumes.store.values():
             self._heal(pv.metadata.name)
+
+    def is_ours(self, pv: PersistentVolume) -> bool:
+        """True for volumes whose deletion is this driver's business."""
+        return self._view.is_ours(pv)
 
     async def _worker(self) -> None:
         while True:
