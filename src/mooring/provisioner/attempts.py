@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from mooring.api.core import SECRETS, ObjectReference, PersistentVolumeClaim, SecretReference
@@ -54,7 +54,7 @@ class Attempt:
 
 
 class Attempts:
-    """slow, reschedules: filled here. slow_s: how long an infeasible claim rests."""
+    """slow: filled here. slow_s: how long an infeasible claim rests. making_failed: called with the class when the driver made no volume."""
 
     def __init__(
         self,
@@ -71,6 +71,7 @@ class Attempts:
         slow: dict[str, Infeasible],
         *,
         slow_s: float,
+        making_failed: Callable[[str], None] = lambda class_name: None,
     ) -> None:
         self._cluster = cluster
         self._claims = claims
@@ -84,6 +85,7 @@ class Attempts:
         self._clock = clock
         self._slow = slow
         self._slow_s = max(slow_s, INFEASIBLE_S)
+        self._making_failed = making_failed
         self._reschedules: dict[str, int] = {}
 
     def forget(self, uid: str) -> None:
@@ -194,6 +196,8 @@ class Attempts:
         uid = attempt.uid
         self._metrics.has_failed(class_name, kind)
         self._telling.failed(attempt.ref, failure_text(class_name, failure.error, failure.infeasible))
+        if failure.state is not State.NO_CHANGE:
+            self._making_failed(class_name)
         is_over = failure.state in (State.FINISHED, State.RESCHEDULE)
         if is_over:
             await self._intents.end(uid)
