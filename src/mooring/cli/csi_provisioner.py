@@ -27,6 +27,7 @@ KNOWN_GATES: Final[Mapping[str, Gate]] = {
     "VolumeAttributesClass": Gate(Stage.GA, True),
 }
 
+_LIMITS: Final = frozenset({"kube-api-capacity-qps", "kube-api-capacity-burst"})
 _WORKERS_MAX: Final = 10_000
 _UUID_LENGTH_MAX: Final = 32
 
@@ -131,6 +132,8 @@ def check(parsed: Parsed[ProvisionerFlags]) -> None:
     length = flags.volume_name_uuid_length
     if length != -1 and not 1 <= length <= _UUID_LENGTH_MAX:
         raise ConfigError(f"volume-name-uuid-length: must be -1, or between 1 and {_UUID_LENGTH_MAX}; got {length}")
+    if flags.kube_api_capacity_qps > 0 and flags.kube_api_capacity_burst <= 0:
+        raise ConfigError("kube-api-capacity-burst: must be greater than 0 when kube-api-capacity-qps is")
     if flags.capacity_ownerref_level < -1:
         raise ConfigError(f"capacity-ownerref-level: must be -1 or more, got {flags.capacity_ownerref_level}")
 
@@ -203,14 +206,15 @@ def options_of(setup: Setup[ProvisionerFlags], machine: Machine) -> ProvisionerO
         retry_interval_max_s=flags.retry_interval_max_s,
         cloning_protection_threads=flags.cloning_protection_threads,
         snapshot_orphan_sweep_interval_s=flags.snapshot_orphan_sweep_interval_s,
-        capacity=_capacity(flags, machine) if flags.enable_capacity else None,
+        capacity=_capacity(setup, machine) if flags.enable_capacity else None,
         node=_node(flags, machine) if flags.node_deployment else None,
     )
 
 
-def _capacity(flags: ProvisionerFlags, machine: Machine) -> CapacityOptions:
+def _capacity(setup: Setup[ProvisionerFlags], machine: Machine) -> CapacityOptions:
     from mooring.provisioner.options import CapacityOptions
 
+    flags = setup.flags
     namespace, pod_name = (machine.environ.get(name, "") for name in ("NAMESPACE", "POD_NAME"))
     if not namespace:
         raise ConfigError("enable-capacity: the environment variable NAMESPACE must name the pod's namespace")
@@ -223,7 +227,7 @@ def _capacity(flags: ProvisionerFlags, machine: Machine) -> CapacityOptions:
         poll_interval_s=flags.capacity_poll_interval_s,
         for_immediate_binding=flags.capacity_for_immediate_binding,
         owner_level=flags.capacity_ownerref_level,
-        qps=flags.kube_api_capacity_qps,
+        qps=flags.kube_api_capacity_qps if _LIMITS & setup.given else None,
         burst=flags.kube_api_capacity_burst,
     )
 

@@ -54,7 +54,7 @@ class Attempt:
 
 
 class Attempts:
-    """slow: filled here. slow_s: how long an infeasible claim rests. making_failed: called with the class when the driver made no volume."""
+    """slow: filled here. slow_s: how long an infeasible claim rests. making_failed: called with the class of a volume that was not made."""
 
     def __init__(
         self,

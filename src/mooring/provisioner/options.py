@@ -19,7 +19,10 @@ class NodeOptions:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CapacityOptions:
-    """Storage capacity objects. namespace, pod_name: where this process runs. owner_level: -1 for no owner."""
+    """Storage capacity objects. namespace, pod_name: where this process runs. owner_level: -1 for no owner.
+
+    qps, burst: the limit of requests that publish; None for no limit.
+    """
 
     namespace: str
     pod_name: str = ""
@@ -27,7 +30,7 @@ class CapacityOptions:
     poll_interval_s: float = 60.0
     for_immediate_binding: bool = False
     owner_level: int = 1
-    qps: float = 1.0
+    qps: float | None = None
     burst: int = 5
 
 
