@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from mooring.base.chance import Chance
-from mooring.base.clock import Clock
+from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.csi.driver import Driver
@@ -24,14 +24,13 @@ from mooring.kube.secrets import SecretCache
 from mooring.provisioner.attempts import Attempts
 from mooring.provisioner.caches import Caches
 from mooring.provisioner.creation import Creation
-from mooring.provisioner.deletion.controller import VolumeDeletion
 from mooring.provisioner.facts import facts_of
 from mooring.provisioner.guard import SourceGuard
 from mooring.provisioner.intents import Intent, Intents, MemoryIntents
 from mooring.provisioner.metrics import ProvisionMetrics
 from mooring.provisioner.options import ProvisionerOptions
+from mooring.provisioner.parts import Parts
 from mooring.provisioner.placing import NodePlaces
-from mooring.provisioner.protection.controller import SourceProtection
 from mooring.provisioner.saving import WORKERS, Save, Saving, Unsaved
 from mooring.provisioner.telling import Telling
 from mooring.provisioner.view import Infeasible, View
@@ -43,27 +42,14 @@ log = logger(__name__)
 POPULATING: Final = "external-provisioner"
 """The source of the event that leaves a claim to a populator."""
 
+SECRET_S_MAX: Final = 60.0
+"""How long a claim's volume that may exist waits for its secret once the claim is gone; then it is asked for without."""
+
 INTENTS_S_MAX: Final = 2.0
 """How long the end waits until the journal says that nothing is open."""
 
 EVENTS_S_MAX: Final = 2.0
 """How long the end waits for the events that tell of it."""
-
-
-class Part(Protocol):
-    """What works beside the claims, on the same caches."""
-
-    async def run(self) -> None:
-        """Works until cancelled, or until drained. The caches have been filled."""
-        ...
-
-    async def drain(self, timeout_s: float) -> bool:
-        """Begins nothing new, lets what runs end. False when that took too long."""
-        ...
-
-    def driver_returned(self) -> None:
-        """The driver was away and is back."""
-        ...
 
 
 class Provisioner:
@@ -88,7 +74,7 @@ class Provisioner:
         self._events = events
         self._populating = EventRecorder(cluster, POPULATING, clock=clock, chance=chance)
         self._intents: Intents = intents or MemoryIntents()
-        self._inherited: set[str] = set()
+        self._orphans: dict[str, Instant] = {}
         self.caches = caches = Caches(cluster, facts, options, clock, chance)
         places = NodePlaces(caches.csi_nodes.store, caches.nodes.store)
         secrets = SecretCache(cluster, clock)
@@ -107,7 +93,7 @@ class Provisioner:
             intents=self._intents.open(),
             slow=slow,
             unsaved=self._saving.unsaved,
-            inherited=self._inherited,
+            orphans=self._orphans,
             node_name=options.node.node_name if options.node else "",
         )
         self._queue: WorkQueue[str] = WorkQueue(
@@ -117,11 +103,11 @@ class Provisioner:
             backoff=BackOff(options.retry_interval_start_s, options.retry_interval_max_s),
             metrics=metrics.once(QueueMetrics),
         )
-        protection = SourceProtection(cluster, facts, options, clock, chance, metrics, caches)
+        self._beside = Parts(cluster, driver, facts, options, clock, chance, metrics, events, caches, secrets, view, self._intents)
         creation = Creation(
             driver,
             self._intents,
-            guard or protection,
+            guard or self._beside.protection,
             self._saving,
             secrets,
             clock,
@@ -143,13 +129,11 @@ class Provisioner:
             clock,
             slow,
             slow_s=options.retry_interval_max_s,
+            making_failed=self._beside.making_failed,
         )
         self._wakes = Wakes(view, caches, waits, places, self._queue, self._claim_ended)
         self._intents.on_found(self._intents_found)
-        self._parts: list[Part] = [
-            VolumeDeletion(cluster, driver, facts, options, clock, chance, metrics, events, caches, secrets, settled=self._intents.settled),
-            protection,
-        ]
+        self._parts = self._beside.all()
         self._working = False
         self._drained = asyncio.Event()
 
@@ -161,7 +145,8 @@ class Provisioner:
     # -- life
 
     async def run(self) -> None:
-        """Provisions until cancelled, or until drained."""
+        """Provisions until cancelled, or until drained. Raises ConfigError; DriverError where the driver does not tell its node's place."""
+        await self._beside.learn_place()
         async with asyncio.TaskGroup() as group:
             helpers = [group.create_task(informer.run(), name=f"provisioner/{informer.name}") for informer in self.caches.running]
             helpers += [
@@ -231,10 +216,14 @@ class Provisioner:
         """Its volume, if there may be one, is still asked for, in the back-off it is in."""
         if uid not in self._view.intents:
             self._attempts.forget(uid)
+            return
+        for other in self._orphans.keys() - self._view.intents.keys():
+            del self._orphans[other]
+        self._orphans[uid] = self._clock.now() + SECRET_S_MAX
 
     def _intents_found(self, found: Mapping[str, Intent]) -> None:
-        self._inherited.update(found)
         for uid in found:
+            self._orphans[uid] = self._clock.now()
             self._queue.add(uid)
 
     async def _settled(self, volume: Unsaved, saved: Save, error: str) -> None:

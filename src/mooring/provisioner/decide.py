@@ -31,10 +31,10 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
     """The next step for the claim of this uid."""
     claim = view.claim(uid)
     if claim is None:
-        return _decide_orphan(view, uid, looked) if uid in view.intents else Decision(why.Gone(uid))
+        return _decide_orphan(view, uid, now, looked) if uid in view.intents else Decision(why.Gone(uid))
     not_due = _not_due(view, claim)
     if not_due is not None:
-        return _decide_orphan(view, uid, looked) if uid in view.intents else Decision(not_due)
+        return _decide_orphan(view, uid, now, looked) if uid in view.intents else Decision(not_due)
     class_name = class_name_of(claim)
     storage_class = view.storage_class(class_name)
     assert storage_class is not None, "it would not be due"
@@ -51,12 +51,12 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
         return Decision(why.Populated(other.kind), LeaveToPopulator(), attempting=True, class_name=class_name, source_kind=told)
     except Failed as failed:
         if uid in view.intents:
-            return _decide_orphan(view, uid, looked)
+            return _decide_orphan(view, uid, now, looked)
         hindered = why.Hindered(failed.failure)
         return Decision(hindered, attempting=True, failure=failed.failure, class_name=class_name, source_kind=told)
     before = view.intents.get(uid)
     if before is not None and before.request != order.intent.request:
-        return _decide_orphan(view, uid, looked)  # to another request the driver could say no, and the volume be there
+        return _decide_orphan(view, uid, now, looked)  # to another request the driver could say no, and the volume be there
     if before is not None and before.secret == order.intent.secret:
         order = dataclasses.replace(order, intent=before)
     creating = why.Creating(order.intent.volume_name, before is not None)
@@ -117,7 +117,7 @@ def _check_name(view: View, claim: PersistentVolumeClaim) -> None:
         raise Failed(Failure(error, State.FINISHED))
 
 
-def _decide_orphan(view: View, uid: str, looked: Looked) -> Decision:
+def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
     """The volume of an intent may exist, and what it was asked for by is gone or has changed: the call is repeated as it was."""
     intent = view.intents[uid]
     if intent.volume_name in view.unsaved:
@@ -128,7 +128,7 @@ def _decide_orphan(view: View, uid: str, looked: Looked) -> Decision:
     class_name, kind = intent.class_name, intent.source_kind
     order = requests.ordered_again(intent)
     try:
-        if _secret_is_lost(view, intent, looked):
+        if _secret_is_lost(view, intent, now, looked):
             order = dataclasses.replace(order, secret_is_lost=True)
         else:
             secret_values(intent.secret, looked)
@@ -141,9 +141,10 @@ def _decide_orphan(view: View, uid: str, looked: Looked) -> Decision:
     return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=kind)
 
 
-def _secret_is_lost(view: View, intent: Intent, looked: Looked) -> bool:
-    """True when claim and secret were gone before this process began: nobody is about to bring the secret back. Raises NotLookedUp."""
-    if intent.secret is None or intent.uid not in view.inherited or view.claim(intent.uid) is not None:
+def _secret_is_lost(view: View, intent: Intent, now: Instant, looked: Looked) -> bool:
+    """True when claim and secret are gone, and nobody is about to bring the secret back. Raises NotLookedUp."""
+    since = view.orphans.get(intent.uid)
+    if intent.secret is None or since is None or now < since or view.claim(intent.uid) is not None:
         return False
     try:
         looked.get(Wanted(SECRETS, intent.secret.name, intent.secret.namespace))

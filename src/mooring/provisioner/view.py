@@ -105,7 +105,8 @@ class View:
 
     intents: by claim uid, those whose volume may exist. slow: infeasible claims by uid. unsaved: names of volumes whose object is
     still to be stored.
-    inherited: by claim uid, intents of a process before this one. node_name: the one node that this instance provisions for; "" for all.
+    orphans: by claim uid, intents without their claim, and since when nobody brings their secret back.
+    node_name: the one node that this instance provisions for; "" for all.
     """
 
     driver: DriverFacts
@@ -120,7 +121,7 @@ class View:
     intents: Mapping[str, Intent]
     slow: Mapping[str, Infeasible]
     unsaved: Container[str]
-    inherited: Container[str] = ()
+    orphans: Mapping[str, Instant] = dataclasses.field(default_factory=dict)
     node_name: str = ""
 
     def claim(self, uid: str) -> PersistentVolumeClaim | None:
