@@ -57,7 +57,8 @@ def _zones(pv: PersistentVolume) -> tuple[str, ...]:
     return tuple(text.split("__")) if text else ()
 
 
-def _region(zones: tuple[str, ...]) -> str:
+def region_of_zones(zones: tuple[str, ...]) -> str:
+    """The region of zones as in us-central1-a. Raises TranslationError when they are of none, or of several."""
     regions = set()
     for zone in zones:
         parts = zone.split("-")
@@ -73,7 +74,7 @@ def _gce(pv: PersistentVolume) -> CSIPersistentVolumeSource:
     disk = pv.spec.gce_persistent_disk
     assert disk is not None
     zones = _zones(pv)
-    place = f"regions/{_region(zones)}" if len(zones) > 1 else f"zones/{zones[0] if zones else UNSPECIFIED}"
+    place = f"regions/{region_of_zones(zones)}" if len(zones) > 1 else f"zones/{zones[0] if zones else UNSPECIFIED}"
     partition = str(disk.partition) if disk.partition else ""
     source = _csi(
         "pd.csi.storage.gke.io", f"projects/{UNSPECIFIED}/{place}/disks/{disk.pd_name}", {}, fs_type=disk.fs_type, read_only=disk.read_only
@@ -200,5 +201,5 @@ def repaired_handle(driver_name: str, handle: str, node_id: str) -> str:
         raise TranslationError(f"node id {node_id!r} has fewer than six parts")
     place = parts[3]
     if place == UNSPECIFIED:
-        place = node[3] if parts[2] == "zones" else _region((node[3],))
+        place = node[3] if parts[2] == "zones" else region_of_zones((node[3],))
     return "/".join(("projects", node[1], parts[2], place, "disks", parts[5]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from mooring.api.migration import TranslationError
+from mooring.api.volume_migration import as_in_tree
 from mooring.base.clock import Clock, Instant
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
@@ -58,10 +60,20 @@ class Creation:
             raise Failed(await self._cleaned(order, secrets, unusable.failure, unusable.volume_id))
         volume = answer.volume
         body = volumes.completed(order.intent.volume, volume, order.required_bytes, self._identity, self._uses_topology)
+        if order.intent.migrated:
+            body = await self._as_in_tree(order, secrets, body, volume.volume_id)
         saved, error = await self._saving.store(Unsaved(order, volume.volume_id, body, began))
         if saved in (Save.REFUSED, Save.TAKEN):
             raise Failed(await self.refused(order, secrets, saved, error, volume.volume_id))
         return saved is Save.STORED
+
+    async def _as_in_tree(self, order: Order, secrets: Mapping[str, str], body: volumes.Json, volume_id: str) -> volumes.Json:
+        """The object as the class's in-tree plugin would have it. Raises Failed, the volume deleted where that works."""
+        try:
+            return as_in_tree(body)
+        except TranslationError as error:
+            why = Failure(f"failed to translate CSI PV to in-tree due to: {error}", State.FINISHED)
+            raise Failed(await self._cleaned(order, secrets, why, volume_id)) from error
 
     async def settle(self, order: Order) -> None:
         """The volume is stored: nothing is in the air any more."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mooring.api.class_migration import class_as_csi
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, SECRETS, PersistentVolumeClaim, SecretReference
 from mooring.api.migration import TranslationError
 from mooring.api.snapshot import GROUP as SNAPSHOT_GROUP
@@ -105,7 +106,7 @@ def prepared(view: View, claim: PersistentVolumeClaim, storage_class: StorageCla
         volume=volumes.text_of(volume),
         secret=secrets[SecretKind.PROVISIONER],
         node_name=selected_node(claim) if view.uses_topology else "",
-        migrated=translated is not storage_class,
+        migrated=storage_class.provisioner == view.driver.in_tree_name,
         class_name=class_name_of(claim),
         source_kind=source_kind(claim),
     )
@@ -148,7 +149,7 @@ def _translated(view: View, storage_class: StorageClass) -> StorageClass:
     if storage_class.provisioner != view.driver.in_tree_name:
         return storage_class
     try:
-        raise TranslationError("classes of in-tree plugins can't be translated yet")
+        return class_as_csi(storage_class)
     except TranslationError as error:
         raise finished(f"failed to translate storage class: {error}") from error
 

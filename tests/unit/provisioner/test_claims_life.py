@@ -295,3 +295,31 @@ async def test_an_end_in_good_order_lets_the_call_end_and_stores_its_volume():
         gate.set()
         assert await provisioner.drain(20.0)
     assert 1 == len(await world.list(PVS)) == len(world.driver.volumes)
+
+
+@in_virtual_time
+async def test_a_class_of_an_in_tree_plugin_gets_an_in_tree_volume():
+    driver = AnsweringDriver("ebs.csi.aws.com")
+    world = ProvisioningWorld(driver)
+    await world.make_class({"fsType": "xfs", "type": "gp3"}, provisioner="kubernetes.io/aws-ebs")
+    asked = {names.STORAGE_PROVISIONER: "kubernetes.io/aws-ebs", names.MIGRATED_TO: "ebs.csi.aws.com"}
+    await world.make_claim(annotations=asked)
+    async with world.provisioning():
+        pv = await world.provisioned()
+    assert {"type": "gp3"} == dict(world.request.parameters)
+    assert "xfs" == world.request.volume_capabilities[0].mount.fs_type
+    assert {"volumeID": f"vol-{pv['metadata']['name']}", "fsType": "xfs"} == pv["spec"]["awsElasticBlockStore"]
+    assert "kubernetes.io/aws-ebs" == pv["metadata"]["annotations"][names.PROVISIONED_BY]
+
+
+@in_virtual_time
+async def test_a_volume_that_has_no_in_tree_form_is_deleted():
+    driver = AnsweringDriver("pd.csi.storage.gke.io")
+    world = ProvisioningWorld(driver)
+    await world.make_class(provisioner="kubernetes.io/gce-pd")
+    await world.make_claim(annotations={names.STORAGE_PROVISIONER: "pd.csi.storage.gke.io"})
+    async with world.provisioning():
+        assert "failed to translate CSI PV to in-tree due to: " in await world.failed()
+        await world.settle()
+    assert {} == driver.volumes
+    assert [] == await world.list(PVS)
