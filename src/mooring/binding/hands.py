@@ -25,6 +25,10 @@ class Hands:
         assert pv_name in self._held, "who waits for nothing waits for ever"
         self._waiting.setdefault(pv_name, {})[who] = wake
 
+    def has_waiting(self, who: Hashable) -> bool:
+        """True for one that will be woken."""
+        return any(who in waiting for waiting in self._waiting.values())
+
     @contextlib.contextmanager
     def hold(self, pv_name: str, claim: Key | None = None) -> Iterator[None]:
         """The volume is ours for the block. claim: to which it is being bound."""

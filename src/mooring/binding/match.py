@@ -8,7 +8,7 @@ from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.matching import node_matches, selects
 from mooring.api.meta import is_deleting, key_of
 from mooring.binding.names import capacity_of, mode_of, names_claim, request_of, volume_class_of
-from mooring.binding.shelf import shape_of_claim
+from mooring.binding.shelf import shape_of_claim, shape_of_volume
 from mooring.binding.view import BY_CLAIM, Volumes
 
 Fits = Callable[[PersistentVolume], bool]
@@ -41,6 +41,11 @@ def reserved_for(volumes: Volumes, claim: PersistentVolumeClaim) -> PersistentVo
     """The volume whose claimRef names this claim and that could be bound to it; fewest access modes, then smallest first."""
     found = [pv for pv in volumes.by(BY_CLAIM, str(key_of(claim))) if names_claim(pv, claim) and _could_hold(pv, claim)]
     return min(found, key=lambda pv: (len(pv.spec.access_modes or ()), capacity_of(pv)), default=None)
+
+
+def could_take(claim: PersistentVolumeClaim, pv: PersistentVolume) -> bool:
+    """True for a free volume of the claim's class that fits it."""
+    return shape_of_claim(claim) == shape_of_volume(pv) and _could_hold(pv, claim) and _selected(claim, pv)
 
 
 def why_unsuited(pv: PersistentVolume, claim: PersistentVolumeClaim) -> str:

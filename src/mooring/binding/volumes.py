@@ -53,7 +53,7 @@ class VolumeBinding:
         self._volumes: Workers[str] = Workers("volumes", workers, self._sync_volume, clock=clock, chance=chance, metrics=metrics)
         self.view = View(caches.claims.store, caches.by_name, caches.classes.store, caches.pods.store, self._hands.taken)
         self._actions = Actions(self.view, caches.whole_claims, caches.whole_volumes, self._claims.queue.add)
-        wakes = Wakes(self.view, caches.claims.store, self._claims.queue, self._volumes.queue)
+        wakes = self._wakes = Wakes(self.view, caches.claims.store, self._claims.queue, self._volumes.queue)
         caches.claims.on_change(wakes.claim_changed)
         caches.volumes.on_change(wakes.volume_changed)
         caches.classes.on_change(wakes.class_changed)
@@ -73,10 +73,18 @@ class VolumeBinding:
     # -- claims
 
     async def _sync_claim(self, key: Key) -> None:
-        for _ in range(STEPS_MAX):
-            if not await self._step_of_claim(key):
+        try:
+            for _ in range(STEPS_MAX):
+                if not await self._step_of_claim(key):
+                    break
+            else:
+                self._claims.queue.add(key)
                 return
-        self._claims.queue.add(key)
+        except ApiError:
+            self._wakes.looked_at(key, failed=True)
+            raise
+        if not self._hands.has_waiting(key):
+            self._wakes.looked_at(key)
 
     async def _step_of_claim(self, key: Key) -> bool:
         """Returns True when there is more to decide at once."""

@@ -6,7 +6,8 @@ from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
 from mooring.api.pods import Pod
 from mooring.api.storage import StorageClass
-from mooring.binding.names import capacity_of, claim_key, claims_of, is_finished, is_fully_bound, request_of
+from mooring.binding.match import could_take
+from mooring.binding.names import claim_key, claims_of, class_of, is_delayed, is_finished, is_fully_bound
 from mooring.binding.shelf import is_free, shape_of_volume
 from mooring.binding.view import BY_CLAIM, BY_CLASS, BY_SHAPE, BY_VOLUME, UNSET, Reader, View, changed, is_default
 from mooring.kube.informer import Change
@@ -20,6 +21,7 @@ class Wakes:
         self, view: View, claims: Reader[PersistentVolumeClaim], claim_queue: WorkQueue[Key], volume_queue: WorkQueue[str]
     ) -> None:
         self._view, self._claims, self._claim_queue, self._volume_queue = view, claims, claim_queue, volume_queue
+        self._offered: dict[Key, str] = {}
 
     def claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
         if not changed(change.old, change.new):
@@ -51,12 +53,25 @@ class Wakes:
             self._offer(change.new)
 
     def _offer(self, pv: PersistentVolume) -> None:
-        """A volume is free: the claims that it could fit look again."""
-        modes = set(pv.spec.access_modes or ())
-        size = capacity_of(pv)
+        """A volume is free: the claim that has waited longest, of those that it fits, looks again. One at a time, since one can have it."""
         for claim in self._claims.by(BY_SHAPE, "|".join(shape_of_volume(pv))):
-            if request_of(claim) <= size and set(claim.spec.access_modes or ()) <= modes:
-                self._claim_queue.add(key_of(claim))
+            key = key_of(claim)
+            if key not in self._offered and not self._claim_queue.failures(key) and self._would_take(claim, pv):
+                self._offered[key] = pv.metadata.name
+                self._claim_queue.add(key)
+                return
+
+    def _would_take(self, claim: PersistentVolumeClaim, pv: PersistentVolume) -> bool:
+        """True when it will, unless it finds a better one."""
+        return could_take(claim, pv) and not is_delayed(self._view.storage_class(class_of(claim)))
+
+    def looked_at(self, key: Key, *, failed: bool = False) -> None:
+        """A claim has had its turn. The volume that it was offered, and did not take, is the next one's."""
+        pv = self._view.volumes.get(self._offered.get(key, ""))
+        claim = self._claims.get(key)
+        if pv is not None and is_free(pv) and (failed or claim is None or claim.spec.volume_name):
+            self._offer(pv)
+        self._offered.pop(key, None)  # last: while it is there, the volume is not offered to this one again
 
     def class_changed(self, change: Change[StorageClass]) -> None:
         if not changed(change.old, change.new):

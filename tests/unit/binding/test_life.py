@@ -395,3 +395,42 @@ async def test_metrics_count_claims_and_volumes() -> None:
     assert f'pv_collector_bound_pvc_count{{namespace="default",storage_class="{sc}",volume_attributes_class=""}} 1.0' in page
     assert 'pv_collector_unbound_pvc_count{namespace="default",storage_class="none",volume_attributes_class=""} 1.0' in page
     assert 'pv_collector_total_pv_count{plugin_name="kubernetes.io/csi:csi.test",volume_mode="Filesystem"} 1.0' in page
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_B06_volumes_that_come_late_find_the_claims_that_wait(seed: int) -> None:
+    """Each is offered to one claim after the other; none is left over while a claim waits that it fits."""
+
+    async def main() -> None:
+        ours = Ours()
+        async with ours.binding() as world:
+            for number in range(6):
+                await world.create(a_claim(world(f"small{number}")))
+                await world.create(a_claim(world(f"large{number}"), size="5Gi"))
+            await asyncio.sleep(0.1)
+            await world.delete(PVC, world("small0"))
+            for number in range(6):
+                await world.create(a_volume(world(f"pv{number}"), size="5Gi"))
+                await world.create(a_volume(world(f"pv{number + 6}")))
+            names = [world(f"small{number}") for number in range(1, 6)] + [world(f"large{number}") for number in range(6)]
+            await asyncio.sleep(1)
+            free = [one for one in [await world.get(PV, world(f"pv{number}")) for number in range(12)] if one["status"]["phase"] != "Bound"]
+            waiting = [one for one in [await world.get(PVC, name) for name in names] if one["status"]["phase"] == "Pending"]
+            large = [one for one in free if one["spec"]["capacity"]["storage"] == "5Gi"]
+            assert not (large and waiting), "a large volume is free, and somebody waits"
+            assert not [one for one in waiting if one["spec"]["resources"]["requests"]["storage"] == "1Gi" and free]
+
+    run_virtual(main(), seed)
+
+
+@in_virtual_time
+async def test_B06_who_can_not_take_a_volume_does_not_keep_it() -> None:
+    """The first claim's writes fail; the volume is the second's."""
+    ours = Ours()
+    async with ours.binding() as world:
+        for base in ("first", "second"):
+            await world.create(a_claim(world(base)))
+        await asyncio.sleep(1)
+        ours.cluster.refuse(PUT_PV, times=1)
+        await world.create(a_volume(world("pv")))
+        await world.bound(world("second"), world("pv"))

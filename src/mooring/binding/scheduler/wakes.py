@@ -8,7 +8,7 @@ from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import key_of
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
-from mooring.binding.names import claims_of, class_of, is_finished, volume_class_of
+from mooring.binding.names import BOUND, claims_of, class_of, is_finished, volume_class_of
 from mooring.binding.scheduler import topics
 from mooring.binding.view import changed
 from mooring.kube.informer import Change
@@ -47,7 +47,7 @@ class Wakes:
         about = change.new or change.old
         assert about is not None
         self._tell(topics.volume(about.metadata.name))
-        if change.new is not None:
+        if change.new is not None and change.new.status.phase != BOUND:
             self._tell(topics.volumes_of(volume_class_of(change.new)))
 
     def class_changed(self, change: Change[StorageClass]) -> None:
