@@ -54,7 +54,10 @@ class Attempt:
 
 
 class Attempts:
-    """slow: filled here. slow_s: how long an infeasible claim rests. making_failed: called with the class of a volume that was not made."""
+    """slow: filled here. slow_s: how long an infeasible claim rests.
+
+    making_failed: called with the class of a volume that was not made. ended: called with the uid of a claim that is forgotten.
+    """
 
     def __init__(
         self,
@@ -72,6 +75,7 @@ class Attempts:
         *,
         slow_s: float,
         making_failed: Callable[[str], None] = lambda class_name: None,
+        ended: Callable[[str], None] = lambda uid: None,
     ) -> None:
         self._cluster = cluster
         self._claims = claims
@@ -86,6 +90,7 @@ class Attempts:
         self._slow = slow
         self._slow_s = max(slow_s, INFEASIBLE_S)
         self._making_failed = making_failed
+        self._ended = ended
         self._reschedules: dict[str, int] = {}
 
     def forget(self, uid: str) -> None:
@@ -93,6 +98,7 @@ class Attempts:
         self._waits.drop(uid)
         self._slow.pop(uid, None)
         self._reschedules.pop(uid, None)
+        self._ended(uid)
 
     # -- one attempt
 

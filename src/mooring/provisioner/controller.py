@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Final
 
+from mooring.api.snapshot import VOLUME_SNAPSHOTS
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
@@ -130,8 +131,10 @@ class Provisioner:
             slow,
             slow_s=options.retry_interval_max_s,
             making_failed=self._beside.making_failed,
+            ended=self._beside.protection.abandon,
         )
         self._wakes = Wakes(view, caches, waits, places, self._queue, self._claim_ended)
+        self._beside.protection.on_snapshot(lambda name: self._wakes.happened(VOLUME_SNAPSHOTS.plural, name))
         self._intents.on_found(self._intents_found)
         self._parts = self._beside.all()
         self._working = False

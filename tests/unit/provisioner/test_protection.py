@@ -178,6 +178,23 @@ async def test_P50_a_volume_in_the_making_counts_though_its_claim_is_gone():
 
 
 @in_virtual_time
+async def test_P50_a_volume_that_never_will_be_needs_nothing():
+    world = await with_snapshot()
+    gone, waiting = [await world.claim(name, from_snapshot()) for name in ("gone", "waiting")]
+    async with world.protecting() as protection:
+        for uid in (gone, waiting):
+            await protection.hold(SNAPSHOT, uid)
+        await world.delete(PERSISTENT_VOLUME_CLAIMS, "gone", "ns")
+        for uid in (gone, waiting, "unknown"):
+            protection.abandon(uid)
+        await world.settle(1000)
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(), "one claim still waits for its volume"
+        await world.delete(PERSISTENT_VOLUME_CLAIMS, "waiting", "ns")
+        await world.settle(0.1)
+        assert [] == await world.finalizers()
+
+
+@in_virtual_time
 async def test_P50_a_hold_that_comes_while_the_finalizer_goes_puts_it_back():
     class Slow(Faults):
         async def before(self, verb: str, kind: Any, name: str) -> None:

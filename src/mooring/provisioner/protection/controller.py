@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Final
 from weakref import WeakValueDictionary
 
 from mooring.api.core import PersistentVolumeClaim
-from mooring.api.meta import finalizers_of, is_deleting
+from mooring.api.meta import finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock, Instant
@@ -62,6 +63,7 @@ class SourceProtection:
             cluster, VOLUME_SNAPSHOTS, clock=clock, chance=chance, prune=prune_snapshot, resync_s=interval_s
         )
         self._holders: dict[Origin, set[str]] = {}
+        self._held_for: dict[str, Origin] = {}
         self._done: set[str] = set()
         self._ours: set[Origin] = set()
         self._unused_since: dict[Origin, Instant] = {}
@@ -86,12 +88,17 @@ class SourceProtection:
         caches.claims.on_change(self._claim_changed)
         self._snapshots.on_change(self._snapshot_changed)
 
+    def on_snapshot(self, handler: Callable[[str], None]) -> None:
+        """Calls the handler with namespace/name of each snapshot that changes, as long as snapshots are watched."""
+        self._snapshots.on_change(lambda change: handler(str(key_of(_about(change)))))
+
     # -- the guard
 
     async def hold(self, source: Source, uid: str) -> None:
         """Keeps the source from being deleted. uid: of the claim that needs it. Raises ApiError."""
         origin = origin_of(source)
         self._holders.setdefault(origin, set()).add(uid)  # from here on nobody takes the finalizer off
+        self._held_for[uid] = origin
         self._done.discard(uid)
         async with self._lock(origin):
             claim = None if origin.is_snapshot else self._view.claims.get(origin.key)
@@ -110,13 +117,19 @@ class SourceProtection:
     async def let_go(self, source: Source, uid: str) -> None:
         """The claim's volume is made, or never will be."""
         origin = origin_of(source)
-        holders = self._holders.get(origin, set())
-        holders.discard(uid)
-        if not holders:
-            self._holders.pop(origin, None)
         if origin.is_snapshot and any(origins_of(claim) for claim in self._view.claims.by(BY_UID, uid)):
             self._done.add(uid)
+        self.abandon(uid)
         self._queue.add(origin)
+
+    def abandon(self, uid: str) -> None:
+        """The claim needs nothing any more, or waits as all others do: no volume is being made for it."""
+        origin = self._held_for.pop(uid, None)
+        if origin is not None:
+            self._holders[origin].discard(uid)
+            if not self._holders[origin]:
+                del self._holders[origin]
+            self._queue.add(origin)
 
     def _lock(self, origin: Origin) -> asyncio.Lock:
         return self._locks.setdefault(origin, asyncio.Lock())
@@ -194,8 +207,7 @@ class SourceProtection:
                 self._queue.add(origin)
 
     def _snapshot_changed(self, change: Change[VolumeSnapshot]) -> None:
-        about = change.new or change.old
-        assert about is not None
+        about = _about(change)
         origin = Origin(SNAPSHOT_KIND, about.metadata.namespace, about.metadata.name)
         if change.new is None:
             self._unused_since.pop(origin, None)
@@ -240,3 +252,9 @@ class SourceProtection:
         except NotFound:
             return True
         return content.spec.driver == self._facts.name
+
+
+def _about(change: Change[VolumeSnapshot]) -> VolumeSnapshot:
+    about = change.new or change.old
+    assert about is not None
+    return about
