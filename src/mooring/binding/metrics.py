@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import annotation
+from mooring.base.clock import Instant
 from mooring.binding.names import BOUND, PROVISIONED_BY, class_of, mode_of, volume_class_of
+
+_BUCKETS_S: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
+_RUNNING_MAX: Final = 50_000
 
 
 class Claims(Protocol):
@@ -31,6 +36,14 @@ class BindingMetrics:
         labels = ["plugin_name", "operation_name"]
         self._errors = Counter("volume_operation_errors_total", "Total volume operation errors", labels, registry=registry)
         self._old_errors = Counter("volume_operation_total_errors", "Total volume operation errors (deprecated)", labels, registry=registry)
+        self._seconds = Histogram(
+            "volume_operation_total_seconds",
+            "Storage operation end to end duration in seconds",
+            labels,
+            buckets=_BUCKETS_S,
+            registry=registry,
+        )
+        self._running: OrderedDict[tuple[str, str], tuple[str, Instant]] = OrderedDict()
         self.retroactive = Counter(
             "retroactive_storageclass_total", "Total number of retroactive StorageClass assignments", registry=registry
         )
@@ -51,6 +64,18 @@ class BindingMetrics:
     def failed(self, plugin: str, operation: str) -> None:
         for counter in (self._errors, self._old_errors):
             counter.labels(plugin, operation).inc()
+
+    def began(self, operation: str, uid: str, plugin: str, now: Instant) -> None:
+        """operation: provision (asked, until bound) or delete (released, until gone). uid: of the claim, or the volume."""
+        self._running.setdefault((operation, uid), (plugin, now))
+        if len(self._running) > _RUNNING_MAX:
+            self._running.popitem(last=False)
+
+    def ended(self, operation: str, uid: str, now: Instant) -> None:
+        """Counts, if we saw the beginning."""
+        plugin, since = self._running.pop((operation, uid), ("", now))
+        if plugin:
+            self._seconds.labels(plugin, operation).observe(now - since)
 
     def watch(self, claims: Claims, volumes: AllVolumes) -> None:
         """Whose objects are counted."""

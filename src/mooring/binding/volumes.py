@@ -11,7 +11,7 @@ import functools
 from typing import Final
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
-from mooring.api.meta import Key, key_of
+from mooring.api.meta import Key, annotation, key_of
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.log import logger
@@ -25,13 +25,14 @@ from mooring.binding.decide_volume import decide_volume
 from mooring.binding.decision import Bind, Decision, SetClass
 from mooring.binding.hands import Hands
 from mooring.binding.metrics import BindingMetrics
-from mooring.binding.names import reference_to
+from mooring.binding.names import DELETE, PROVISIONED_BY, reference_to
 from mooring.binding.view import View
 from mooring.binding.wakes import Wakes
 from mooring.binding.workers import Workers
 from mooring.binding.writes import Moved
 from mooring.kube.errors import ApiError
 from mooring.kube.events import EventRecorder
+from mooring.kube.informer import Change
 
 log = logger(__name__)
 
@@ -47,6 +48,7 @@ class VolumeBinding:
     def __init__(self, caches: Caches, *, workers: int, clock: Clock, chance: Chance, metrics: Metrics, events: EventRecorder) -> None:
         self._events = events
         self._announcer = Announcer(events, clock)
+        self._clock = clock
         self._hands = Hands()
         self._metrics = metrics.once(BindingMetrics)
         self._claims: Workers[Key] = Workers("claims", workers, self._sync_claim, clock=clock, chance=chance, metrics=metrics)
@@ -56,6 +58,7 @@ class VolumeBinding:
         wakes = self._wakes = Wakes(self.view, caches.claims.store, self._claims.queue, self._volumes.queue)
         caches.claims.on_change(wakes.claim_changed)
         caches.volumes.on_change(wakes.volume_changed)
+        caches.volumes.on_change(self._volume_gone)
         caches.classes.on_change(wakes.class_changed)
         caches.pods.on_change(wakes.pod_changed)
         self._metrics.watch(caches.claims.store, caches.volumes.store)
@@ -117,6 +120,10 @@ class VolumeBinding:
             self._metrics.retroactive.inc()
         if decision.actions:
             log.info(2, "done", PersistentVolumeClaim=str(key), because=str(decision.because))
+            if isinstance(decision.because, why.WaitsForProvisioner):
+                self._metrics.began("provision", claim.metadata.uid, decision.because.provisioner, self._clock.now())
+            elif isinstance(decision.because, why.Binding):
+                self._metrics.ended("provision", claim.metadata.uid, self._clock.now())
         told = decision.because.event
         if told is not None and not decision.quiet:
             self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), told)
@@ -174,3 +181,10 @@ class VolumeBinding:
             self._announcer.tell(reference_to(pv, "PersistentVolume"), because.event)
         if decision.actions:
             log.info(2, "done", PersistentVolume=pv.metadata.name, because=str(because))
+            provisioner = annotation(pv, PROVISIONED_BY)
+            if isinstance(because, why.Released) and because.policy == DELETE and provisioner:
+                self._metrics.began("delete", pv.metadata.uid, provisioner, self._clock.now())
+
+    def _volume_gone(self, change: Change[PersistentVolume]) -> None:
+        if change.new is None and change.old is not None:
+            self._metrics.ended("delete", change.old.metadata.uid, self._clock.now())

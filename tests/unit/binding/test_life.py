@@ -434,3 +434,25 @@ async def test_B06_who_can_not_take_a_volume_does_not_keep_it() -> None:
         ours.cluster.refuse(PUT_PV, times=1)
         await world.create(a_volume(world("pv")))
         await world.bound(world("second"), world("pv"))
+
+
+@in_virtual_time
+async def test_metrics_time_provisioning_and_deletion() -> None:
+    ours = Ours()
+    async with ours.binding() as world:
+        await world.make_class()
+        await world.create(a_claim(world("claim"), sc=world("sc")))
+        claim = await world.asked(world("claim"))
+        await asyncio.sleep(2)
+        await world.provision(claim)
+        await world.bound(world("claim"), world("pv"))
+        await world.delete(PVC, world("claim"))
+        await world.phase(PV, world("pv"), "Released")
+        await world.delete(PV, world("pv"))
+        await world.gone(PV, world("pv"))
+        await asyncio.sleep(0.1)
+        page = ours.metrics.render().decode()
+    for operation in ("provision", "delete"):
+        series = f'operation_name="{operation}",plugin_name="{world.driver}"'
+        assert f"volume_operation_total_seconds_count{{{series}}} 1.0" in page
+    assert f'volume_operation_total_seconds_bucket{{le="1",operation_name="provision",plugin_name="{world.driver}"}} 0.0' in page
