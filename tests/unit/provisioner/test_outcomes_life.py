@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mooring.api.core import NODES, SECRETS
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.csi.codes import Code, go_name
 from mooring.csi.proto import csi_pb2 as csi
@@ -551,3 +552,23 @@ async def test_another_node_is_another_place_when_the_driver_was_not_asked_yet()
         await world.make_secret()
         await world.provisioned()
     assert "b" == world.request.accessibility_requirements.preferred[0].segments["zone"]
+
+
+@in_virtual_time
+async def test_a_snapshot_that_becomes_ready_ends_the_wait():
+    world = ProvisioningWorld(
+        AnsweringDriver(controller=[RPC.CREATE_DELETE_SNAPSHOT]), retry_interval_start_s=600.0, retry_interval_max_s=600.0
+    )
+    await world.make_snapshot_kinds()
+    content = {"boundVolumeSnapshotContentName": "sc1"}
+    body = {"metadata": {"name": "s", "namespace": "default"}, "spec": {"source": {"volumeSnapshotContentName": "sc1"}}, "status": content}
+    made = await world.create(VOLUME_SNAPSHOTS, body)
+    ref = {"namespace": "default", "name": "s", "uid": made["metadata"]["uid"]}
+    spec = {"driver": "csi.test", "deletionPolicy": "Retain", "source": {"snapshotHandle": "h"}, "volumeSnapshotRef": ref}
+    await world.create(VOLUME_SNAPSHOT_CONTENTS, {"metadata": {"name": "sc1"}, "spec": spec, "status": {"snapshotHandle": "h"}})
+    await world.base(dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"})
+    async with world.provisioning():
+        await world.failed("snapshot s is not Ready")
+        await world.patch(VOLUME_SNAPSHOTS, "s", {"status": {"readyToUse": True}}, "default", "status")
+        await world.provisioned(wait_s=1)
+    assert "h" == world.request.volume_content_source.snapshot.snapshot_id
