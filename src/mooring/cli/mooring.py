@@ -16,6 +16,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "demo": ("mooring.cli.demo", "See the life of a volume, step by step, on an API server of its own."),
     "dev": ("mooring.cli.dev", "Run an API server, a driver and the controllers on this machine, until Ctrl-C."),
     "driver": ("mooring.cli.driver", "Run the reference driver: mooring driver hostpath."),
+    "orphans": ("mooring.cli.orphans", "Find volumes without their PersistentVolume, and the other way round; delete them on demand."),
     "provisioner": ("mooring.cli.csi_provisioner", "Provision volumes for one CSI driver; the same program as csi-provisioner."),
 }
 """Each subcommand: the module whose `run(argv, prog)` it is, and what it is for."""
