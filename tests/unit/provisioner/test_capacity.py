@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Mapping
@@ -155,6 +156,21 @@ async def test_P82_segments_times_classes_each_asked_for_once():
     assert {DRIVER_LABEL: DRIVER, MANAGER_LABEL: "external-provisioner"} == obj["metadata"]["labels"]
     assert not {"ownerReferences"} & obj["metadata"].keys()
     assert "maximumVolumeSize" not in obj
+
+
+@in_virtual_time
+async def test_P82_our_own_objects_are_no_news_though_the_watch_shows_them_first():
+    class Slow(Faults):
+        async def after(self, verb: str, kind: Any, name: str) -> None:
+            await asyncio.sleep(1 if verb in ("create", "replace") else 0)
+
+    world = await two_zones(World(Slow()))
+    await world.classes("one")
+    await world.stored("one", "b", "1")
+    async with world.publishing():
+        await world.settle(100)
+    assert ["a", "b"] == world.zones()
+    assert [PUT, POST] == sorted(world.writes(), reverse=True)
 
 
 @in_virtual_time
@@ -346,6 +362,9 @@ async def test_P87_a_place_lives_as_long_as_a_node_is_in_it():
     await world.classes("one")
     async with world.publishing():
         await world.has(("one", "a"), ("one", "b"))
+        await world.node("n4", "a")
+        await world.settle(10)
+        await world.delete(NODES, "n4")
         await world.patch(NODES, "n2", {"metadata": {"labels": {ZONE: None}}})
         await world.has(("one", "a"))
         await world.patch(NODES, "n2", {"metadata": {"labels": {ZONE: "c", "more": "labels"}}})

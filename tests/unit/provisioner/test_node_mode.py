@@ -10,6 +10,7 @@ import pytest
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_STORAGE_CAPACITIES
+from mooring.apiserver.local import Faults, LocalCluster
 from mooring.csi.codes import Code, DriverError
 from mooring.kube.errors import Conflict, Forbidden
 from mooring.provisioner import names
@@ -17,6 +18,7 @@ from mooring.provisioner.facts import Rules
 from mooring.provisioner.nodemode import because as why
 from mooring.provisioner.options import CapacityOptions, NodeOptions
 from tests.support.provisioning import DRIVER, POST_PV, PUT_CLAIM, ProvisioningWorld
+from tests.support.recording import RecordingCluster
 from tests.support.scripted_driver import RPC, Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import CAPACITY, CREATE, DELETE, GiB, VolumeDriver
@@ -227,6 +229,24 @@ async def test_P89_who_is_slower_lets_it_be():
         await world.settle(1000)
     assert [] == acts(world)
     assert [] == world.driver.made(CAPACITY)
+
+
+@in_virtual_time
+async def test_P89_a_node_that_was_chosen_a_moment_ago_stands():
+    """The cache here does not know of it yet."""
+    world = a_world()
+
+    class Quicker(Faults):
+        async def before(self, verb: str, kind: Any, name: str) -> None:
+            if verb == "get" and kind.plural == "persistentvolumeclaims":
+                await world.annotate({names.SELECTED_NODE: "other"})
+
+    world.cluster = RecordingCluster(LocalCluster(world.store, clock=world.clock, chance=world.chance, faults=Quicker()), world.story)
+    await world.base()
+    async with world.provisioning():
+        await world.settle(300)
+        assert "other" == await selected(world)
+    assert [] == acts(world)
 
 
 @in_virtual_time
