@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from mooring.api.core import EVENTS
+from mooring.api.meta import Kind
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.housekeeping import Housekeeping
 from mooring.apiserver.local import Faults, LocalCluster
@@ -20,9 +21,9 @@ from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.binding.controller import Binder
 from mooring.binding.options import BinderOptions
-from mooring.kube.cluster import Cluster, Patch, PatchType
+from mooring.kube.cluster import Cluster, Patch, PatchType, WatchEvent
 from mooring.kube.errors import Conflict, NotFound
-from tests.support.bindables import KINDS, NS, Json, a_class, a_node, a_pod, a_reference, a_volume
+from tests.support.bindables import KINDS, NS, Json, a_class, a_node, a_pod, a_volume
 from tests.support.recording import RecordingCluster
 
 _numbers = itertools.count(1)
@@ -84,7 +85,7 @@ class World:
     async def make_pod(self, *claims: str, base: str = "pod", **more: Any) -> Json:
         """claims: whole names. node: of this world unless one is named."""
         if "node" not in more:
-            more["nodeSelector"] = {"world": str(self._number)}
+            more["nodeSelector"] = {**more.get("nodeSelector", {}), "world": str(self._number)}
         return await self.create(a_pod(self(base), *claims, **more))
 
     async def provision(self, claim: Json, base: str = "pv", *, policy: str = "Delete", **more: Any) -> Json:
@@ -189,6 +190,17 @@ def rejection(pod: Json) -> str:
     return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled" and one["status"] == "False"), "")
 
 
+class LateWatch(Faults):
+    """The watches of these kinds come late."""
+
+    def __init__(self, *plurals: str, seconds: float = 5.0) -> None:
+        self._plurals, self._seconds = plurals, seconds
+
+    async def deliver(self, kind: Kind[Any], event: WatchEvent[Any]) -> None:
+        if kind.plural in self._plurals:
+            await asyncio.sleep(self._seconds)
+
+
 class Ours:
     """A store, and a binder on it. story: its writes."""
 
@@ -230,6 +242,3 @@ class Ours:
         """What the binder wrote to these objects, as short texts."""
         found = [one for one in self.cluster.requests if one.verb in ("create", "update", "patch", "delete") and one.resource != "events"]
         return [one.short for one in found if one.name in names]
-
-
-__all__ = ["NODE", "POD", "PV", "PVC", "Ours", "World", "a_reference", "annotations", "finalizers", "rejection"]

@@ -8,13 +8,10 @@ from typing import Any
 import pytest
 
 from mooring.api.core import EVENTS
-from mooring.api.meta import Kind
-from mooring.apiserver.local import Faults
 from mooring.binding import options
-from mooring.kube.cluster import WatchEvent
 from mooring.kube.errors import Conflict, ServerError, Unreachable
 from tests.support.bindables import KINDS, a_capacity, a_claim, a_class, a_csi_driver, a_node, a_pod, a_volume, an_ephemeral_volume
-from tests.support.binding import NODE, POD, PV, PVC, Ours, World, annotations, finalizers
+from tests.support.binding import NODE, POD, PV, PVC, LateWatch, Ours, World, annotations, finalizers
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
 PUT_PV, PUT_PV_STATUS = "update persistentvolumes", "update persistentvolumes/status"
@@ -210,17 +207,6 @@ async def test_events_are_not_repeated_every_few_seconds() -> None:
 
 
 # -- what a cache that is behind must not cost
-
-
-class LateWatch(Faults):
-    """The watches of these kinds come late."""
-
-    def __init__(self, *plurals: str, seconds: float = 5.0) -> None:
-        self._plurals, self._seconds = plurals, seconds
-
-    async def deliver(self, kind: Kind[Any], event: WatchEvent[Any]) -> None:
-        if kind.plural in self._plurals:
-            await asyncio.sleep(self._seconds)
 
 
 @in_virtual_time

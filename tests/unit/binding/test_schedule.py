@@ -398,3 +398,9 @@ def test_two_pods_of_one_claim_plan_the_same() -> None:
     plans.drop(Key(NS, "first"))
     plans.drop(POD)
     assert (None, "", ()) == (plans.claim_of("pv"), plans.volume_of(CLAIM), plans.on_node("n1"))
+
+
+def test_B42_a_volume_reserved_for_the_claim_elsewhere_leaves_no_other_choice() -> None:
+    bodies = [*GOES, ABC[0], a_claim(), a_class(wffc=True, provisioner=NO_PROVISIONER), a_volume("free")]
+    assert "na" == node_of(decided(*bodies))
+    assert why.CONFLICT in rejection(decided(*bodies, a_volume(claim="claim", affinity={"zone": "b"})))
