@@ -24,7 +24,7 @@ endif
 	@printf '%s' '$(CURDIR)' > $@
 
 .PHONY: demo
-demo: .venv/ready ## A volume is attached and detached on the embedded API server, step by step
+demo: .venv/ready ## The life of a volume on the embedded API server, step by step
 	@$(BIN)/mooring demo $(ARGS)
 
 .PHONY: test

@@ -147,6 +147,9 @@ class Line:
     async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:
         raise self._never(f"replace {kind.plural}")
 
+    async def post(self, kind: Kind[T], name: str, subresource: str, body: Mapping[str, Any], namespace: str = "") -> None:
+        raise self._never(f"create {kind.plural}/{subresource}")
+
     async def delete(
         self, kind: Kind[T], name: str, namespace: str = "", *, uid: str = "", grace_period_s: int | None = None, propagation: str = ""
     ) -> None:

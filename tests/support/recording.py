@@ -105,6 +105,10 @@ class RecordingCluster:
         answer: T = await self._asked(Request("patch", kind.plural, subresource, name, patch.body, patch.type.name), made)
         return answer
 
+    async def post(self, kind: Kind[T], name: str, subresource: str, body: Mapping[str, Any], namespace: str = "") -> None:
+        made = self._cluster.post(kind, name, subresource, body, namespace)
+        await self._asked(Request("create", kind.plural, subresource, name, body), made)
+
     async def delete(
         self, kind: Kind[T], name: str, namespace: str = "", *, uid: str = "", grace_period_s: int | None = None, propagation: str = ""
     ) -> None:

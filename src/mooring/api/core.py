@@ -1,12 +1,19 @@
-"""core/v1, as far as storage needs it."""
+"""core/v1, as far as storage needs it: volumes, claims, nodes, secrets, events. Pods have a file of their own."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from msgspec import field
-
-from mooring.api.meta import ApiStruct, Kind, ObjectMeta
+from mooring.api.intree import (
+    AWSElasticBlockStoreVolumeSource,
+    AzureDiskVolumeSource,
+    AzureFileVolumeSource,
+    CinderVolumeSource,
+    GCEPersistentDiskVolumeSource,
+    PortworxVolumeSource,
+    VsphereVolumeSource,
+)
+from mooring.api.meta import ApiStruct, Condition, Kind, LabelSelector, ObjectMeta
 
 
 class SecretReference(ApiStruct, frozen=True):
@@ -24,6 +31,37 @@ class ObjectReference(ApiStruct, frozen=True):
     field_path: str = ""
 
 
+# -- places
+
+
+class NodeSelectorRequirement(ApiStruct, frozen=True):
+    """operator: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class NodeSelectorTerm(ApiStruct, frozen=True):
+    """All must hold; a term of nothing matches nothing."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] | None = None
+    match_fields: tuple[NodeSelectorRequirement, ...] | None = None
+
+
+class NodeSelector(ApiStruct, frozen=True):
+    """One of the terms must match."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
+
+
+class VolumeNodeAffinity(ApiStruct, frozen=True):
+    required: NodeSelector | None = None
+
+
+# -- PersistentVolumes
+
+
 class CSIPersistentVolumeSource(ApiStruct, frozen=True):
     driver: str = ""
     volume_handle: str = ""
@@ -32,65 +70,24 @@ class CSIPersistentVolumeSource(ApiStruct, frozen=True):
     volume_attributes: dict[str, str] | None = None
     controller_publish_secret_ref: SecretReference | None = None
     node_stage_secret_ref: SecretReference | None = None
-
-
-class GCEPersistentDiskVolumeSource(ApiStruct, frozen=True):
-    pd_name: str = ""
-    fs_type: str = ""
-    partition: int = 0
-    read_only: bool = False
-
-
-class AWSElasticBlockStoreVolumeSource(ApiStruct, frozen=True):
-    volume_id: str = field(name="volumeID", default="")
-    fs_type: str = ""
-    partition: int = 0
-    read_only: bool = False
-
-
-class CinderVolumeSource(ApiStruct, frozen=True):
-    volume_id: str = field(name="volumeID", default="")
-    fs_type: str = ""
-    read_only: bool = False
-
-
-class AzureDiskVolumeSource(ApiStruct, frozen=True):
-    disk_name: str = ""
-    disk_uri: str = field(name="diskURI", default="")
-    caching_mode: str | None = None
-    fs_type: str | None = None
-    read_only: bool | None = None
-    kind: str | None = None
-
-
-class AzureFileVolumeSource(ApiStruct, frozen=True):
-    secret_name: str = ""
-    secret_namespace: str | None = None
-    share_name: str = ""
-    read_only: bool = False
-
-
-class VsphereVolumeSource(ApiStruct, frozen=True):
-    volume_path: str = ""
-    fs_type: str = ""
-    storage_policy_name: str = ""
-    storage_policy_id: str = field(name="storagePolicyID", default="")
-
-
-class PortworxVolumeSource(ApiStruct, frozen=True):
-    volume_id: str = field(name="volumeID", default="")
-    fs_type: str = ""
-    read_only: bool = False
+    node_publish_secret_ref: SecretReference | None = None
+    controller_expand_secret_ref: SecretReference | None = None
+    node_expand_secret_ref: SecretReference | None = None
 
 
 class PersistentVolumeSpec(ApiStruct, frozen=True):
-    """The parts of a PersistentVolume that attaching needs; also the shape of a VolumeAttachment's inline volume."""
+    """Also the shape of a VolumeAttachment's inline volume. capacity: quantities as text."""
 
+    capacity: dict[str, str] | None = None
     csi: CSIPersistentVolumeSource | None = None
     access_modes: tuple[str, ...] | None = None
     volume_mode: str | None = None
     mount_options: tuple[str, ...] | None = None
     claim_ref: ObjectReference | None = None
+    persistent_volume_reclaim_policy: str = ""
+    storage_class_name: str = ""
+    volume_attributes_class_name: str | None = None
+    node_affinity: VolumeNodeAffinity | None = None
     gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
     aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
     cinder: CinderVolumeSource | None = None
@@ -100,9 +97,76 @@ class PersistentVolumeSpec(ApiStruct, frozen=True):
     portworx_volume: PortworxVolumeSource | None = None
 
 
+class PersistentVolumeStatus(ApiStruct, frozen=True):
+    phase: str = ""
+    message: str = ""
+    reason: str = ""
+
+
 class PersistentVolume(ApiStruct, frozen=True):
     metadata: ObjectMeta
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+
+# -- PersistentVolumeClaims
+
+
+class TypedLocalObjectReference(ApiStruct, frozen=True):
+    api_group: str | None = None
+    kind: str = ""
+    name: str = ""
+
+
+class TypedObjectReference(ApiStruct, frozen=True):
+    api_group: str | None = None
+    kind: str = ""
+    name: str = ""
+    namespace: str | None = None
+
+
+class VolumeResourceRequirements(ApiStruct, frozen=True):
+    """Quantities as text."""
+
+    requests: dict[str, str] | None = None
+    limits: dict[str, str] | None = None
+
+
+class PersistentVolumeClaimSpec(ApiStruct, frozen=True):
+    """storage_class_name: None for the default class, "" for none."""
+
+    access_modes: tuple[str, ...] | None = None
+    selector: LabelSelector | None = None
+    resources: VolumeResourceRequirements = VolumeResourceRequirements()
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    data_source: TypedLocalObjectReference | None = None
+    data_source_ref: TypedObjectReference | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class ModifyVolumeStatus(ApiStruct, frozen=True):
+    target_volume_attributes_class_name: str = ""
+    status: str = ""
+
+
+class PersistentVolumeClaimStatus(ApiStruct, frozen=True):
+    phase: str = ""
+    access_modes: tuple[str, ...] | None = None
+    capacity: dict[str, str] | None = None
+    conditions: tuple[Condition, ...] | None = None
+    current_volume_attributes_class_name: str | None = None
+    modify_volume_status: ModifyVolumeStatus | None = None
+
+
+class PersistentVolumeClaim(ApiStruct, frozen=True):
+    metadata: ObjectMeta
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+
+# -- and others
 
 
 class Secret(ApiStruct, frozen=True):
@@ -115,8 +179,25 @@ class Secret(ApiStruct, frozen=True):
         return f"Secret({self.metadata.namespace}/{self.metadata.name}, data hidden)"
 
 
+class Taint(ApiStruct, frozen=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(ApiStruct, frozen=True):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] | None = None
+
+
+class NodeStatus(ApiStruct, frozen=True):
+    conditions: tuple[Condition, ...] | None = None
+
+
 class Node(ApiStruct, frozen=True):
     metadata: ObjectMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
 
 
 class Namespace(ApiStruct, frozen=True):
@@ -133,6 +214,7 @@ class Event(ApiStruct, frozen=True):
 
 
 PERSISTENT_VOLUMES: Final = Kind("", "v1", "PersistentVolume", "persistentvolumes", False, PersistentVolume)
+PERSISTENT_VOLUME_CLAIMS: Final = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, PersistentVolumeClaim)
 SECRETS: Final = Kind("", "v1", "Secret", "secrets", True, Secret)
 NODES: Final = Kind("", "v1", "Node", "nodes", False, Node)
 NAMESPACES: Final = Kind("", "v1", "Namespace", "namespaces", False, Namespace)

@@ -25,6 +25,31 @@ class OwnerReference(ApiStruct, frozen=True):
     block_owner_deletion: bool | None = None
 
 
+class LabelSelectorRequirement(ApiStruct, frozen=True):
+    """operator: In, NotIn, Exists, DoesNotExist."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class LabelSelector(ApiStruct, frozen=True):
+    """All must hold; of nothing at all it selects everything."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[LabelSelectorRequirement, ...] | None = None
+
+
+class Condition(ApiStruct, frozen=True):
+    """status: True, False, Unknown."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
 class ObjectMeta(ApiStruct, frozen=True):
     """metadata, without managedFields. Times are RFC 3339 text as the server sent them; resource_version is opaque text."""
 
@@ -34,6 +59,7 @@ class ObjectMeta(ApiStruct, frozen=True):
     resource_version: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
     finalizers: tuple[str, ...] | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None

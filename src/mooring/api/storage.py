@@ -1,4 +1,4 @@
-"""storage.k8s.io/v1, as far as attaching needs it."""
+"""storage.k8s.io/v1, as far as provisioning, binding and attaching need it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import field
 
 from mooring.api.core import PersistentVolumeSpec
-from mooring.api.meta import ApiStruct, Kind, ObjectMeta
+from mooring.api.meta import ApiStruct, Kind, LabelSelector, ObjectMeta
 
 
 class VolumeAttachmentSource(ApiStruct, frozen=True):
@@ -42,10 +42,17 @@ class VolumeAttachment(ApiStruct, frozen=True):
     status: VolumeAttachmentStatus = VolumeAttachmentStatus()
 
 
+class VolumeNodeResources(ApiStruct, frozen=True):
+    """count: volumes that the node can hold at once, None for no limit."""
+
+    count: int | None = None
+
+
 class CSINodeDriver(ApiStruct, frozen=True):
     name: str = ""
     node_id: str = field(name="nodeID", default="")
     topology_keys: tuple[str, ...] | None = None
+    allocatable: VolumeNodeResources | None = None
 
 
 class CSINodeSpec(ApiStruct, frozen=True):
@@ -59,6 +66,7 @@ class CSINode(ApiStruct, frozen=True):
 
 class CSIDriverSpec(ApiStruct, frozen=True):
     attach_required: bool | None = None
+    storage_capacity: bool | None = None
 
 
 class CSIDriver(ApiStruct, frozen=True):
@@ -66,6 +74,47 @@ class CSIDriver(ApiStruct, frozen=True):
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
+class TopologySelectorLabelRequirement(ApiStruct, frozen=True):
+    key: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class TopologySelectorTerm(ApiStruct, frozen=True):
+    match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] | None = None
+
+
+class StorageClass(ApiStruct, frozen=True):
+    metadata: ObjectMeta
+    provisioner: str = ""
+    parameters: dict[str, str] | None = None
+    reclaim_policy: str | None = None
+    mount_options: tuple[str, ...] | None = None
+    allow_volume_expansion: bool | None = None
+    volume_binding_mode: str | None = None
+    allowed_topologies: tuple[TopologySelectorTerm, ...] | None = None
+
+
+class VolumeAttributesClass(ApiStruct, frozen=True):
+    metadata: ObjectMeta
+    driver_name: str = ""
+    parameters: dict[str, str] | None = None
+
+
+class CSIStorageCapacity(ApiStruct, frozen=True):
+    """node_topology: None for no node, empty for all. capacity, maximum_volume_size: quantities as text."""
+
+    metadata: ObjectMeta
+    storage_class_name: str = ""
+    node_topology: LabelSelector | None = None
+    capacity: str | None = None
+    maximum_volume_size: str | None = None
+
+
 VOLUME_ATTACHMENTS: Final = Kind("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", False, VolumeAttachment)
 CSI_NODES: Final = Kind("storage.k8s.io", "v1", "CSINode", "csinodes", False, CSINode)
 CSI_DRIVERS: Final = Kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers", False, CSIDriver)
+STORAGE_CLASSES: Final = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", False, StorageClass)
+VOLUME_ATTRIBUTES_CLASSES: Final = Kind(
+    "storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses", False, VolumeAttributesClass
+)
+CSI_STORAGE_CAPACITIES: Final = Kind("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", True, CSIStorageCapacity)

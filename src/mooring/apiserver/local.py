@@ -13,6 +13,7 @@ import msgspec
 
 from mooring.api.meta import Key, Kind
 from mooring.apiserver import patches, refusals
+from mooring.apiserver.actions import OWNER, Call
 from mooring.apiserver.channel import Notice
 from mooring.apiserver.codec import FieldValidation, decode_object
 from mooring.apiserver.durability import Durability, InMemory
@@ -37,7 +38,7 @@ R = TypeVar("R")
 class Faults:
     """What can go wrong between a caller and the server. Each method may wait, or raise an `ApiError`; here nothing happens.
 
-    verb: list, watch, get, create, replace, patch, delete. name: "" where a call is about many.
+    verb: list, watch, get, create, replace, patch, post, delete. name: "" where a call is about many.
     """
 
     async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
@@ -130,6 +131,17 @@ class LocalCluster:
         key = _key(kind, name, namespace)
         written = await self._told(lambda: self.store.patch(resource, key, change, self._now(), subresource=subresource))
         return await self._answer("patch", kind, name, written.stored)
+
+    async def post(self, kind: Kind[T], name: str, subresource: str, body: Mapping[str, Any], namespace: str = "") -> None:
+        await self._begin("post", kind, name)
+        resource, key = self._resource(kind), _key(kind, name, namespace)
+        action = resource.action(subresource)
+        if action is None or action.asks is None or action.asks.answer is None:
+            raise refusals.no_such_resource()
+        decoded, _ = decode_object(action.asks, _plain(body), FieldValidation.WARN, [])
+        answer, call = action.asks.answer, Call(self.store, resource, key, decoded, self._now(), OWNER)
+        await self._told(lambda: answer(call))
+        await self._faults.after("post", kind, name)
 
     async def delete(
         self,

@@ -10,8 +10,7 @@ from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume, SecretReferen
 from mooring.api.meta import Key, Kind
 from mooring.api.storage import CSI_NODES, CSINode, VolumeAttachment
 from mooring.attacher import decision as d
-from mooring.attacher.requests import PublishOrder, RequestError, UnpublishOrder
-from mooring.attacher.secrets import SecretCache
+from mooring.attacher.requests import PublishOrder, UnpublishOrder
 from mooring.attacher.view import View, same_but_for_version
 from mooring.attacher.writes import CacheWasBehind, Failed, Target, Writes
 from mooring.base.log import logger
@@ -20,6 +19,7 @@ from mooring.csi.driver import Call, Driver
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, NotFound
 from mooring.kube.informer import Informer
+from mooring.kube.secrets import SecretCache, SecretError
 
 log = logger(__name__)
 
@@ -131,7 +131,7 @@ class Actions:
     async def _load_secret(self, ref: SecretReference) -> Mapping[str, str]:
         try:
             return await self._secrets.get(ref)
-        except (ApiError, RequestError) as error:
+        except (ApiError, SecretError) as error:
             raise Failed(f'failed to load secret "{ref.namespace}/{ref.name}": {error}') from error
 
     async def _publish(self, order: PublishOrder, secrets: Mapping[str, str]) -> Mapping[str, str]:

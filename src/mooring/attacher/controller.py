@@ -20,7 +20,6 @@ from mooring.attacher.actions import Actions, Undo
 from mooring.attacher.decide import decide_attachment, decide_volume
 from mooring.attacher.decision import Decision
 from mooring.attacher.reconcile import Reconciler
-from mooring.attacher.secrets import SecretCache
 from mooring.attacher.turns import Turns
 from mooring.attacher.view import ATTACHMENT_INDEXES, Drift, View, attachment_pruner, facts_of, node_pruner, prune_volume
 from mooring.attacher.wakes import Wakes
@@ -37,6 +36,7 @@ from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
 from mooring.kube.informer import Informer
 from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
+from mooring.kube.secrets import SecretCache
 
 log = logger(__name__)
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from mooring.api.core import PersistentVolume, PersistentVolumeSpec, SecretReference
 from mooring.api.meta import Key, annotation, is_deleting
+from mooring.api.migration import TranslationError, is_migratable, translated
 from mooring.api.storage import VolumeAttachment
 from mooring.attacher import because as why
 from mooring.attacher.decision import (
@@ -30,7 +31,6 @@ from mooring.attacher.decision import (
     ReleaseVolume,
     Unpublish,
 )
-from mooring.attacher.migration import TranslationError, is_migratable, translated
 from mooring.attacher.requests import PublishOrder, RequestError, UnpublishOrder, capability, is_single_node
 from mooring.attacher.view import BY_VOLUME, NODE_ID_ANNOTATION, Drift, View, volume_of
 

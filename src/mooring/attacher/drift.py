@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from mooring.api.meta import annotation, is_deleting
+from mooring.api.migration import TranslationError, repaired_handle
 from mooring.api.storage import VolumeAttachment
 from mooring.attacher.decide import Volume, resolve_volume
-from mooring.attacher.migration import TranslationError, repaired_handle
 from mooring.attacher.view import NODE_ID_ANNOTATION, Drift, View
 from mooring.csi.proto import csi_pb2 as csi
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from mooring.api.core import PersistentVolumeSpec, Secret, SecretReference
-from mooring.api.meta import key_of
+from mooring.api.core import PersistentVolumeSpec, SecretReference
 from mooring.base.errors import MooringError
 from mooring.csi.proto import csi_pb2 as csi
 
@@ -103,15 +100,3 @@ class UnpublishOrder:
 
     def request(self, secrets: Mapping[str, str]) -> csi.ControllerUnpublishVolumeRequest:
         return csi.ControllerUnpublishVolumeRequest(volume_id=self.handle, node_id=self.node_id, secrets=secrets)
-
-
-def secret_values(secret: Secret) -> dict[str, str]:
-    """The Secret's values as CSI wants them: text. Raises RequestError naming the key, never showing the value."""
-    values = {}
-    for name, encoded in (secret.data or {}).items():
-        try:
-            values[name] = base64.b64decode(encoded, validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
-            problem = f'key "{name}" of secret "{key_of(secret)}" is not valid UTF-8 text: CSI secrets are strings, encode it (base64, say)'
-            raise RequestError(problem) from None
-    return values

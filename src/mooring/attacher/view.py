@@ -16,9 +16,7 @@ import msgspec
 
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key, Object, ObjectMeta, annotation, finalizers_of, is_deleting
-from mooring.api.names import sanitised
-from mooring.api.storage import CSINode, CSINodeSpec, VolumeAttachment, VolumeAttachmentStatus
-from mooring.attacher.migration import (
+from mooring.api.migration import (
     AZURE_RESOURCE_GROUP,
     MIGRATED_TO,
     PORTWORX_SECRET_NAME,
@@ -26,6 +24,8 @@ from mooring.attacher.migration import (
     ZONE_LABELS,
     is_migratable,
 )
+from mooring.api.names import sanitised
+from mooring.api.storage import CSINode, CSINodeSpec, VolumeAttachment, VolumeAttachmentStatus
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.proto import csi_pb2 as csi
 
@@ -185,7 +185,7 @@ def attachment_pruner(driver_name: str) -> Callable[[VolumeAttachment], VolumeAt
 
 
 def prune_volume(pv: PersistentVolume) -> PersistentVolume:
-    """Labels and annotations are kept only where translation reads them, the claim only for its namespace."""
+    """Labels and annotations are kept where translation reads them, the claim for its namespace; of the spec what attaching reads."""
     meta = pv.metadata
     slim = ObjectMeta(
         name=meta.name,
@@ -196,8 +196,20 @@ def prune_volume(pv: PersistentVolume) -> PersistentVolume:
         labels=_only(meta.labels, ZONE_LABELS),
         annotations=_only(meta.annotations, (MIGRATED_TO, AZURE_RESOURCE_GROUP, PORTWORX_SECRET_NAME, PORTWORX_SECRET_NAMESPACE)),
     )
-    claim = pv.spec.claim_ref if pv.spec.azure_file else None
-    return msgspec.structs.replace(pv, metadata=slim, spec=msgspec.structs.replace(pv.spec, claim_ref=claim))
+    source = pv.spec.csi and msgspec.structs.replace(
+        pv.spec.csi, node_publish_secret_ref=None, controller_expand_secret_ref=None, node_expand_secret_ref=None
+    )
+    spec = msgspec.structs.replace(
+        pv.spec,
+        csi=source,
+        claim_ref=pv.spec.claim_ref if pv.spec.azure_file else None,
+        capacity=None,
+        persistent_volume_reclaim_policy="",
+        storage_class_name="",
+        volume_attributes_class_name=None,
+        node_affinity=None,
+    )
+    return PersistentVolume(slim, spec)
 
 
 def node_pruner(driver_name: str) -> Callable[[CSINode], CSINode]:

@@ -102,11 +102,21 @@ class Writes:
         if pv is None or not view.holds(pv):
             return
         try:
-            await self._patch_volume(pv_name, _removal(finalizers_of(pv), view.driver.finalizer))
+            await self._take_off(pv, view.driver.finalizer)
         except NotFound:
             return
         except ApiError as error:
             raise Failed(f"could not remove PersistentVolume finalizer: {error}", reported=False) from error
+
+    async def _take_off(self, pv: PersistentVolume, finalizer: str) -> None:
+        """By its place, or by its name where the place is not right any more: whoever else holds a volume lets go in the same moment."""
+        name = pv.metadata.name
+        try:
+            await self._patch_volume(name, _removal(finalizers_of(pv), finalizer))
+        except Invalid:
+            named = {"uid": pv.metadata.uid, "$deleteFromPrimitiveList/finalizers": [finalizer]}
+            patch = Patch(PatchType.STRATEGIC, {"metadata": named})
+            await self._volumes.write(Key("", name), self._cluster.patch(PERSISTENT_VOLUMES, name, patch))
 
     async def _patch_volume(self, pv_name: str, operations: list[dict[str, Any]]) -> None:
         patch = Patch(PatchType.JSON, operations)

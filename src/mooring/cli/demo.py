@@ -1,4 +1,4 @@
-"""`mooring demo`: a volume attached and detached before your eyes. Exit code 0 only if everything really happened."""
+"""`mooring demo`: the life of a volume before your eyes. Exit code 0 only if everything really happened."""
 
 from __future__ import annotations
 

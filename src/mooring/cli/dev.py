@@ -1,4 +1,4 @@
-"""`mooring dev`: an API server, the reference driver and the attacher in one process, until Ctrl-C."""
+"""`mooring dev`: an API server, the reference driver and the controllers in one process, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from mooring.api.names import dns_subdomain
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import INT, STRING
+from mooring.base.flagkinds import BOOL, INT, STRING
 from mooring.base.flags import Parsed, flag
 from mooring.cli.driver import NAMES
 from mooring.cli.people import check_server_parts, run_for_people, story_log
@@ -28,14 +28,15 @@ class DevFlags(ProcessFlags):
     )
     port: int = flag("port", INT, 0, "The API server's port on this machine; 0 takes a free one.")
     node_ids: tuple[str, ...] = flag(
-        "node-id", NAMES, (), "A node that the driver knows, with its CSINode; may be given more than once. None: node-1 to node-3."
+        "node-id", NAMES, (), "A node to make, which the driver knows; may be given more than once. None: node-1 to node-3."
     )
     volumes: tuple[str, ...] = flag(
         "volume",
         NAMES,
         (),
-        "A volume of 1 GiB to make at the start, with its PersistentVolume; may be given more than once. None: volume-1.",
+        "A volume of 1 GiB to make at the start, with a PersistentVolume of that name; may be given more than once.",
     )
+    default_class: bool = flag("default-class", BOOL, False, "Make the StorageClass hostpath the one for claims that name none.")
 
 
 def _check(parsed: Parsed[DevFlags]) -> None:
@@ -51,7 +52,6 @@ def _check(parsed: Parsed[DevFlags]) -> None:
 COMMAND: Final[Command[DevFlags]] = Command(DevFlags, check=_check)
 
 _NODES: Final = ("node-1", "node-2", "node-3")
-_VOLUMES: Final = ("volume-1",)
 
 
 def run(argv: Sequence[str], prog: str) -> int:
@@ -74,7 +74,8 @@ async def _dev(flags: DevFlags) -> int:
             await run_dev(
                 flags.state,
                 node_ids=flags.node_ids or _NODES,
-                volumes=flags.volumes or _VOLUMES,
+                volumes=flags.volumes,
+                default_class=flags.default_class,
                 port=flags.port,
                 story=story,
                 clock=clock,

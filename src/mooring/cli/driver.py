@@ -6,16 +6,19 @@ import asyncio
 import dataclasses
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mooring.api.quantity import parse_quantity
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, INT, STRING, Kind
+from mooring.base.flagkinds import BOOL, DURATION, INT, STRING, Kind
 from mooring.base.flags import Parsed, UsageError, flag
 from mooring.cli.process import Command, Setup, run_command
 from mooring.cli.tables import ProcessFlags
+
+if TYPE_CHECKING:
+    from mooring.driver.layout import Limits
 
 USAGE: Final = "usage: mooring driver hostpath --state FOLDER --node-id NAME [flags]; mooring driver hostpath --help lists them\n"
 
@@ -27,7 +30,66 @@ def _read_bytes(text: str) -> int:
     return int(value)
 
 
+def _read_capacity(text: str) -> dict[str, int]:
+    kind, _, size = text.rpartition("=")
+    if "=" in text and not kind:
+        raise ValueError("the kind before = is missing")
+    return {kind: _read_bytes(size)}
+
+
+def _read_topology(text: str) -> dict[str, dict[str, str]]:
+    node_id, colon, segments = text.rpartition(":")
+    pairs = [pair.partition("=") for pair in segments.split(",")]
+    if not colon or any(not key or not equals for key, equals, _ in pairs):
+        raise ValueError("parse error")
+    return {node_id: {key: value for key, _, value in pairs}}
+
+
+def _read_capabilities(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    unknown = [name for name in names if name not in CAPABILITIES]
+    if unknown:
+        raise ValueError(f"there is no {unknown[0]!r}")
+    return names
+
+
+CAPABILITIES: Final = (
+    "CREATE_DELETE_VOLUME",
+    "PUBLISH_UNPUBLISH_VOLUME",
+    "LIST_VOLUMES",
+    "GET_CAPACITY",
+    "CREATE_DELETE_SNAPSHOT",
+    "LIST_SNAPSHOTS",
+    "CLONE_VOLUME",
+    "PUBLISH_READONLY",
+    "EXPAND_VOLUME",
+    "LIST_VOLUMES_PUBLISHED_NODES",
+    "VOLUME_CONDITION",
+    "GET_VOLUME",
+    "SINGLE_NODE_MULTI_WRITER",
+    "MODIFY_VOLUME",
+    "GET_SNAPSHOT",
+)
+"""What the reference driver's controller can do, by the names of CSI. Here, so that flags are read without the driver."""
+
 _BYTES: Final[Kind[int]] = Kind("quantity", _read_bytes, "bytes as a quantity, as in 10Gi or 500M", str)
+_CAPACITY: Final[Kind[Mapping[str, int]]] = Kind(
+    "[kind=]quantity", _read_capacity, "bytes as a quantity, as in 10Gi or fast=10Gi", lambda _: "", merge=lambda one, more: {**one, **more}
+)
+_TOPOLOGY: Final[Kind[Mapping[str, Mapping[str, str]]]] = Kind(
+    "node:key=value,...",
+    _read_topology,
+    "a node's segments, as in node-1:topology.kubernetes.io/zone=a",
+    lambda _: "",
+    merge=lambda one, more: {**one, **more},
+)
+_CAPABILITIES: Final[Kind[tuple[str, ...]]] = Kind(
+    "capability",
+    _read_capabilities,
+    "controller capabilities by CSI's names, as in CLONE_VOLUME, separated by commas",
+    lambda _: "",
+    merge=lambda one, more: (*one, *more),
+)
 NAMES: Final[Kind[tuple[str, ...]]] = Kind(
     "name", lambda text: tuple(text.split(",")), "names, separated by commas", lambda _: "", merge=lambda one, more: (*one, *more)
 )
@@ -41,10 +103,27 @@ class HostPathFlags(ProcessFlags):
     state: str = flag("state", STRING, "", "The folder for volumes and state. Made when it is missing.")
     node_ids: tuple[str, ...] = flag("node-id", NAMES, (), "A node that volumes can be published on; may be given more than once.")
     driver_name: str = flag("driver-name", STRING, "", "The name that the driver goes by. Empty: hostpath.csi.mooring.")
-    capacity_bytes: int = flag("capacity", _BYTES, 1 << 40, "All volumes together have this size at the most.")
+    capacity: Mapping[str, int] = flag(
+        "capacity",
+        _CAPACITY,
+        {"": 1 << 40},
+        "All volumes together have this size at the most, with topology those of each place. With KIND= before it: those of one kind of "
+        "storage, which a class names in its parameter kind; may be given more than once. Default 1Ti of one kind.",
+    )
     volume_bytes_max: int = flag("max-volume-size", _BYTES, 1 << 40, "One volume has this size at the most.")
     attach_max: int = flag("attach-limit", INT, 0, "Volumes on one node at the most; 0 is no limit.")
     attach: bool = flag("attach", BOOL, True, "Publish volumes on nodes. Write --attach=false for a driver that needs no attach.")
+    topology: Mapping[str, Mapping[str, str]] = flag(
+        "topology", _TOPOLOGY, {}, "A node's topology; given for each node, all with the same keys. Volumes live in one place then."
+    )
+    expand: bool = flag("enable-volume-expansion", BOOL, True, "Expand volumes.")
+    list_snapshots: bool = flag("enable-list-snapshots", BOOL, True, "List snapshots.")
+    modify: bool = flag("enable-controller-modify-volume", BOOL, False, "Take mutable parameters, at creation and later.")
+    mutable_names: tuple[str, ...] = flag(
+        "accepted-mutable-parameter-names", NAMES, (), "The mutable parameters that there are, separated by commas. None: any."
+    )
+    without: tuple[str, ...] = flag("without", _CAPABILITIES, (), "Controller capabilities to leave out; may be given more than once.")
+    snapshot_delay_s: float = flag("snapshot-delay", DURATION, 0.0, "How long new snapshots are not ready to use.")
 
 
 def _check(parsed: Parsed[HostPathFlags]) -> None:
@@ -53,8 +132,14 @@ def _check(parsed: Parsed[HostPathFlags]) -> None:
         raise ConfigError("state: required, the folder for volumes and state")
     if not flags.node_ids or "" in flags.node_ids:
         raise ConfigError("node-id: required, the name of at least one node, as in --node-id=node-1")
+    if "" in flags.mutable_names:
+        raise ConfigError("accepted-mutable-parameter-names: an empty name is among them")
+    if flags.snapshot_delay_s < 0:
+        raise ConfigError(f"snapshot-delay: must not be negative, got {flags.snapshot_delay_s:g}s")
     if flags.attach_max < 0:
         raise ConfigError(f"attach-limit: must not be negative, got {flags.attach_max}")
+    if "" in flags.capacity and len(flags.capacity) > 1:
+        raise ConfigError("capacity: give each size a kind, as in fast=10Gi, or one size without")
     if not (flags.endpoint or os.environ.get("CSI_ENDPOINT")):
         raise ConfigError("endpoint: required, as in --endpoint=unix:///run/csi.sock or CSI_ENDPOINT=unix:///run/csi.sock")
 
@@ -76,21 +161,39 @@ def run(argv: Sequence[str], prog: str) -> int:
 async def _serve(setup: Setup[HostPathFlags]) -> int:
     from mooring.base.chance import Chance
     from mooring.cli.stopping import stop_signals
+    from mooring.driver.capabilities import Capability
     from mooring.driver.hostpath import DRIVER_NAME, HostPath
-    from mooring.driver.publishing import Limits
     from mooring.driver.server import serving
 
     flags = setup.flags
-    limits = Limits(capacity_bytes=flags.capacity_bytes, volume_bytes_max=flags.volume_bytes_max, attach_max=flags.attach_max)
     driver = HostPath(
         Path(flags.state),
         node_ids=flags.node_ids,
         chance=Chance(),
         name=flags.driver_name or DRIVER_NAME,
-        limits=limits,
+        limits=_limits(flags),
         attach=flags.attach,
+        topology=flags.topology,
+        without=[Capability.Type.Value(name) for name in _lacking(flags)],
+        mutable_names=flags.mutable_names,
+        snapshot_delay_s=flags.snapshot_delay_s,
     )
     with driver, stop_signals() as stop:
         async with serving(driver, flags.endpoint or os.environ["CSI_ENDPOINT"]):
             await stop.wait()
     return 0
+
+
+def _limits(flags: HostPathFlags) -> Limits:
+    from mooring.driver.layout import Limits
+
+    kinds = {kind: size for kind, size in flags.capacity.items() if kind}
+    return Limits(
+        capacity_bytes=flags.capacity.get("", 0), kinds=kinds, volume_bytes_max=flags.volume_bytes_max, attach_max=flags.attach_max
+    )
+
+
+def _lacking(flags: HostPathFlags) -> list[str]:
+    """The capabilities that flags have switched off."""
+    switches = {"EXPAND_VOLUME": flags.expand, "LIST_SNAPSHOTS": flags.list_snapshots, "MODIFY_VOLUME": flags.modify}
+    return [*flags.without, *(name for name, is_on in switches.items() if not is_on)]

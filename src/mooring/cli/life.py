@@ -83,7 +83,7 @@ class Sidecar(Generic[F]):
     """What one sidecar adds.
 
     name: its executable's. lock_prefix: with the driver's name, which follows, it makes the Lease's. probe_timeout_s: of one Probe.
-    log_length_max: characters of a logged gRPC response, 0 or less for all.
+    log_length_max: characters of a logged gRPC response, 0 or less for all. server: the API server's URL, "" for what the kubeconfig says.
     """
 
     name: str
@@ -91,6 +91,7 @@ class Sidecar(Generic[F]):
     probe_timeout_s: float
     make_work: Callable[[Context[F]], Work]
     log_length_max: int = -1
+    server: str = ""
 
 
 class Life(Generic[F]):

@@ -12,9 +12,12 @@ import mooring
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "apiserver": ("mooring.cli.apiserver", "Run the embedded API server alone: storage objects for kubectl and Go clients, no cluster."),
     "attacher": ("mooring.cli.csi_attacher", "Attach and detach volumes for one CSI driver; the same program as csi-attacher."),
-    "demo": ("mooring.cli.demo", "See a volume attached and detached, step by step, on an API server of its own."),
+    "binder": ("mooring.cli.binder", "Bind claims to volumes and pods to nodes: storage's part of a control plane."),
+    "demo": ("mooring.cli.demo", "See the life of a volume, step by step, on an API server of its own."),
     "dev": ("mooring.cli.dev", "Run an API server, a driver and the controllers on this machine, until Ctrl-C."),
     "driver": ("mooring.cli.driver", "Run the reference driver: mooring driver hostpath."),
+    "orphans": ("mooring.cli.orphans", "Find volumes without their PersistentVolume, and the other way round; delete them on demand."),
+    "provisioner": ("mooring.cli.csi_provisioner", "Provision volumes for one CSI driver; the same program as csi-provisioner."),
 }
 """Each subcommand: the module whose `run(argv, prog)` it is, and what it is for."""
 
@@ -42,7 +45,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _usage() -> str:
-    lines = [f"  {name:<10}{text}" for name, (_, text) in COMMANDS.items()]
+    lines = [f"  {name:<13}{text}" for name, (_, text) in COMMANDS.items()]
     return "\n".join(["usage: mooring COMMAND [flags]", "", *lines, "", "mooring COMMAND --help lists the flags of a command.", ""])
 
 

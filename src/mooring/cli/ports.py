@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import platform
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol, TypeVar
@@ -11,17 +10,15 @@ from typing import Final, Protocol, TypeVar
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
-from mooring.cli.process import VERSION, Machine, Setup
+from mooring.cli.clusters import client, load_config
+from mooring.cli.process import Machine, Setup
 from mooring.cli.settings import request_limit
 from mooring.cli.tables import SidecarFlags
 from mooring.csi.client import Client
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.metrics import CallMetrics
-from mooring.kube import kubeconfig
-from mooring.kube.client_metrics import ClientMetrics
 from mooring.kube.cluster import Cluster
 from mooring.kube.config import ClusterConfig
-from mooring.kube.http import HttpCluster
 
 F = TypeVar("F", bound=SidecarFlags)
 
@@ -41,32 +38,34 @@ class Ports(Protocol):
 
 
 class NetworkPorts:
-    """name: begins the user agent. log_length_max: characters of a logged gRPC response, 0 or less for all."""
+    """name: begins the user agent. log_length_max: characters of a logged gRPC response, 0 or less for all. server: as in load_config."""
 
     def __init__(
-        self, name: str, setup: Setup[F], machine: Machine, log_length_max: int, *, clock: Clock, chance: Chance, metrics: Metrics
+        self,
+        name: str,
+        setup: Setup[F],
+        machine: Machine,
+        log_length_max: int,
+        server: str = "",
+        *,
+        clock: Clock,
+        chance: Chance,
+        metrics: Metrics,
     ) -> None:
+        self._server = server
         self._flags, self._machine, self._log_length_max = setup.flags, machine, log_length_max
         self._limit = request_limit(setup.flags, setup.given)
-        self._user_agent = f"{name}/{VERSION} ({platform.system().lower()}/{platform.machine()}) mooring"
+        self._name = name
         self._clock, self._chance, self._metrics = clock, chance, metrics
         self._config: ClusterConfig | None = None
 
     @contextlib.asynccontextmanager
     async def cluster(self) -> AsyncIterator[Cluster]:
         if self._config is None:
-            self._config = load_config(self._flags.kubeconfig, self._machine)
-        client = HttpCluster(
-            self._config,
-            clock=self._clock,
-            chance=self._chance,
-            user_agent=self._user_agent,
-            qps=self._limit.qps,
-            burst=self._limit.burst,
-            metrics=self._metrics.once(ClientMetrics),
-        )
-        async with client:
-            yield client
+            self._config = load_config(self._flags.kubeconfig, self._machine, self._server)
+        made = client(self._name, self._config, self._limit, clock=self._clock, chance=self._chance, metrics=self._metrics)
+        async with made:
+            yield made
 
     @contextlib.asynccontextmanager
     async def driver(self, metrics: CallMetrics) -> AsyncIterator[Client]:
@@ -76,10 +75,3 @@ class NetworkPorts:
             yield driver
         finally:
             await driver.close()
-
-
-def load_config(path: str, machine: Machine) -> ClusterConfig:
-    """path: "" for the pod's service account; as in the Go sidecars, KUBECONFIG of the environment does not count. Raises ConfigError."""
-    if path:
-        return kubeconfig.load(path, machine.environ)
-    return kubeconfig.in_cluster(machine.environ, str(machine.service_account))

@@ -10,16 +10,23 @@ from mooring.base.diagnostics import split_address
 from mooring.base.errors import ConfigError
 from mooring.base.flags import Parsed
 from mooring.cli.election import times
-from mooring.cli.tables import ClusterFlags, SidecarFlags
+from mooring.cli.tables import ClusterFlags, ManagerFlags, SidecarFlags
 from mooring.csi.address import socket_path
 
 F = TypeVar("F", bound=SidecarFlags)
+M = TypeVar("M", bound=ManagerFlags)
 
 _DEFAULT: Final = (5.0, 10)  # client-go's own, in place of 0
 
 
 def check_common(parsed: Parsed[F]) -> None:
-    """Raises ConfigError for common flags that can be read but not used."""
+    """Raises ConfigError for a sidecar's common flags that can be read but not used."""
+    check_manager(parsed)
+    socket_path(parsed.flags.csi_address)
+
+
+def check_manager(parsed: Parsed[M]) -> None:
+    """The same for a controller without a driver."""
     flags = parsed.flags
     if flags.http_endpoint and flags.metrics_address:
         raise ConfigError("only one of `--metrics-address` and `--http-endpoint` can be set; metrics-address is deprecated, drop it")
@@ -31,7 +38,6 @@ def check_common(parsed: Parsed[F]) -> None:
     if flags.leader_election:
         times(flags).check()
     request_limit(flags, parsed.given)
-    socket_path(flags.csi_address)
 
 
 def _check_address(name: str, address: str) -> None:

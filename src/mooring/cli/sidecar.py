@@ -34,7 +34,7 @@ _log = logger(__name__)
 def run_sidecar(sidecar: Sidecar[F], setup: Setup[F], machine: Machine) -> int:
     """Lives until told to end; gives the exit code. Raises ConfigError, and whatever nobody expected."""
     clock, chance, metrics = LoopClock(), Chance(), Metrics()
-    ports = NetworkPorts(sidecar.name, setup, machine, sidecar.log_length_max, clock=clock, chance=chance, metrics=metrics)
+    ports = NetworkPorts(sidecar.name, setup, machine, sidecar.log_length_max, sidecar.server, clock=clock, chance=chance, metrics=metrics)
     life = Life(sidecar, setup, machine, ports, clock=clock, chance=chance, metrics=metrics)
     return exit_code(_until_signalled(life, machine), machine)
 

@@ -97,7 +97,12 @@ class ElectionFlags:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SidecarFlags(ProcessFlags, GateFlags, DriverFlags, ClusterFlags, DiagnosticsFlags, ElectionFlags):
+class ManagerFlags(ProcessFlags, ClusterFlags, DiagnosticsFlags, ElectionFlags):
+    """What every controller has, with a driver or without."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SidecarFlags(ManagerFlags, GateFlags, DriverFlags):
     """Everything that attacher, provisioner, resizer and snapshotter have in common."""
 
 

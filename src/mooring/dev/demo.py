@@ -1,4 +1,4 @@
-"""The demo: one volume from creation to deletion, attached and detached in between, and nobody is taken at his word.
+"""The demo: the life of one volume, from a claim for it until it is gone, and nobody is taken at his word.
 
 What the API says is read over HTTP, as kubectl would; what the driver says is asked over its socket; and what the driver has is
 read from its state file and its folders. The three must agree after each step, or the demo fails.
@@ -6,156 +6,129 @@ read from its state file and its folders. The three must agree after each step, 
 
 from __future__ import annotations
 
-import asyncio
-import json
-from typing import Any, Final, TypeVar
+from typing import Final
 
-from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
-from mooring.api.meta import Kind, finalizers_of, is_deleting
-from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, VolumeAttachment
-from mooring.base.errors import MooringError
-from mooring.csi.driver import Call, Driver
-from mooring.csi.proto import csi_pb2 as csi
-from mooring.dev.ground import CAPABILITY, VOLUME_BYTES
-from mooring.dev.objects import csi_node, persistent_volume, volume_attachment
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import finalizers_of
+from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VolumeAttachment
+from mooring.csi.driver import Driver
+from mooring.dev.looks import DemoFailed, Looks
+from mooring.dev.objects import claim, csi_node, storage_class, volume_attachment
 from mooring.dev.plane import Plane
 from mooring.dev.story import Story
-from mooring.dev.waiting import Seen, until
-from mooring.driver.state import Volume
-from mooring.driver.statefile import read_state
 from mooring.kube.cluster import Cluster
-from mooring.kube.patch import json_patch, remove, test
 
-T = TypeVar("T")
+__all__ = ["NODE", "Demo", "DemoFailed"]
 
 NODE: Final = "demo-node"
-PV: Final = "demo-pv"
+CLASS: Final = "demo-class"
+CLAIM: Final = "demo-claim"
 VA: Final = "demo-attachment"
-PROTECTION: Final = "kubernetes.io/pv-protection"
+NAMESPACE: Final = "default"
 
-_WAIT_S_MAX: Final = 4.0
-_CALL: Final = Call(timeout_s=5.0)
+CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
+VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
+PROVISIONING: Final = "external-provisioner.volume.kubernetes.io/finalizer"
 
-
-class DemoFailed(MooringError):
-    """Something was not as the demo claims; str() says what was expected and what was found."""
+_LEFT: Final = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, VOLUME_ATTACHMENTS, STORAGE_CLASSES, CSI_NODES)
 
 
 class Demo:
     """cluster: a client over HTTP; driver: a connection of the demo's own. run() once."""
 
     def __init__(self, plane: Plane, cluster: Cluster, driver: Driver, story: Story) -> None:
-        self._plane = plane
+        self._driver_name = plane.driver_name
         self._cluster = cluster
-        self._driver = driver
         self._story = story
+        self._looks = Looks(plane, cluster, driver, story)
+        self._pv = ""  # names of what the controllers make
         self._handle = ""
 
     async def run(self) -> None:
         """Raises DemoFailed, or what the ports raise."""
-        for step in (self._create, self._apply, self._attach, self._detach, self._delete_pv, self._delete):
+        for step in (self._prepare, self._ask, self._attach, self._detach, self._give_back, self._clear_away):
             self._story.step((step.__doc__ or "").partition("\n")[0].rstrip("."))
             await step()
         self._count()
 
     # -- the steps; the first line of each is its title
 
-    async def _create(self) -> None:
-        """The driver creates a volume."""
-        request = csi.CreateVolumeRequest(name="demo", capacity_range={"required_bytes": VOLUME_BYTES}, volume_capabilities=[CAPABILITY])
-        answer = await self._driver.create_volume(request, _CALL)
-        self._handle = answer.volume.volume_id
-        await self._driver_has(on=[])
+    async def _prepare(self) -> None:
+        """A StorageClass says who makes volumes, and a CSINode how the driver knows the node."""
+        await self._cluster.create(STORAGE_CLASSES.whole(), storage_class(self._driver_name, CLASS))
+        await self._cluster.create(CSI_NODES.whole(), csi_node(self._driver_name, NODE))
 
-    async def _apply(self) -> None:
-        """A PersistentVolume names it, and a CSINode says how the driver knows the node."""
-        await self._cluster.create(CSI_NODES.whole(), csi_node(self._plane.driver_name, NODE))
-        pv = await self._cluster.create(PERSISTENT_VOLUMES.whole(), persistent_volume(self._plane.driver_name, PV, self._handle))
-        self._expect("finalizers of the new PersistentVolume", [PROTECTION], pv["metadata"].get("finalizers"))
-        self._story.checked(f"the API server protects the PersistentVolume with {PROTECTION}")
+    async def _ask(self) -> None:
+        """A claim asks for a volume: the binder says whose task that is, the provisioner has it made, the binder binds."""
+        began_s = self._story.elapsed_s
+        await self._cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim(CLAIM, CLASS), NAMESPACE)
+        bound = await self._looks.until(PERSISTENT_VOLUME_CLAIMS, CLAIM, _is_bound, "is bound")
+        assert bound is not None
+        self._story.checked(f"the claim is bound, {(self._story.elapsed_s - began_s) * 1000:.0f} ms after it was made")
+        self._pv = bound.spec.volume_name
+        self._expect("name of the PersistentVolume", f"pvc-{bound.metadata.uid}", self._pv)
+        pv = await self._looks.until(PERSISTENT_VOLUMES, self._pv, _has_its_claim, "is bound")
+        assert pv is not None
+        self._check_bound(bound, pv)
+        volume = await self._looks.driver_has(self._handle, on=[])
+        self._expect("name that the driver knows the volume by", self._pv, volume.name)
+
+    def _check_bound(self, bound: PersistentVolumeClaim, pv: PersistentVolume) -> None:
+        """Both name each other, and what must not vanish yet is held."""
+        assert pv.spec.claim_ref is not None
+        self._expect("uid of the claim in the PersistentVolume", bound.metadata.uid, pv.spec.claim_ref.uid)
+        assert pv.spec.csi is not None
+        self._expect("driver in the PersistentVolume", self._driver_name, pv.spec.csi.driver)
+        self._handle = pv.spec.csi.volume_handle
+        self._story.checked(f"PersistentVolume {self._pv} and the claim name each other")
+        self._expect("finalizers of the claim", (CLAIM_PROTECTION,), finalizers_of(bound))
+        self._expect("finalizers of the PersistentVolume", {PROVISIONING, VOLUME_PROTECTION}, set(finalizers_of(pv)))
+        self._story.checked(f"{PROVISIONING} holds the PersistentVolume as long as the volume is there")
 
     async def _attach(self) -> None:
         """A VolumeAttachment asks for it on the node: the attacher attaches."""
         began_s = self._story.elapsed_s
-        await self._cluster.create(VOLUME_ATTACHMENTS.whole(), volume_attachment(self._plane.driver_name, VA, PV, NODE))
-        attached = await self._until(VOLUME_ATTACHMENTS, VA, lambda va: va is not None and va.status.attached, "is attached")
+        await self._cluster.create(VOLUME_ATTACHMENTS.whole(), volume_attachment(self._driver_name, VA, self._pv, NODE))
+        attached = await self._looks.until(VOLUME_ATTACHMENTS, VA, lambda va: va is not None and va.status.attached, "is attached")
         assert attached is not None
-        took_ms = (self._story.elapsed_s - began_s) * 1000
-        self._story.checked(f"the VolumeAttachment says attached, {took_ms:.0f} ms after it was asked for")
-        volume = await self._driver_has(on=[NODE])
+        self._story.checked(f"the VolumeAttachment says attached, {(self._story.elapsed_s - began_s) * 1000:.0f} ms after it was asked for")
+        volume = await self._looks.driver_has(self._handle, on=[NODE])
         context = {"publication": str(volume.published[0].number)}
         self._expect("attachmentMetadata", context, attached.status.attachment_metadata)
         self._story.checked("attachmentMetadata is what the driver answered")
-        await self._finalizers_hold(attached)
+        await self._check_held(attached)
+
+    async def _check_held(self, attached: VolumeAttachment) -> None:
+        finalizer = f"external-attacher/{self._driver_name.replace('.', '-')}"
+        self._expect("finalizers of the VolumeAttachment", (finalizer,), finalizers_of(attached))
+        pv = await self._cluster.get(PERSISTENT_VOLUMES, self._pv)
+        self._expect("finalizers of the PersistentVolume", {PROVISIONING, VOLUME_PROTECTION, finalizer}, set(finalizers_of(pv)))
+        self._story.checked(f"{finalizer} holds the VolumeAttachment and the PersistentVolume")
 
     async def _detach(self) -> None:
         """The VolumeAttachment is deleted: the attacher detaches, then lets it go."""
         await self._cluster.delete(VOLUME_ATTACHMENTS, VA)
-        await self._until(VOLUME_ATTACHMENTS, VA, lambda va: va is None, "is gone")
+        await self._looks.until(VOLUME_ATTACHMENTS, VA, lambda va: va is None, "is gone")
         self._story.checked("the VolumeAttachment is gone")
-        await self._driver_has(on=[])
+        await self._looks.driver_has(self._handle, on=[])
 
-    async def _delete_pv(self) -> None:
-        """The PersistentVolume is deleted: the attacher takes its finalizer away."""
-        await self._cluster.delete(PERSISTENT_VOLUMES, PV)
-        await self._until(PERSISTENT_VOLUMES, PV, _only_protected, f"is held by {PROTECTION} alone")
-        self._story.checked(f"only {PROTECTION} still holds it; a cluster's PV controller takes that away, here the demo does")
-        only = "/metadata/finalizers/0"
-        await self._cluster.patch(PERSISTENT_VOLUMES, PV, json_patch([test(only, PROTECTION), remove(only)]))
-        await self._until(PERSISTENT_VOLUMES, PV, lambda pv: pv is None, "is gone")
-        self._story.checked("the PersistentVolume is gone, the volume itself is not")
-        await self._driver_has(on=[])
+    async def _give_back(self) -> None:
+        """The claim is deleted: the binder releases the volume, the provisioner has it deleted."""
+        await self._cluster.delete(PERSISTENT_VOLUME_CLAIMS, CLAIM, NAMESPACE)
+        await self._looks.until(PERSISTENT_VOLUME_CLAIMS, CLAIM, lambda one: one is None, "is gone")
+        await self._looks.until(PERSISTENT_VOLUMES, self._pv, lambda pv: pv is None, "is gone")
+        self._story.checked("the claim and the PersistentVolume are gone")
+        await self._looks.driver_has_nothing()
 
-    async def _delete(self) -> None:
-        """The driver deletes the volume, and nothing is left."""
+    async def _clear_away(self) -> None:
+        """The class and the node go, and nothing is left."""
+        await self._cluster.delete(STORAGE_CLASSES, CLASS)
         await self._cluster.delete(CSI_NODES, NODE)
-        await self._driver.delete_volume(csi.DeleteVolumeRequest(volume_id=self._handle), _CALL)
-        listed = await self._driver.list_volumes(csi.ListVolumesRequest(), _CALL)
-        self._expect("volumes that the driver lists", [], [one.volume.volume_id for one in listed.entries])
-        self._expect("the volume in the driver's state file", None, self._state_of_volume())
-        self._expect("the volume's folder is there", False, self._folder_exists())
-        self._story.checked("the driver, its state file and its folders agree: there is no volume")
-        for kind in (VOLUME_ATTACHMENTS, PERSISTENT_VOLUMES, CSI_NODES):
+        for kind in _LEFT:
             left = [one["metadata"]["name"] for one in (await self._cluster.list(kind.whole())).items]
             self._expect(f"objects of kind {kind.name}", [], left)
-        self._story.checked("the API server has no VolumeAttachment, no PersistentVolume and no CSINode")
-
-    # -- looking
-
-    async def _driver_has(self, on: list[str]) -> Volume:
-        """Asserts that the driver's word, its state file and its folders agree on the volume being on just these nodes."""
-        answer = await self._driver.controller_get_volume(csi.ControllerGetVolumeRequest(volume_id=self._handle), _CALL)
-        self._expect("nodes that the driver names", on, list(answer.status.published_node_ids))
-        volume = self._state_of_volume()
-        if volume is None:
-            raise DemoFailed("the volume is not in the driver's state file")
-        self._expect("nodes in the driver's state file", on, [one.node_id for one in volume.published])
-        self._expect("the volume's folder is there", True, self._folder_exists())
-        self._story.checked(f"the driver, its state file and its folder agree: the volume is on {' and '.join(on) or 'no node'}")
-        return volume
-
-    async def _finalizers_hold(self, attached: VolumeAttachment) -> None:
-        finalizer = f"external-attacher/{self._plane.driver_name.replace('.', '-')}"
-        self._expect("finalizers of the VolumeAttachment", (finalizer,), finalizers_of(attached))
-        pv = await self._cluster.get(PERSISTENT_VOLUMES, PV)
-        self._expect("finalizers of the PersistentVolume", {PROTECTION, finalizer}, set(finalizers_of(pv)))
-        self._story.checked(f"{finalizer} holds the VolumeAttachment and the PersistentVolume")
-
-    async def _until(self, kind: Kind[T], name: str, wanted: Seen[T], what: str) -> T | None:
-        """The object once it is as wanted. Raises DemoFailed, with what its status says, when that takes too long."""
-        try:
-            async with asyncio.timeout(_WAIT_S_MAX):
-                return await until(self._cluster, kind, name, wanted)
-        except TimeoutError:
-            whole = [one for one in (await self._cluster.list(kind.whole())).items if one["metadata"]["name"] == name]
-            seen = f"its status: {json.dumps(whole[0].get('status'))}" if whole else "it is not there"
-            raise DemoFailed(f"{kind.name} {name} {what}: not within {_WAIT_S_MAX:g} s; {seen}") from None
-
-    def _state_of_volume(self) -> Volume | None:
-        return read_state(self._plane.state_folder).volumes.get(self._handle)
-
-    def _folder_exists(self) -> bool:
-        return (self._plane.state_folder / "volumes" / self._handle).is_dir()
+        *names, last = (kind.name for kind in _LEFT)
+        self._story.checked(f"the API server has no {', no '.join(names)} and no {last}")
 
     def _count(self) -> None:
         """Nothing failed, and nothing was done twice."""
@@ -165,10 +138,13 @@ class Demo:
         self._expect("failed calls", {}, dict(self._story.failed_calls))
         self._story.checked(f"{', '.join(changing)}: each was called once, and no call failed")
 
-    def _expect(self, what: str, expected: Any, found: Any) -> None:
-        if expected != found:
-            raise DemoFailed(f"{what}: expected {expected!r}, found {found!r}")
+    def _expect(self, what: str, expected: object, found: object) -> None:
+        self._looks.expect(what, expected, found)
 
 
-def _only_protected(pv: PersistentVolume | None) -> bool:
-    return pv is not None and is_deleting(pv) and finalizers_of(pv) == (PROTECTION,)
+def _is_bound(one: PersistentVolumeClaim | None) -> bool:
+    return one is not None and one.status.phase == "Bound"
+
+
+def _has_its_claim(pv: PersistentVolume | None) -> bool:
+    return pv is not None and pv.status.phase == "Bound"

@@ -1,7 +1,7 @@
-"""What `mooring dev` has made before anybody comes, unless it is there: the driver and its nodes registered, and volumes to attach.
+"""What `mooring dev` has made before anybody comes, unless it is there: the driver and its nodes, classes, and volumes if asked for.
 
-As a kubelet and an administrator would, over the network: CSIDriver, a CSINode for each node, and for each volume CreateVolume and a
-PersistentVolume. No Node objects: nothing here reads them, and without a kubelet each would be not ready for ever.
+As a kubelet and an administrator would, over the network: CSIDriver, StorageClasses, a Node and a CSINode for each node, and for each
+volume CreateVolume and a PersistentVolume. Without a kubelet nobody renews the nodes' heartbeats; nobody here looks at them.
 """
 
 from __future__ import annotations
@@ -9,26 +9,33 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final
 
-from mooring.api.core import PERSISTENT_VOLUMES
+from mooring.api.core import NODES, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
-from mooring.api.storage import CSI_DRIVERS, CSI_NODES
+from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES
 from mooring.base.errors import ConfigError
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.dev.objects import csi_driver, csi_node, persistent_volume
-from mooring.kube.cluster import Cluster
+from mooring.dev.objects import csi_driver, csi_node, node, persistent_volume, storage_class
+from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import NotFound
 
+CLASS: Final = "hostpath"
+WAITING_CLASS: Final = "hostpath-wait"
+"""Its volumes are made when their first pod has a node."""
 VOLUME_BYTES: Final = 1 << 30
 CAPABILITY: Final = csi.VolumeCapability(mount={}, access_mode={"mode": csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER})
 _CALL: Final = Call(timeout_s=5.0)
 
 
-async def register(cluster: Cluster, driver_name: str, node_ids: Collection[str]) -> None:
-    """Tells the API server of the driver, and by which id it knows each node: the node's own name."""
+async def register(cluster: Cluster, driver_name: str, node_ids: Collection[str], *, default_class: bool = False) -> None:
+    """Tells the API server of the driver and its classes, of the nodes, and by which id the driver knows each: the node's own name."""
     await _make(cluster, CSI_DRIVERS.whole(), csi_driver(driver_name))
+    await _make(cluster, STORAGE_CLASSES.whole(), storage_class(driver_name, CLASS, default=default_class))
+    await _make(cluster, STORAGE_CLASSES.whole(), storage_class(driver_name, WAITING_CLASS, waits=True))
     for node_id in dict.fromkeys(node_ids):
+        if await _make(cluster, NODES.whole(), node(node_id)):
+            await cluster.patch(NODES, node_id, Patch(PatchType.MERGE, {"spec": {"taints": None}}))  # a new node begins as not ready
         await _make(cluster, CSI_NODES.whole(), csi_node(driver_name, node_id))
 
 
@@ -42,9 +49,11 @@ async def make_volume(cluster: Cluster, driver: Driver, driver_name: str, name: 
     await _make(cluster, PERSISTENT_VOLUMES.whole(), persistent_volume(driver_name, name, answer.volume.volume_id))
 
 
-async def _make(cluster: Cluster, kind: Kind[dict[str, Any]], obj: dict[str, Any]) -> None:
-    """A kept state has it from the last time, perhaps as somebody has changed it since."""
+async def _make(cluster: Cluster, kind: Kind[dict[str, Any]], obj: dict[str, Any]) -> bool:
+    """True when it was made. A kept state has it from the last time, perhaps as somebody has changed it since."""
     try:
         await cluster.get(kind, obj["metadata"]["name"])
     except NotFound:
         await cluster.create(kind, obj)
+        return True
+    return False

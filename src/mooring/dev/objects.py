@@ -1,8 +1,10 @@
-"""API objects that others would make in a cluster: kubelet, administrator, attach/detach controller."""
+"""API objects that others would make in a cluster: kubelet, administrator, users, attach/detach controller."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
 def csi_driver(driver_name: str) -> dict[str, Any]:
@@ -14,6 +16,29 @@ def csi_node(driver_name: str, node_name: str) -> dict[str, Any]:
     """What the kubelet would write for a driver on its node, whose id is its name."""
     driver = {"name": driver_name, "nodeID": node_name, "topologyKeys": []}
     return _object("storage.k8s.io/v1", "CSINode", node_name, {"drivers": [driver]})
+
+
+def node(name: str) -> dict[str, Any]:
+    """What the kubelet would write at its start, once it is ready."""
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "there is no kubelet: mooring dev says so"}
+    body = _object("v1", "Node", name, {})
+    body["metadata"]["labels"] = {"kubernetes.io/hostname": name}
+    return {**body, "status": {"conditions": [ready], "allocatable": {"pods": "110"}, "capacity": {"pods": "110"}}}
+
+
+def storage_class(driver_name: str, name: str, *, waits: bool = False, default: bool = False) -> dict[str, Any]:
+    """What an administrator would write. waits: volumes are made where their first pod goes. default: for claims without a class."""
+    body: dict[str, Any] = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
+    if default:
+        body["metadata"]["annotations"] = {DEFAULT_CLASS: "true"}
+    mode = "WaitForFirstConsumer" if waits else "Immediate"
+    return {**body, "provisioner": driver_name, "reclaimPolicy": "Delete", "volumeBindingMode": mode}
+
+
+def claim(name: str, class_name: str) -> dict[str, Any]:
+    """What a user would write who wants a volume of 1 GiB."""
+    spec = {"storageClassName": class_name, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return _object("v1", "PersistentVolumeClaim", name, spec)
 
 
 def persistent_volume(driver_name: str, pv_name: str, handle: str) -> dict[str, Any]:

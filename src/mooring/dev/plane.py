@@ -1,10 +1,10 @@
-"""A whole control plane in this process: API server, reference driver on a real socket, attacher.
+"""A whole control plane in this process: API server, reference driver on a real socket, attacher, provisioner, binder and scheduler.
 
     async with running(folder, node_ids=["node-1"], ...) as plane:
         plane.kubeconfig     # a file for kubectl and any other client
 
 The driver answers over gRPC on its socket, as a sidecar would meet it; clients reach the API server over HTTPS on loopback; the
-attacher works on the server's store in process. In the folder: `kubeconfig`, `csi.sock`, the server's identity in `tls/`, and the
+controllers work on the server's store in process. In the folder: `kubeconfig`, `csi.sock`, the server's identity in `tls/`, and the
 driver's state in `driver/`; the API objects in `objects.db`, or in memory if nobody wants to keep them.
 """
 
@@ -18,8 +18,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from mooring.api.core import PERSISTENT_VOLUMES
-from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.durable_state import lasting
@@ -27,19 +25,16 @@ from mooring.apiserver.http import ApiServer
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.tls import identity_in
-from mooring.attacher.controller import Attacher, AttacherOptions
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
-from mooring.base.metrics import Metrics
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.session import Session
+from mooring.dev.controllers import Controllers
 from mooring.dev.story import Story
-from mooring.dev.watched import WatchedCluster, Watches
 from mooring.driver.hostpath import HostPath
 from mooring.driver.server import serving
 
-_WATCHED: Final = frozenset(kind.plural for kind in (PERSISTENT_VOLUMES, VOLUME_ATTACHMENTS, CSI_NODES))
 _CONNECT_S_MAX: Final = 10.0
 _END_S_MAX: Final = 5.0
 
@@ -69,9 +64,9 @@ async def running(
             driver_name = await build.driver(stack)
             store, durability = await build.objects(stack)
             await build.api_server(stack, store, durability)
-            attacher, tasks = await build.attacher(stack, group, store, durability)
+            controllers, tasks = await build.controllers(stack, group, store, durability)
             yield Plane(build.kubeconfig, build.socket, build.state_folder, driver_name)
-            await attacher.drain(_END_S_MAX)  # after a good end of the block alone
+            await controllers.drain(_END_S_MAX)  # after a good end of the block alone
             for task in tasks:
                 task.cancel()
     except BaseExceptionGroup as errors:
@@ -112,28 +107,22 @@ class _Build:
         server.write_kubeconfig(self.kubeconfig)
         self._story.happened("server", f"answers on {server.url}")
 
-    async def attacher(
+    async def controllers(
         self, stack: AsyncExitStack, group: asyncio.TaskGroup, store: ObjectStore, durability: Durability
-    ) -> tuple[Attacher, list[asyncio.Task[None]]]:
-        """The attacher, its caches filled, and the tasks that end with it."""
+    ) -> tuple[Controllers, list[asyncio.Task[None]]]:
+        """The controllers, their caches filled, and the tasks that end with them."""
         client = GrpcDriver(str(self.socket), clock=self._clock)
         await client.connect(_CONNECT_S_MAX)
         stack.push_async_callback(client.close)
         session = Session(client, clock=self._clock)
-        info = await session.start()
-
+        await session.start()
         local = LocalCluster(store, clock=self._clock, chance=self._chance, durability=durability)
-        watches = Watches(_WATCHED)
-        cluster = WatchedCluster(local, "attacher", self._story, self._clock, watches)
-        attacher = Attacher(cluster, session.driver, info, AttacherOptions(), self._clock, self._chance, Metrics())
-        session.on_return(attacher.driver_returned)
+        controllers = Controllers(local, session, self._story, self._clock, self._chance)
         tasks = [
             group.create_task(session.run(), name="dev/driver-session"),
-            group.create_task(attacher.run(), name="dev/attacher"),
             group.create_task(_end_on_failure(durability), name="dev/durability"),
         ]
-        await watches.begun()
-        return attacher, tasks
+        return controllers, tasks + await controllers.started(group)
 
 
 async def _end_on_failure(durability: Durability) -> None:

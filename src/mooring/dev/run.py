@@ -17,8 +17,8 @@ from mooring.base.errors import MooringError
 from mooring.base.folders import folder_or_temporary
 from mooring.csi.grpc import GrpcDriver
 from mooring.dev.demo import NODE, Demo, DemoFailed
-from mooring.dev.ground import make_volume, register
-from mooring.dev.objects import volume_attachment
+from mooring.dev.ground import CLASS, WAITING_CLASS, make_volume, register
+from mooring.dev.objects import claim, volume_attachment
 from mooring.dev.plane import Plane, running
 from mooring.dev.story import Story
 from mooring.dev.watched import WatchedCluster
@@ -26,6 +26,7 @@ from mooring.kube import kubeconfig
 from mooring.kube.http import HttpCluster
 
 DEMO_S_MAX: Final = 9.0
+CLAIM: Final = "my-claim"
 _CONNECT_S_MAX: Final = 5.0
 
 
@@ -34,55 +35,61 @@ async def run_dev(
     *,
     node_ids: Sequence[str],
     volumes: Sequence[str],
+    default_class: bool,
     port: int,
     story: Story,
     clock: Clock,
     chance: Chance,
     stop: asyncio.Event,
 ) -> None:
-    """Serves until `stop` is set. state: a folder that stays, "" for one that vanishes. node_ids, volumes: one each at least.
-
-    Raises ConfigError.
+    """Serves until `stop` is set. state: a folder that stays, "" for one that vanishes. node_ids: one at least. volumes: to be made at the
+    start. default_class: claims that name no class get ours. Raises ConfigError.
     """
     story.title(f"mooring dev {mooring.__version__}")
     with folder_or_temporary(state) as folder:
         async with running(folder, node_ids=node_ids, port=port, kept=bool(state), story=story, clock=clock, chance=chance) as plane:
             async with _clients(plane, clock, chance) as (cluster, driver):
                 told = WatchedCluster(cluster, "dev", story, clock)
-                await register(told, plane.driver_name, node_ids)
+                await register(told, plane.driver_name, node_ids, default_class=default_class)
                 for name in dict.fromkeys(volumes):
                     await make_volume(told, driver, plane.driver_name, name)
-            for line in _invitation(plane, node_ids[0], volumes[0], kept=bool(state)):
+            for line in _invitation(plane, node_ids[0], kept=bool(state)):
                 story.title(line)
             await stop.wait()
         story.ended("ended in good order")
 
 
-def _invitation(plane: Plane, node: str, volume: str, *, kept: bool) -> Iterator[str]:
+def _invitation(plane: Plane, node: str, *, kept: bool) -> Iterator[str]:
     """Lines to paste stand alone, from the first column on."""
-    name = f"{volume}-on-{node}"
     yield ""
     ends = "stay in the --state folder" if kept else "end with this process, unless it is given a --state folder"
     yield f"Ready. API objects and volumes {ends}."
     yield f"The driver {plane.driver_name} is on unix://{plane.socket}"
-    yield f"To attach {volume} to {node}, paste this in another terminal:"
+    yield "To have a volume made, paste this in another terminal:"
     yield ""
     yield f"export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}"
     yield "kubectl apply -f - <<'EOF'"
-    yield from dump_yaml(volume_attachment(plane.driver_name, name, volume, node)).decode().splitlines()
+    yield from dump_yaml(claim(CLAIM, CLASS)).decode().splitlines()
     yield "EOF"
     yield ""
-    yield f"kubectl get volumeattachment {name} -o yaml shows its status, kubectl delete volumeattachment {name} detaches."
-    yield "For other volumes start this with --volume NAME: it makes the volume, and a PersistentVolume of that name."
-    yield "Ctrl-C ends it. Below: what the attacher writes, and every call to the driver."
+    yield f"kubectl get pvc,pv shows it bound. To attach it to {node}, as a cluster would for a pod there:"
+    yield ""
+    yield "kubectl apply -f - <<EOF"
+    pv = f"$(kubectl get pvc {CLAIM} -o jsonpath='{{.spec.volumeName}}')"
+    yield from dump_yaml(volume_attachment(plane.driver_name, f"{CLAIM}-on-{node}", pv, node)).decode().splitlines()
+    yield "EOF"
+    yield ""
+    yield f"kubectl delete volumeattachment {CLAIM}-on-{node} detaches it, kubectl delete pvc {CLAIM} deletes it."
+    yield f"Volumes of the class {WAITING_CLASS} are made when a pod that names their claim is scheduled to a node."
+    yield "Ctrl-C ends it. Below: what the controllers write, and every call to the driver."
     yield ""
 
 
 async def run_demo(story: Story, clock: Clock, chance: Chance) -> None:
     """Raises DemoFailed when something did not really happen, ConfigError when the parts can't start."""
-    story.title(f"mooring demo {mooring.__version__}: a volume is attached and detached")
+    story.title(f"mooring demo {mooring.__version__}: the life of a volume")
     with folder_or_temporary("") as folder:
-        story.step("An API server, a driver behind a socket and the attacher start in this process")
+        story.step("An API server, a driver behind a socket, provisioner, binder and attacher start in this process")
         try:
             async with asyncio.timeout(DEMO_S_MAX) as limit:
                 await _demo(folder, story, clock, chance)
@@ -90,7 +97,9 @@ async def run_demo(story: Story, clock: Clock, chance: Chance) -> None:
             assert limit.expired()
             raise DemoFailed(f"it was not done within {DEMO_S_MAX:g} s") from None
     writes = ", ".join(f"{count} by the {who}" for who, count in sorted(story.writes.items()))
-    story.ended(f"Attached and detached. {sum(story.calls.values())} CSI calls; writes to the API: {writes}. Nothing is left.")
+    story.ended(
+        f"Made, bound, attached, detached and deleted. {sum(story.calls.values())} CSI calls; writes to the API: {writes}. Nothing is left."
+    )
 
 
 async def _demo(folder: Path, story: Story, clock: Clock, chance: Chance) -> None:

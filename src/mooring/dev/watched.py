@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from mooring.api.core import EVENTS
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
 from mooring.dev.brief import brief_patch
 from mooring.dev.story import Story
-from mooring.kube.cluster import EVERYTHING, Cluster, Page, Patch, Selection, WatchEvent
-from mooring.kube.errors import ApiError
+from mooring.kube.cluster import EVERYTHING, Cluster, Page, Patch, PatchType, Selection, WatchEvent
+from mooring.kube.errors import ApiError, Conflict, Invalid
 
 T = TypeVar("T")
 
 
 class Watches:
-    """Waits for the first watch of each kind: a controller that watches has listed, so its caches are filled."""
+    """What one controller watches. A controller that watches a kind has listed it: the last watch begins when its caches are filled."""
 
-    def __init__(self, plurals: Iterable[str]) -> None:
-        self._missing = set(plurals)
-        self._begun = asyncio.Event()
+    def __init__(self) -> None:
+        self.plurals: list[str] = []
+        self._another = asyncio.Event()
 
     def began(self, kind: Kind[Any]) -> None:
-        self._missing.discard(kind.plural)
-        if not self._missing:
-            self._begun.set()
+        self.plurals.append(kind.plural)
+        self._another.set()
 
-    async def begun(self) -> None:
-        await self._begun.wait()
+    async def until(self, is_synced: Callable[[], bool]) -> None:
+        """Returns when the controller says so; it is asked whenever another watch has begun."""
+        while not is_synced():
+            self._another.clear()
+            await self._another.wait()
 
 
 class WatchedCluster:
@@ -63,7 +66,6 @@ class WatchedCluster:
         timeout_s: float = 0.0,
     ) -> AsyncGenerator[WatchEvent[T], None]:
         if self._watches is not None:
-            self._story.happened(self._who, f"watches {kind.plural}", via="API")
             self._watches.began(kind)
         stream = self._cluster.watch(kind, selection, resource_version=resource_version, timeout_s=timeout_s)
         try:
@@ -76,17 +78,21 @@ class WatchedCluster:
         return await self._cluster.get(kind, name, namespace)
 
     async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
-        name = body["metadata"].get("name", "") if isinstance(body, Mapping) else ""
-        with self._told(f"create {kind.plural}/{name}"):
+        with self._told(_created(kind, body)):
             return await self._cluster.create(kind, body, namespace)
 
     async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:
-        with self._told(f"replace {_path(kind, body['metadata']['name'], subresource)}"):
+        with self._told(f"replace {_path(kind, body['metadata']['name'], subresource)}{_phase(body, subresource)}"):
             return await self._cluster.replace(kind, body, namespace, subresource=subresource)
 
     async def patch(self, kind: Kind[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
-        with self._told(f"patch {_path(kind, name, subresource)}: {brief_patch(patch.body)}"):
+        outdated = (Conflict, Invalid) if patch.type is PatchType.JSON else Conflict  # a JSON patch tests what was read
+        with self._told(f"patch {_path(kind, name, subresource)}: {brief_patch(patch.body)}", outdated):
             return await self._cluster.patch(kind, name, patch, namespace, subresource=subresource)
+
+    async def post(self, kind: Kind[T], name: str, subresource: str, body: Mapping[str, Any], namespace: str = "") -> None:
+        with self._told(f"create {_path(kind, name, subresource)}"):
+            await self._cluster.post(kind, name, subresource, body, namespace)
 
     async def delete(
         self,
@@ -102,10 +108,14 @@ class WatchedCluster:
             await self._cluster.delete(kind, name, namespace, uid=uid, grace_period_s=grace_period_s, propagation=propagation)
 
     @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _told(self, what: str, outdated: type[ApiError] | tuple[type[ApiError], ...] = Conflict) -> Iterator[None]:
+        """outdated: how the server says that the object has changed since it was read. That is no failure: it is read again."""
         began = self._clock.now()
         try:
             yield
+        except outdated:
+            self._story.happened(self._who, what, via="API", result="outdated, somebody was faster", seconds=self._clock.now() - began)
+            raise
         except ApiError as error:
             self._story.wrote(self._who, what, self._clock.now() - began, f"{error.reason or type(error).__name__}: {error}")
             raise
@@ -114,3 +124,19 @@ class WatchedCluster:
 
 def _path(kind: Kind[Any], name: str, subresource: str) -> str:
     return "/".join(filter(None, (kind.plural, name, subresource)))
+
+
+def _created(kind: Kind[Any], body: Any) -> str:
+    """`create persistentvolumes/NAME`; an event by what it says."""
+    if not isinstance(body, Mapping):
+        return f"create {kind.plural}/{getattr(getattr(body, 'metadata', None), 'name', '')}"
+    if kind.plural == EVENTS.plural:
+        about = body.get("involvedObject") or {}
+        return f"event on {about.get('kind', '')} {about.get('name', '')}: {body.get('reason', '')}: {body.get('message', '')}"
+    return f"create {kind.plural}/{body['metadata'].get('name', '')}"
+
+
+def _phase(body: Mapping[str, Any], subresource: str) -> str:
+    """What is new in a status that is replaced whole."""
+    phase = (body.get("status") or {}).get("phase") if subresource == "status" else ""
+    return f": phase={phase}" if phase else ""

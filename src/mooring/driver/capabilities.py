@@ -10,6 +10,7 @@ from mooring.csi.rpcs import RPCS, Rpc
 
 Capability = csi.ControllerServiceCapability.RPC
 Service = csi.PluginCapability.Service
+Expansion = csi.PluginCapability.VolumeExpansion
 
 SERVICES: Final = ("Identity", "Controller")
 """The services that a driver can have so far."""
@@ -57,6 +58,13 @@ def controller_capabilities(methods: Collection[str], flags: Iterable[int]) -> f
             raise TypeError(f"{Capability.Type.Name(flag)} needs {' and '.join(sorted(absent))}")
         derived.add(flag)
     return frozenset(derived)
+
+
+def left_out(flags: Collection[int], capabilities: Collection[int]) -> tuple[frozenset[str], tuple[int, ...]]:
+    """The methods to withhold, and the flags that are left, of a driver that is to lack these controller capabilities."""
+    withheld = frozenset(name for capability in capabilities for name in _BY_METHODS.get(capability, ()))
+    kept = (flag for flag in flags if flag not in capabilities and withheld.isdisjoint(_BY_OPTING_IN.get(flag, ())))
+    return withheld, tuple(kept)
 
 
 def plugin_capabilities(methods: Collection[str], flags: Iterable[int]) -> frozenset[int]:

@@ -1,16 +1,16 @@
-"""The host-path driver's judgement: what may be created, and what may be published where. Pure: requests and state in, refusals out.
+"""The host-path driver's judgement on publishing: what may be where. Pure: requests and state in, refusals out.
 
 Each rule returns quietly or raises the `DriverError` that the call answers with (the error tables of the CSI specification).
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.layout import Layout, Limits, shown
 from mooring.driver.state import Publication, State, Volume
 
 Mode = csi.VolumeCapability.AccessMode
@@ -21,54 +21,21 @@ _ONE_NODE: Final = frozenset(
 _MANY_NODES: Final = frozenset({Mode.MULTI_NODE_READER_ONLY, Mode.MULTI_NODE_SINGLE_WRITER, Mode.MULTI_NODE_MULTI_WRITER})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
-    """capacity_bytes: of all volumes together; attach_max: volumes on one node, 0 for no limit."""
-
-    capacity_bytes: int = 1 << 40
-    volume_bytes_max: int = 1 << 40
-    volume_bytes_default: int = 1 << 30
-    attach_max: int = 0
+def unknown_mode(capability: csi.VolumeCapability) -> str:
+    """Why a capability's access mode can't be served, "" when it can."""
+    if capability.access_mode.mode in _ONE_NODE | _MANY_NODES:
+        return ""
+    return f"access mode {capability.access_mode.mode} is not known to this driver: ask for one of CSI 1.12"
 
 
-def unsupported(capabilities: Iterable[csi.VolumeCapability]) -> str:
-    """Why the driver can't serve one of these capabilities, "" when it can serve all."""
+def unsupported(volume: Volume, capabilities: Iterable[csi.VolumeCapability]) -> str:
+    """Why the volume can't serve one of these capabilities, "" when it can serve all."""
     for capability in capabilities:
-        if capability.HasField("block"):
-            return "block volumes are not supported: this driver's volumes are folders"
-        if capability.access_mode.mode not in _ONE_NODE | _MANY_NODES:
-            return f"access mode {capability.access_mode.mode} is not known to this driver"
+        if capability.HasField("block") is not volume.is_block:
+            return f"volume {volume.id!r} is of type {'block' if volume.is_block else 'mount'}: ask for that one"
+        if reason := unknown_mode(capability):
+            return reason
     return ""
-
-
-def wanted_bytes(wanted: csi.CapacityRange, limits: Limits) -> int:
-    """The size of a new volume. Raises OutOfRange when no size fits."""
-    size = wanted.required_bytes or min(limits.volume_bytes_default, limits.volume_bytes_max, wanted.limit_bytes or limits.volume_bytes_max)
-    if size > limits.volume_bytes_max:
-        raise DriverError(Code.OUT_OF_RANGE, f"{size} bytes are more than the largest volume, {limits.volume_bytes_max} bytes")
-    return size
-
-
-def check_same(volume: Volume, request: csi.CreateVolumeRequest) -> None:
-    """A volume of that name is there: is it what the request asks for? Raises AlreadyExists."""
-    wanted = request.capacity_range
-    if volume.capacity_bytes < wanted.required_bytes or 0 < wanted.limit_bytes < volume.capacity_bytes:
-        what = f"volume {volume.name!r} exists with {volume.capacity_bytes} bytes, which is not in the range asked for"
-        raise DriverError(Code.ALREADY_EXISTS, what)
-    if dict(request.parameters) != volume.parameters:
-        raise DriverError(Code.ALREADY_EXISTS, f"volume {volume.name!r} exists with other parameters")
-
-
-def check_room(state: State, size: int, limits: Limits) -> None:
-    """Raises ResourceExhausted when the volume does not fit beside the others."""
-    left = available_bytes(state, limits)
-    if size > left:
-        raise DriverError(Code.RESOURCE_EXHAUSTED, f"{size} bytes asked for, {left} of {limits.capacity_bytes} are left")
-
-
-def available_bytes(state: State, limits: Limits) -> int:
-    """What is left of the capacity; not negative, also when the limit was lowered below what is used."""
-    return max(0, limits.capacity_bytes - state.used_bytes)
 
 
 def check_published(there: Publication, request: csi.ControllerPublishVolumeRequest) -> None:
@@ -76,6 +43,13 @@ def check_published(there: Publication, request: csi.ControllerPublishVolumeRequ
     if there.readonly != request.readonly or there.mode != request.volume_capability.access_mode.mode:
         how = f"readonly={there.readonly} and access mode {Mode.Mode.Name(Mode.Mode.ValueType(there.mode))}"
         raise DriverError(Code.ALREADY_EXISTS, f"volume {request.volume_id!r} is published on node {there.node_id!r} with {how}")
+
+
+def check_reach(volume: Volume, node_id: str, layout: Layout) -> None:
+    """Can it be reached from the node at all? Raises FailedPrecondition."""
+    if not layout.reaches(volume, node_id):
+        what = f"volume {volume.id!r} is in {shown(volume.segments)}, and node {node_id!r} in {shown(layout.nodes[node_id])}"
+        raise DriverError(Code.FAILED_PRECONDITION, f"{what}: publish it on a node that it can be reached from")
 
 
 def check_may_publish(state: State, volume: Volume, request: csi.ControllerPublishVolumeRequest, limits: Limits) -> None:

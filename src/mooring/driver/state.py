@@ -1,4 +1,4 @@
-"""What the host-path driver knows: its volumes, and where they are published. Values, no files.
+"""What the host-path driver knows: its volumes, its snapshots, and where volumes are published. Values, no files.
 
 A `State` is never changed; each change gives a new one, so that one can be on its way to the disk while the next is made.
 """
@@ -6,18 +6,21 @@ A `State` is never changed; each change gives a new one, so that one can be on i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Final, Literal
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import msgspec
 
-FORMAT: Final = 1
-_VOLUME_ID: Final = re.compile(r"vol-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ID: Final = re.compile(r"(vol|snap)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def is_volume_id(text: str) -> bool:
     """True for an id of the form we give; nothing else ever becomes the name of a folder."""
-    return _VOLUME_ID.fullmatch(text) is not None
+    return text.startswith("vol-") and _ID.fullmatch(text) is not None
+
+
+def is_snapshot_id(text: str) -> bool:
+    return text.startswith("snap-") and _ID.fullmatch(text) is not None
 
 
 class Publication(msgspec.Struct, frozen=True):
@@ -30,13 +33,24 @@ class Publication(msgspec.Struct, frozen=True):
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """parameters: those it was created with; they are its volume_context. published: sorted by node_id."""
+    """A folder, or a file when it is a block volume.
+
+    parameters: those it was created with; they are its volume_context. kind: of the storage that it takes room from, "" where there
+    is one kind only. segments: the topology it can be reached in, none for everywhere. source_id: the volume or snapshot whose data
+    it began with. is_filling: that data is still on its way, and nobody was told the id. published: sorted by node_id.
+    """
 
     id: str
     name: str
     capacity_bytes: int
     parameters: Mapping[str, str]
     published: tuple[Publication, ...] = ()
+    is_block: bool = False
+    kind: str = ""
+    segments: Mapping[str, str] = msgspec.field(default_factory=dict)
+    mutable_parameters: Mapping[str, str] = msgspec.field(default_factory=dict)
+    source_id: str = ""
+    is_filling: bool = False
 
     def on(self, node_id: str) -> Publication | None:
         """Its publication on this node."""
@@ -52,9 +66,29 @@ class Volume(msgspec.Struct, frozen=True):
         kept = tuple(one for one in self.published if node_id and one.node_id != node_id)
         return msgspec.structs.replace(self, published=kept)
 
+    def grown_to(self, capacity_bytes: int) -> Volume:
+        return msgspec.structs.replace(self, capacity_bytes=capacity_bytes)
+
+    def modified(self, mutable_parameters: Mapping[str, str]) -> Volume:
+        """The volume with these parameters set; others stay as they are."""
+        return msgspec.structs.replace(self, mutable_parameters={**self.mutable_parameters, **mutable_parameters})
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A copy of a volume's data. source_id: the volume. taken_ns, ready_ns: since the epoch. is_filling: as with volumes."""
+
+    id: str
+    name: str
+    source_id: str
+    size_bytes: int
+    is_block: bool
+    taken_ns: int
+    ready_ns: int
+    is_filling: bool = False
+
 
 class State(msgspec.Struct, frozen=True):
-    """All of it. deleting: ids whose records are gone while their folders may still be there.
+    """All of it. deleting: ids whose records are gone while their data may still be there.
 
     Lookups scan: each change copies, encodes and writes all volumes anyway.
     """
@@ -62,14 +96,23 @@ class State(msgspec.Struct, frozen=True):
     volumes: Mapping[str, Volume] = msgspec.field(default_factory=dict)
     deleting: tuple[str, ...] = ()
     publication_count: int = 0
-
-    @property
-    def used_bytes(self) -> int:
-        return sum(volume.capacity_bytes for volume in self.volumes.values())
+    snapshots: Mapping[str, Snapshot] = msgspec.field(default_factory=dict)
 
     def named(self, name: str) -> Volume | None:
         """The volume that was created under this name."""
         return next((volume for volume in self.volumes.values() if volume.name == name), None)
+
+    def snapshot_named(self, name: str) -> Snapshot | None:
+        return next((snapshot for snapshot in self.snapshots.values() if snapshot.name == name), None)
+
+    def owner(self, record_id: str) -> Volume | Snapshot | None:
+        """The record that this id belongs to."""
+        return self.volumes.get(record_id) or self.snapshots.get(record_id)
+
+    def filling(self) -> Iterator[Volume | Snapshot]:
+        """The volumes and snapshots whose data is still on its way."""
+        yield from (one for one in self.volumes.values() if one.is_filling)
+        yield from (one for one in self.snapshots.values() if one.is_filling)
 
     def published_count(self, node_id: str) -> int:
         """How many volumes are published on this node."""
@@ -79,60 +122,29 @@ class State(msgspec.Struct, frozen=True):
         """The volume added, or put in the place of its former record."""
         return msgspec.structs.replace(self, volumes={**self.volumes, volume.id: volume})
 
+    def with_snapshot(self, snapshot: Snapshot) -> State:
+        return msgspec.structs.replace(self, snapshots={**self.snapshots, snapshot.id: snapshot})
+
     def with_publication(self, volume: Volume, node_id: str, mode: int, *, readonly: bool) -> State:
         """The volume published on one node more, under the next number."""
         number = self.publication_count + 1
         published = volume.published_on(Publication(node_id, mode, readonly, number))
         return msgspec.structs.replace(self.with_volume(published), publication_count=number)
 
-    def without_volume(self, volume_id: str) -> State:
-        """The volume's record gone, its folder still to go."""
-        kept = {key: volume for key, volume in self.volumes.items() if key != volume_id}
-        return msgspec.structs.replace(self, volumes=kept, deleting=(*self.deleting, volume_id))
+    def filled(self, record_id: str) -> State:
+        """The volume or snapshot has its data."""
+        record = self.owner(record_id)
+        assert record is not None
+        assert record.is_filling
+        whole = msgspec.structs.replace(record, is_filling=False)
+        return self.with_volume(whole) if isinstance(whole, Volume) else self.with_snapshot(whole)
 
-    def forgotten(self, volume_id: str) -> State:
-        """The folder is gone too."""
-        return msgspec.structs.replace(self, deleting=tuple(one for one in self.deleting if one != volume_id))
+    def without(self, record_id: str) -> State:
+        """The record of a volume or snapshot gone, its data still to go."""
+        volumes = {key: volume for key, volume in self.volumes.items() if key != record_id}
+        snapshots = {key: snapshot for key, snapshot in self.snapshots.items() if key != record_id}
+        return msgspec.structs.replace(self, volumes=volumes, snapshots=snapshots, deleting=(*self.deleting, record_id))
 
-
-class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    format: Literal[1]
-    state: State
-
-
-class _Head(msgspec.Struct, frozen=True):
-    format: int
-
-
-def encoded(state: State) -> bytes:
-    """The state as it stands in the file: JSON, indented, for people."""
-    return msgspec.json.format(msgspec.json.encode(_Document(FORMAT, state))) + b"\n"
-
-
-def decoded(text: bytes) -> State:
-    """The state of a file. Raises ValueError, saying what is wrong, for anything that this code did not write."""
-    try:
-        head = msgspec.json.decode(text, type=_Head)
-        if head.format != FORMAT:
-            raise ValueError(f"it has format {head.format}, and this version reads format {FORMAT}")
-        state = msgspec.json.decode(text, type=_Document).state
-    except msgspec.DecodeError as error:
-        raise ValueError(str(error)) from None
-    _check(state)
-    return state
-
-
-def _check(state: State) -> None:
-    for key, volume in state.volumes.items():
-        if key != volume.id or not is_volume_id(key):
-            raise ValueError(f"{key!r} is no volume id of this driver")
-        if volume.capacity_bytes < 0:
-            raise ValueError(f"volume {key!r} has a negative size")
-        if len({one.node_id for one in volume.published}) < len(volume.published):
-            raise ValueError(f"volume {key!r} is published twice on one node")
-    names = [volume.name for volume in state.volumes.values()]
-    if len(set(names)) < len(names):
-        raise ValueError("two volumes have one name")
-    for one in state.deleting:
-        if not is_volume_id(one) or one in state.volumes:
-            raise ValueError(f"{one!r} is no volume that could be on its way out")
+    def forgotten(self, record_id: str) -> State:
+        """The data is gone too."""
+        return msgspec.structs.replace(self, deleting=tuple(one for one in self.deleting if one != record_id))

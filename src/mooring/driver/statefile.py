@@ -1,30 +1,38 @@
-"""The host-path driver's folder: one state file, a lock, and a folder for each volume.
+"""The host-path driver's folder: one state file, a lock, and the data of volumes and snapshots.
 
-    FOLDER/lock           held while a driver runs; the kernel frees it however the driver ends
-    FOLDER/state.json     replaced whole: a reader sees the old state or the new one, never a part
-    FOLDER/volumes/ID/    a volume's data
+    FOLDER/lock            held while a driver runs; the kernel frees it however the driver ends
+    FOLDER/state.json      replaced whole: a reader sees the old state or the new one, never a part
+    FOLDER/volumes/ID      a volume's data: a folder, or a file when it is a block volume
+    FOLDER/snapshots/ID    a snapshot's, likewise
 
-A volume's folder is made before the state that names it, and removed after the state that has forgotten it. So after a kill at any
-moment the state names no folder that isn't there, and `opened` puts right what lies about: an empty folder that no volume owns is
-a creation that was never answered, an id in `deleting` a deletion that did not get to its end. A folder with data that no volume
-owns is nobody's guess: it is left alone, and told about.
+An empty volume is made before the state that names it, and data is removed after the state that has forgotten it. Data that takes
+time, a copy, is made under a record that says so (`is_filling`). So after a kill at any moment the state names nothing that isn't
+there, and `opened` puts right what lies about: an empty folder or file that nobody owns is a creation that was never answered, a
+filling record a copy that was not, an id in `deleting` a deletion that did not get to its end. Data that nobody owns is nobody's
+guess: it is left alone, and told about.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from mooring.base.errors import ConfigError
 from mooring.base.folders import hold, sync_folder
 from mooring.base.log import logger
-from mooring.driver.state import State, decoded, encoded, is_volume_id
+from mooring.driver.copying import copy_file, copy_folder
+from mooring.driver.state import State, is_snapshot_id, is_volume_id
+from mooring.driver.statetext import decoded, encoded
 
 _log = logger(__name__)
 
 STATE_NAME: Final = "state.json"
+_PARTS: Final = {"volumes": is_volume_id, "snapshots": is_snapshot_id}
+"""The folders with data, and whose ids are in them."""
 
 
 def read_state(folder: Path) -> State:
@@ -43,7 +51,8 @@ class StateFolder:
     def opened(cls, folder: Path) -> tuple[StateFolder, State]:
         """The folder, made where it is missing, with its state. Raises ConfigError when it can't be used; nothing is changed then."""
         try:
-            (folder / "volumes").mkdir(parents=True, exist_ok=True, mode=0o750)
+            for part in _PARTS:
+                (folder / part).mkdir(parents=True, exist_ok=True, mode=0o750)
             lock = hold(folder / "lock", "the driver")
         except OSError as error:
             raise ConfigError(f"state folder {str(folder)!r} can't be used: {error.strerror}: {error.filename!r}") from None
@@ -63,24 +72,59 @@ class StateFolder:
             os.close(self._lock)
             self._lock = -1
 
-    def volume(self, volume_id: str) -> Path:
-        """Where a volume's data is."""
-        assert is_volume_id(volume_id), "only ids of our own become paths"
-        return self._folder / "volumes" / volume_id
+    def data(self, record_id: str) -> Path:
+        """Where the data of a volume or snapshot is."""
+        part = next((part for part, is_id in _PARTS.items() if is_id(record_id)), None)
+        assert part is not None, "only ids of our own become paths"
+        return self._folder / part / record_id
 
-    def make_volume(self, volume_id: str) -> None:
-        self.volume(volume_id).mkdir(mode=0o777)  # whoever mounts it decides; the folders above keep others out
+    def make(self, record_id: str, block_bytes: int | None = None) -> None:
+        """An empty folder; with block_bytes a file of that size, all of it a hole. Raises OSError."""
+        path = self.data(record_id)
+        if block_bytes is None:
+            path.mkdir(mode=0o777)  # whoever mounts it decides; the folders above keep others out
+            return
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(descriptor, block_bytes)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
-    def remove_volume(self, volume_id: str) -> None:
-        """Removes the volume's data, as far as it is there. Raises OSError."""
-        path = self.volume(volume_id)
-        if path.exists():
+    def grow(self, volume_id: str, block_bytes: int) -> None:
+        """Makes a block volume's file as large as this, never smaller. Raises OSError."""
+        path = self.data(volume_id)
+        if path.stat().st_size < block_bytes:
+            os.truncate(path, block_bytes)
+
+    def copy(self, source_id: str, record_id: str, block_bytes: int | None, check: Callable[[], None]) -> None:
+        """Makes the data of a record from that of another, or removes what it has made. Raises OSError, and what check raises."""
+        source, target = self.data(source_id), self.data(record_id)
+        self.remove(record_id)
+        try:
+            if block_bytes is None:
+                target.mkdir(mode=0o777)
+                copy_folder(str(source), str(target), check)
+            else:
+                copy_file(str(source), str(target), block_bytes, check)
+            sync_folder(target.parent)
+        except BaseException:
+            self.remove(record_id)
+            raise
+
+    def remove(self, record_id: str) -> None:
+        """Removes the data, as far as it is there. Raises OSError."""
+        path = self.data(record_id)
+        if path.is_dir():
             shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
     def write(self, state: State) -> None:
         """Replaces the state file; returns when the disk has it, and the folders made before. Raises OSError."""
         assert self._lock >= 0, "closed"
-        sync_folder(self._folder / "volumes")
+        for part in _PARTS:
+            sync_folder(self._folder / part)
         new = self._folder / f"{STATE_NAME}.new"
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -110,25 +154,48 @@ class StateFolder:
         return state
 
     def _orphans(self, state: State) -> list[str]:
-        """Ids of the folders that no volume owns."""
-        return sorted(e.name for e in os.scandir(self._folder / "volumes") if is_volume_id(e.name) and e.name not in state.volumes)
+        """Ids of the data that nobody owns."""
+        found = [(entry.name, is_id) for part, is_id in _PARTS.items() for entry in os.scandir(self._folder / part)]
+        return sorted(name for name, is_id in found if is_id(name) and state.owner(name) is None)
 
     def _recovered(self, state: State) -> State:
-        """The state after what a kill has left behind is put right. Raises OSError."""
-        for volume_id in state.deleting:
-            self.remove_volume(volume_id)
-            state = state.forgotten(volume_id)
-        for volume_id in self._orphans(state):
-            self._remove_if_empty(volume_id)
-        for volume_id in state.volumes:
-            if not self.volume(volume_id).is_dir():
-                _log.warning("The volume's folder is gone", volume_id=volume_id)
+        """The state after what a kill has left behind is put right; on disk before anything is built on it. Raises OSError."""
+        before = state
+        for record in list(state.filling()):
+            _log.info(2, "Removing a copy that was not finished", id=record.id, name=record.name)
+            state = state.without(record.id)
+        for record_id in state.deleting:
+            self.remove(record_id)
+            state = state.forgotten(record_id)
+        if state != before:
+            self.write(state)
+        for record_id in self._orphans(state):
+            self._remove_if_empty(record_id)
+        for volume in state.volumes.values():
+            if not self.data(volume.id).exists():
+                _log.warning("The volume's data is gone", volume_id=volume.id)
+            elif volume.is_block:
+                self.grow(volume.id, volume.capacity_bytes)
         return state
 
-    def _remove_if_empty(self, volume_id: str) -> None:
-        path = self.volume(volume_id)
-        if any(path.iterdir()):
-            _log.warning("A folder with data belongs to no volume and is left alone", path=str(path))
+    def _remove_if_empty(self, record_id: str) -> None:
+        path = self.data(record_id)
+        if not _is_empty(path):
+            _log.warning("Data belongs to no volume and is left alone", path=str(path))
             return
-        path.rmdir()
-        _log.info(2, "Removed the empty folder of a volume that was never answered", path=str(path))
+        self.remove(record_id)
+        _log.info(2, "Removed what is left of a creation that was never answered", path=str(path))
+
+
+def _is_empty(path: Path) -> bool:
+    """A folder without entries, or a file that is all hole."""
+    if path.is_dir():
+        return not any(path.iterdir())
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.lseek(descriptor, 0, os.SEEK_DATA)
+    except OSError as error:
+        return error.errno == errno.ENXIO
+    finally:
+        os.close(descriptor)
+    return False

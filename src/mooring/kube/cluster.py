@@ -120,6 +120,10 @@ class Cluster(Protocol):
         """Raises NotFound, Conflict, Invalid (also for a JSON patch whose test failed)."""
         ...
 
+    async def post(self, kind: Kind[T], name: str, subresource: str, body: Mapping[str, Any], namespace: str = "") -> None:
+        """POST to a sub-resource of an object, as `binding` of a Pod: asked, and not stored. Raises NotFound, Conflict, Invalid."""
+        ...
+
     async def delete(
         self,
         kind: Kind[T],

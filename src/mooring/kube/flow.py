@@ -47,14 +47,18 @@ class TokenBucket:
 class Throttle:
     """Waits for the bucket before each request, and says so when that takes long."""
 
-    def __init__(self, qps: float | None, burst: int, clock: Clock) -> None:
-        """qps, burst: as client-go reads them: None or negative is no limit, 0 is 5; 0 for burst is 10 then. qps > 0 needs burst > 0."""
+    def __init__(self, qps: float | None, burst: int, clock: Clock, flags: str = "--kube-api-qps and --kube-api-burst") -> None:
+        """qps, burst: as client-go reads them: None or negative is no limit, 0 is 5; 0 for burst is 10 then. qps > 0 needs burst > 0.
+
+        flags: by which people raise the limit.
+        """
         if qps == 0:
             qps, burst = DEFAULT_QPS, burst if burst > 0 else DEFAULT_BURST
         limited = qps is not None and qps > 0 and not math.isinf(qps)
         assert not limited or burst > 0, "the caller checks the flags: qps > 0 needs burst > 0"
         self._bucket = TokenBucket(qps, burst) if limited and qps is not None else None
         self._clock = clock
+        self._flags = flags
         self._told_at: Instant | None = None
         self._untold_count = 0
 
@@ -79,7 +83,7 @@ class Throttle:
             self._untold_count += 1
             return
         _log.warning(
-            "Waited for our own limit of requests to the API server; raise --kube-api-qps and --kube-api-burst",
+            f"Waited for our own limit of requests to the API server; raise {self._flags}",
             waited_s=round(wait_s, 3),
             waited_before_count=self._untold_count,
         )

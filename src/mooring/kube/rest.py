@@ -65,6 +65,9 @@ class RestCluster:
     async def patch(self, kind: Kind[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
         return await self._object(kind, "PATCH", paths_of(kind).object(name, namespace, subresource), patch.body, patch.type.value)
 
+    async def post(self, kind: Kind[T], name: str, subresource: str, body: Mapping[str, Any], namespace: str = "") -> None:
+        await self._ask("POST", paths_of(kind).object(name, namespace, subresource), kind, body)
+
     async def delete(
         self,
         kind: Kind[T],

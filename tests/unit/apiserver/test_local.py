@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from mooring.api.meta import Kind
+from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.kube.cluster import Patch, PatchType, WatchEvent
-from mooring.kube.errors import NotFound, Unreachable
+from mooring.kube.errors import ApiError, Conflict, NotFound, Unreachable
 from tests.support.apiobjects import a_va
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 from tests.unit.apiserver.objects import a_store
@@ -136,3 +137,16 @@ async def _a_busy_hour() -> list[str]:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_run_repeats_exactly(seed: int) -> None:
     assert run_virtual(_a_busy_hour(), seed) == run_virtual(_a_busy_hour(), seed)
+
+
+@in_virtual_time
+async def test_a_sub_resource_is_asked() -> None:
+    """A pod gets its node by a POST to its binding, once."""
+    cluster = a_cluster()
+    await cluster.create(PODS.whole(), {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}, "default")
+    await cluster.post(PODS, "p", "binding", {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}, "default")
+    assert "n1" == (await cluster.get(PODS, "p", "default")).spec.node_name
+    with pytest.raises(Conflict):
+        await cluster.post(PODS, "p", "binding", {"metadata": {"name": "p"}, "target": {"name": "n2"}}, "default")
+    with pytest.raises(ApiError):
+        await cluster.post(PODS, "p", "nothing", {}, "default")

@@ -8,7 +8,7 @@ import pytest
 
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.kube.errors import Forbidden
+from mooring.kube.errors import Forbidden, Invalid
 from tests.support.attaching import GET_PV, GET_SECRET, GET_VA, PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, UNPUBLISH, World
 from tests.support.objects import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_secret, a_va, an_attached_va
 from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Wait
@@ -220,6 +220,20 @@ async def test_PV06_only_its_own_entry_goes():
     assert ["kit/second", "kit/third"] == (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
     path = "/metadata/finalizers/0"
     assert [{"op": "test", "path": path, "value": FINALIZER}, {"op": "remove", "path": path}] == world.bodies(PATCH_PV)[0]
+
+
+@in_virtual_time
+async def test_a_finalizer_whose_place_has_changed_is_taken_off_by_its_name_at_once():
+    """Provisioner and binder let a volume go in the same moment; nobody waits for a back-off."""
+    world = await pv_world(finalizers=["kit/first", FINALIZER])
+    world.cluster.refuse(PATCH_PV, error=Invalid("the test failed", reason="Invalid"))
+    async with world.attaching():
+        began = world.clock.now()
+        await world.settle(0.1)
+        assert ["kit/first"] == (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
+    pv = (await world.get("PersistentVolume", "pv1"))["metadata"]
+    assert {"metadata": {"uid": pv["uid"], "$deleteFromPrimitiveList/finalizers": [FINALIZER]}} == world.bodies(PATCH_PV)[1]
+    assert world.clock.now() - began < 1.0
 
 
 @in_virtual_time

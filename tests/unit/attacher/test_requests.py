@@ -1,19 +1,16 @@
-"""What is sent to the driver: capability, access modes, secrets; and what is shown to users."""
+"""What is sent to the driver: capability, access modes; and what is shown to users."""
 
 from __future__ import annotations
 
-import base64
 import itertools
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.api.core import Secret
-from mooring.attacher.requests import RequestError, UnpublishOrder, access_mode, capability, is_single_node, secret_values
+from mooring.attacher.requests import RequestError, UnpublishOrder, access_mode, capability, is_single_node
 from mooring.base.text import shortened
-from tests.support.objects import a_pv, a_secret, pv_struct
+from tests.support.objects import a_pv, pv_struct
 
 ALL_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
 RWOP_MIXED = "Kubernetes does not support use of ReadWriteOncePod with other access modes on the same PersistentVolume"
@@ -74,29 +71,6 @@ def test_AT30_the_access_type(csi, spec, expected):
         return
     assert (expected["fs_type"], expected.get("mount_flags", [])) == (made.mount.fs_type, list(made.mount.mount_flags))
     assert "" == made.mount.volume_mount_group
-
-
-def encoded(value: bytes) -> str:
-    return base64.b64encode(value).decode()
-
-
-def test_a_secret_becomes_text():
-    secret = msgspec.convert(a_secret(data={"user": encoded(b"me"), "word": encoded("pässwort".encode())}), Secret)
-    assert {"user": "me", "word": "pässwort"} == secret_values(secret)
-    assert {} == secret_values(msgspec.convert(a_secret(), Secret))
-
-
-@pytest.mark.parametrize("data", [encoded(b"\xff\xfe-hidden"), "*not base64*-hidden"])
-def test_a_secret_that_is_no_text_is_named_by_key_and_never_shown(data):
-    secret = msgspec.convert(a_secret("s", {"key": data}), Secret)
-    with pytest.raises(RequestError) as caught:
-        secret_values(secret)
-    assert 'key "key" of secret "default/s"' in str(caught.value)
-    assert "hidden" not in str(caught.value)
-
-
-def test_a_secret_never_shows_in_its_repr():
-    assert "hunter2" not in repr(msgspec.convert(a_secret(data={"a": "hunter2"}), Secret))
 
 
 def test_an_unpublish_without_node_id_cannot_be_made():

@@ -101,6 +101,14 @@ GOOD = ["--endpoint=unix:///nowhere/csi.sock", "--state=/nowhere/state", "--node
         (["hostpath", *GOOD, "--node-id=a,,b"], 1, "node-id: required"),
         (["hostpath", *GOOD[1:]], 1, "endpoint: required"),
         (["hostpath", *GOOD, "--attach-limit=-1"], 1, "attach-limit: must not be negative"),
+        (["hostpath", *GOOD, "--snapshot-delay=-1s"], 1, "snapshot-delay: must not be negative"),
+        (["hostpath", *GOOD, "--capacity==1Gi"], 2, "fast=10Gi"),
+        (["hostpath", *GOOD, "--capacity=1Gi", "--capacity=fast=1Gi"], 1, "capacity: give each size a kind"),
+        (["hostpath", *GOOD, "--topology=zone=a"], 2, "node-1:topology.kubernetes.io/zone=a"),
+        (["hostpath", *GOOD, "--topology=node-1:zone"], 2, "node-1:topology.kubernetes.io/zone=a"),
+        (["hostpath", *GOOD, "--topology=node-9:zone=a"], 1, "topology: there is no node 'node-9'"),
+        (["hostpath", *GOOD, "--without=CLONES"], 2, "CLONE_VOLUME"),
+        (["hostpath", *GOOD, "--accepted-mutable-parameter-names=a,,b"], 1, "an empty name is among them"),
     ],
 )
 def test_a_driver_that_can_not_start_says_why(

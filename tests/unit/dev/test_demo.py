@@ -13,7 +13,7 @@ from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.dev import demo, plane
+from mooring.dev import controllers, looks, plane
 from mooring.dev.demo import DemoFailed
 from mooring.dev.run import run_demo
 from mooring.dev.screen import PlainScreen
@@ -30,7 +30,7 @@ async def the_demo() -> str:
 
 async def failure_with(monkeypatch: pytest.MonkeyPatch, driver: type[HostPath]) -> str:
     monkeypatch.setattr(plane, "HostPath", driver)
-    monkeypatch.setattr(demo, "_WAIT_S_MAX", 0.2)
+    monkeypatch.setattr(looks, "_WAIT_S_MAX", 0.2)
     with pytest.raises(DemoFailed) as caught:
         await the_demo()
     return str(caught.value)
@@ -75,6 +75,25 @@ async def test_a_volume_that_was_not_deleted_is_found_out(monkeypatch: pytest.Mo
     assert (await failure_with(monkeypatch, Hoarding)).startswith("volumes that the driver lists: expected [], found ['vol-")
 
 
+async def test_a_folder_that_stays_behind_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Untidy(HostPath):
+        async def delete_volume(self, request: Any) -> csi.DeleteVolumeResponse:
+            answer = await super().delete_volume(request)
+            self._folder.make(request.volume_id)
+            return answer
+
+    assert (await failure_with(monkeypatch, Untidy)).startswith("folders of the driver's volumes: expected [], found ['vol-")
+
+
+async def test_a_volume_that_is_not_the_claims_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mixing(HostPath):
+        async def create_volume(self, request: Any) -> csi.CreateVolumeResponse:
+            request.name = "another"
+            return await super().create_volume(request)
+
+    assert "found 'another'" in await failure_with(monkeypatch, Mixing)
+
+
 async def test_a_call_that_failed_once_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """The attacher tries again, and all ends well; but the demo says that each call was made once."""
 
@@ -87,7 +106,7 @@ async def test_a_call_that_failed_once_is_not_passed_over(monkeypatch: pytest.Mo
                 raise DriverError(Code.INTERNAL, "stumbled")
             return await super().controller_unpublish_volume(request)
 
-    monkeypatch.setattr(plane, "AttacherOptions", lambda: AttacherOptions(retry_interval_start_s=0.01))
+    monkeypatch.setattr(controllers, "AttacherOptions", lambda: AttacherOptions(retry_interval_start_s=0.01))
     assert "failed calls: expected {}, found {'ControllerUnpublishVolume': 1}" == await failure_with(monkeypatch, Stumbling)
 
 
@@ -102,8 +121,17 @@ async def test_what_the_attacher_reports_is_in_the_failure(monkeypatch: pytest.M
 
 
 async def test_a_driver_that_fails_the_demos_own_call_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mute(HostPath):
+        async def controller_get_volume(self, request: Any) -> csi.ControllerGetVolumeResponse:
+            raise DriverError(Code.INTERNAL, "no idea")
+
+    assert "rpc error: code = Internal desc = no idea" == await failure_with(monkeypatch, Mute)
+
+
+async def test_what_the_claim_says_is_in_the_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full(HostPath):
         async def create_volume(self, request: Any) -> csi.CreateVolumeResponse:
             raise DriverError(Code.RESOURCE_EXHAUSTED, "no room")
 
-    assert "rpc error: code = ResourceExhausted desc = no room" == await failure_with(monkeypatch, Full)
+    told = await failure_with(monkeypatch, Full)
+    assert told == 'PersistentVolumeClaim demo-claim is bound: not within 0.2 s; its status: {"phase": "Pending"}'

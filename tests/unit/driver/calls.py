@@ -42,6 +42,14 @@ def a_deletion(volume_id: str) -> csi.DeleteVolumeRequest:
     return csi.DeleteVolumeRequest(volume_id=volume_id)
 
 
+def a_snapshot_of(volume_id: str, name: str = "snapshot-1", **fields: Any) -> csi.CreateSnapshotRequest:
+    return csi.CreateSnapshotRequest(source_volume_id=volume_id, name=name, **fields)
+
+
+def an_expansion(volume_id: str, required_bytes: int, **fields: Any) -> csi.ControllerExpandVolumeRequest:
+    return csi.ControllerExpandVolumeRequest(volume_id=volume_id, capacity_range={"required_bytes": required_bytes}, **fields)
+
+
 def a_driver(folder: Path, **options: Any) -> HostPath:
     options = {"node_ids": ("node-1", "node-2", "node-3"), "chance": Chance(7), **options}
     return HostPath(folder, **options)
@@ -64,3 +72,9 @@ async def refused(call: Awaitable[Any], code: Code, text: str = "") -> None:
     with pytest.raises(DriverError) as caught:
         await call
     assert (code, True) == (Code(caught.value.code), text in caught.value.message), caught.value
+
+
+async def snapshotted(driver: Any, volume_id: str, name: str = "snapshot-1") -> str:
+    """The id of a new snapshot."""
+    answer: csi.CreateSnapshotResponse = await driver.create_snapshot(a_snapshot_of(volume_id, name))
+    return answer.snapshot.snapshot_id

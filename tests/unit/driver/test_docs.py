@@ -27,6 +27,7 @@ from tests.unit.driver.calls import a_creation, a_deletion, a_publication, an_un
 
 PAGE = Path(__file__).parents[3] / "docs" / "driver.md"
 BIN = Path(sys.executable).parent
+ASKED_OF_KUBECTL = "$(kubectl get pvc books -o jsonpath='{.spec.volumeName}')"
 NAME = "pvc-6b2f1c7e-3c0c-4d5e-9a53-0d4f5a1f7a11"
 
 
@@ -109,23 +110,34 @@ async def test_it_runs_as_a_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_attacher_attaches_its_volume_as_the_page_has_it(tmp_path: Path) -> None:
-    note, config = tmp_path / "shelf" / f"{NAME}.node", tmp_path / "dev" / "kubeconfig"
+def test_its_volume_is_made_attached_and_deleted_as_the_page_has_it(tmp_path: Path) -> None:
+    config = tmp_path / "dev" / "kubeconfig"
     with (
         running([BIN / "mooring", "dev", "--state", config.parent], tmp_path / "dev.log", "Ctrl-C ends it"),
         the_example(tmp_path) as socket,
+        running([BIN / "csi-provisioner", f"--csi-address={socket}", f"--kubeconfig={config}"], tmp_path / "provisioner.log", ""),
         running([BIN / "csi-attacher", f"--csi-address={socket}", f"--kubeconfig={config}"], tmp_path / "attacher.log", ""),
     ):
-        (tmp_path / "shelf" / NAME).mkdir()
         api = a_client(config, tmp_path)
         for one in yaml.safe_load_all(block("yaml")):
             api.post(path_of(one), one).ok(201)
-        attachment = f"{path_of(one)}/{one['metadata']['name']}"
+        claim = "/api/v1/namespaces/default/persistentvolumeclaims/books"
+        eventually(lambda: api.get(claim).ok()["status"]["phase"] == "Bound", 20, "it is bound")
+        volume = api.get(claim).ok()["spec"]["volumeName"]
+        folder, note = tmp_path / "shelf" / volume, tmp_path / "shelf" / f"{volume}.node"
+        assert folder.is_dir()
+
+        wanted = yaml.safe_load(block("sh").split("EOF")[1].replace(ASKED_OF_KUBECTL, volume))
+        api.post(path_of(wanted), wanted).ok(201)
+        attachment = f"{path_of(wanted)}/{wanted['metadata']['name']}"
         eventually(lambda: api.get(attachment).ok().get("status", {}).get("attached"), 20, "it is attached")
         assert "desk-1" == note.read_text()
         api.delete(attachment)
         eventually(lambda: api.get(attachment).status == 404, 20, "it is detached")
         assert not note.exists()
+        api.delete(claim)
+        eventually(lambda: api.get(f"/api/v1/persistentvolumes/{volume}").status == 404, 20, "it is gone")
+        assert not folder.exists()
         api.close()
 
 
@@ -139,4 +151,5 @@ def a_client(config: Path, folder: Path) -> Rest:
 
 def path_of(obj: dict[str, Any]) -> str:
     group = "api" if obj["apiVersion"] == "v1" else "apis"
-    return f"/{group}/{obj['apiVersion']}/{obj['kind'].lower()}s"
+    namespace = "/namespaces/default" if obj["kind"] == "PersistentVolumeClaim" else ""
+    return f"/{group}/{obj['apiVersion']}{namespace}/{obj['kind'].lower()}{'es' if obj['kind'].endswith('s') else 's'}"

@@ -11,9 +11,10 @@ import pytest
 
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.driver.capabilities import Capability, Service
-from mooring.driver.hostpath import PUBLICATION_KEY, HostPath
-from mooring.driver.publishing import Limits
+from mooring.driver.attachments import PUBLICATION_KEY
+from mooring.driver.capabilities import Capability, Expansion, Service
+from mooring.driver.hostpath import HostPath
+from mooring.driver.layout import Limits
 from mooring.driver.statefile import read_state
 from tests.unit.driver.calls import (
     GIB,
@@ -23,11 +24,15 @@ from tests.unit.driver.calls import (
     a_deletion,
     a_driver,
     a_publication,
+    a_snapshot_of,
+    an_expansion,
     an_unpublication,
     created,
     published_nodes,
     refused,
 )
+
+PVC = "csi.storage.k8s.io/pvc/name"
 
 
 async def listed(driver: HostPath, **fields: Any) -> list[str]:
@@ -35,22 +40,66 @@ async def listed(driver: HostPath, **fields: Any) -> list[str]:
     return [entry.volume.volume_id for entry in answer.entries]
 
 
+ALL = {
+    Capability.CREATE_DELETE_VOLUME,
+    Capability.PUBLISH_UNPUBLISH_VOLUME,
+    Capability.LIST_VOLUMES,
+    Capability.GET_CAPACITY,
+    Capability.CREATE_DELETE_SNAPSHOT,
+    Capability.LIST_SNAPSHOTS,
+    Capability.CLONE_VOLUME,
+    Capability.PUBLISH_READONLY,
+    Capability.EXPAND_VOLUME,
+    Capability.LIST_VOLUMES_PUBLISHED_NODES,
+    Capability.VOLUME_CONDITION,
+    Capability.GET_VOLUME,
+    Capability.SINGLE_NODE_MULTI_WRITER,
+    Capability.MODIFY_VOLUME,
+    Capability.GET_SNAPSHOT,
+}
+
+
+async def advertised(driver: HostPath) -> tuple[set[int], set[int], set[int]]:
+    """Its services, the ways it expands volumes, and what its controller can do."""
+    answer = await driver.get_plugin_capabilities(csi.GetPluginCapabilitiesRequest())
+    services = {one.service.type for one in answer.capabilities if one.HasField("service")}
+    expansion = {one.volume_expansion.type for one in answer.capabilities if one.HasField("volume_expansion")}
+    controller = await driver.controller_get_capabilities(csi.ControllerGetCapabilitiesRequest())
+    return services, expansion, {one.rpc.type for one in controller.capabilities}
+
+
 async def test_it_advertises_what_it_does(tmp_path: Path) -> None:
     with a_driver(tmp_path) as driver:
-        services = await driver.get_plugin_capabilities(csi.GetPluginCapabilitiesRequest())
-        answer = await driver.controller_get_capabilities(csi.ControllerGetCapabilitiesRequest())
-    assert [Service.CONTROLLER_SERVICE] == [one.service.type for one in services.capabilities]
-    assert {
-        Capability.CREATE_DELETE_VOLUME,
-        Capability.PUBLISH_UNPUBLISH_VOLUME,
-        Capability.LIST_VOLUMES,
-        Capability.GET_CAPACITY,
-        Capability.PUBLISH_READONLY,
-        Capability.LIST_VOLUMES_PUBLISHED_NODES,
-        Capability.VOLUME_CONDITION,
-        Capability.GET_VOLUME,
-        Capability.SINGLE_NODE_MULTI_WRITER,
-    } == {one.rpc.type for one in answer.capabilities}
+        assert ({Service.CONTROLLER_SERVICE}, {Expansion.ONLINE}, ALL) == await advertised(driver)
+
+
+PUBLISHING = {Capability.PUBLISH_UNPUBLISH_VOLUME, Capability.PUBLISH_READONLY, Capability.LIST_VOLUMES_PUBLISHED_NODES}
+
+
+@pytest.mark.parametrize(
+    ("left_out", "gone"),
+    [
+        (Capability.PUBLISH_UNPUBLISH_VOLUME, PUBLISHING),
+        (Capability.LIST_VOLUMES, {Capability.LIST_VOLUMES, Capability.LIST_VOLUMES_PUBLISHED_NODES}),
+        (Capability.CREATE_DELETE_VOLUME, {Capability.CREATE_DELETE_VOLUME, Capability.CLONE_VOLUME}),
+        *((one, {one}) for one in sorted(ALL - PUBLISHING - {Capability.LIST_VOLUMES, Capability.CREATE_DELETE_VOLUME})),
+    ],
+)
+async def test_what_is_left_out_is_not_advertised_and_takes_along_what_needs_it(tmp_path: Path, left_out: int, gone: set[int]) -> None:
+    with a_driver(tmp_path, without=[left_out]) as driver:
+        expansion = set() if left_out == Capability.EXPAND_VOLUME else {Expansion.ONLINE}
+        assert ({Service.CONTROLLER_SERVICE}, expansion, ALL - gone) == await advertised(driver)
+
+
+async def test_what_is_left_out_is_refused(tmp_path: Path) -> None:
+    without = [Capability.CREATE_DELETE_SNAPSHOT, Capability.CLONE_VOLUME, Capability.MODIFY_VOLUME, Capability.EXPAND_VOLUME]
+    with a_driver(tmp_path, without=without) as driver:
+        volume_id = await created(driver)
+        await refused(driver.create_snapshot(a_snapshot_of(volume_id)), Code.UNIMPLEMENTED)
+        clone = a_creation("clone", volume_content_source={"volume": {"volume_id": volume_id}})
+        await refused(driver.create_volume(clone), Code.INVALID_ARGUMENT, "needs the capability CLONE_VOLUME")
+        await refused(driver.create_volume(a_creation("m", mutable_parameters={"a": "b"})), Code.INVALID_ARGUMENT, "MODIFY_VOLUME")
+        await refused(driver.controller_expand_volume(an_expansion(volume_id, 2 * GIB)), Code.UNIMPLEMENTED)
 
 
 async def test_without_attach_it_neither_publishes_nor_says_so(tmp_path: Path) -> None:
@@ -65,8 +114,8 @@ async def test_without_attach_it_neither_publishes_nor_says_so(tmp_path: Path) -
 
 async def test_a_volume_is_a_folder_and_its_parameters_are_its_context(tmp_path: Path) -> None:
     with a_driver(tmp_path) as driver:
-        answer = await driver.create_volume(a_creation(parameters={"kind": "fast"}))
-    assert (GIB, {"kind": "fast"}) == (answer.volume.capacity_bytes, dict(answer.volume.volume_context))
+        answer = await driver.create_volume(a_creation(parameters={PVC: "claim"}))
+    assert (GIB, {PVC: "claim"}) == (answer.volume.capacity_bytes, dict(answer.volume.volume_context))
     assert (tmp_path / "volumes" / answer.volume.volume_id).is_dir()
     assert "pvc-1" == read_state(tmp_path).volumes[answer.volume.volume_id].name
 
@@ -83,7 +132,7 @@ async def test_the_same_name_gives_the_same_volume(tmp_path: Path) -> None:
     [
         {"capacity_range": csi.CapacityRange(required_bytes=2 * GIB)},
         {"capacity_range": csi.CapacityRange(limit_bytes=GIB - 1)},
-        {"parameters": {"kind": "slow"}},
+        {"parameters": {PVC: "other"}},
     ],
 )
 async def test_the_same_name_with_something_else_exists_already(tmp_path: Path, other: dict[str, Any]) -> None:
@@ -124,15 +173,6 @@ async def test_two_creations_at_once_never_share_the_last_room(tmp_path: Path) -
         results = await asyncio.gather(created(driver, "one"), created(driver, "two"), return_exceptions=True)
         assert 1 == len([one for one in results if isinstance(one, str)])
         assert 1 == len(await listed(driver))
-
-
-async def test_folders_serve_no_blocks(tmp_path: Path) -> None:
-    with a_driver(tmp_path) as driver:
-        block = [a_capability(block=True)]
-        await refused(driver.create_volume(a_creation(volume_capabilities=block)), Code.INVALID_ARGUMENT, "block")
-        assert 0 == (await driver.get_capacity(csi.GetCapacityRequest(volume_capabilities=block))).available_capacity
-        publication = a_publication(await created(driver), volume_capability=block[0])
-        await refused(driver.controller_publish_volume(publication), Code.INVALID_ARGUMENT, "block")
 
 
 async def test_a_deleted_volume_leaves_nothing_and_deleting_again_is_fine(tmp_path: Path) -> None:
@@ -318,17 +358,18 @@ async def test_an_unknown_volume_is_not_found_by_questions(tmp_path: Path) -> No
     ("fields", "reason"),
     [
         ({}, ""),
-        ({"volume_context": {"kind": "fast"}, "parameters": {"kind": "fast"}}, ""),
-        ({"volume_capabilities": [a_capability(), a_capability(block=True)]}, "block"),
+        ({"volume_context": {PVC: "claim"}, "parameters": {PVC: "claim"}}, ""),
+        ({"volume_capabilities": [a_capability(), a_capability(block=True)]}, "is of type mount"),
         ({"volume_capabilities": [a_capability(77)]}, "77"),
-        ({"volume_context": {"kind": "slow"}}, "volume_context"),
-        ({"parameters": {"kind": "slow"}}, "parameters"),
-        ({"mutable_parameters": {"a": "b"}}, "mutable"),
+        ({"volume_context": {PVC: "other"}}, "volume_context"),
+        ({"parameters": {PVC: "other"}}, "parameters"),
+        ({"mutable_parameters": {"b": "c"}}, "invalid parameters: [b]"),
+        ({"mutable_parameters": {"a": "b"}}, ""),
     ],
 )
 async def test_capabilities_are_confirmed_or_the_reason_is_told(tmp_path: Path, fields: Any, reason: str) -> None:
-    with a_driver(tmp_path) as driver:
-        volume_id = await created(driver, parameters={"kind": "fast"})
+    with a_driver(tmp_path, mutable_names=["a"]) as driver:
+        volume_id = await created(driver, parameters={PVC: "claim"})
         fields = {"volume_capabilities": [a_capability(MNMW)], **fields}
         answer = await driver.validate_volume_capabilities(csi.ValidateVolumeCapabilitiesRequest(volume_id=volume_id, **fields))
     assert answer.HasField("confirmed") is (not reason)

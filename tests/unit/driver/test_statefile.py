@@ -14,8 +14,9 @@ from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver import statefile
 from mooring.driver.journal import Journal
-from mooring.driver.state import State, Volume, decoded, encoded
+from mooring.driver.state import State, Volume
 from mooring.driver.statefile import StateFolder, read_state
+from mooring.driver.statetext import decoded, encoded
 from tests.unit.driver.calls import a_creation, a_driver, a_publication, created, published_nodes, refused
 
 ID = "vol-00000000-0000-4000-8000-000000000001"
@@ -49,7 +50,7 @@ async def test_a_new_driver_takes_over_what_the_last_one_had(tmp_path: Path) -> 
 def test_what_is_written_is_read_again() -> None:
     volume = Volume(ID, "ünicode name", 5, {"a": "b"})
     state = State().with_volume(volume).with_publication(volume, "node-1", 1, readonly=True).with_volume(a_volume(OTHER_ID, "gone"))
-    state = state.without_volume(OTHER_ID)
+    state = state.without(OTHER_ID)
     assert state == decoded(encoded(state))
 
 
@@ -67,10 +68,10 @@ def test_a_second_driver_is_kept_out(tmp_path: Path) -> None:
         (b'{"format":1,"state":{"volumes":{', "truncated"),
         (b"\xff\xfe", "malformed"),
         (b"[]", "Expected `object`"),
-        (b'{"format":2,"state":{}}', "it has format 2, and this version reads format 1"),
+        (b'{"format":3,"state":{}}', "it has format 3, and this version reads formats 1 and 2"),
         (b'{"format":1,"state":{},"more":1}', "more"),
         (b'{"format":1,"state":{"volumes":{"../x":{"id":"../x","name":"n","capacity_bytes":1,"parameters":{}}}}}', "is no volume id"),
-        (b'{"format":1,"state":{"deleting":["../../etc"]}}', "is no volume that could be on its way out"),
+        (b'{"format":1,"state":{"deleting":["../../etc"]}}', "is nothing that could be on its way out"),
         (encoded(State(volumes={ID: a_volume(OTHER_ID)})), "is no volume id"),
         (encoded(State(volumes={ID: a_volume(), OTHER_ID: a_volume(OTHER_ID)})), "two volumes have one name"),
         (encoded(State(volumes={ID: Volume(ID, "n", -1, {})})), "negative size"),
@@ -105,7 +106,7 @@ def test_a_folder_that_can_not_be_used_is_refused(tmp_path: Path) -> None:
 def test_what_a_kill_left_behind_is_put_right(tmp_path: Path) -> None:
     """An unanswered creation and an unfinished deletion vanish; data that nobody owns, and foreign folders, stay."""
     unfinished, unowned = OTHER_ID, ID[:-1] + "3"
-    kept(tmp_path, State().with_volume(a_volume(unfinished)).without_volume(unfinished), ID, unfinished, unowned, "lost+found")
+    kept(tmp_path, State().with_volume(a_volume(unfinished)).without(unfinished), ID, unfinished, unowned, "lost+found")
     for name in (unfinished, unowned):
         (tmp_path / "volumes" / name / "data").write_text("data")
     with a_driver(tmp_path):

@@ -99,6 +99,18 @@ async def test_patches_go_by_their_content_type() -> None:
         assert two.json == [{"op": "test", "path": "/metadata/uid", "value": "u"}]
 
 
+async def test_a_sub_resource_is_asked_by_a_post() -> None:
+    async with bad_server() as server, a_client(server.config()) as cluster:
+        server.plan(answer(201, {"kind": "Status", "status": "Success"}))
+        await cluster.post(SECRETS, "s", "binding", {"target": {"name": "n1"}}, "ns")
+        (request,) = server.requests
+        assert ("POST", "/api/v1/namespaces/ns/secrets/s/binding", {"target": {"name": "n1"}}) == (
+            request.method,
+            request.path,
+            request.json,
+        )
+
+
 async def test_a_delete_sends_options_only_when_it_has_some() -> None:
     async with bad_server() as server, a_client(server.config()) as cluster:
         server.otherwise = answer(200, {"kind": "Status", "status": "Success"})

@@ -1,20 +1,26 @@
-"""Secrets for the driver's calls, remembered for seconds."""
+"""Secrets for the driver's calls: their values as text, remembered for seconds."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 from collections.abc import Mapping
 from typing import Final
 from weakref import WeakValueDictionary
 
-from mooring.api.core import SECRETS, SecretReference
-from mooring.api.meta import Key
-from mooring.attacher.requests import secret_values
+from mooring.api.core import SECRETS, Secret, SecretReference
+from mooring.api.meta import Key, key_of
 from mooring.base.clock import Clock, Instant
+from mooring.base.errors import MooringError
 from mooring.kube.cluster import Cluster
 
 FRESH_S: Final = 5.0
 SECRETS_MAX: Final = 256
+
+
+class SecretError(MooringError):
+    """A Secret whose values are no text."""
 
 
 class SecretCache:
@@ -27,7 +33,7 @@ class SecretCache:
         self._asking: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def get(self, ref: SecretReference) -> Mapping[str, str]:
-        """The Secret's values. Raises ApiError when it can't be read, RequestError when a value is no text."""
+        """The Secret's values. Raises ApiError when it can't be read, SecretError when a value is no text."""
         key = Key(ref.namespace, ref.name)
         lock = self._asking.setdefault(key, asyncio.Lock())
         async with lock:
@@ -48,3 +54,15 @@ class SecretCache:
         self._known = {key: known for key, known in self._known.items() if now < known[0]}
         if len(self._known) >= SECRETS_MAX:
             self._known.clear()
+
+
+def secret_values(secret: Secret) -> dict[str, str]:
+    """The Secret's values as CSI wants them: text. Raises SecretError naming the key, never showing the value."""
+    values = {}
+    for name, encoded in (secret.data or {}).items():
+        try:
+            values[name] = base64.b64decode(encoded, validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            problem = f'key "{name}" of secret "{key_of(secret)}" is not valid UTF-8 text: CSI secrets are strings, encode it (base64, say)'
+            raise SecretError(problem) from None
+    return values

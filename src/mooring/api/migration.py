@@ -25,6 +25,22 @@ PORTWORX_SECRET_NAMESPACE: Final = "openstorage.io/auth-secret-namespace"
 MIGRATED_TO: Final = "pv.kubernetes.io/migrated-to"
 
 
+_IN_TREE_NAMES: Final[Mapping[str, str]] = {
+    "cinder.csi.openstack.org": "kubernetes.io/cinder",
+    "csi.vsphere.vmware.com": "kubernetes.io/vsphere-volume",
+    "disk.csi.azure.com": "kubernetes.io/azure-disk",
+    "ebs.csi.aws.com": "kubernetes.io/aws-ebs",
+    "file.csi.azure.com": "kubernetes.io/azure-file",
+    "pd.csi.storage.gke.io": "kubernetes.io/gce-pd",
+    "pxd.portworx.com": "kubernetes.io/portworx-volume",
+}
+
+
+def in_tree_name(driver_name: str) -> str:
+    """The plugin inside Kubernetes that the driver took over from, "" for none."""
+    return _IN_TREE_NAMES.get(driver_name, "")
+
+
 class TranslationError(MooringError):
     """An in-tree volume says something that its CSI driver has no word for."""
 
@@ -41,7 +57,8 @@ def _zones(pv: PersistentVolume) -> tuple[str, ...]:
     return tuple(text.split("__")) if text else ()
 
 
-def _region(zones: tuple[str, ...]) -> str:
+def region_of_zones(zones: tuple[str, ...]) -> str:
+    """The region of zones as in us-central1-a. Raises TranslationError when they are of none, or of several."""
     regions = set()
     for zone in zones:
         parts = zone.split("-")
@@ -57,7 +74,7 @@ def _gce(pv: PersistentVolume) -> CSIPersistentVolumeSource:
     disk = pv.spec.gce_persistent_disk
     assert disk is not None
     zones = _zones(pv)
-    place = f"regions/{_region(zones)}" if len(zones) > 1 else f"zones/{zones[0] if zones else UNSPECIFIED}"
+    place = f"regions/{region_of_zones(zones)}" if len(zones) > 1 else f"zones/{zones[0] if zones else UNSPECIFIED}"
     partition = str(disk.partition) if disk.partition else ""
     source = _csi(
         "pd.csi.storage.gke.io", f"projects/{UNSPECIFIED}/{place}/disks/{disk.pd_name}", {}, fs_type=disk.fs_type, read_only=disk.read_only
@@ -126,7 +143,14 @@ def _portworx(pv: PersistentVolume) -> CSIPersistentVolumeSource:
     if not {PORTWORX_SECRET_NAME, PORTWORX_SECRET_NAMESPACE} <= annotations.keys():
         return source
     secret = SecretReference(name=annotations[PORTWORX_SECRET_NAME], namespace=annotations[PORTWORX_SECRET_NAMESPACE])
-    return msgspec.structs.replace(source, controller_publish_secret_ref=secret, node_stage_secret_ref=secret)
+    return msgspec.structs.replace(
+        source,
+        controller_publish_secret_ref=secret,
+        node_stage_secret_ref=secret,
+        node_publish_secret_ref=secret,
+        controller_expand_secret_ref=secret,
+        node_expand_secret_ref=secret,
+    )
 
 
 _TRANSLATIONS: Final[Mapping[str, Callable[[PersistentVolume], CSIPersistentVolumeSource]]] = {
@@ -177,5 +201,5 @@ def repaired_handle(driver_name: str, handle: str, node_id: str) -> str:
         raise TranslationError(f"node id {node_id!r} has fewer than six parts")
     place = parts[3]
     if place == UNSPECIFIED:
-        place = node[3] if parts[2] == "zones" else _region((node[3],))
+        place = node[3] if parts[2] == "zones" else region_of_zones((node[3],))
     return "/".join(("projects", node[1], parts[2], place, "disks", parts[5]))

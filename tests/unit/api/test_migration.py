@@ -1,7 +1,7 @@
 """In-tree volumes as their CSI drivers see them, held to what the real csi-translation-lib makes of the same volumes.
 
 data/translated-volumes.json is the output of hack/translation-oracle (k8s.io/csi-translation-lib 0.36) on data/in-tree-volumes.json:
-`cd hack/translation-oracle && go run . < ../../tests/unit/attacher/data/in-tree-volumes.json`.
+`cd hack/translation-oracle && go run . < ../../tests/unit/api/data/in-tree-volumes.json`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from mooring.api.core import CSIPersistentVolumeSource
-from mooring.attacher.migration import TranslationError, is_migratable, repaired_handle, translated
+from mooring.api.migration import TranslationError, is_migratable, repaired_handle, translated
 from tests.support.objects import a_pv, pv_struct
 
 DATA = Path(__file__).parent / "data"

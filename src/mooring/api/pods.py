@@ -1,0 +1,80 @@
+"""core/v1: Pods, as far as their volumes and their place need it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.api.core import NodeSelector, PersistentVolumeClaimSpec
+from mooring.api.meta import ApiStruct, Condition, Kind, ObjectMeta
+
+
+class PersistentVolumeClaimVolumeSource(ApiStruct, frozen=True):
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class PersistentVolumeClaimTemplate(ApiStruct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+
+
+class EphemeralVolumeSource(ApiStruct, frozen=True):
+    volume_claim_template: PersistentVolumeClaimTemplate | None = None
+
+
+class CSIVolumeSource(ApiStruct, frozen=True):
+    driver: str = ""
+
+
+class Volume(ApiStruct, frozen=True):
+    """Other sources are no business of ours: then all three are None."""
+
+    name: str = ""
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    csi: CSIVolumeSource | None = None
+
+
+class NodeAffinity(ApiStruct, frozen=True):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class Affinity(ApiStruct, frozen=True):
+    node_affinity: NodeAffinity | None = None
+
+
+class Toleration(ApiStruct, frozen=True):
+    """operator: Exists, or Equal, which "" is, too."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class PodSchedulingGate(ApiStruct, frozen=True):
+    name: str = ""
+
+
+class PodSpec(ApiStruct, frozen=True):
+    volumes: tuple[Volume, ...] | None = None
+    node_name: str = ""
+    scheduler_name: str = ""
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+    scheduling_gates: tuple[PodSchedulingGate, ...] | None = None
+
+
+class PodStatus(ApiStruct, frozen=True):
+    phase: str = ""
+    conditions: tuple[Condition, ...] | None = None
+
+
+class Pod(ApiStruct, frozen=True):
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+PODS: Final = Kind("", "v1", "Pod", "pods", True, Pod)

@@ -1,0 +1,70 @@
+"""Carrying out what was decided about claims and volumes, one write after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import Key
+from mooring.binding import decision as d
+from mooring.binding import edits
+from mooring.binding.decision import Step
+from mooring.binding.view import View
+from mooring.binding.writes import Moved, Whole
+
+
+class Actions:
+    """wake_claim: puts a claim into its queue. All methods raise ApiError, Moved."""
+
+    def __init__(
+        self, view: View, claims: Whole[PersistentVolumeClaim], volumes: Whole[PersistentVolume], wake_claim: Callable[[Key], None]
+    ) -> None:
+        self._view, self._claims, self._volumes, self._wake_claim = view, claims, volumes, wake_claim
+
+    async def on_claim(self, claim: PersistentVolumeClaim, decision: d.Decision) -> None:
+        """claim: as the decision saw it."""
+        for action in decision.actions:
+            match action:
+                case d.Bind(pv_name, steps):
+                    await self._bind(claim, pv_name, steps)
+                case d.SetClass(class_name):
+                    await self._claims.put(claim, edits.set_class(class_name))
+                case d.Ask(provisioner):
+                    await self._claims.put(claim, edits.ask(provisioner))
+                case d.SetClaimPhase(phase):
+                    await self._claims.put(claim, edits.set_claim_phase(phase), "status")
+                case _:
+                    raise AssertionError(f"no action for a claim: {action}")
+
+    async def _bind(self, claim: PersistentVolumeClaim, pv_name: str, steps: tuple[Step, ...]) -> None:
+        pv = self._view.volumes.get(pv_name)
+        if pv is None:
+            raise Moved(f'PersistentVolume "{pv_name}" is no more')
+        for step in steps:
+            match step:
+                case Step.CLAIM_VOLUME:
+                    pv = await self._volumes.put(pv, edits.claim_volume(claim))
+                case Step.MARK_VOLUME:
+                    pv = await self._volumes.put(pv, edits.set_volume_phase("Bound"), "status")
+                case Step.NAME_VOLUME:
+                    claim = await self._claims.put(claim, edits.name_volume(pv_name))
+                case Step.MARK_CLAIM:
+                    claim = await self._claims.put(claim, edits.mark_claim(pv), "status")
+
+    async def on_volume(self, pv: PersistentVolume, decision: d.Decision) -> str:
+        """pv: as the decision saw it. Gives the uid of a claim that the API server does not have, "" for none."""
+        gone_uid = ""
+        for action in decision.actions:
+            match action:
+                case d.SetVolumePhase(phase):
+                    pv = await self._volumes.put(pv, edits.set_volume_phase(phase), "status")
+                case d.GiveBack(whole):
+                    pv = await self._volumes.put(pv, edits.give_back(whole=whole))
+                case d.LookUpClaim(key, uid):
+                    found = await self._claims.refresh(key)
+                    gone_uid = "" if found is not None and found.metadata.uid == uid else uid
+                case d.WakeClaim(key):
+                    self._wake_claim(key)
+                case _:
+                    raise AssertionError(f"no action for a volume: {action}")
+        return gone_uid

@@ -1,0 +1,44 @@
+"""Events of one part: each on change, and then now and then while it lasts.
+
+kube-controller-manager sends them again every 15 seconds for each claim that waits.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from mooring.api.core import ObjectReference
+from mooring.base.clock import Clock, Instant
+from mooring.binding.because import Told
+from mooring.kube.events import EventRecorder
+
+REMIND_S: Final = 1800.0
+"""While a reason lasts, it is told again after so long: the API server keeps events for an hour."""
+
+REMEMBERED_MAX: Final = 50_000
+
+
+class Announcer:
+    """Remembers what was last told of which object."""
+
+    def __init__(self, recorder: EventRecorder, clock: Clock) -> None:
+        self._recorder = recorder
+        self._clock = clock
+        self._told: OrderedDict[str, tuple[Told, Instant]] = OrderedDict()
+
+    def tell(self, ref: ObjectReference, told: Told) -> None:
+        """Sends it unless it is what was last told, and not long ago."""
+        now = self._clock.now()
+        before = self._told.get(ref.uid)
+        if before is not None and before[0] == told and now - before[1] < REMIND_S:
+            return
+        self._told[ref.uid] = told, now
+        self._told.move_to_end(ref.uid)
+        if len(self._told) > REMEMBERED_MAX:
+            self._told.popitem(last=False)
+        self._recorder.event(ref, *told)
+
+    def forget(self, uid: str) -> None:
+        """The object has no more to wait for."""
+        self._told.pop(uid, None)

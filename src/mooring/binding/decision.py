@@ -1,0 +1,90 @@
+"""What can be decided about claims and volumes: actions, and a decision of them with its reason.
+
+Actions are values; `actions.py` carries them out, in order, and the first failure stops the rest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+from mooring.api.meta import Key
+from mooring.binding.because import Because
+
+
+class Step(enum.Enum):
+    """The four writes that bind, in their order. Others rely on seeing the volume's claimRef before the claim's volumeName."""
+
+    CLAIM_VOLUME = "PUT PersistentVolume: claimRef"
+    MARK_VOLUME = "PUT PersistentVolume/status: Bound"
+    NAME_VOLUME = "PUT PersistentVolumeClaim: volumeName"
+    MARK_CLAIM = "PUT PersistentVolumeClaim/status: Bound"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bind:
+    """steps: those of the four that are still to be done."""
+
+    pv_name: str
+    steps: tuple[Step, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SetClass:
+    class_name: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ask:
+    """Write who shall make a volume for the claim."""
+
+    provisioner: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SetClaimPhase:
+    """Without a volume: what the status tells of one goes."""
+
+    phase: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SetVolumePhase:
+    phase: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Take the claim off the volume. whole: the whole reference, with our mark; else only the uid, and it stays reserved by name."""
+
+    whole: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LookUpClaim:
+    """Ask the API server for a claim that the cache lacks, before its volume is let go. uid: of the claim that is meant."""
+
+    claim: Key
+    uid: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WakeClaim:
+    claim: Key
+
+
+Action = Bind | SetClass | Ask | SetClaimPhase | SetVolumePhase | GiveBack | LookUpClaim | WakeClaim
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """actions: in order. again: after them there is more to decide at once. failed: the key comes again after its back-off.
+
+    quiet: users were told when it came to this.
+    """
+
+    because: Because
+    actions: tuple[Action, ...] = ()
+    again: bool = False
+    failed: bool = False
+    quiet: bool = False

@@ -1,0 +1,85 @@
+"""What wakes a pod that has no node yet: each change names its topics, and whoever waits for one of them looks again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import key_of
+from mooring.api.pods import Pod
+from mooring.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
+from mooring.binding.names import BOUND, claims_of, class_of, is_finished, volume_class_of
+from mooring.binding.scheduler import topics
+from mooring.binding.view import changed
+from mooring.kube.informer import Change
+
+
+class Wakes:
+    """Handlers for the caches. tell: wakes who waits for a topic. look_at: puts a pod into the queue. vanished: a node is no more."""
+
+    def __init__(self, tell: Callable[[str], None], look_at: Callable[[Pod], None], vanished: Callable[[str], None]) -> None:
+        self._tell, self._look_at, self._vanished = tell, look_at, vanished
+
+    def pod_changed(self, change: Change[Pod]) -> None:
+        old, new = change.old, change.new
+        about = new or old
+        assert about is not None
+        if new is None or old is None or (old.spec, old.metadata.deletion_timestamp) != (new.spec, new.metadata.deletion_timestamp):
+            self._look_at(about)
+        left = old is not None and old.spec.node_name and (new is None or is_finished(new)) and not is_finished(old)
+        if left and old is not None:
+            self._tell(topics.LIMITS)
+            for key in claims_of(old):
+                self._tell(topics.users(key))
+
+    def claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
+        if not changed(change.old, change.new):
+            return
+        about = change.new or change.old
+        assert about is not None
+        self._tell(topics.claim(key_of(about)))
+        if change.new is None or change.new.spec.volume_name:  # room that was promised to it
+            self._tell(topics.room_of(class_of(about)))
+
+    def volume_changed(self, change: Change[PersistentVolume]) -> None:
+        if not changed(change.old, change.new):
+            return
+        about = change.new or change.old
+        assert about is not None
+        self._tell(topics.volume(about.metadata.name))
+        if change.new is not None and change.new.status.phase != BOUND:
+            self._tell(topics.volumes_of(volume_class_of(change.new)))
+
+    def class_changed(self, change: Change[StorageClass]) -> None:
+        about = change.new or change.old
+        assert about is not None
+        if changed(change.old, change.new):
+            self._tell(topics.storage_class(about.metadata.name))
+
+    def node_changed(self, change: Change[Node]) -> None:
+        if not changed(change.old, change.new):
+            return
+        about = change.new or change.old
+        assert about is not None
+        self._tell(topics.node(about.metadata.name))
+        self._tell(topics.NODES)
+        if change.new is None:
+            self._vanished(about.metadata.name)
+
+    def csi_node_changed(self, change: Change[CSINode]) -> None:
+        if changed(change.old, change.new):
+            self._tell(topics.LIMITS)
+
+    def driver_changed(self, change: Change[CSIDriver]) -> None:
+        about = change.new or change.old
+        assert about is not None
+        if changed(change.old, change.new):
+            self._tell(topics.driver(about.metadata.name))
+
+    def capacity_changed(self, change: Change[CSIStorageCapacity]) -> None:
+        if change.new is not None and changed(change.old, change.new):
+            self._tell(topics.room_of(change.new.storage_class_name))
+
+    def attachment_changed(self, change: Change[VolumeAttachment]) -> None:
+        if change.new is None:
+            self._tell(topics.LIMITS)

@@ -1,0 +1,86 @@
+"""`mooring binder`: binds claims to volumes and pods to nodes, for a cluster that has no kube-controller-manager or kube-scheduler."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from mooring.base.errors import ConfigError
+from mooring.base.flagkinds import DURATION, INT, Kind
+from mooring.base.flags import Parsed, flag
+from mooring.base.units import format_duration
+from mooring.binding.options import PARTS
+from mooring.cli.process import Command, Machine, Setup, run_command
+from mooring.cli.settings import check_manager
+from mooring.cli.tables import ManagerFlags
+
+if TYPE_CHECKING:
+    from mooring.cli.manager import Around, Work
+
+
+def _read_parts(text: str) -> tuple[str, ...]:
+    """As kube-controller-manager: names, `*` for all, `-name` for all but that one."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+_PARTS: Final[Kind[tuple[str, ...]]] = Kind("name,...", _read_parts)
+_WORKERS_MAX: Final = 1000
+
+
+def parts_of(words: Sequence[str]) -> frozenset[str]:
+    """The parts that run. Raises ConfigError for a name that none has."""
+    for word in words:
+        if word != "*" and word.removeprefix("-") not in PARTS:
+            raise ConfigError(f"controllers: {word!r} is not known; there are {', '.join(PARTS)}, and * for all")
+    off = {word[1:] for word in words if word.startswith("-")}
+    on = set(PARTS) if "*" in words or not set(words) - {f"-{one}" for one in off} else {word for word in words if word in PARTS}
+    found = frozenset(on - off)
+    if not found:
+        raise ConfigError("controllers: nothing is left to run")
+    return found
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BinderFlags(ManagerFlags):
+    controllers: tuple[str, ...] = flag(
+        "controllers",
+        _PARTS,
+        ("*",),
+        f"The parts that run: * for all, NAME for one, -NAME to leave one out. There are: {', '.join(PARTS)}.",
+    )
+    bind_timeout_s: float = flag("bind-timeout", DURATION, 600.0, "How long a pod waits for its volumes before it is scheduled anew.")
+    workers: int = flag("workers", INT, 16, "How many claims, volumes and pods each are worked on at once.")
+
+
+def _check(parsed: Parsed[BinderFlags]) -> None:
+    check_manager(parsed)
+    flags = parsed.flags
+    parts_of(flags.controllers)
+    if flags.bind_timeout_s <= 0:
+        raise ConfigError(f"bind-timeout: must be greater than zero, as in 10m; got {format_duration(flags.bind_timeout_s)}")
+    if not 0 < flags.workers <= _WORKERS_MAX:
+        raise ConfigError(f"workers: must be between 1 and {_WORKERS_MAX}, got {flags.workers}")
+
+
+COMMAND: Final[Command[BinderFlags]] = Command(BinderFlags, check=_check)
+
+
+def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
+    """argv: the words after `mooring binder`. Gives the exit code."""
+    return run_command(COMMAND, argv, prog, lambda setup: _serve(setup, machine or Machine()))
+
+
+def _serve(setup: Setup[BinderFlags], machine: Machine) -> int:
+    from mooring.cli.manager import Manager  # here, so that --version and --help need not load it
+
+    return Manager("mooring-binder", setup, machine, lambda around: _binder(setup, around)).serve()
+
+
+def _binder(setup: Setup[BinderFlags], around: Around) -> Work:
+    from mooring.binding.controller import Binder
+    from mooring.binding.options import BinderOptions
+
+    flags = setup.flags
+    options = BinderOptions(parts=parts_of(flags.controllers), workers=flags.workers, bind_timeout_s=flags.bind_timeout_s)
+    return Binder(around.cluster, options, around.clock, around.chance, around.metrics)

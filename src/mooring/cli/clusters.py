@@ -1,0 +1,45 @@
+"""The way to the API server, made from flags. No client of anything else is loaded here."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+
+from mooring.base.chance import Chance
+from mooring.base.clock import Clock
+from mooring.base.errors import ConfigError
+from mooring.base.metrics import Metrics
+from mooring.cli.process import VERSION, Machine
+from mooring.cli.settings import RequestLimit
+from mooring.kube import kubeconfig
+from mooring.kube.client_metrics import ClientMetrics
+from mooring.kube.config import ClusterConfig
+from mooring.kube.http import HttpCluster
+
+
+def load_config(path: str, machine: Machine, server: str = "") -> ClusterConfig:
+    """path: "" for the pod's service account; as in the Go sidecars, KUBECONFIG of the environment does not count.
+
+    server: a URL that goes before what is found there; alone it is asked anonymously. Raises ConfigError.
+    """
+    if server and not server.startswith(("https://", "http://")):
+        raise ConfigError(f'master: "{server}" must begin with https:// or http://')
+    if path:
+        found = kubeconfig.load(path, machine.environ)
+        return dataclasses.replace(found, server=server.rstrip("/")) if server else found
+    if server:
+        return ClusterConfig(server.rstrip("/"), source="--master")
+    return kubeconfig.in_cluster(machine.environ, str(machine.service_account))
+
+
+def client(name: str, config: ClusterConfig, limit: RequestLimit, *, clock: Clock, chance: Chance, metrics: Metrics) -> HttpCluster:
+    """A client that is not connected yet. name: begins the user agent."""
+    return HttpCluster(
+        config,
+        clock=clock,
+        chance=chance,
+        user_agent=f"{name}/{VERSION} ({platform.system().lower()}/{platform.machine()}) mooring",
+        qps=limit.qps,
+        burst=limit.burst,
+        metrics=metrics.once(ClientMetrics),
+    )

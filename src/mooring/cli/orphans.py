@@ -1,0 +1,206 @@
+"""`mooring orphans`: volumes that have lost their object, and objects that have lost their volume.
+
+| exit code | when |
+|---|---|
+| 0 | nothing has leaked and no object is without its volume; or all that had leaked was deleted |
+| 3 | something is left |
+| 2 | a command line that can't be read |
+| 1 | it could not be looked, or somebody said no |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, TextIO
+
+from mooring.base.errors import ConfigError, MooringError
+from mooring.base.flagkinds import BOOL, DURATION, STRING
+from mooring.base.flags import Parsed, flag
+from mooring.base.units import format_duration
+from mooring.cli.people import run_for_people
+from mooring.cli.process import Command, Machine
+from mooring.cli.tables import ProcessFlags
+
+if TYPE_CHECKING:
+    from mooring.base.clock import Clock
+    from mooring.csi.driver import Driver
+    from mooring.kube.cluster import Cluster
+    from mooring.why.orphans import Finding, Report
+
+CLEAN, CANNOT, LEFT = 0, 1, 3
+CONNECT_S_MAX: Final = 5.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OrphansFlags(ProcessFlags):
+    kubeconfig: str = flag("kubeconfig", STRING, "", "The cluster; without it $KUBECONFIG, or the pod's own.")
+    csi_address: str = flag("csi-address", STRING, "/run/csi/socket", "The gRPC endpoint of the CSI driver: a unix socket.")
+    timeout_s: float = flag("timeout", DURATION, 60.0, "Timeout of each call to the driver.")
+    output: str = flag("o", STRING, "table", "table or json.")
+    prefix: str = flag(
+        "prefix", STRING, "", "Volumes whose names do not begin so are foreign; needed where others share the storage. Usual: pvc-."
+    )
+    delete: bool = flag("delete", BOOL, False, "Delete leaked volumes, after a look, a question, and a second look.")
+    yes: bool = flag("yes", BOOL, False, "With --delete: do not ask.")
+    older_than_s: float = flag(
+        "older-than",
+        DURATION,
+        600.0,
+        "With --delete: only what is still leaked after this time; no driver tells ages, so it waits.",
+    )
+    volume: str = flag("volume", STRING, "", "With --delete: only these volumes, by their handles, with commas between.")
+    secret: str = flag("secret", STRING, "", "With --delete: the secret that DeleteVolume needs, as namespace/name.")
+
+
+def _check(parsed: Parsed[OrphansFlags]) -> None:
+    flags = parsed.flags
+    if flags.output not in ("table", "json"):
+        raise ConfigError(f"o: must be table or json, got {flags.output!r}", exit_code=2)
+    if flags.timeout_s <= 0:
+        raise ConfigError(f"timeout: must be greater than zero, got {format_duration(flags.timeout_s)}", exit_code=2)
+    if flags.older_than_s < 0:
+        raise ConfigError(f"older-than: must not be negative, got {format_duration(flags.older_than_s)}", exit_code=2)
+    if not flags.delete and (flags.yes or flags.volume or flags.secret):
+        raise ConfigError("yes, volume and secret go with --delete", exit_code=2)
+    if flags.yes and not (flags.prefix or flags.volume):
+        raise ConfigError("yes: needs --prefix or --volume: without a question, say which volumes are this cluster's", exit_code=2)
+    if flags.secret and len([part for part in flags.secret.split("/") if part]) != 2:
+        raise ConfigError(f"secret: must be namespace/name, got {flags.secret!r}", exit_code=2)
+
+
+COMMAND: Final[Command[OrphansFlags]] = Command(OrphansFlags, check=_check)
+
+
+def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
+    """argv: the words after `mooring orphans`. Gives the exit code."""
+    return run_for_people(COMMAND, argv, prog, lambda flags: _serve(flags, machine or Machine(), prog))
+
+
+def _serve(flags: OrphansFlags, machine: Machine, prog: str) -> int:
+    try:
+        return asyncio.run(_on_the_network(flags, machine))
+    except ConfigError:
+        raise
+    except MooringError as error:
+        sys.stderr.write(f"{prog}: {error}\n")
+        return CANNOT
+
+
+async def _on_the_network(flags: OrphansFlags, machine: Machine) -> int:
+    from mooring.base.chance import Chance
+    from mooring.base.clock import LoopClock
+    from mooring.base.metrics import Metrics
+    from mooring.cli.clusters import client, load_config
+    from mooring.cli.settings import RequestLimit
+    from mooring.csi.grpc import GrpcDriver
+
+    clock, chance, metrics = LoopClock(), Chance(), Metrics()
+    config = load_config(flags.kubeconfig or machine.environ.get("KUBECONFIG", ""), machine)
+    driver = GrpcDriver(flags.csi_address, clock=clock)
+    await driver.connect(CONNECT_S_MAX)
+    try:
+        async with client("mooring-orphans", config, RequestLimit(None, 0), clock=clock, chance=chance, metrics=metrics) as cluster:
+            return await Orphans(flags, cluster, driver, clock, sys.stdin, sys.stdout, sys.stderr).run()
+    finally:
+        await driver.close()
+
+
+class Orphans:
+    """The command on two ports."""
+
+    def __init__(
+        self, flags: OrphansFlags, cluster: Cluster, driver: Driver, clock: Clock, stdin: TextIO, stdout: TextIO, stderr: TextIO
+    ) -> None:
+        self._flags, self._cluster, self._driver, self._clock = flags, cluster, driver, clock
+        self._stdin, self._stdout, self._stderr = stdin, stdout, stderr
+        self._driver_name = ""
+
+    async def run(self) -> int:
+        """Gives the exit code. Raises MooringError."""
+        await self._greet()
+        report = await self._look()
+        left = not report.is_clean
+        removed: list[tuple[Finding, str]] = []
+        if self._flags.delete:
+            chosen = self._chosen(report)
+            if chosen and not self._is_confirmed(chosen):
+                self._say("nothing is deleted")
+                return CANNOT
+            removed = await self._remove(report, chosen) if chosen else []
+            gone = {finding.handle for finding, problem in removed if not problem}
+            left = any(finding.handle not in gone for finding in report.findings if finding.kind.value in ("leaked", "ghost"))
+        self._show(report, removed)
+        return LEFT if left else CLEAN
+
+    async def _greet(self) -> None:
+        from mooring.csi.greeting import greet
+        from mooring.csi.proto import csi_pb2 as csi
+
+        info = await greet(self._driver, clock=self._clock)
+        self._driver_name = info.name
+        if csi.ControllerServiceCapability.RPC.LIST_VOLUMES not in info.controller:
+            raise ConfigError(f"the driver {info.name} does not list its volumes (LIST_VOLUMES): nobody can say what has leaked")
+
+    async def _look(self) -> Report:
+        from mooring.why.inventory import inventory
+        from mooring.why.orphans import judged
+
+        return judged(await inventory(self._cluster, self._driver, self._driver_name, self._flags.timeout_s), self._flags.prefix)
+
+    # -- deleting
+
+    def _chosen(self, report: Report) -> tuple[Finding, ...]:
+        """Raises ConfigError for a volume that must stay."""
+        deletable = {finding.handle: finding for finding in report.deletable()}
+        named = [handle.strip() for handle in self._flags.volume.split(",") if handle.strip()]
+        for handle in named:
+            if handle not in deletable:
+                spared = next((found.spared or found.why for found in report.findings if found.handle == handle), "it is no orphan")
+                raise ConfigError(f"volume: {handle} is not deleted: {spared}")
+        return tuple(deletable[handle] for handle in named) if named else tuple(deletable.values())
+
+    def _is_confirmed(self, chosen: Sequence[Finding]) -> bool:
+        if self._flags.yes:
+            return True
+        for finding in chosen:
+            self._say(f"  {finding.handle}  {finding.size}")
+        self._say(f"{len(chosen)} volumes of {self._driver_name} with all that is in them; no other cluster on this storage was asked.")
+        self._stderr.write(f"Type the driver's name to delete them: {self._driver_name}\n> ")
+        self._stderr.flush()
+        return self._stdin.readline().strip() == self._driver_name
+
+    async def _remove(self, report: Report, chosen: Sequence[Finding]) -> list[tuple[Finding, str]]:
+        from mooring.why.removal import removed
+
+        secrets = await self._secret()
+        if self._flags.older_than_s:
+            self._say(f"looking again in {format_duration(self._flags.older_than_s)}, before anything is deleted")
+            await self._clock.sleep(self._flags.older_than_s)
+        done = []
+        async for finding, problem in removed(self._driver, chosen, report, self._look, secrets, self._flags.timeout_s):
+            done.append((finding, problem))
+            self._say(f"{finding.handle}: {problem or 'deleted'}")
+        return done
+
+    async def _secret(self) -> dict[str, str]:
+        from mooring.api.core import SecretReference
+        from mooring.kube.secrets import SecretCache
+
+        if not self._flags.secret:
+            return {}
+        namespace, _, name = self._flags.secret.partition("/")
+        return dict(await SecretCache(self._cluster, self._clock).get(SecretReference(name=name, namespace=namespace)))
+
+    # -- telling
+
+    def _show(self, report: Report, removed: Sequence[tuple[Finding, str]]) -> None:
+        from mooring.why.shown import as_json, as_table
+
+        shown = as_json if self._flags.output == "json" else as_table
+        self._stdout.write(shown(report, {finding.handle: problem for finding, problem in removed}, self._clock.wall_s()))
+
+    def _say(self, text: str) -> None:
+        self._stderr.write(f"{text}\n")

@@ -1,0 +1,84 @@
+"""The controllers of the plane: attacher, provisioner and binder, on one store and one connection to the driver.
+
+Each has a cluster of its own with its name on it, so that the story can tell who wrote what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from mooring.attacher.controller import Attacher, AttacherOptions
+from mooring.base.chance import Chance
+from mooring.base.clock import Clock
+from mooring.base.metrics import Metrics
+from mooring.binding.controller import Binder
+from mooring.binding.options import BinderOptions
+from mooring.csi.session import Session
+from mooring.dev.story import Story
+from mooring.dev.watched import WatchedCluster, Watches
+from mooring.kube.cluster import Cluster
+from mooring.kube.events import EventRecorder
+from mooring.provisioner.controller import Provisioner
+from mooring.provisioner.journal import Journal
+from mooring.provisioner.options import ProvisionerOptions
+from mooring.provisioner.pages import Place
+
+NAMESPACE: Final = "default"
+"""Where the provisioner keeps its journal of intents."""
+
+
+class Controller(Protocol):
+    """What they have in common."""
+
+    @property
+    def has_synced(self) -> bool: ...
+    async def run(self) -> None: ...
+    async def drain(self, timeout_s: float) -> bool: ...
+
+
+class Controllers:
+    """All of them. cluster: the store, for controllers alone. session: started."""
+
+    def __init__(self, cluster: Cluster, session: Session, story: Story, clock: Clock, chance: Chance) -> None:
+        self._cluster, self._session, self._story = cluster, session, story
+        self._clock, self._chance = clock, chance
+        self._watches = {who: Watches() for who in ("attacher", "provisioner", "binder")}
+        self._controllers: Mapping[str, Controller] = {
+            "attacher": self._attacher(self._seen_as("attacher")),
+            "provisioner": self._provisioner(self._seen_as("provisioner")),
+            "binder": Binder(self._seen_as("binder"), BinderOptions(), clock, chance),
+        }
+
+    def _seen_as(self, who: str) -> Cluster:
+        return WatchedCluster(self._cluster, who, self._story, self._clock, self._watches[who])
+
+    def _attacher(self, cluster: Cluster) -> Attacher:
+        attacher = Attacher(cluster, self._session.driver, self._session.info, AttacherOptions(), self._clock, self._chance, Metrics())
+        self._session.on_return(attacher.driver_returned)
+        return attacher
+
+    def _provisioner(self, cluster: Cluster) -> Provisioner:
+        info = self._session.info
+        events = EventRecorder(cluster, f"{info.name}_dev", clock=self._clock, chance=self._chance)
+        intents = Journal(cluster, Place(NAMESPACE, info.name), self._chance.uid(), self._clock)
+        provisioner = Provisioner(
+            cluster, self._session.driver, info, ProvisionerOptions(), self._clock, self._chance, Metrics(), events, intents=intents
+        )
+        self._session.on_return(provisioner.driver_returned)
+        return provisioner
+
+    async def started(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Their tasks, once all caches are filled."""
+        tasks = [group.create_task(one.run(), name=f"dev/{who}") for who, one in self._controllers.items()]
+        for who, one in self._controllers.items():
+            await self._watches[who].until(lambda one=one: one.has_synced)  # type: ignore[misc]
+            self._story.happened(who, f"watches {', '.join(sorted(set(self._watches[who].plurals)))}", via="API")
+        return tasks
+
+    async def drain(self, timeout_s: float) -> None:
+        """They begin nothing new, and end what runs."""
+        async with asyncio.TaskGroup() as group:
+            for who, one in self._controllers.items():
+                group.create_task(one.drain(timeout_s), name=f"dev/drain/{who}")

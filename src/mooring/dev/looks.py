@@ -1,0 +1,79 @@
+"""Looking at a volume from all sides: what the API says, what the driver says, and what it has on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Final, TypeVar
+
+from mooring.api.meta import Kind
+from mooring.base.errors import MooringError
+from mooring.csi.driver import Call, Driver
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.dev.plane import Plane
+from mooring.dev.story import Story
+from mooring.dev.waiting import Seen, until
+from mooring.driver.state import State, Volume
+from mooring.driver.statefile import read_state
+from mooring.kube.cluster import Cluster
+
+T = TypeVar("T")
+
+_WAIT_S_MAX: Final = 4.0
+_CALL: Final = Call(timeout_s=5.0)
+
+
+class DemoFailed(MooringError):
+    """Something was not as the demo claims; str() says what was expected and what was found."""
+
+
+class Looks:
+    """cluster: a client over HTTP; driver: a connection of the demo's own. What is found is told in the story."""
+
+    def __init__(self, plane: Plane, cluster: Cluster, driver: Driver, story: Story) -> None:
+        self._plane = plane
+        self._cluster = cluster
+        self._driver = driver
+        self._story = story
+
+    def expect(self, what: str, expected: object, found: object) -> None:
+        """Raises DemoFailed when it is something else."""
+        if expected != found:
+            raise DemoFailed(f"{what}: expected {expected!r}, found {found!r}")
+
+    async def until(self, kind: Kind[T], name: str, wanted: Seen[T], what: str) -> T | None:
+        """The object once it is as wanted. Raises DemoFailed, with what its status says, when that takes too long."""
+        try:
+            async with asyncio.timeout(_WAIT_S_MAX):
+                return await until(self._cluster, kind, name, wanted)
+        except TimeoutError:
+            whole = [one for one in (await self._cluster.list(kind.whole())).items if one["metadata"]["name"] == name]
+            seen = f"its status: {json.dumps(whole[0].get('status'))}" if whole else "it is not there"
+            raise DemoFailed(f"{kind.name} {name} {what}: not within {_WAIT_S_MAX:g} s; {seen}") from None
+
+    async def driver_has(self, handle: str, on: list[str]) -> Volume:
+        """Asserts that the driver's word, its state file and its folders agree on the volume being on just these nodes."""
+        answer = await self._driver.controller_get_volume(csi.ControllerGetVolumeRequest(volume_id=handle), _CALL)
+        self.expect("nodes that the driver names", on, list(answer.status.published_node_ids))
+        volume = self._state().volumes.get(handle)
+        if volume is None:
+            raise DemoFailed("the volume is not in the driver's state file")
+        self.expect("nodes in the driver's state file", on, [one.node_id for one in volume.published])
+        self.expect("folders of the driver's volumes", [handle], self._folders())
+        self._story.checked(f"the driver, its state file and its folder agree: the volume is on {' and '.join(on) or 'no node'}")
+        return volume
+
+    async def driver_has_nothing(self) -> None:
+        """Asserts that all three agree on there being no volume."""
+        listed = await self._driver.list_volumes(csi.ListVolumesRequest(), _CALL)
+        self.expect("volumes that the driver lists", [], [one.volume.volume_id for one in listed.entries])
+        state = self._state()
+        self.expect("volumes in the driver's state file", [], sorted({*state.volumes, *state.snapshots}))
+        self.expect("folders of the driver's volumes", [], self._folders())
+        self._story.checked("the driver, its state file and its folders agree: there is no volume")
+
+    def _state(self) -> State:
+        return read_state(self._plane.state_folder)
+
+    def _folders(self) -> list[str]:
+        return sorted(one.name for one in (self._plane.state_folder / "volumes").iterdir())

@@ -1,0 +1,86 @@
+"""What all calls of the host-path driver share: its state and data, its limits, and its volumes as others see them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+
+from mooring.base.chance import Chance
+from mooring.base.clock import Clock
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.filling import Filling
+from mooring.driver.journal import Journal
+from mooring.driver.layout import Layout, Limits
+from mooring.driver.state import Snapshot, State, Volume
+from mooring.driver.statefile import StateFolder
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Core:
+    """mutable_names: the mutable parameters that are accepted, none for all. snapshot_delay_s: until a snapshot is ready."""
+
+    journal: Journal
+    folder: StateFolder
+    filling: Filling
+    layout: Layout
+    limits: Limits
+    mutable_names: Collection[str]
+    snapshot_delay_s: float
+    clock: Clock
+    chance: Chance
+
+    @property
+    def state(self) -> State:
+        return self.journal.state
+
+    def now_ns(self) -> int:
+        """Since the epoch."""
+        return int(self.clock.wall_s() * 1e9)
+
+    def known(self, volume_id: str) -> Volume:
+        """Raises NotFound."""
+        volume = self.state.volumes.get(volume_id)
+        if volume is None:
+            raise DriverError(Code.NOT_FOUND, f"there is no volume {volume_id!r}")
+        return volume
+
+    def whole(self, volume_id: str) -> Volume:
+        """A volume that has its data. Raises NotFound, Aborted."""
+        volume = self.known(volume_id)
+        check_whole(volume)
+        return volume
+
+    def check_unread(self, record_id: str) -> None:
+        """Raises Aborted while the data of a volume or snapshot is copied to somewhere else."""
+        for record in self.state.filling():
+            if record.source_id == record_id:
+                raise DriverError(Code.ABORTED, f"{record_id!r} is being copied to {record.id!r}: try again when that is done")
+
+    def described(self, volume: Volume) -> csi.Volume:
+        answer = csi.Volume(volume_id=volume.id, capacity_bytes=volume.capacity_bytes, volume_context=volume.parameters)
+        if self.layout.has_topology and volume.segments:
+            answer.accessible_topology.add(segments=volume.segments)
+        if volume.source_id.startswith("snap-"):
+            answer.content_source.snapshot.snapshot_id = volume.source_id
+        elif volume.source_id:
+            answer.content_source.volume.volume_id = volume.source_id
+        return answer
+
+    def condition(self, volume: Volume) -> csi.VolumeCondition:
+        what = "file" if volume.is_block else "folder"
+        if volume.is_filling:
+            return csi.VolumeCondition(abnormal=False, message="the volume's data is being copied")
+        if self.folder.data(volume.id).exists():
+            return csi.VolumeCondition(abnormal=False, message=f"the volume's {what} is there")
+        return csi.VolumeCondition(abnormal=True, message=f"the volume's {what} is gone")
+
+
+def check_whole(record: Volume | Snapshot) -> None:
+    """Raises Aborted while the record's data is on its way."""
+    if record.is_filling:
+        raise DriverError(Code.ABORTED, f"the data of {record.id!r} is being copied: try again when that is done")
+
+
+def nodes_of(volume: Volume) -> list[str]:
+    return [one.node_id for one in volume.published]

@@ -1,0 +1,101 @@
+"""Copies that are on their way, each in a thread: their callers may give up and come back, and find them where they are by then.
+
+A copy belongs to a record of the state that says `is_filling`. When it has ended, the record says so no more, or is gone if it
+failed; whoever asks next, under the same name, finds the whole volume, or starts anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from mooring.base.log import logger
+from mooring.csi.codes import Code, DriverError
+from mooring.driver.journal import Journal
+from mooring.driver.state import Snapshot, Volume
+from mooring.driver.statefile import StateFolder
+
+_log = logger(__name__)
+
+COPIES_MAX: Final = 4
+"""At once; others wait for their turn."""
+
+
+class _Stopped(Exception):
+    """The driver ends: the next one removes what is there."""
+
+
+class Filling:
+    """The copies of one driver, from `begin` to their end."""
+
+    def __init__(self, journal: Journal, folder: StateFolder) -> None:
+        self._journal = journal
+        self._folder = folder
+        self._running: dict[str, asyncio.Future[None]] = {}
+        self._threads = ThreadPoolExecutor(COPIES_MAX, thread_name_prefix="driver/copy")
+        self._stop = threading.Event()
+
+    def close(self) -> None:
+        """Ends all copies, within what one chunk takes. They are taken up by nobody."""
+        self._stop.set()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    async def filled(self, record_id: str) -> None:
+        """Returns once the record has its data, if need be by beginning to copy it; at once for a record that is whole.
+
+        Cancelled, it lets the copy go on. Raises DriverError when the copy has failed; nothing is left of the record then.
+        """
+        try:
+            await self._journal.settled()  # the disk knows of the copy before there is any
+        finally:
+            copy = self._begun(record_id)
+        if copy is not None:
+            await asyncio.wait([copy])
+            _raise_failure(copy)
+
+    def _begun(self, record_id: str) -> asyncio.Future[None] | None:
+        """The copy that fills this record; None when it has nothing to wait for."""
+        record = self._journal.state.owner(record_id)
+        if record is None or not record.is_filling:
+            return None
+        if record_id not in self._running:
+            copy = asyncio.get_running_loop().run_in_executor(self._threads, self._copy, record)
+            copy.add_done_callback(lambda done: self._ended(record_id, done))
+            self._running[record_id] = copy
+        return self._running[record_id]
+
+    def _copy(self, record: Volume | Snapshot) -> None:
+        """In a thread."""
+        size = record.size_bytes if isinstance(record, Snapshot) else record.capacity_bytes
+        self._folder.copy(record.source_id, record.id, size if record.is_block else None, self._check)
+
+    def _check(self) -> None:
+        if self._stop.is_set():
+            raise _Stopped
+
+    def _ended(self, record_id: str, copy: asyncio.Future[None]) -> None:
+        """In the loop, before anybody who waits. May reach the disk with the next change: until then a restart removes the copy."""
+        del self._running[record_id]
+        state = self._journal.state
+        if copy.cancelled() or isinstance(copy.exception(), _Stopped):
+            return
+        if copy.exception() is None:
+            self._journal.put(state.filled(record_id))
+            return
+        _log.error("A copy failed", id=record_id, error=copy.exception())
+        self._journal.put(state.without(record_id).forgotten(record_id))
+
+
+def _raise_failure(copy: asyncio.Future[None]) -> None:
+    failure = None if copy.cancelled() else copy.exception()
+    if copy.cancelled() or isinstance(failure, _Stopped):
+        raise DriverError(Code.UNAVAILABLE, "the driver ends, and the copy with it: try again")
+    if isinstance(failure, OSError):
+        full = failure.errno in (errno.ENOSPC, errno.EDQUOT)
+        code = Code.RESOURCE_EXHAUSTED if full else Code.INTERNAL
+        raise DriverError(code, f"the data can't be copied: {failure.strerror}")
+    if failure is not None:
+        raise failure

@@ -1,0 +1,83 @@
+"""What can be asked about the host-path driver's volumes and room."""
+
+from __future__ import annotations
+
+from google.protobuf.wrappers_pb2 import Int64Value
+
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.core import Core, nodes_of
+from mooring.driver.creating import check_capabilities, check_mutable, check_parameters
+from mooring.driver.layout import room
+from mooring.driver.publishing import unsupported
+from mooring.driver.state import Volume, is_volume_id
+
+
+class Questions:
+    """Calls of one driver. None changes anything; each answers what the disk has."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def validate(self, request: csi.ValidateVolumeCapabilitiesRequest) -> csi.ValidateVolumeCapabilitiesResponse:
+        volume = self._core.known(request.volume_id)
+        await self._core.journal.settled()
+        if reason := self._refusal(volume, request):
+            return csi.ValidateVolumeCapabilitiesResponse(message=reason)
+        confirmed = csi.ValidateVolumeCapabilitiesResponse.Confirmed(
+            volume_context=request.volume_context,
+            volume_capabilities=request.volume_capabilities,
+            parameters=request.parameters,
+            mutable_parameters=request.mutable_parameters,
+        )
+        return csi.ValidateVolumeCapabilitiesResponse(confirmed=confirmed)
+
+    def _refusal(self, volume: Volume, request: csi.ValidateVolumeCapabilitiesRequest) -> str:
+        """Why the volume is not what the request says, or ""."""
+        try:
+            check_mutable(request.mutable_parameters, self._core.mutable_names)
+        except DriverError as error:
+            return error.message
+        if request.volume_context and dict(request.volume_context) != volume.parameters:
+            return "the volume has another volume_context"
+        if request.parameters and dict(request.parameters) != volume.parameters:
+            return "the volume was created with other parameters"
+        return unsupported(volume, request.volume_capabilities)
+
+    async def list(self, request: csi.ListVolumesRequest) -> csi.ListVolumesResponse:
+        """Sorted by id; a page's token is the last id on it, so that volumes which come and go between pages move nothing."""
+        if request.starting_token and not is_volume_id(request.starting_token):
+            raise DriverError(Code.ABORTED, f"starting_token {request.starting_token!r} is none of this driver's: start from the beginning")
+        volumes = self._core.state.volumes
+        await self._core.journal.settled()
+        ids = sorted(one for one in volumes if one > request.starting_token)
+        page = ids[: request.max_entries or None]
+        entries = [self._entry(volumes[volume_id]) for volume_id in page]
+        return csi.ListVolumesResponse(entries=entries, next_token=page[-1] if len(page) < len(ids) else "")
+
+    def _entry(self, volume: Volume) -> csi.ListVolumesResponse.Entry:
+        status = csi.ListVolumesResponse.VolumeStatus(published_node_ids=nodes_of(volume), volume_condition=self._core.condition(volume))
+        return csi.ListVolumesResponse.Entry(volume=self._core.described(volume), status=status)
+
+    async def get(self, request: csi.ControllerGetVolumeRequest) -> csi.ControllerGetVolumeResponse:
+        volume = self._core.known(request.volume_id)
+        await self._core.journal.settled()
+        status = csi.ControllerGetVolumeResponse.VolumeStatus(
+            published_node_ids=nodes_of(volume), volume_condition=self._core.condition(volume)
+        )
+        return csi.ControllerGetVolumeResponse(volume=self._core.described(volume), status=status)
+
+    async def capacity(self, request: csi.GetCapacityRequest) -> csi.GetCapacityResponse:
+        """What CreateVolume would find for such a request: nothing where it would refuse it."""
+        state = self._core.state
+        await self._core.journal.settled()
+        limits, layout = self._core.limits, self._core.layout
+        try:
+            check_capabilities(request.volume_capabilities)
+            check_parameters(request.parameters, limits)
+        except DriverError:
+            return csi.GetCapacityResponse(maximum_volume_size=Int64Value())
+        found = room(state, limits, layout.matching(request.accessible_topology.segments), request.parameters.get("kind", ""))
+        largest = min(max((left for _, _, left in found), default=0), limits.volume_bytes_max)
+        available = sum(left for _, _, left in found)
+        return csi.GetCapacityResponse(available_capacity=available, maximum_volume_size=Int64Value(value=largest))

@@ -1,0 +1,98 @@
+"""The host-path driver's snapshots: copies of a volume's data, whole when CreateSnapshot answers.
+
+They are ready at once, or after a delay that stands for a storage system which moves them elsewhere first. They take no room from
+the capacity.
+"""
+
+from __future__ import annotations
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.core import Core, check_whole
+from mooring.driver.creating import OF_THE_CLUSTER
+from mooring.driver.state import Snapshot, is_snapshot_id
+from mooring.driver.volumes import remove_data
+
+
+class Snapshots:
+    """Calls of one driver."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def create(self, request: csi.CreateSnapshotRequest) -> csi.CreateSnapshotResponse:
+        _check_parameters(request)
+        snapshot = self._core.state.snapshot_named(request.name)
+        if snapshot is None:
+            snapshot = self._added(request)
+        elif snapshot.source_id != request.source_volume_id:
+            what = f"snapshot {request.name!r} exists, of volume {snapshot.source_id!r}"
+            raise DriverError(Code.ALREADY_EXISTS, f"{what}: take another name, or delete it first")
+        await self._core.filling.filled(snapshot.id)
+        await self._core.journal.settled()
+        return csi.CreateSnapshotResponse(snapshot=self._described(self._core.state.snapshots[snapshot.id]))
+
+    def _added(self, request: csi.CreateSnapshotRequest) -> Snapshot:
+        volume = self._core.whole(request.source_volume_id)
+        snapshot_id, now_ns = f"snap-{self._core.chance.uid()}", self._core.now_ns()
+        ready_ns = now_ns + int(self._core.snapshot_delay_s * 1e9)
+        snapshot = Snapshot(snapshot_id, request.name, volume.id, volume.capacity_bytes, volume.is_block, now_ns, ready_ns, is_filling=True)
+        self._core.journal.put(self._core.state.with_snapshot(snapshot))
+        return snapshot
+
+    async def delete(self, request: csi.DeleteSnapshotRequest) -> csi.DeleteSnapshotResponse:
+        snapshot = self._core.state.snapshots.get(request.snapshot_id)
+        if snapshot is not None:
+            check_whole(snapshot)
+            self._core.check_unread(snapshot.id)
+            self._core.journal.put(self._core.state.without(snapshot.id))
+        await self._core.journal.settled()
+        await remove_data(self._core, request.snapshot_id)
+        return csi.DeleteSnapshotResponse()
+
+    async def get(self, request: csi.GetSnapshotRequest) -> csi.GetSnapshotResponse:
+        snapshot = self._core.state.snapshots.get(request.snapshot_id)
+        if snapshot is None:
+            raise DriverError(Code.NOT_FOUND, f"there is no snapshot {request.snapshot_id!r}")
+        await self._core.journal.settled()
+        return csi.GetSnapshotResponse(snapshot=self._described(snapshot))
+
+    async def list(self, request: csi.ListSnapshotsRequest) -> csi.ListSnapshotsResponse:
+        """Sorted by id; a page's token is the last id on it, as with volumes."""
+        if request.starting_token and not is_snapshot_id(request.starting_token):
+            raise DriverError(Code.ABORTED, f"starting_token {request.starting_token!r} is none of this driver's: start from the beginning")
+        found = [one for one in self._core.state.snapshots.values() if _is_asked_for(one, request)]
+        await self._core.journal.settled()
+        found.sort(key=lambda one: one.id)
+        page = found[: request.max_entries or None]
+        entries = [csi.ListSnapshotsResponse.Entry(snapshot=self._described(one)) for one in page]
+        return csi.ListSnapshotsResponse(entries=entries, next_token=page[-1].id if len(page) < len(found) else "")
+
+    def _described(self, snapshot: Snapshot) -> csi.Snapshot:
+        taken = Timestamp()
+        taken.FromNanoseconds(snapshot.taken_ns)
+        is_ready = not snapshot.is_filling and snapshot.ready_ns <= self._core.now_ns()
+        return csi.Snapshot(
+            snapshot_id=snapshot.id,
+            source_volume_id=snapshot.source_id,
+            size_bytes=snapshot.size_bytes,
+            creation_time=taken,
+            ready_to_use=is_ready,
+        )
+
+
+def _is_asked_for(snapshot: Snapshot, request: csi.ListSnapshotsRequest) -> bool:
+    return (
+        snapshot.id > request.starting_token
+        and request.snapshot_id in ("", snapshot.id)
+        and request.source_volume_id in ("", snapshot.source_id)
+    )
+
+
+def _check_parameters(request: csi.CreateSnapshotRequest) -> None:
+    """Raises InvalidArgument: this driver's snapshots have none of their own."""
+    unknown = sorted(key for key in request.parameters if not key.startswith(OF_THE_CLUSTER))
+    if unknown:
+        raise DriverError(Code.INVALID_ARGUMENT, f"parameters: {unknown[0]!r} is not known: this driver's snapshots have none, take it out")

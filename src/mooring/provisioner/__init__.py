@@ -1,0 +1,1 @@
+"""Turns claims into volumes: CreateVolume, DeleteVolume, and the PersistentVolumes that stand for them."""

@@ -1,0 +1,46 @@
+"""The caches that all parts of the provisioner share: one watch for each kind, whoever reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node, PersistentVolume, PersistentVolumeClaim
+from mooring.api.gateway import REFERENCE_GRANTS, ReferenceGrant
+from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, CSINode, StorageClass
+from mooring.base.chance import Chance
+from mooring.base.clock import Clock
+from mooring.kube.cluster import Cluster
+from mooring.kube.informer import Informer
+from mooring.provisioner.facts import DriverFacts
+from mooring.provisioner.options import ProvisionerOptions
+from mooring.provisioner.view import CLAIM_INDEXES, csi_node_pruner, prune_claim, prune_node, prune_volume
+
+
+class Caches:
+    """Claims, volumes and classes always; nodes where topology or capacity needs them; grants behind their gate.
+
+    A cache that is not in use stays empty and is not in `running`.
+    """
+
+    def __init__(self, cluster: Cluster, facts: DriverFacts, options: ProvisionerOptions, clock: Clock, chance: Chance) -> None:
+        resync_s = options.resync_s
+        self.claims: Informer[PersistentVolumeClaim] = Informer(
+            cluster, PERSISTENT_VOLUME_CLAIMS, clock=clock, chance=chance, indexes=CLAIM_INDEXES, prune=prune_claim, resync_s=resync_s
+        )
+        self.volumes: Informer[PersistentVolume] = Informer(
+            cluster, PERSISTENT_VOLUMES, clock=clock, chance=chance, prune=prune_volume, resync_s=resync_s
+        )
+        self.classes: Informer[StorageClass] = Informer(cluster, STORAGE_CLASSES, clock=clock, chance=chance)
+        self.csi_nodes: Informer[CSINode] = Informer(cluster, CSI_NODES, clock=clock, chance=chance, prune=csi_node_pruner(facts.name))
+        self.nodes: Informer[Node] = Informer(cluster, NODES, clock=clock, chance=chance, prune=prune_node)
+        self.grants: Informer[ReferenceGrant] = Informer(cluster, REFERENCE_GRANTS, clock=clock, chance=chance)
+        self.running: list[Informer[Any]] = [self.claims, self.volumes, self.classes]
+        if options.node is None and ((facts.topology and options.rules.topology) or options.capacity is not None):
+            self.running += [self.csi_nodes, self.nodes]
+        if options.rules.cross_namespace_data_source:
+            self.running.append(self.grants)
+
+    @property
+    def have_synced(self) -> bool:
+        """True while all that are in use follow the API server."""
+        return all(informer.has_synced for informer in self.running)

@@ -1,0 +1,1 @@
+"""Publishes how much room the driver has where, as CSIStorageCapacity objects for the scheduler."""

@@ -1,0 +1,68 @@
+"""What is published: for each place and class one amount of room. Known by value, so that an item waits once, however often it is named."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
+
+from mooring.api.core import PersistentVolume
+from mooring.api.meta import LabelSelector
+from mooring.api.storage import CSIStorageCapacity, StorageClass
+
+Segment: TypeAlias = tuple[tuple[str, str], ...]
+"""A place: topology keys with their values, sorted. Of nothing: all nodes."""
+
+
+class Item(NamedTuple):
+    """selects: a selector that is no plain place, as text; then no item of ours can mean the same."""
+
+    class_name: str
+    segment: Segment
+    selects: str = ""
+
+    def __str__(self) -> str:
+        place = self.selects or ", ".join(f"{key}={value}" for key, value in self.segment) or "all nodes"
+        return f"{self.class_name} at {place}"
+
+
+def segment_of(labels: Mapping[str, str] | None) -> Segment:
+    return tuple(sorted((labels or {}).items()))
+
+
+def item_of(capacity: CSIStorageCapacity) -> Item:
+    """What an object is about."""
+    topology = capacity.node_topology
+    if topology is None:
+        return Item(capacity.storage_class_name, (), "no node")
+    if topology.match_expressions:
+        return Item(capacity.storage_class_name, (), _shown(topology))
+    return Item(capacity.storage_class_name, segment_of(topology.match_labels))
+
+
+def _shown(selector: LabelSelector) -> str:
+    return repr((sorted((selector.match_labels or {}).items()), selector.match_expressions))
+
+
+def index_value(item: Item) -> str:
+    """The item as text. No name, key or value has a zero in it."""
+    return "\0".join((item.class_name, item.selects, *itertools.chain.from_iterable(item.segment)))
+
+
+def counts(storage_class: StorageClass, driver_name: str, immediate_too: bool) -> bool:
+    """True for classes whose room is published; the scheduler looks only where it chooses the node before there is a volume."""
+    late = storage_class.volume_binding_mode != "Immediate"
+    return storage_class.provisioner == driver_name and (late or immediate_too)
+
+
+def places_of(pv: PersistentVolume) -> tuple[Segment, ...]:
+    """Where a volume is, by its node affinity; () where that is not said, or not as places."""
+    affinity = pv.spec.node_affinity
+    if affinity is None or affinity.required is None:
+        return ()
+    found = []
+    for term in affinity.required.node_selector_terms or ():
+        expressions = term.match_expressions or ()
+        if expressions and all(one.operator == "In" and len(one.values or ()) == 1 for one in expressions):
+            found.append(segment_of({one.key: (one.values or ("",))[0] for one in expressions}))
+    return tuple(found)

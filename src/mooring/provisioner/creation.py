@@ -1,0 +1,141 @@
+"""Making one volume: hold its source, write down the intent, ask the driver, look at the answer, store the object."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from mooring.api.migration import TranslationError
+from mooring.api.volume_migration import as_in_tree
+from mooring.base.clock import Clock, Instant
+from mooring.base.errors import MooringError
+from mooring.base.log import logger
+from mooring.csi.codes import DriverError
+from mooring.csi.driver import Call, Driver
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.errors import ApiError
+from mooring.kube.secrets import SecretCache
+from mooring.provisioner import answers, outcomes, volumes
+from mooring.provisioner.guard import SourceGuard
+from mooring.provisioner.intents import Intents
+from mooring.provisioner.outcomes import CLEANUP_TRIES, Failed, Failure, State
+from mooring.provisioner.requests import Order
+from mooring.provisioner.saving import Save, Saving, Unsaved
+
+log = logger(__name__)
+
+
+class Creation:
+    """identity: of this process, in the attributes of its volumes. timeout_s: of each call."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        intents: Intents,
+        guard: SourceGuard,
+        saving: Saving,
+        secrets: SecretCache,
+        clock: Clock,
+        *,
+        identity: str,
+        timeout_s: float,
+        uses_topology: bool,
+    ) -> None:
+        self._driver = driver
+        self._intents = intents
+        self._guard = guard
+        self._saving = saving
+        self._secrets = secrets
+        self._clock = clock
+        self._identity = identity
+        self._timeout_s = timeout_s
+        self._uses_topology = uses_topology
+
+    async def create(self, order: Order, secrets: Mapping[str, str], began: Instant) -> bool:
+        """True when the volume is stored, False when that is still to come. Raises Failed."""
+        await self._begin(order)
+        answer = await self._ask(order, secrets)
+        unusable = answers.judged(order, answer)
+        if unusable is not None:
+            raise Failed(await self._cleaned(order, secrets, unusable.failure, unusable.volume_id))
+        volume = answer.volume
+        body = volumes.completed(order.intent.volume, volume, order.required_bytes, self._identity, self._uses_topology)
+        if order.intent.migrated:
+            body = await self._as_in_tree(order, secrets, body, volume.volume_id)
+        saved, error = await self._saving.store(Unsaved(order, volume.volume_id, body, began))
+        if saved in (Save.REFUSED, Save.TAKEN):
+            raise Failed(await self.refused(order, secrets, saved, error, volume.volume_id))
+        return saved is Save.STORED
+
+    async def _as_in_tree(self, order: Order, secrets: Mapping[str, str], body: volumes.Json, volume_id: str) -> volumes.Json:
+        """The object as the class's in-tree plugin would have it. Raises Failed, the volume deleted where that works."""
+        try:
+            return as_in_tree(body)
+        except TranslationError as error:
+            why = Failure(f"failed to translate CSI PV to in-tree due to: {error}", State.FINISHED)
+            raise Failed(await self._cleaned(order, secrets, why, volume_id)) from error
+
+    async def settle(self, order: Order) -> None:
+        """The volume is stored: nothing is in the air any more."""
+        await self._intents.end(order.intent.uid)
+        if order.source is not None:
+            await self._guard.let_go(order.source, order.intent.uid)
+
+    async def _begin(self, order: Order) -> None:
+        """Raises Failed."""
+        try:
+            if order.source is not None:
+                await self._guard.hold(order.source, order.intent.uid)
+            await self._intents.begin(order.intent)
+        except ApiError as error:
+            raise Failed(Failure(str(error), State.NO_CHANGE)) from error
+
+    async def _ask(self, order: Order, secrets: Mapping[str, str]) -> csi.CreateVolumeResponse:
+        """Raises Failed."""
+        try:
+            return await self._driver.create_volume(order.with_secrets(secrets), Call(self._timeout_s, order.intent.migrated))
+        except DriverError as error:
+            if order.intent.secret is not None:  # perhaps it was the secret: read it anew next time
+                self._secrets.forget(order.intent.secret)
+            failure = outcomes.of_call(error, uses_topology=self._uses_topology, node_name=order.intent.node_name)
+            if order.secret_is_lost:  # what is refused without its secret may be there all the same
+                failure = dataclasses.replace(failure, state=State.BACKGROUND, infeasible=False)
+            raise Failed(failure) from error
+
+    async def refused(self, order: Order, secrets: Mapping[str, str], saved: Save, error: str, volume_id: str) -> Failure:
+        """The API server will never take this object: the volume goes. Somebody else's object may be about this very volume: it stays.
+
+        Differs from external-provisioner, which sends a refused object for ever and tells nobody.
+        """
+        if saved is Save.TAKEN:
+            return Failure(error, State.FINISHED)
+        why = Failure(f"the API server refused the PersistentVolume, so its volume was deleted: {error}", State.FINISHED, infeasible=True)
+        return await self._cleaned(order, secrets, why, volume_id)
+
+    async def _cleaned(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> Failure:
+        """Deletes a volume that is of no use. The failure to be told, which is another one when that did not work."""
+        if not volume_id:
+            return why
+        problem = await self._delete(order, secrets, volume_id)
+        if problem is None:
+            return why
+        error = f"{why.error}. Cleanup of volume {order.intent.volume_name} failed, volume is orphaned: {problem}"
+        return Failure(error, State.BACKGROUND, from_driver=True)
+
+    async def _delete(self, order: Order, secrets: Mapping[str, str], volume_id: str) -> MooringError | None:
+        """All tries within one timeout. The error of the last one, None when the volume is gone."""
+        until = self._clock.now() + self._timeout_s
+        request = csi.DeleteVolumeRequest(volume_id=volume_id, secrets=secrets)
+        problem: MooringError | None = None
+        for _ in range(CLEANUP_TRIES):
+            left_s = until - self._clock.now()
+            if left_s <= 0:
+                break
+            try:
+                await self._driver.delete_volume(request, Call(left_s, order.intent.migrated))
+            except DriverError as error:
+                problem = error
+                continue
+            log.info(2, "deleted a volume that is of no use", PersistentVolume=order.intent.volume_name, volume=volume_id)
+            return None
+        return problem

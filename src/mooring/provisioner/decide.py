@@ -1,0 +1,161 @@
+"""The provisioner's judgement: the next step for one claim. Pure.
+
+is it ours, and due?            decide_claim: no events, no metrics, nothing is tried
+what would be asked for?        prepare.py
+an open intent                  its volume may exist: it is asked for until the driver has said for sure, whatever became of the claim
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+
+from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import ObjectMeta, annotation
+from mooring.api.storage import StorageClass
+from mooring.base.clock import Instant
+from mooring.kube.errors import ApiError, NotFound
+from mooring.kube.secrets import SecretError
+from mooring.provisioner import because as why
+from mooring.provisioner import names, requests
+from mooring.provisioner.claims import class_name_of, provisioner_of, selected_node
+from mooring.provisioner.decision import Create, Decision, LeaveToPopulator, LookUp
+from mooring.provisioner.intents import Intent
+from mooring.provisioner.outcomes import Failed, Failure, State
+from mooring.provisioner.prepare import LeftToPopulator, prepared, secret_values, source_kind, volume_name
+from mooring.provisioner.view import Looked, NotLookedUp, View, Wanted
+
+
+def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
+    """The next step for the claim of this uid."""
+    claim = view.claim(uid)
+    if claim is None:
+        return _decide_orphan(view, uid, now, looked) if uid in view.intents else Decision(why.Gone(uid))
+    not_due = _not_due(view, claim)
+    if not_due is not None:
+        return _decide_orphan(view, uid, now, looked) if uid in view.intents else Decision(not_due)
+    class_name = class_name_of(claim)
+    storage_class = view.storage_class(class_name)
+    assert storage_class is not None, "it would not be due"
+    told = source_kind(claim)
+    slow = view.slow.get(uid)
+    if slow is not None and now < slow.until and slow.fingerprint == fingerprint(claim, storage_class):
+        return Decision(why.NotYetAgain(slow.error, slow.until - now), wait_s=slow.until - now, class_name=class_name)
+    try:
+        _check_name(view, claim)
+        order = prepared(view, claim, storage_class, looked)
+    except NotLookedUp as missing:
+        return _looking_up(missing, class_name, told)
+    except LeftToPopulator as other:
+        return Decision(why.Populated(other.kind), LeaveToPopulator(), attempting=True, class_name=class_name, source_kind=told)
+    except Failed as failed:
+        if uid in view.intents:
+            return _decide_orphan(view, uid, now, looked)
+        hindered = why.Hindered(failed.failure)
+        return Decision(hindered, attempting=True, failure=failed.failure, class_name=class_name, source_kind=told)
+    before = view.intents.get(uid)
+    if before is not None and before.request != order.intent.request:
+        return _decide_orphan(view, uid, now, looked)  # to another request the driver could say no, and the volume be there
+    if before is not None and before.secret == order.intent.secret:
+        order = dataclasses.replace(order, intent=before)
+    creating = why.Creating(order.intent.volume_name, before is not None)
+    return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=told)
+
+
+def fingerprint(claim: PersistentVolumeClaim, storage_class: StorageClass | None) -> object:
+    """Of what the driver judges: the claim's spec, with its attributes class, and the class, with its uid."""
+    uid = storage_class.metadata.uid if storage_class else ""
+    return claim.spec, uid, storage_class and msgspec.structs.replace(storage_class, metadata=ObjectMeta())
+
+
+def _not_due(view: View, claim: PersistentVolumeClaim) -> why.Because | None:
+    """Why nothing is to be done for it, None when its volume is to be made."""
+    if claim.spec.volume_name:
+        return why.HasVolume(claim.spec.volume_name)
+    asked = provisioner_of(claim)
+    if not view.driver.is_named(asked) or view.driver.name not in (asked, annotation(claim, names.MIGRATED_TO)):
+        return why.NotAsked(asked)
+    class_name = class_name_of(claim)
+    storage_class = view.storage_class(class_name)
+    if storage_class is None:
+        return why.ClassMissing(class_name)
+    waits = storage_class.volume_binding_mode == "WaitForFirstConsumer"
+    if waits and not annotation(claim, names.SELECTED_NODE):
+        return why.WaitsForNode()
+    if view.node_name and selected_node(claim) != view.node_name:
+        return why.OfAnotherNode(selected_node(claim))
+    if not view.driver.is_named(storage_class.provisioner):
+        return why.ClassOfAnother(class_name, storage_class.provisioner)
+    return _already_there(view, claim)
+
+
+def _already_there(view: View, claim: PersistentVolumeClaim) -> why.Because | None:
+    try:
+        name = volume_name(view, claim.metadata.uid)
+    except Failed:
+        return None  # the attempt tells the user
+    if name in view.unsaved:
+        return why.Saving(name)
+    pv = view.volume(name)
+    return why.Provisioned(name) if pv is not None and _may_be_of(pv, claim) else None
+
+
+def _may_be_of(pv: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    ref, meta = pv.spec.claim_ref, claim.metadata
+    return ref is None or (ref.namespace, ref.name, ref.uid or meta.uid) == (meta.namespace, meta.name, meta.uid)
+
+
+def _check_name(view: View, claim: PersistentVolumeClaim) -> None:
+    """Names cut short can meet. Differs from external-provisioner, which would give two claims one volume. Raises Failed."""
+    name = volume_name(view, claim.metadata.uid)
+    pv = view.volume(name)
+    if pv is not None and not _may_be_of(pv, claim):
+        ref = pv.spec.claim_ref
+        assert ref is not None, "it may be of anybody else"
+        error = f'PersistentVolume "{name}" belongs to claim "{ref.namespace}/{ref.name}" already: the names of volumes are cut too short'
+        raise Failed(Failure(error, State.FINISHED))
+
+
+def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
+    """The volume of an intent may exist, and what it was asked for by is gone or has changed: the call is repeated as it was."""
+    intent = view.intents[uid]
+    if intent.volume_name in view.unsaved:
+        return Decision(why.Saving(intent.volume_name))
+    pv = view.volume(intent.volume_name)
+    if pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == uid:
+        return Decision(why.Provisioned(intent.volume_name), settled=True)
+    class_name, kind = intent.class_name, intent.source_kind
+    order = requests.ordered_again(intent)
+    try:
+        if _secret_is_lost(view, intent, now, looked):
+            order = dataclasses.replace(order, secret_is_lost=True)
+        else:
+            secret_values(intent.secret, looked)
+    except NotLookedUp as missing:
+        return _looking_up(missing, class_name, kind)
+    except Failed as failed:
+        hindered = why.Hindered(failed.failure)
+        return Decision(hindered, attempting=True, failure=failed.failure, class_name=class_name, source_kind=kind)
+    creating = why.Creating(intent.volume_name, again=True)
+    return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=kind)
+
+
+def _secret_is_lost(view: View, intent: Intent, now: Instant, looked: Looked) -> bool:
+    """True when claim and secret are gone, and nobody is about to bring the secret back. Raises NotLookedUp."""
+    since = view.orphans.get(intent.uid)
+    if intent.secret is None or since is None or now < since or view.claim(intent.uid) is not None:
+        return False
+    try:
+        looked.get(Wanted(SECRETS, intent.secret.name, intent.secret.namespace))
+    except NotFound:
+        return True
+    except (ApiError, SecretError):
+        pass
+    return False
+
+
+def _looking_up(missing: NotLookedUp, class_name: str, source_kind: str) -> Decision:
+    wanted = missing.wanted
+    what = f"{wanted.kind.name} {wanted.namespace}/{wanted.name}" if wanted.namespace else f"{wanted.kind.name} {wanted.name}"
+    return Decision(why.LookingUp(what), LookUp(wanted), attempting=True, class_name=class_name, source_kind=source_kind)

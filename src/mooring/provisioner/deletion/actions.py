@@ -1,0 +1,131 @@
+"""Carrying out what was decided about a PersistentVolume, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume, SecretReference
+from mooring.api.meta import key_of
+from mooring.base.errors import MooringError
+from mooring.base.log import logger
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver import Call, Driver
+from mooring.kube.cluster import Cluster, Patch, PatchType
+from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
+from mooring.kube.informer import Informer
+from mooring.kube.secrets import SecretCache, SecretError
+from mooring.provisioner import names
+from mooring.provisioner.deletion import decision as d
+from mooring.provisioner.deletion.view import Progress
+
+log = logger(__name__)
+
+_PASSING: Final = (Unreachable, ServerError, TooManyRequests)
+
+
+class Failed(MooringError):
+    """An action failed. str() is the event's text. reported: False for what is not the user's business."""
+
+    def __init__(self, text: str, *, reported: bool = True) -> None:
+        super().__init__(text)
+        self.reported = reported
+
+
+class Actions:
+    """progress: filled here, read by the view. settled: as of Intents, by the claim's uid. timeout_s: of each call."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        driver: Driver,
+        volumes: Informer[PersistentVolume],
+        secrets: SecretCache,
+        progress: dict[str, Progress],
+        settled: Callable[[str], Awaitable[None]],
+        *,
+        timeout_s: float,
+    ) -> None:
+        self._cluster = cluster
+        self._driver = driver
+        self._volumes = volumes
+        self._secrets = secrets
+        self._progress = progress
+        self._settled = settled
+        self._timeout_s = timeout_s
+
+    async def perform(self, pv: PersistentVolume, decision: d.Decision) -> None:
+        """Carries out the actions. Raises Failed."""
+        secret: SecretReference | None = None
+        values: Mapping[str, str] = {}
+        for action in decision.actions:
+            match action:
+                case d.Hold():
+                    await self._patch(pv, {"finalizers": [names.VOLUME_FINALIZER]})
+                case d.Release():
+                    await self._settle(pv)
+                    await self._patch(pv, {"$deleteFromPrimitiveList/finalizers": [names.VOLUME_FINALIZER]})
+                case d.LoadSecret(ref):
+                    secret, values = ref, await self._load(pv, ref)
+                case d.DeleteVolume():
+                    await self._settle(pv)
+                    await self._delete_volume(pv, action, secret, values)
+                    self._progress[pv.metadata.name] = Progress(pv.metadata.uid)
+                case d.DeleteObject():
+                    await self._delete_object(pv)
+                    self._progress[pv.metadata.name] = Progress(pv.metadata.uid, object_deleted=True)
+
+    async def _settle(self, pv: PersistentVolume) -> None:
+        """No intent must bring the volume back once it is let go."""
+        if pv.spec.claim_ref is None:
+            return
+        try:
+            await self._settled(pv.spec.claim_ref.uid)
+        except ApiError as error:
+            raise Failed(f"could not write down that the volume's creation is over: {error}", reported=False) from error
+
+    async def _load(self, pv: PersistentVolume, ref: SecretReference) -> Mapping[str, str]:
+        """The values; none when the Secret is gone: the volume must not outlive it for ever. A server that fails is asked again."""
+        try:
+            return await self._secrets.get(ref)
+        except _PASSING as error:
+            raise Failed(f"error getting secret {ref.name} in namespace {ref.namespace}: {error}") from error
+        except (ApiError, SecretError) as error:
+            log.error("the deletion secret can't be used, going on without", error=error, PersistentVolume=pv.metadata.name)
+            return {}
+
+    async def _delete_volume(
+        self, pv: PersistentVolume, action: d.DeleteVolume, secret: SecretReference | None, values: Mapping[str, str]
+    ) -> None:
+        try:
+            await self._driver.delete_volume(action.request(values), Call(self._timeout_s, action.migrated))
+        except DriverError as error:
+            if error.code == Code.NOT_FOUND:
+                log.warning(
+                    "the driver answers NotFound to DeleteVolume, where CSI asks for OK: the volume counts as deleted",
+                    PersistentVolume=pv.metadata.name,
+                    volume=action.handle,
+                )
+                return
+            if secret is not None:  # perhaps it was the secret: read it anew next time
+                self._secrets.forget(secret)
+            raise Failed(str(error)) from error
+
+    async def _delete_object(self, pv: PersistentVolume) -> None:
+        try:
+            await self._cluster.delete(PERSISTENT_VOLUMES, pv.metadata.name, uid=pv.metadata.uid)
+        except (NotFound, Conflict):  # it is gone, and perhaps another one has its name
+            return
+        except ApiError as error:
+            raise Failed(f"could not delete the PersistentVolume: {error}") from error
+
+    async def _patch(self, pv: PersistentVolume, metadata: dict[str, Any]) -> None:
+        """A strategic patch joins lists, so that nobody else's finalizer is lost. The uid keeps it from another object of that name."""
+        patch = Patch(PatchType.STRATEGIC, {"metadata": {"uid": pv.metadata.uid, **metadata}})
+        name = pv.metadata.name
+        try:
+            await self._volumes.write(key_of(pv), self._cluster.patch(PERSISTENT_VOLUMES, name, patch))
+        except (NotFound, Conflict):
+            return
+        except ApiError as error:
+            raise Failed(f"could not save the finalizers of the PersistentVolume: {error}", reported=False) from error

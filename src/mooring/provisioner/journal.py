@@ -1,0 +1,162 @@
+"""The journal of intents: durable before CreateVolume, and shared by all requests in flight.
+
+Whoever begins an intent while a write is under way waits for the next, with everybody else who came meanwhile: one write covers them
+all, so a burst pays a fraction of a write each. Ends wait for the next begin, or a few seconds. What it is written on: `book.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from mooring.base.clock import Clock
+from mooring.base.log import logger
+from mooring.kube.cluster import Cluster
+from mooring.kube.errors import ApiError, Conflict
+from mooring.provisioner import pages
+from mooring.provisioner.book import Book, Page
+from mooring.provisioner.intents import Intent
+from mooring.provisioner.pages import Place
+
+log = logger(__name__)
+
+Found = Callable[[Mapping[str, Intent]], None]
+Waiter = asyncio.Future[None]
+
+TIDY_S: Final = 5.0
+"""How long an end may wait for a begin that carries it along."""
+
+
+class Journal:
+    """Implements Intents on Leases. identity: whose process this is. `start` before the work, then `run` beside it."""
+
+    def __init__(self, cluster: Cluster, place: Place, identity: str, clock: Clock) -> None:
+        self._book = Book(cluster, place, identity, clock)
+        self._open: dict[str, Intent] = {}
+        self._handlers: list[Found] = []
+        self._waiters: defaultdict[Page, list[Waiter]] = defaultdict(list)
+        self._wake = asyncio.Event()
+        self._tidy_timer: asyncio.TimerHandle | None = None
+        self._tidy_due = False
+
+    def on_found(self, handler: Found) -> None:
+        """Calls the handler with intents that others left open, whenever such are found."""
+        self._handlers.append(handler)
+
+    def open(self) -> Mapping[str, Intent]:
+        """The open ones, live, by the claim's uid; those whose begin is under way among them."""
+        return self._open
+
+    async def start(self) -> None:
+        """Takes the journal over; what an earlier holder left open is open from now on. What keeps us from it is tried again by `run`."""
+        with contextlib.suppress(ApiError):
+            await self._hold()
+
+    async def begin(self, intent: Intent) -> None:
+        """Returns when it is durable. Raises ApiError; then what was open before is open."""
+        uid, known = intent.uid, intent.uid in self._open
+        await self._hold()
+        before = self._open.get(uid)
+        if before is not None and not known:
+            raise Conflict(f"the volume {intent.volume_name} was begun by an earlier provisioner: going on with that")
+        page = self._book.page_of(uid)
+        if before == intent and page is not None and uid in page.stored:
+            return
+        page = self._book.put(uid, pages.encoded(intent))
+        self._open[uid] = intent
+        try:
+            await self._written(page)
+        except ApiError:
+            if before is None:
+                await self.end(uid)
+            else:
+                self._open[uid] = before
+                self._book.put(uid, pages.encoded(before))
+            raise
+
+    async def end(self, uid: str) -> None:
+        """Durable with one of the next writes; nothing happens if none is open."""
+        if self._open.pop(uid, None) is not None:
+            self._book.drop(uid)
+            self._tidy_soon()
+
+    async def settled(self, uid: str) -> None:
+        """Returns when nothing that is stored says any more that an ended intent is open. Raises ApiError.
+
+        For whoever is about to let the volume's object go: a volume that was kept on purpose must not be found again as a lost one.
+        """
+        page = self._book.page_of(uid)
+        if page is not None and uid not in self._open and uid in page.stored:
+            await self._written(page)
+
+    async def tidy(self) -> None:
+        """Stores all ends, as far as that works: for an end in good order."""
+        with contextlib.suppress(ApiError):
+            for page in [page for page in self._book.pages if page.stale]:
+                await self._written(page)
+
+    async def run(self) -> None:
+        """Writes until cancelled."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if self._book.held else self._book.take_in_s):
+                    await self._wake.wait()
+            self._wake.clear()
+            with contextlib.suppress(ApiError):
+                await self._hold()
+            tidies, self._tidy_due = self._tidy_due, False
+            for page in self._book.pages:
+                if self._waiters[page] or (tidies and page.stale):
+                    await self._save(page)
+
+    # -- beneath
+
+    async def _hold(self) -> None:
+        """Raises ApiError."""
+        if not self._book.held:
+            await self._book.hold()
+            self._take_in()
+
+    def _take_in(self) -> None:
+        """What others left is open from now on."""
+        found, self._book.found = self._book.found, {}
+        if found:
+            log.info(0, "found intents of an earlier provisioner", count=len(found))
+            self._open.update(found)
+            for handler in self._handlers:
+                handler(found)
+
+    async def _written(self, page: Page) -> None:
+        """Returns when what stands on the page now is stored. Raises ApiError."""
+        waiter: Waiter = asyncio.get_running_loop().create_future()
+        self._waiters[page].append(waiter)
+        self._wake.set()
+        await waiter
+
+    async def _save(self, page: Page) -> None:
+        """One write for all who wait for this page."""
+        waiters = self._waiters.pop(page, [])
+        try:
+            await self._book.write(page)
+        except ApiError as error:
+            log.error("could not write the journal of intents", error=error, page=page.number, waiting=len(waiters))
+            self._tidy_soon()
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(error)
+        else:
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+        self._take_in()
+
+    def _tidy_soon(self) -> None:
+        if self._tidy_timer is None:
+            self._tidy_timer = asyncio.get_running_loop().call_later(TIDY_S, self._tidy)
+
+    def _tidy(self) -> None:
+        self._tidy_timer, self._tidy_due = None, True
+        self._wake.set()

@@ -1,0 +1,71 @@
+"""What a failure means: may a volume exist, is the claim tried again, does the scheduler choose another node.
+
+Source: external-provisioner's states of provisioning; the table of gRPC codes is its.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Final
+
+from mooring.base.errors import MooringError
+from mooring.csi.codes import Code, DriverError
+
+CLEANUP_TRIES: Final = 5
+
+
+class State(enum.Enum):
+    """FINISHED: no volume exists, or is being made. BACKGROUND: one may. NO_CHANGE: the driver was not asked, it is as before.
+
+    RESCHEDULE: finished, and the node that was selected can't have the volume.
+    """
+
+    FINISHED = "finished"
+    BACKGROUND = "in background"
+    NO_CHANGE = "no change"
+    RESCHEDULE = "reschedule"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Heals:
+    """A change that could heal a failure: of a class, a claim, a grant, a node, a snapshot. name: "" for any of the kind."""
+
+    plural: str
+    name: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failure:
+    """error: for the event. infeasible: it would fail again as it is. heals: the changes after which it is tried again at once.
+
+    from_driver: the driver's return may heal it. rejected: the volume's object was refused, the volume deleted.
+    """
+
+    error: str
+    state: State
+    infeasible: bool = False
+    heals: tuple[Heals, ...] = ()
+    from_driver: bool = False
+
+
+class Failed(MooringError):
+    """An attempt has failed."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.error)
+        self.failure = failure
+
+
+_BACKGROUND: Final = frozenset({Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
+
+
+def of_call(error: DriverError, *, uses_topology: bool, node_name: str) -> Failure:
+    """What CreateVolume's error comes to. node_name: the selected node, "" for none."""
+    if error.code in _BACKGROUND:
+        state = State.BACKGROUND
+    elif error.code == Code.RESOURCE_EXHAUSTED and uses_topology and node_name:
+        state = State.RESCHEDULE
+    else:
+        state = State.FINISHED
+    return Failure(str(error), state, infeasible=error.code == Code.INVALID_ARGUMENT, from_driver=True)

@@ -1,0 +1,1 @@
+"""Keeps what volumes are made from until they are made: finalizers on snapshots and on claims."""

@@ -1,0 +1,148 @@
+"""Storing the PersistentVolume of a volume that exists: until it is stored, or the API server refuses it for good.
+
+One try is made at once. What failed then is tried again by workers of its own, so that no worker for claims waits; the driver is not
+asked again for that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
+from mooring.api.meta import Key
+from mooring.base.chance import Chance
+from mooring.base.clock import Clock, Instant
+from mooring.base.log import logger
+from mooring.base.metrics import Metrics
+from mooring.kube.cluster import Cluster
+from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Invalid, NotFound, TooLarge
+from mooring.kube.informer import Informer
+from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
+from mooring.provisioner.requests import Order
+from mooring.provisioner.volumes import Json
+
+log = logger(__name__)
+
+WORKERS: Final = 4
+FIRST_RETRY_S: Final = 0.05
+LAST_RETRY_S: Final = 60.0
+_REFUSALS: Final = (Invalid, BadRequest, TooLarge)
+
+
+class Save(enum.Enum):
+    """What a try came to."""
+
+    STORED = "stored"
+    LATER = "later"
+    REFUSED = "refused"
+    TAKEN = "taken"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unsaved:
+    """A volume that exists. volume_id: the driver's name for it. began: when its attempt did."""
+
+    order: Order
+    volume_id: str
+    body: Json
+    began: Instant
+
+    @property
+    def name(self) -> str:
+        return self.order.intent.volume_name
+
+
+Settled = Callable[[Unsaved, Save, str], Awaitable[None]]
+
+
+class Saving:
+    """settled: awaited with what became of a volume that could not be stored at once, and why it was refused."""
+
+    def __init__(
+        self, cluster: Cluster, volumes: Informer[PersistentVolume], clock: Clock, chance: Chance, metrics: Metrics, settled: Settled
+    ) -> None:
+        self._cluster = cluster
+        self._volumes = volumes
+        self._settled = settled
+        self.unsaved: dict[str, Unsaved] = {}
+        self._queue: WorkQueue[str] = WorkQueue(
+            "unsavedpvs",
+            clock=clock,
+            chance=chance,
+            backoff=BackOff(FIRST_RETRY_S, LAST_RETRY_S),
+            metrics=metrics.once(QueueMetrics),
+        )
+
+    async def store(self, volume: Unsaved) -> tuple[Save, str]:
+        """The first try; what failed is taken care of from here on. Returns what it came to, and why it was refused."""
+        self.unsaved[volume.name] = volume
+        result = await self._try(volume)
+        if result[0] is Save.LATER:
+            self._later(volume.name, result[1])
+        else:
+            del self.unsaved[volume.name]
+        return result
+
+    def close(self) -> None:
+        """Ends the workers; what is unsaved then is asked of the driver again, by name, by the next process."""
+        self._queue.close()
+
+    async def work(self) -> None:
+        """One worker; returns once closed."""
+        while True:
+            try:
+                name = await self._queue.get()
+            except QueueClosed:
+                return
+            try:
+                await self._again(name)
+            except Exception as error:  # a bug of ours must not lose the other volumes
+                log.error("storing a volume failed unexpectedly, trying again", error=error, PersistentVolume=name)
+                self._queue.retry(name)
+            finally:
+                self._queue.done(name)
+
+    async def _again(self, name: str) -> None:
+        volume = self.unsaved[name]
+        result, error = await self._try(volume)
+        if result is Save.LATER:
+            self._later(name, error)
+            return
+        self._queue.forget(name)
+        await self._settled(volume, result, error)
+        self.unsaved.pop(name, None)
+
+    def _later(self, name: str, error: str) -> None:
+        delay_s = self._queue.retry(name)
+        log.error("the volume exists, its object could not be stored yet", why=error, PersistentVolume=name, retry_in_s=round(delay_s, 3))
+
+    async def _try(self, volume: Unsaved) -> tuple[Save, str]:
+        key = Key("", volume.name)
+        try:
+            await self._volumes.write(key, self._cluster.create(PERSISTENT_VOLUMES, volume.body))
+        except AlreadyExists:
+            return await self._whose(volume)
+        except _REFUSALS as error:
+            return Save.REFUSED, str(error)
+        except ApiError as error:
+            return Save.LATER, str(error)
+        return Save.STORED, ""
+
+    async def _whose(self, volume: Unsaved) -> tuple[Save, str]:
+        """An object of that name is there: our own, when an answer was lost; or another claim's.
+
+        Differs from external-provisioner, to which it is always our own.
+        """
+        try:
+            found = await self._volumes.write(Key("", volume.name), self._cluster.get(PERSISTENT_VOLUMES, volume.name))
+        except NotFound:
+            return Save.LATER, "it was there, and is gone again"
+        except ApiError as error:
+            return Save.LATER, str(error)
+        ref = found.spec.claim_ref
+        if ref is None or ref.uid in ("", volume.order.intent.uid):
+            return Save.STORED, ""
+        return Save.TAKEN, f'PersistentVolume "{volume.name}" belongs to claim "{ref.namespace}/{ref.name}" already'

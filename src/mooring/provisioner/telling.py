@@ -1,0 +1,53 @@
+"""Events on claims: what users see of provisioning in `kubectl describe pvc`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.api.core import ObjectReference, PersistentVolumeClaim
+from mooring.kube.events import EventRecorder
+from mooring.provisioner.intents import Intent
+
+NORMAL: Final = "Normal"
+WARNING: Final = "Warning"
+
+
+def claim_reference(claim: PersistentVolumeClaim) -> ObjectReference:
+    meta = claim.metadata
+    return _reference(meta.namespace, meta.name, meta.uid, meta.resource_version)
+
+
+def intent_reference(intent: Intent) -> ObjectReference:
+    """The claim of an intent; it may be gone."""
+    return _reference(intent.namespace, intent.claim_name, intent.uid, "")
+
+
+def _reference(namespace: str, name: str, uid: str, version: str) -> ObjectReference:
+    return ObjectReference("v1", "PersistentVolumeClaim", namespace, name, uid, version)
+
+
+class Telling:
+    """recorder: of the driver's events. populating: of the one that leaves a claim to a populator."""
+
+    def __init__(self, recorder: EventRecorder, populating: EventRecorder) -> None:
+        self._recorder = recorder
+        self._populating = populating
+
+    def begins(self, claim: ObjectReference) -> None:
+        text = f'External provisioner is provisioning volume for claim "{claim.namespace}/{claim.name}"'
+        self._recorder.event(claim, NORMAL, "Provisioning", text)
+
+    def left_to_populator(self, claim: ObjectReference) -> None:
+        self._populating.event(claim, NORMAL, "Provisioning", "Assuming an external populator will provision the volume")
+
+    def succeeded(self, claim: ObjectReference, pv_name: str) -> None:
+        self._recorder.event(claim, NORMAL, "ProvisioningSucceeded", f"Successfully provisioned volume {pv_name}")
+
+    def failed(self, claim: ObjectReference, error: str) -> None:
+        self._recorder.event(claim, WARNING, "ProvisioningFailed", error)
+
+
+def failure_text(class_name: str, error: str, infeasible: bool) -> str:
+    """As external-provisioner words it, for people and for those who grep."""
+    text = f'failed to provision volume with StorageClass "{class_name}": {error}'
+    return f"Volume provisioning failed with infeasible error. Retries will be delayed. {text}" if infeasible else text

@@ -1,0 +1,1 @@
+"""Reading a cluster for people. Nothing here decides what controllers do, and nothing is changed unasked."""

@@ -1,0 +1,84 @@
+"""A report on orphans as a table for people, or as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+from mooring.api.quantity import Quantity
+from mooring.why.orphans import Finding, Kind, Report
+
+_HEADS: Final = ("KIND", "VOLUME", "SIZE", "AGE", "PERSISTENTVOLUME", "CLAIM", "WHY")
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+def as_json(report: Report, removed: Mapping[str, str], wall_s: float) -> str:
+    """removed: handles that were to be deleted, with what kept them from it, "" for nothing. wall_s: now."""
+    body = {
+        "driver": report.driver,
+        "volumes": report.volume_count,
+        "orphans": [_entry(finding, removed, wall_s) for finding in report.findings],
+        "openIntents": [
+            {"volumeName": intent.volume_name, "claim": f"{intent.namespace}/{intent.claim_name}", "claimUID": intent.uid}
+            for intent in report.unplaced
+        ],
+    }
+    return json.dumps(body, indent=2) + "\n"
+
+
+def _entry(finding: Finding, removed: Mapping[str, str], wall_s: float) -> dict[str, Any]:
+    entry: dict[str, Any] = {"kind": finding.kind.value, "volumeHandle": finding.handle, "why": finding.why}
+    if finding.size:
+        entry["size"] = finding.size
+    if finding.created_wall_s is not None:
+        entry["ageSeconds"] = int(wall_s - finding.created_wall_s)
+    if finding.volume_name:
+        entry["persistentVolume"] = finding.volume_name
+    if finding.claim:
+        entry["claim"] = finding.claim
+    if finding.spared:
+        entry["spared"] = finding.spared
+    if finding.handle in removed and finding.kind is Kind.LEAKED:
+        entry["deleted"] = not removed[finding.handle]
+        if removed[finding.handle]:
+            entry["problem"] = removed[finding.handle]
+    return entry
+
+
+def as_table(report: Report, removed: Mapping[str, str], wall_s: float) -> str:
+    """removed, wall_s: as for as_json."""
+    rows = [_row(finding, removed, wall_s) for finding in report.findings]
+    text = _aligned([_HEADS, *rows]) if rows else ""
+    counts = ", ".join(f"{len(report.of(kind))} {kind.value}" for kind in Kind)
+    open_ = f"; {len(report.unplaced)} intents are open whose volumes are not known yet" if report.unplaced else ""
+    return f"{text}{report.driver}: {report.volume_count} volumes, {counts}{open_}\n"
+
+
+def _row(finding: Finding, removed: Mapping[str, str], wall_s: float) -> tuple[str, ...]:
+    why = finding.why
+    if finding.kind is Kind.LEAKED and finding.handle in removed:
+        why = removed[finding.handle] or "deleted"
+    elif finding.spared:
+        why = f"{why}; {finding.spared}"
+    age = "" if finding.created_wall_s is None else _age(wall_s - finding.created_wall_s)
+    return finding.kind.value, finding.handle, _size(finding.size), age, finding.volume_name, finding.claim, why
+
+
+def _size(text: str) -> str:
+    return str(Quantity(Decimal(text), "binary")) if text.isdecimal() else text
+
+
+def _age(seconds: float) -> str:
+    """As kubectl has it, in one unit."""
+    for unit, sign in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
+        if seconds >= 2 * unit:
+            return f"{int(seconds // unit)}{sign}"
+    return f"{max(0, int(seconds))}s"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS) - 1)]
+    lines = ("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip() for row in rows)
+    return "\n".join(lines) + "\n"

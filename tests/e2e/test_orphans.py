@@ -1,0 +1,101 @@
+"""`mooring orphans` as a program: the reference driver on its socket, the embedded server over HTTPS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring.api.core import PERSISTENT_VOLUMES
+from mooring.base.chance import Chance
+from mooring.base.clock import LoopClock
+from mooring.csi.driver import Call
+from mooring.csi.grpc import GrpcDriver
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.hostpath import DRIVER_NAME
+from mooring.kube.http import HttpCluster
+from mooring.kube.kubeconfig import load
+from tests.support.embedded import EmbeddedServer
+from tests.support.objects import a_pv
+from tests.support.programs import Program
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.slow
+
+CAPABILITY = {"mount": {}, "access_mode": {"mode": "SINGLE_NODE_WRITER"}}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    with EmbeddedServer(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture
+def socket(tmp_path: Path) -> Iterator[Path]:
+    """Of a running reference driver."""
+    path = tmp_path / "csi.sock"
+    flags = [f"--state={tmp_path / 'state'}", "--node-id=node1", f"--endpoint=unix://{path}"]
+    program = Program([sys.executable, "-m", "mooring.cli.mooring", "driver", "hostpath", *flags], tmp_path / "driver.log")
+    eventually(path.exists, 20, "the driver listens")
+    yield path
+    program.stop()
+
+
+def orphans(server: EmbeddedServer, socket: Path, *flags: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "mooring.cli.mooring",
+        "orphans",
+        f"--kubeconfig={server.kubeconfig}",
+        f"--csi-address={socket}",
+        *flags,
+    ]
+    return subprocess.run(command, input=typed, capture_output=True, text=True, check=False, timeout=60)
+
+
+def prepare(server: EmbeddedServer, socket: Path, *names: str) -> dict[str, str]:
+    """Volumes by name; the first has its PersistentVolume."""
+
+    async def made() -> dict[str, str]:
+        driver = GrpcDriver(str(socket), clock=LoopClock())
+        await driver.connect(10)
+        handles: dict[str, str] = {}
+        for name in names:
+            request = csi.CreateVolumeRequest(name=name, capacity_range={"required_bytes": 1 << 20}, volume_capabilities=[CAPABILITY])
+            handles[name] = (await driver.create_volume(request, Call(10))).volume.volume_id
+        await driver.close()
+        async with HttpCluster(load(str(server.kubeconfig), {}), clock=LoopClock(), chance=Chance(), user_agent="tests") as cluster:
+            source = {"csi": {"driver": DRIVER_NAME, "volumeHandle": handles[names[0]]}}
+            await cluster.create(PERSISTENT_VOLUMES.whole(), a_pv(names[0], source=source))
+        return handles
+
+    return asyncio.run(made())
+
+
+def test_a_leaked_volume_is_found_and_deleted_on_demand(server: EmbeddedServer, socket: Path) -> None:
+    handles = prepare(server, socket, "kept", "lost")
+    looked = orphans(server, socket, "-o", "json")
+    assert 3 == looked.returncode, looked.stderr
+    found: list[dict[str, Any]] = json.loads(looked.stdout)["orphans"]
+    assert [("leaked", handles["lost"], str(1 << 20))] == [(one["kind"], one["volumeHandle"], one["size"]) for one in found]
+    refused = orphans(server, socket, "--delete", "--older-than=0s", typed="no\n")
+    assert 1 == refused.returncode
+    assert 3 == orphans(server, socket).returncode
+    done = orphans(server, socket, "--delete", "--older-than=1s", typed=f"{DRIVER_NAME}\n")
+    assert 0 == done.returncode, done.stderr
+    clean = orphans(server, socket)
+    assert (0, f"{DRIVER_NAME}: 1 volumes, 0 leaked, 0 ghost, 0 foreign, 0 begun\n") == (clean.returncode, clean.stdout)
+
+
+def test_a_driver_that_is_not_there_is_told(server: EmbeddedServer, tmp_path: Path) -> None:
+    looked = orphans(server, tmp_path / "nothing")
+    assert 1 == looked.returncode
+    assert looked.stderr.splitlines()[-1].startswith("mooring orphans: no connection to the CSI driver"), looked.stderr

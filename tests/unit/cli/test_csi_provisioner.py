@@ -1,0 +1,218 @@
+"""csi-provisioner as a program: its flags, what it loads, how it begins and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+
+import pytest
+
+from mooring.base.chance import Chance
+from mooring.base.errors import ConfigError
+from mooring.base.flags import flags_of, parse
+from mooring.cli.csi_provisioner import COMMAND, ProvisionerFlags, check, options_of, sidecar
+from mooring.cli.life import Life
+from mooring.cli.process import Machine, Setup
+from mooring.cli.tables import SidecarFlags
+from mooring.csi.proto import csi_pb2 as csi
+from tests.support.provisioning import CREATE, AnsweringDriver, ProvisioningWorld
+from tests.support.virtual_loop import in_virtual_time
+from tests.unit.cli.world import PortsInProcess
+
+PROGRAM = [sys.executable, "-m", "mooring.cli.csi_provisioner"]
+
+# Names and defaults must stay external-provisioner 6.3's.
+DEFAULTS = {
+    "capacity-for-immediate-binding": False,
+    "capacity-ownerref-level": 1,
+    "capacity-poll-interval": 60.0,
+    "capacity-threads": 1,
+    "cloning-protection-threads": 1,
+    "controller-publish-readonly": False,
+    "default-fstype": "",
+    "enable-capacity": False,
+    "enable-pprof": False,
+    "extra-create-metadata": False,
+    "immediate-topology": True,
+    "kube-api-capacity-burst": 5,
+    "kube-api-capacity-qps": 1.0,
+    "master": "",
+    "node-deployment": False,
+    "node-deployment-base-delay": 20.0,
+    "node-deployment-immediate-binding": True,
+    "node-deployment-max-delay": 60.0,
+    "prevent-volume-mode-conversion": True,
+    "retry-interval-max": 300.0,
+    "retry-interval-start": 1.0,
+    "snapshot-orphan-sweep-interval": 300.0,
+    "strict-topology": False,
+    "timeout": 10.0,
+    "volume-name-prefix": "pvc",
+    "volume-name-uuid-length": -1,
+    "worker-threads": 100,
+}
+OURS = {"max-grpc-log-length": -1}
+
+
+def test_flags_and_defaults_are_upstreams():
+    shared = {name: row.default for name, row in flags_of(SidecarFlags).items()}
+    assert {**shared, **DEFAULTS, **OURS} == {name: row.default for name, row in flags_of(ProvisionerFlags).items()}
+
+
+def a_setup(*words):
+    parsed = parse(ProvisionerFlags, words)
+    check(parsed)
+    return Setup("x", parsed.flags, parsed.given, {name: gate.default for name, gate in COMMAND.gates.items()} | parsed.flags.feature_gates)
+
+
+def options(*words, **environ):
+    return options_of(a_setup(*words), Machine(environ=environ))
+
+
+def test_flags_reach_the_controller():
+    changed = options(
+        "--timeout=3s",
+        "--worker-threads=4",
+        "--retry-interval-start=2s",
+        "--retry-interval-max=7s",
+        "--volume-name-prefix=vol",
+        "--volume-name-uuid-length=8",
+        "--default-fstype=xfs",
+        "--extra-create-metadata",
+        "--strict-topology",
+        "--immediate-topology=false",
+        "--controller-publish-readonly",
+        "--prevent-volume-mode-conversion=false",
+        "--cloning-protection-threads=5",
+        "--snapshot-orphan-sweep-interval=9s",
+        "--feature-gates=CrossNamespaceVolumeDataSource=true,VolumeAttributesClass=false",
+    )
+    rules = changed.rules
+    assert (3.0, 4, 2.0, 7.0, 5, 9.0) == (
+        changed.timeout_s,
+        changed.worker_threads,
+        changed.retry_interval_start_s,
+        changed.retry_interval_max_s,
+        changed.cloning_protection_threads,
+        changed.snapshot_orphan_sweep_interval_s,
+    )
+    assert ("vol", 8, "xfs") == (rules.volume_name_prefix, rules.volume_name_uuid_length, rules.default_fstype)
+    switches = (rules.extra_create_metadata, rules.strict_topology, rules.controller_publish_readonly, rules.cross_namespace_data_source)
+    assert (True, True, True, True) == switches
+    assert (False, False, False) == (rules.immediate_topology, rules.prevent_volume_mode_conversion, rules.volume_attributes_class)
+    assert (None, None) == (changed.capacity, changed.node)
+
+
+def test_capacity_and_nodes_are_told_by_the_environment():
+    changed = options("--enable-capacity", "--node-deployment", NAMESPACE="ns", POD_NAME="pod", NODE_NAME="n1")
+    assert changed.capacity is not None
+    assert changed.node is not None
+    assert ("ns", "pod", "n1") == (changed.capacity.namespace, changed.capacity.pod_name, changed.node.node_name)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--volume-name-uuid-length=33"], "volume-name-uuid-length"),
+        (["--volume-name-uuid-length=0"], "volume-name-uuid-length"),
+        (["--worker-threads=0"], "worker-threads"),
+        (["--timeout=0s"], "timeout"),
+        (["--snapshot-orphan-sweep-interval=-1s"], "snapshot-orphan-sweep-interval"),
+        (["--capacity-ownerref-level=-2"], "capacity-ownerref-level"),
+        (["--enable-capacity"], "NAMESPACE"),
+        (["--node-deployment"], "NODE_NAME"),
+    ],
+)
+def test_what_can_not_be_used_is_said_at_the_start(words, why):
+    with pytest.raises(ConfigError, match=why):
+        options(*words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flag", ["--version", "--help", "--no-such"])
+def test_no_client_is_loaded_to_answer_for_oneself(flag):
+    heavy = {"grpc", "aiohttp", "msgspec", "google.protobuf", "prometheus_client", "rich"}
+    code = f"import sys; from mooring.cli.csi_provisioner import run; run([sys.argv[1]], 'x'); sys.exit({heavy} & sys.modules.keys() or 0)"
+    ended = subprocess.run([sys.executable, "-c", code, flag], capture_output=True, text=True, timeout=30, check=False)
+    assert (0, "") == (ended.returncode, ended.stderr if flag != "--no-such" else ""), ended.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("flags", "code", "text"),
+    [
+        (["--no-such"], 2, "Usage of"),
+        (["--kubeconfig=/nonexistent/file"], 1, "/nonexistent/file"),
+        (["--master=somewhere"], 1, "must begin with https:// or http://"),
+    ],
+)
+def test_a_start_that_fails_has_its_exit_code_and_says_why(flags, code, text):
+    ended = subprocess.run([*PROGRAM, *flags], capture_output=True, text=True, timeout=30, check=False, env={})
+    assert (code, "") == (ended.returncode, ended.stdout)
+    assert text in ended.stderr
+
+
+class Living(ProvisioningWorld):
+    """The whole process in one: flags, driver, work."""
+
+    @contextlib.asynccontextmanager
+    async def living(self, *words):
+        setup, machine = a_setup(*words), Machine(environ={"POD_NAMESPACE": "default"}, host_name=lambda: "host")
+        self.ports = PortsInProcess(self.driver, self.clock, cluster=self.cluster)
+        life = Life(sidecar(setup, machine), setup, machine, self.ports, clock=self.clock, chance=Chance(3), metrics=self.metrics)
+        async with self.running(life.run()):
+            yield life
+
+
+class LateDriver(AnsweringDriver):
+    """Not ready at first."""
+
+    def __init__(self):
+        super().__init__()
+        self.probed_s = []
+
+    async def probe(self, request):
+        self.probed_s.append(asyncio.get_running_loop().time())
+        return csi.ProbeResponse(ready={"value": len(self.probed_s) > 2})
+
+
+@in_virtual_time
+async def test_P93_a_driver_that_gets_ready_late_is_waited_for():
+    driver = LateDriver()
+    world = Living(driver)
+    await world.base()
+    async with world.living():
+        await world.provisioned()
+    assert [0, 1, 2] == [round(at - driver.probed_s[0], 3) for at in driver.probed_s]
+
+
+@in_virtual_time
+async def test_P92_an_unchanged_driver_that_comes_back_is_carried_on_with():
+    """Differs from upstream, which exits; a driver that was replaced ends this process, too (test_life.py)."""
+    world = Living()
+    await world.base()
+    async with world.living():
+        await world.provisioned()
+        world.ports.connection.lose()
+        await world.make_claim("second")
+        await world.settle(5)
+        assert 1 == len(world.driver.made(CREATE))
+        world.ports.connection.come_back()
+        await world.provisioned("second", wait_s=2)
+
+
+@in_virtual_time
+async def test_P91_the_end_waits_for_the_call_and_stores_its_volume():
+    world = Living()
+    await world.base()
+    gate = world.driver.gate(CREATE)
+    async with world.living("--leader-election") as life:
+        await world.calls(1)
+        life.end()
+        await world.settle(1)
+        gate.set()
+        await world.settle(5)
+        assert 1 == len(world.driver.volumes)
+        await world.provisioned()

@@ -1,0 +1,35 @@
+"""A Secret's values, as CSI wants them: text, and never shown."""
+
+from __future__ import annotations
+
+import base64
+
+import msgspec
+import pytest
+
+from mooring.api.core import Secret
+from mooring.kube.secrets import SecretError, secret_values
+from tests.support.objects import a_secret
+
+
+def encoded(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def test_a_secret_becomes_text():
+    secret = msgspec.convert(a_secret(data={"user": encoded(b"me"), "word": encoded("pässwort".encode())}), Secret)
+    assert {"user": "me", "word": "pässwort"} == secret_values(secret)
+    assert {} == secret_values(msgspec.convert(a_secret(), Secret))
+
+
+@pytest.mark.parametrize("data", [encoded(b"\xff\xfe-hidden"), "*not base64*-hidden"])
+def test_a_secret_that_is_no_text_is_named_by_key_and_never_shown(data):
+    secret = msgspec.convert(a_secret("s", {"key": data}), Secret)
+    with pytest.raises(SecretError) as caught:
+        secret_values(secret)
+    assert 'key "key" of secret "default/s"' in str(caught.value)
+    assert "hidden" not in str(caught.value)
+
+
+def test_a_secret_never_shows_in_its_repr():
+    assert "hunter2" not in repr(msgspec.convert(a_secret(data={"a": "hunter2"}), Secret))

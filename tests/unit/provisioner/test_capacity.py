@@ -1,0 +1,630 @@
+"""CSIStorageCapacity objects: in process, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from mooring.api.core import NODES, PersistentVolume
+from mooring.api.meta import Kind
+from mooring.api.pods import PODS
+from mooring.api.storage import CSI_NODES, CSI_STORAGE_CAPACITIES, STORAGE_CLASSES, CSIStorageCapacity
+from mooring.apiserver.local import Faults
+from mooring.base.errors import ConfigError
+from mooring.csi.codes import Code
+from mooring.csi.in_process import InProcessDriver
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.session import greet
+from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound, ServerError, Unreachable
+from mooring.provisioner.caches import Caches
+from mooring.provisioner.capacity import ground
+from mooring.provisioner.capacity.controller import Capacity
+from mooring.provisioner.capacity.decide import Room, room_of, says
+from mooring.provisioner.capacity.items import Item, item_of, places_of
+from mooring.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_LABEL, manager_of
+from mooring.provisioner.facts import facts_of
+from mooring.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions
+from tests.support.cluster_world import ClusterWorld, metric
+from tests.support.scripted_driver import RPC, Fail, Wait
+from tests.support.virtual_loop import in_virtual_time
+from tests.support.volume_driver import CAPACITY, GiB, VolumeDriver
+
+DRIVER = "csi.test"
+ZONE = "csi.test/zone"
+POST, PUT, DELETE = (f"{verb} csistoragecapacities" for verb in ("create", "update", "delete"))
+WFFC = "WaitForFirstConsumer"
+Table = dict[tuple[str, str], str | None]
+
+
+class World(ClusterWorld):
+    def __init__(self, faults: Faults | None = None, node: NodeOptions | None = None, *, retry_s: float = 1.0, **options: Any) -> None:
+        super().__init__(faults)
+        self.driver = VolumeDriver(controller=[RPC.GET_CAPACITY], topology={}, story=self.story)
+        capacity = CapacityOptions(**{"namespace": "ns", "owner_level": -1, "poll_interval_s": 300.0, **options})
+        self.options = ProvisionerOptions(capacity=capacity, node=node, retry_interval_start_s=retry_s)
+
+    @contextlib.asynccontextmanager
+    async def publishing(self, place: Mapping[str, str] | None = None) -> AsyncIterator[Capacity]:
+        await self.make_namespace("ns")
+        port = InProcessDriver(self.driver, clock=self.clock)
+        facts = facts_of(await greet(port, clock=self.clock))
+        caches = Caches(self.cluster, facts, self.options, self.clock, self.chance)
+        capacity = Capacity(self.cluster, port, facts, self.options, self.clock, self.chance, self.metrics, caches, place=place)
+        async with self.running(*(informer.run() for informer in caches.running), self._after_sync(caches, capacity)):
+            yield capacity
+
+    async def _after_sync(self, caches: Caches, capacity: Capacity) -> None:
+        for informer in caches.running:
+            await informer.synced()
+        await capacity.run()
+
+    # -- objects
+
+    async def node(self, name: str, zone: str | None, keys: tuple[str, ...] = (ZONE,)) -> None:
+        labels = {} if zone is None else {ZONE: zone}
+        await self.create(NODES, {"metadata": {"name": name, "labels": labels}})
+        entry = {"name": DRIVER, "nodeID": name, "topologyKeys": list(keys) or None}
+        await self.create(CSI_NODES, {"metadata": {"name": name}, "spec": {"drivers": [entry]}})
+
+    async def classes(self, *names: str, binding: str = WFFC, driver: str = DRIVER, **more: Any) -> None:
+        for name in names:
+            await self.create(STORAGE_CLASSES, {"metadata": {"name": name}, "provisioner": driver, "volumeBindingMode": binding, **more})
+
+    async def stored(
+        self, class_name: str, zone: str, value: str = "100Gi", driver: str = DRIVER, manager: str = "external-provisioner"
+    ) -> str:
+        """An object as an earlier provisioner left it; its name."""
+        labels = {DRIVER_LABEL: driver, MANAGER_LABEL: manager}
+        made = await self.create(
+            CSI_STORAGE_CAPACITIES,
+            {
+                "metadata": {"generateName": "csisc-", "namespace": "ns", "labels": labels},
+                "storageClassName": class_name,
+                "nodeTopology": {"matchLabels": {ZONE: zone}},
+                "capacity": value,
+            },
+        )
+        return str(made["metadata"]["name"])
+
+    async def objects(self) -> list[dict[str, Any]]:
+        return await self.list(CSI_STORAGE_CAPACITIES)
+
+    async def keys(self) -> list[tuple[str, str]]:
+        """Class and zone of each object."""
+        return sorted((o["storageClassName"], o["nodeTopology"].get("matchLabels", {}).get(ZONE, "")) for o in await self.objects())
+
+    async def table(self) -> Table:
+        keys = await self.keys()
+        assert len(keys) == len(set(keys)), "two objects say the same"
+        found = {(o["storageClassName"], o["nodeTopology"].get("matchLabels", {}).get(ZONE, "")): o for o in await self.objects()}
+        return {key: obj.get("capacity") for key, obj in found.items()}
+
+    async def has(self, *keys: tuple[str, str]) -> None:
+        async def holds() -> bool:
+            return sorted(keys) == await self.keys()
+
+        await self.until(holds, 5)
+
+    def asked(self) -> list[tuple[str, str]]:
+        """The zones asked for, and the parameters' `a`."""
+        requests = [call.request for call in self.driver.made(CAPACITY)]
+        return [(request.accessible_topology.segments.get(ZONE, ""), request.parameters.get("a", "")) for request in requests]
+
+    def zones(self) -> list[str]:
+        return sorted(zone for zone, _ in self.asked())
+
+    def writes(self) -> list[str]:
+        return [step for step in self.story if step in (POST, PUT, DELETE)][1:]  # the first asks for the API's version
+
+
+async def two_zones(world: World | None = None) -> World:
+    world = world or World()
+    await world.create(PODS, a_pod("pod"))
+    for name, zone in (("n1", "a"), ("n2", "b"), ("n3", "a")):
+        await world.node(name, zone)
+    return world
+
+
+def a_pod(name: str, **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "ns", **metadata}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+
+@in_virtual_time
+async def test_P82_segments_times_classes_each_asked_for_once():
+    """The peer asks two or three times at start."""
+    world = await two_zones()
+    await world.classes("one", "two", parameters={"csi.storage.k8s.io/fstype": "xfs", "a": "b"})
+    async with world.publishing():
+        await world.has(*((name, zone) for name in ("one", "two") for zone in "ab"))
+        await world.settle(100)
+        assert {(name, zone): "100Gi" for name in ("one", "two") for zone in "ab"} == await world.table()
+        gauges = ("desired_goal", "desired_current", "obsolete")
+        assert [4, 4, 0] == [metric(world.metrics, f"csistoragecapacities_{name}") for name in gauges]
+    assert [("a", "b"), ("a", "b"), ("b", "b"), ("b", "b")] == sorted(world.asked())
+    assert [POST] * 4 == world.writes()
+    request = world.driver.made(CAPACITY)[0].request
+    assert {"csi.storage.k8s.io/fstype": "xfs", "a": "b"} == dict(request.parameters), "unstripped"
+    assert [] == list(request.volume_capabilities)
+    obj = (await world.objects())[0]
+    assert obj["metadata"]["name"].startswith("csisc-")
+    assert {DRIVER_LABEL: DRIVER, MANAGER_LABEL: "external-provisioner"} == obj["metadata"]["labels"]
+    assert not {"ownerReferences"} & obj["metadata"].keys()
+    assert "maximumVolumeSize" not in obj
+
+
+@in_virtual_time
+async def test_P82_our_own_objects_are_no_news_though_the_watch_shows_them_first():
+    class Slow(Faults):
+        async def after(self, verb: str, kind: Any, name: str) -> None:
+            await asyncio.sleep(1 if verb in ("create", "replace") else 0)
+
+    world = await two_zones(World(Slow()))
+    await world.classes("one")
+    await world.stored("one", "b", "1")
+    async with world.publishing():
+        await world.settle(100)
+    assert ["a", "b"] == world.zones()
+    assert [PUT, POST] == sorted(world.writes(), reverse=True)
+
+
+@in_virtual_time
+async def test_P82_a_second_run_finds_everything_as_it_should_be():
+    world = await two_zones()
+    await world.classes("one")
+    for zone in "ab":
+        await world.stored("one", zone, value="107374182400")
+    async with world.publishing():
+        await world.settle(1000)
+    assert [] == world.writes()
+    assert ["a"] * 4 + ["b"] * 4 == world.zones(), "at the start, and with each poll"
+
+
+@in_virtual_time
+async def test_P82_a_driver_without_keys_is_everywhere():
+    world = World()
+    await world.node("n1", None, keys=())
+    await world.classes("one")
+    async with world.publishing():
+        await world.has(("one", ""))
+    [obj] = await world.objects()
+    assert {} == obj["nodeTopology"]
+    assert not world.driver.made(CAPACITY)[0].request.HasField("accessible_topology")
+
+
+@in_virtual_time
+async def test_P83_a_changed_value_is_one_put():
+    world = await two_zones()
+    await world.classes("one")
+    await world.stored("one", "b")
+    await world.stored("one", "a")
+    before = {obj["metadata"]["uid"]: obj for obj in await world.objects()}
+    async with world.publishing():
+        await world.settle(10)
+        world.driver.capacity_bytes = lambda request: 50 * GiB if request.accessible_topology.segments[ZONE] == "a" else 100 * GiB
+        await world.settle(1000)
+    assert [PUT] == world.writes()
+    assert {("one", "a"): "50Gi", ("one", "b"): "100Gi"} == await world.table()
+    after = {obj["metadata"]["uid"]: obj for obj in await world.objects()}
+    assert before.keys() == after.keys()
+    assert all(before[uid]["metadata"]["labels"] == after[uid]["metadata"]["labels"] for uid in before)
+
+
+@in_virtual_time
+async def test_P83_zero_and_the_largest_volume_are_published():
+    world = await two_zones()
+    await world.classes("one")
+    world.driver.capacity_bytes, world.driver.maximum_volume_size = 0, GiB
+    async with world.publishing():
+        await world.has(("one", "a"), ("one", "b"))
+        [obj, _] = await world.objects()
+        assert ("0", "1Gi") == (obj["capacity"], obj["maximumVolumeSize"])
+        world.driver.maximum_volume_size = None
+        await world.settle(400)
+        assert all("maximumVolumeSize" not in obj for obj in await world.objects())
+
+
+@pytest.mark.parametrize(
+    ("obj", "room", "same"),
+    [
+        ({"capacity": "1Gi"}, Room("1073741824"), True),
+        ({"capacity": "1Gi"}, Room("1G"), False),
+        ({}, Room("0"), False),
+        ({"capacity": "1", "maximumVolumeSize": "1"}, Room("1"), False),
+        ({"capacity": "1", "maximumVolumeSize": "1"}, Room("1", "1"), True),
+    ],
+)
+def test_P83_amounts_are_compared_as_amounts(obj: dict[str, str], room: Room, same: bool):
+    assert same == says(msgspec.convert({"metadata": {}, **obj}, CSIStorageCapacity), room)
+
+
+def test_P83_less_than_nothing_is_nothing():
+    assert Room("0") == room_of(csi.GetCapacityResponse(available_capacity=-5))
+
+
+@in_virtual_time
+async def test_P83_an_error_keeps_the_object_and_is_tried_again():
+    world = World()
+    await world.node("n1", "a")
+    await world.classes("one")
+    name = await world.stored("one", "a", "7Gi")
+    world.driver.script(CAPACITY, Fail(Code.UNAVAILABLE), Fail(Code.INTERNAL))
+    async with world.publishing():
+        await world.settle(2)
+        assert {("one", "a"): "7Gi"} == await world.table()
+        await world.settle(10)
+        assert {("one", "a"): "100Gi"} == await world.table()
+    assert [name] == [obj["metadata"]["name"] for obj in await world.objects()]
+    assert [PUT] == world.writes()
+
+
+@in_virtual_time
+async def test_P83_retries_and_polls_never_pile_up():
+    """At the peer each poll of a failing item begins one more endless chain of retries."""
+    world = World(poll_interval_s=5.0, threads=4, retry_s=10.0)
+    await world.node("n1", "a")
+    await world.classes("one")
+    world.driver.always(CAPACITY, Fail(Code.UNAVAILABLE))
+    async with world.publishing():
+        await world.settle(3600)
+        world.driver.calls.clear()
+        await world.settle(3600)
+    assert len(world.driver.calls) <= 3600 / 5 + 1
+
+
+@in_virtual_time
+async def test_P83_a_slow_driver_is_not_asked_twice_at_once():
+    world = World(poll_interval_s=1.0, threads=4)
+    await world.node("n1", "a")
+    await world.classes("one")
+    world.driver.always(CAPACITY, Wait(5))
+    async with world.publishing():
+        await world.settle(100)
+    calls = world.driver.made(CAPACITY)
+    assert all(before.ended_s <= after.started_s for before, after in itertools.pairwise(calls))
+
+
+@pytest.mark.parametrize(("class_name", "zone"), [("one", "a"), ("one", "z"), ("gone", "a")], ids=["duplicate", "place", "class"])
+@in_virtual_time
+async def test_P84_what_should_not_be_there_is_deleted(class_name: str, zone: str):
+    world = World()
+    await world.node("n1", "a")
+    await world.classes("one")
+    first = await world.stored("one", "a")
+    await world.stored(class_name, zone)
+    async with world.publishing():
+        await world.settle(10)
+        assert 0 == metric(world.metrics, "csistoragecapacities_obsolete")
+    assert [DELETE] == world.writes()
+    assert [("one", "a")] == list(await world.table())
+    assert class_name != "one" or zone != "a" or first
+
+
+@in_virtual_time
+async def test_P84_an_object_with_another_selector_means_no_item():
+    selector = {"matchExpressions": [{"key": ZONE, "operator": "Exists"}]}
+    for topology in (None, selector):
+        obj = msgspec.convert({"metadata": {}, "storageClassName": "one", "nodeTopology": topology}, CSIStorageCapacity)
+        assert item_of(obj).selects
+        assert Item("one", ()) != item_of(obj)
+
+
+@in_virtual_time
+async def test_P85_what_others_manage_is_left_alone():
+    world = World()
+    await world.node("n1", "a")
+    await world.classes("one")
+    await world.stored("gone", "a", manager="somebody")
+    await world.stored("one", "a", driver="other")
+    async with world.publishing():
+        await world.settle(1000)
+    assert [POST] == world.writes()
+    assert 3 == len(await world.objects())
+
+
+@pytest.mark.parametrize(("for_immediate", "expected"), [(False, []), (True, [("one", "a")])])
+@in_virtual_time
+async def test_P86_classes_with_immediate_binding(for_immediate: bool, expected: list[tuple[str, str]]):
+    world = World(for_immediate_binding=for_immediate)
+    await world.node("n1", "a")
+    await world.classes("one", binding="Immediate")
+    await world.classes("foreign", driver="other")
+    async with world.publishing():
+        await world.settle(10)
+        assert expected == list(await world.table())
+
+
+@in_virtual_time
+async def test_P86_a_class_comes_and_goes():
+    world = World()
+    await world.node("n1", "a")
+    async with world.publishing():
+        await world.settle(10)
+        await world.classes("one")
+        await world.has(("one", "a"))
+        await world.patch(STORAGE_CLASSES, "one", {"metadata": {"annotations": {"a": "b"}}})
+        await world.settle(10)
+        await world.delete(STORAGE_CLASSES, "one")
+        await world.has()
+        await world.settle(10)
+    assert [POST, DELETE] == world.writes()
+    assert 1 == len(world.asked())
+
+
+@in_virtual_time
+async def test_P87_a_place_lives_as_long_as_a_node_is_in_it():
+    world = await two_zones()
+    await world.classes("one")
+    async with world.publishing():
+        await world.has(("one", "a"), ("one", "b"))
+        await world.node("n4", "a")
+        await world.settle(10)
+        await world.delete(NODES, "n4")
+        await world.patch(NODES, "n2", {"metadata": {"labels": {ZONE: None}}})
+        await world.has(("one", "a"))
+        await world.patch(NODES, "n2", {"metadata": {"labels": {ZONE: "c", "more": "labels"}}})
+        await world.has(("one", "a"), ("one", "c"))
+        await world.delete(CSI_NODES, "n1")
+        await world.settle(10)
+        await world.has(("one", "a"), ("one", "c"))
+        await world.delete(NODES, "n3")
+        await world.has(("one", "c"))
+        await world.patch(CSI_NODES, "n2", {"spec": {"drivers": []}})
+        await world.has()
+        await world.settle(10)
+    assert ["a", "b", "c"] == world.zones(), "what stays is not asked for again"
+
+
+@in_virtual_time
+async def test_P84_what_somebody_deletes_or_changes_is_made_right():
+    world = World()
+    await world.node("n1", "a")
+    await world.classes("one")
+    name = await world.stored("one", "a")
+    async with world.publishing():
+        await world.settle(10)
+        await world.patch(CSI_STORAGE_CAPACITIES, name, {"capacity": "1"}, "ns")
+        await world.settle(10)
+        assert {("one", "a"): "100Gi"} == await world.table()
+        await world.delete(CSI_STORAGE_CAPACITIES, name, "ns")
+        await world.has(("one", "a"))
+        [obj] = await world.objects()
+        await world.patch(CSI_STORAGE_CAPACITIES, obj["metadata"]["name"], {"metadata": {"labels": {MANAGER_LABEL: "me"}}}, "ns")
+        await world.has(("one", "a"), ("one", "a"))
+    assert [PUT, POST, POST] == world.writes()
+
+
+@pytest.mark.parametrize("error", [ServerError("busy"), Conflict("newer", reason="Conflict"), Unreachable("cut")])
+@pytest.mark.parametrize("verb", [POST, PUT, DELETE])
+@in_virtual_time
+async def test_P83_a_write_that_fails_is_made_again(verb: str, error: ApiError):
+    world = World()
+    await world.node("n1", "a")
+    if verb == PUT:
+        await world.stored("one", "a", "1")
+    if verb == DELETE:
+        await world.stored("gone", "a", "1")
+    if verb != POST:
+        world.cluster.refuse(verb, times=3, error=error)
+    async with world.publishing():
+        await world.until(lambda: asked_for_the_version(world))
+        if verb == POST:
+            world.cluster.refuse(verb, times=3, error=error)
+        await world.classes("one")
+        await world.settle(30)
+        left = {} if verb != DELETE or not isinstance(error, Conflict) else {("gone", "a"): "1"}
+        assert {("one", "a"): "100Gi", **left} == await world.table()
+
+
+async def asked_for_the_version(world: World) -> bool:
+    return POST in world.story
+
+
+@in_virtual_time
+async def test_P82_an_api_server_that_fails_at_the_start_is_asked_again():
+    world = World()
+    await world.node("n1", "a")
+    await world.classes("one")
+    world.cluster.refuse(POST, times=3, error=ServerError("busy"))
+    async with world.publishing():
+        await world.until(lambda: asked_for_the_version(world))
+        await world.settle(20)
+        assert [("one", "a")] == await world.keys()
+
+
+# -- refreshing
+
+
+@in_virtual_time
+async def test_P83_what_provisioning_does_is_asked_for_at_once():
+    world = await two_zones()
+    await world.classes("one", "two")
+    async with world.publishing() as capacity:
+        await world.settle(10)
+
+        async def asked_after(*told: Any) -> list[str]:
+            world.driver.calls.clear()
+            told[0](*told[1:])
+            await world.settle(10)
+            return world.zones()
+
+        assert ["a", "a"] == await asked_after(capacity.volume_made, a_volume(("In", ["a"])))
+        assert ["a", "b"] == await asked_after(capacity.volume_made, a_volume())
+        assert ["a", "b"] == await asked_after(capacity.making_failed, "two")
+        assert [] == await asked_after(capacity.making_failed, "unknown")
+        assert ["b", "b"] == await asked_after(capacity.volume_deleted, a_volume(("In", ["b"])))
+        assert [] == await asked_after(capacity.volume_deleted, a_volume(("In", ["z"])))
+        assert [] == await asked_after(capacity.volume_deleted, a_volume())
+
+
+def a_volume(*expressions: tuple[str, list[str]]) -> PersistentVolume:
+    terms = [{"matchExpressions": [{"key": ZONE, "operator": operator, "values": values}]} for operator, values in expressions]
+    spec = {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}} if terms else {}
+    return msgspec.convert({"metadata": {}, "spec": {"storageClassName": "one", **spec}}, PersistentVolume)
+
+
+def test_P83_only_plain_places_are_places():
+    assert (((ZONE, "a"),), ((ZONE, "b"),)) == places_of(a_volume(("In", ["a"]), ("In", ["b"]), ("In", ["c", "d"]), ("Exists", [])))
+
+
+@in_virtual_time
+async def test_P83_the_drivers_return_ends_the_back_off():
+    world = World(retry_s=200.0)
+    await world.node("n1", "a")
+    await world.classes("one")
+    world.driver.script(CAPACITY, Fail(Code.UNAVAILABLE))
+    async with world.publishing() as capacity:
+        await world.settle(1)
+        capacity.driver_returned()
+        await world.settle(1)
+        assert [("one", "a")] == list(await world.table())
+
+
+@in_virtual_time
+async def test_P83_a_limit_is_kept():
+    world = await two_zones(World(qps=0.1, burst=1))
+    await world.classes("one")
+    async with world.publishing():
+        await world.settle(5)
+        assert 1 == len(await world.objects())
+        await world.settle(10)
+        assert 2 == len(await world.objects())
+
+
+@in_virtual_time
+async def test_P82_a_driver_that_tells_no_capacity_is_not_asked():
+    world = await two_zones()
+    world.driver.controller = (RPC.CREATE_DELETE_VOLUME,)
+    await world.classes("one")
+    async with world.publishing() as capacity:
+        await world.settle(1000)
+        assert [] == world.asked()
+        assert await capacity.drain(1)
+
+
+@in_virtual_time
+async def test_P91_a_drain_lets_the_call_end_and_its_answer_be_written():
+    world = World()
+    await world.node("n1", "a")
+    await world.classes("one")
+    world.driver.always(CAPACITY, Wait(5))
+    async with world.publishing() as capacity:
+        await world.settle(1)
+        assert not await capacity.drain(1)
+        assert await capacity.drain(20)
+    assert [("one", "a")] == list(await world.table())
+
+
+# -- one node
+
+
+@in_virtual_time
+async def test_P88_a_nodes_instance_publishes_its_own_place():
+    world = World(node=NodeOptions("n1"))
+    await world.classes("one")
+    await world.stored("old", "b", manager="external-provisioner-n2")
+    await world.stored("old", "b", manager="external-provisioner-n1")
+    async with world.publishing({ZONE: "x"}):
+        await world.has(("one", "x"), ("old", "b"))
+    managers = {obj["metadata"]["labels"][MANAGER_LABEL] for obj in await world.objects()}
+    assert {"external-provisioner-n1", "external-provisioner-n2"} == managers
+
+
+@pytest.mark.parametrize(
+    ("node", "manager"),
+    [
+        ("", "external-provisioner"),
+        ("n", "external-provisioner-n"),
+        ("n" * 42, "external-provisioner-" + "n" * 42),
+        ("n" * 43, "external-p-53f40b57-" + "n" * 43),
+        ("n" * 52, "e-53f40b57-" + "n" * 52),
+    ],
+)
+def test_P88_the_managers_name_fits_a_label(node: str, manager: str):
+    assert manager == manager_of(node)
+    assert len(manager) <= 63
+
+
+def test_P88_a_node_whose_name_leaves_no_room_is_a_hash():
+    assert manager_of("n" * 53).startswith("external-provisioner-")
+    assert len(manager_of("n" * 200)) <= 63
+    assert manager_of("n" * 53) != manager_of("n" * 54)
+
+
+# -- owner and API
+
+
+@in_virtual_time
+async def test_P82_the_owner_is_the_pod_or_who_controls_it():
+    world = World()
+    rs = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "uid-rs", "controller": True}
+    other = {**rs, "name": "other", "uid": "uid-other", "controller": False}
+    made = await world.create(PODS, a_pod("pod", ownerReferences=[other, rs]))
+    assert None is await ground.owner_of(world.cluster, "ns", "pod", -1)
+    pod = await ground.owner_of(world.cluster, "ns", "pod", 0)
+    assert pod is not None
+    assert ("v1", "Pod", "pod", made["metadata"]["uid"], True) == (pod.api_version, pod.kind, pod.name, pod.uid, pod.controller)
+    controller = await ground.owner_of(world.cluster, "ns", "pod", 1)
+    assert controller is not None
+    assert rs == msgspec.to_builtins(controller)
+    with pytest.raises(ConfigError, match="ReplicaSet ns/rs"):
+        await ground.owner_of(world.cluster, "ns", "pod", 2)
+    assert "get replicasets" == world.story[-1]
+    with pytest.raises(ConfigError, match="Pod ns/gone"):
+        await ground.owner_of(world.cluster, "ns", "gone", 0)
+    await world.create(PODS, a_pod("bare"))
+    with pytest.raises(ConfigError, match="no controlling owner"):
+        await ground.owner_of(world.cluster, "ns", "bare", 1)
+
+
+@in_virtual_time
+async def test_P84_adoption_adds_the_owner_and_keeps_the_others():
+    world = World(owner_level=0, pod_name="pod")
+    pod = await world.create(PODS, a_pod("pod"))
+    await world.node("n1", "a")
+    await world.classes("one", "new")
+    name = await world.stored("one", "a")
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "other"}
+    await world.patch(CSI_STORAGE_CAPACITIES, name, {"metadata": {"ownerReferences": [other], "annotations": {"a": "b"}}}, "ns")
+    async with world.publishing():
+        await world.has(("one", "a"), ("new", "a"))
+        await world.settle(1000)
+    adopted = await world.get(CSI_STORAGE_CAPACITIES, name, "ns")
+    assert ["other", pod["metadata"]["uid"]] == [owner["uid"] for owner in adopted["metadata"]["ownerReferences"]]
+    assert {"a": "b"} == adopted["metadata"]["annotations"]
+    assert [POST, PUT] == sorted(world.writes())
+
+
+class Answers(Faults):
+    def __init__(self, **errors: ApiError) -> None:
+        self.errors = errors
+
+    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
+        error = self.errors.get(kind.version) if verb == "create" and "invalid" in name else None
+        if error is not None:
+            raise error
+
+
+@in_virtual_time
+async def test_P82_the_api_is_asked_for_its_version():
+    world = World()
+    await world.create(PODS, a_pod("pod"))
+    assert "v1" == (await ground.capacity_kind(world.cluster, "ns")).version
+    missing = NotFound("the server could not find the requested resource", reason="NotFound")
+    with pytest.raises(ConfigError, match="no CSIStorageCapacity"):
+        await ground.capacity_kind(World(Answers(v1=missing)).cluster, "ns")
+    with pytest.raises(ConfigError, match="can't be used"):
+        await ground.capacity_kind(World(Answers(v1=Forbidden("no", reason="Forbidden"))).cluster, "ns")
+
+
+@in_virtual_time
+async def test_P82_reasons_are_told_in_words():
+    from mooring.provisioner.capacity import because as why
+
+    assert all(" " in str(reason) for reason in (why.Obsolete(), why.Asked(), why.UpToDate(), why.News("1Gi")))
+    assert "one at all nodes" == str(Item("one", ()))

@@ -1,0 +1,229 @@
+"""When a volume is deleted, and when its finalizer comes and goes: rows of (view, decision)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from mooring.api.core import PersistentVolume, SecretReference
+from mooring.api.storage import StorageClass, VolumeAttachment
+from mooring.kube.store import Store
+from mooring.provisioner import names
+from mooring.provisioner.deletion import because as why
+from mooring.provisioner.deletion.decide import decide_deletion
+from mooring.provisioner.deletion.decision import Decision, DeleteObject, DeleteVolume, Hold, LoadSecret, Release
+from mooring.provisioner.deletion.view import ATTACHMENT_INDEXES, Here, Progress, View, prune_attachment
+from mooring.provisioner.facts import DriverFacts
+
+DRIVER = "d"
+OURS = {names.PROVISIONED_BY: DRIVER}
+NO_SECRET = {names.DELETION_SECRET_NAME: "", names.DELETION_SECRET_NAMESPACE: ""}
+DELETE = (DeleteVolume("handle1"), DeleteObject(), Release())
+SECRET_PARAMETERS = {
+    "csi.storage.k8s.io/provisioner-secret-name": "s-${pvc.name}",
+    "csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
+}
+
+
+def a_pv(
+    *,
+    phase: str = "Released",
+    policy: str = "Delete",
+    finalizers: Iterable[str] = (names.VOLUME_FINALIZER,),
+    annotations: Mapping[str, str] | None = None,
+    deleting: bool = False,
+    csi: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> PersistentVolume:
+    metadata = {
+        "name": "pv1",
+        "uid": "uid1",
+        "resourceVersion": "1",
+        "finalizers": list(finalizers),
+        "annotations": {**OURS, **NO_SECRET} if annotations is None else dict(annotations),
+        **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}),
+    }
+    source = {"driver": DRIVER, "volumeHandle": "handle1"} if csi is None else csi
+    body = {"persistentVolumeReclaimPolicy": policy, "storageClassName": "sc", "csi": source or None, **spec}
+    return msgspec.convert({"metadata": metadata, "spec": body, "status": {"phase": phase}}, PersistentVolume)
+
+
+def a_view(pv: PersistentVolume | None, *, parameters: Mapping[str, str] | None = None, attached: Iterable[str] = (), **more: Any) -> View:
+    volumes: Store[PersistentVolume] = Store()
+    classes: Store[StorageClass] = Store()
+    attachments: Store[VolumeAttachment] = Store(ATTACHMENT_INDEXES)
+    if pv is not None:
+        volumes.apply(pv)
+    if parameters is not None:
+        meta = {"name": "sc", "resourceVersion": "1"}
+        classes.apply(msgspec.convert({"metadata": meta, "provisioner": DRIVER, "parameters": dict(parameters)}, StorageClass))
+    for number, node in enumerate(attached, start=1):
+        spec = {"attacher": DRIVER, "nodeName": node, "source": {"persistentVolumeName": "pv1"}}
+        attachment = msgspec.convert({"metadata": {"name": node, "resourceVersion": str(number)}, "spec": spec}, VolumeAttachment)
+        pruned = prune_attachment(attachment)
+        assert pruned is not None
+        attachments.apply(pruned)
+    return View(**{"driver": DriverFacts(DRIVER), "volumes": volumes, "classes": classes, "attachments": attachments, **more})
+
+
+def decided(pv: PersistentVolume | None, **view: Any) -> Decision:
+    return decide_deletion(a_view(pv, **view), "pv1")
+
+
+def test_P74_a_released_volume_is_deleted_then_its_object():
+    decision = decided(a_pv())
+    assert (DELETE, why.Deleting("handle1"), None) == (decision.actions, decision.because, decision.problem)
+
+
+def test_P74_nothing_to_do_for_what_is_gone():
+    assert Decision(why.Gone("pv1")) == decided(None)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "csi", "is_ours"),
+    [
+        (OURS, None, True),
+        ({names.PROVISIONED_BY: "in/tree"}, None, True),
+        ({names.PROVISIONED_BY: "other"}, None, False),
+        ({names.PROVISIONED_BY: ""}, None, False),
+        ({names.PROVISIONED_BY: "kubernetes.io/x", names.MIGRATED_TO: DRIVER}, None, True),
+        ({}, None, True),
+        ({}, {"driver": "other", "volumeHandle": "handle1"}, False),
+        ({}, {}, False),
+        ({names.MIGRATED_TO: DRIVER}, {}, True),
+        ({names.MIGRATED_TO: "other"}, {}, False),
+    ],
+)
+def test_P74_whose_volume_it_is(annotations: dict[str, str], csi: dict[str, str] | None, is_ours: bool):
+    view = a_view(None, driver=DriverFacts(DRIVER, in_tree_name="in/tree"))
+    assert is_ours == view.is_ours(a_pv(annotations=annotations, csi=csi))
+
+
+@pytest.mark.parametrize("phase", ["", "Available", "Pending", "Bound", "Failed"])
+def test_P74_only_released_is_enough(phase: str):
+    assert Decision(why.InUse(phase)) == decided(a_pv(phase=phase))
+
+
+def test_P75_a_volume_to_be_kept_loses_the_finalizer_and_nothing_else():
+    assert Decision(why.Kept("Retain"), (Release(),)) == decided(a_pv(policy="Retain"))
+    assert Decision(why.Kept("Retain"), (Release(),)) == decided(a_pv(policy="Retain", phase="Bound", deleting=True))
+    assert Decision(why.Kept("Retain")) == decided(a_pv(policy="Retain", finalizers=()))
+
+
+def test_P76_any_attachment_holds_it_back():
+    decision = decided(a_pv(), attached=("n2", "n1"))
+    assert decision.problem == decision.because == why.StillAttached("pv1", ("n1", "n2"))
+    assert "persistentvolume pv1 is still attached to node n1" == decision.problem.error
+    assert () == decision.actions
+
+
+def test_P76_attachments_do_not_matter_to_a_driver_that_does_not_publish():
+    assert DELETE == decided(a_pv(), attached=("n1",), attachments=None).actions
+
+
+def test_P77_the_noted_secret_is_used():
+    notes = {**OURS, names.DELETION_SECRET_NAME: "s", names.DELETION_SECRET_NAMESPACE: "ns"}
+    assert (LoadSecret(SecretReference("s", "ns")), *DELETE) == decided(a_pv(annotations=notes)).actions
+
+
+@pytest.mark.parametrize("noted", [("", ""), ("s", ""), ("", "ns")])
+def test_P78_an_empty_note_means_no_secret_whatever_the_class_says(noted: tuple[str, str]):
+    notes = {**OURS, names.DELETION_SECRET_NAME: noted[0], names.DELETION_SECRET_NAMESPACE: noted[1]}
+    assert DELETE == decided(a_pv(annotations=notes), parameters=SECRET_PARAMETERS).actions
+
+
+def test_P78_without_notes_the_class_says_which_secret():
+    claim = {"name": "c", "namespace": "ns"}
+    decision = decided(a_pv(annotations=OURS, claimRef=claim), parameters=SECRET_PARAMETERS)
+    assert (LoadSecret(SecretReference("s-c", "ns")), *DELETE) == decision.actions
+    assert DELETE == decided(a_pv(annotations=OURS), parameters=SECRET_PARAMETERS).actions, "no claim to fill the template from"
+    assert DELETE == decided(a_pv(annotations=OURS, claimRef=claim)).actions, "no class"
+
+
+def test_P78_a_template_that_needs_the_claims_annotations_can_not_be_resolved():
+    parameters = {**SECRET_PARAMETERS, "csi.storage.k8s.io/provisioner-secret-name": "${pvc.annotations['team']}"}
+    decision = decided(a_pv(annotations=OURS, claimRef={"name": "c", "namespace": "ns"}), parameters=parameters)
+    assert decision.problem is not None
+    assert decision.problem.error.startswith("failed to get secretreference for volume pv1: error resolving value")
+    assert () == decision.actions
+
+
+def test_P79_a_static_volume_gets_the_finalizer_once_it_is_bound():
+    assert (Hold(),) == decided(a_pv(annotations={}, phase="Bound", finalizers=())).actions
+    assert () == decided(a_pv(annotations={}, phase="Available", finalizers=())).actions
+    assert () == decided(a_pv(annotations={}, phase="Bound", finalizers=(), deleting=True)).actions
+
+
+def test_P79_a_static_volume_is_deleted_too():
+    assert DELETE[:2] == decided(a_pv(annotations={}, finalizers=())).actions
+
+
+def test_P80_a_bound_volume_that_a_user_deletes_waits_for_its_release():
+    assert Decision(why.InUse("Bound")) == decided(a_pv(phase="Bound", deleting=True))
+    assert (DeleteVolume("handle1"), Release()) == decided(a_pv(deleting=True)).actions, "its deletion has been asked for already"
+    assert Decision(why.LetGo()) == decided(a_pv(deleting=True, finalizers=()))
+
+
+@pytest.mark.parametrize(
+    ("facts", "what"),
+    [({"has_controller": False}, "plugin CONTROLLER_SERVICE"), ({"creates": False}, "controller CREATE_DELETE_VOLUME")],
+)
+def test_P81_a_driver_that_can_not_delete_is_not_asked(facts: dict[str, bool], what: str):
+    decision = decided(a_pv(), driver=dataclasses.replace(DriverFacts(DRIVER), **facts))
+    assert decision.problem is not None
+    assert f"CSI driver does not support dynamic provisioning: {what} capability is not reported" == decision.problem.error
+
+
+def test_P81_what_has_no_csi_source_can_not_be_deleted():
+    decision = decided(a_pv(csi={}))
+    assert decision.problem is not None
+    assert "invalid CSI PV" == decision.problem.error
+
+
+def test_P81_an_in_tree_volume_is_deleted_under_its_drivers_handle():
+    driver = DriverFacts("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
+    pv = a_pv(annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"}, csi={}, awsElasticBlockStore={"volumeID": "vol-1"})
+    assert DeleteVolume("vol-1", migrated=True) == decided(pv, driver=driver).actions[0]
+    odd = a_pv(annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"}, csi={}, awsElasticBlockStore={"volumeID": "aws://nothing"})
+    problem = decided(odd, driver=driver).problem
+    assert problem is None or problem.error.startswith("failed to translate")
+
+
+@pytest.mark.parametrize(
+    ("affinity", "is_here"),
+    [
+        (None, True),
+        ([{"key": "host", "operator": "In", "values": ["n1"]}], True),
+        ([{"key": "host", "operator": "In", "values": ["n2"]}], False),
+        ([{"key": "zone", "operator": "Exists"}], False),
+    ],
+)
+def test_P90_a_node_deletes_what_it_can_reach(affinity: list[dict[str, Any]] | None, is_here: bool):
+    terms = {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": affinity}]}}} if affinity else {}
+    decision = decided(a_pv(**terms), here=Here("n1", {"host": "n1"}))
+    assert (DELETE if is_here else ()) == decision.actions
+    assert is_here == (decision.because != why.Elsewhere("n1"))
+
+
+def test_P74_what_was_done_is_not_done_again():
+    """The cache shows neither the call nor, at first, the deletion of the object."""
+    assert (DeleteObject(), Release()) == decided(a_pv(), progress={"pv1": Progress("uid1")}).actions
+    assert (Release(),) == decided(a_pv(), progress={"pv1": Progress("uid1", object_deleted=True)}).actions
+    assert () == decided(a_pv(finalizers=()), progress={"pv1": Progress("uid1", object_deleted=True)}).actions
+    assert DELETE == decided(a_pv(), progress={"pv1": Progress("another")}).actions
+    assert (DeleteObject(), Release()) == decided(a_pv(policy="Retain"), progress={"pv1": Progress("uid1")}).actions
+
+
+def test_P76_reasons_are_told_in_words():
+    everything = [decided(None), decided(a_pv()), decided(a_pv(phase="Bound")), decided(a_pv(policy="Retain")), decided(a_pv(csi={}))]
+    everything += [decided(a_pv(), attached=("n1",)), decided(a_pv(), here=Here("n1", {})), decided(a_pv(deleting=True, finalizers=()))]
+    assert all(" " in str(decision.because) for decision in everything)
+
+
+def test_P76_inline_volumes_are_nobodys_attachment():
+    inline = msgspec.convert({"metadata": {"name": "va"}, "spec": {"nodeName": "n", "source": {}}}, VolumeAttachment)
+    assert prune_attachment(inline) is None

@@ -1,0 +1,465 @@
+"""Deleting volumes, from the event to the last write: on in-process ports, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from mooring.api.core import PERSISTENT_VOLUMES, SECRETS
+from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
+from mooring.apiserver.local import Faults
+from mooring.base.chance import Chance
+from mooring.csi.codes import Code
+from mooring.csi.in_process import InProcessDriver
+from mooring.csi.session import greet
+from mooring.kube.errors import Conflict, Forbidden, ServerError, Unreachable
+from mooring.kube.secrets import SecretCache
+from mooring.provisioner import names
+from mooring.provisioner.caches import Caches
+from mooring.provisioner.deletion.controller import FAILED_DELETE, VolumeDeletion
+from mooring.provisioner.facts import facts_of
+from mooring.provisioner.options import NodeOptions, ProvisionerOptions
+from tests.support.cluster_world import ClusterWorld, metric
+from tests.support.objects import a_pv, a_va
+from tests.support.scripted_driver import RPC, Fail, Wait
+from tests.support.virtual_loop import in_virtual_time
+from tests.support.volume_driver import DELETE, VolumeDriver
+
+DELETE_PV, PATCH_PV, GET_SECRET = "delete persistentvolumes", "patch persistentvolumes", "get secrets"
+WHOLE = [DELETE, DELETE_PV, PATCH_PV]
+DRIVER = "csi.test"
+
+
+class World(ClusterWorld):
+    """Released volumes, and a provisioner that deletes them."""
+
+    def __init__(self, driver: VolumeDriver | None = None, faults: Faults | None = None, **options: Any) -> None:
+        super().__init__(faults)
+        self.driver = driver or VolumeDriver()
+        self.driver.story = self.story
+        self.options = ProvisionerOptions(**{"worker_threads": 4, **options})
+        self.deletion: VolumeDeletion | None = None
+        self.room: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def deleting(self, segments: Mapping[str, str] | None = None) -> AsyncIterator[VolumeDeletion]:
+        port = InProcessDriver(self.driver, clock=self.clock)
+        facts = facts_of(await greet(port, clock=self.clock))
+        caches = Caches(self.cluster, facts, self.options, self.clock, self.chance)
+        secrets = SecretCache(self.cluster, self.clock)
+        self.deletion = VolumeDeletion(
+            self.cluster,
+            port,
+            facts,
+            self.options,
+            self.clock,
+            self.chance,
+            self.metrics,
+            self.recorder,
+            caches,
+            secrets,
+            segments=segments,
+            deleted=lambda pv: self.room.append(pv.metadata.name),
+        )
+        async with self.running(*(informer.run() for informer in caches.running), self._after_sync(caches, self.deletion)):
+            yield self.deletion
+
+    async def _after_sync(self, caches: Caches, deletion: VolumeDeletion) -> None:
+        for informer in caches.running:
+            await informer.synced()
+        await deletion.run()
+
+    async def released(
+        self,
+        name: str = "pv1",
+        *,
+        handle: str = "handle1",
+        phase: str = "Released",
+        policy: str = "Delete",
+        finalizers: Iterable[str] = (names.VOLUME_FINALIZER,),
+        protected: bool = True,
+        secret: tuple[str, str] = ("", ""),
+        **spec: Any,
+    ) -> None:
+        """A PersistentVolume as the provisioner wrote it, with its claim gone."""
+        notes = {names.PROVISIONED_BY: DRIVER, names.DELETION_SECRET_NAME: secret[0], names.DELETION_SECRET_NAMESPACE: secret[1]}
+        more = {"persistentVolumeReclaimPolicy": policy, "storageClassName": "sc", **spec}
+        await self.create(PERSISTENT_VOLUMES, a_pv(name, handle, finalizers=finalizers, annotations=notes, spec=more))
+        held = [*(["kubernetes.io/pv-protection"] if protected else []), *finalizers]
+        await self.patch(PERSISTENT_VOLUMES, name, {"metadata": {"finalizers": held or None}})
+        if phase:
+            await self.to_phase(phase, name)
+        self.driver.volumes.setdefault(handle, 1)
+
+    async def to_phase(self, phase: str, name: str = "pv1") -> None:
+        await self.patch(PERSISTENT_VOLUMES, name, {"status": {"phase": phase}}, subresource="status")
+
+    async def only_protection_left(self, name: str = "pv1") -> None:
+        async def holds() -> bool:
+            meta = (await self.get(PERSISTENT_VOLUMES, name))["metadata"]
+            return "deletionTimestamp" in meta and meta["finalizers"] == ["kubernetes.io/pv-protection"]
+
+        await self.until(holds)
+
+    async def failures(self, name: str = "pv1") -> list[str]:
+        return [message for _, reason, message, _ in await self.events(name) if reason == FAILED_DELETE]
+
+
+@in_virtual_time
+async def test_P74_the_volume_then_the_object_then_the_finalizer():
+    world = World()
+    await world.released()
+    async with world.deleting():
+        await world.only_protection_left()
+        await world.settle()
+    assert WHOLE == world.story
+    assert {} == world.driver.volumes
+    assert ["pv1"] == world.room
+    assert 1 == metric(world.metrics, "controller_persistentvolume_delete_total", **{"class": "sc"})
+    assert 1 == metric(world.metrics, "controller_persistentvolume_delete_duration_seconds_count", **{"class": "sc"})
+
+
+@pytest.mark.parametrize("seed", range(20))
+@in_virtual_time
+async def test_P74_each_is_deleted_exactly_once_whatever_the_watch_shows_first(seed: int):
+    """The peer often calls DeleteVolume twice: it sees its own DELETE before its own PATCH."""
+
+    luck = Chance(seed)
+
+    class Slow(Faults):
+        async def after(self, verb: str, kind: Any, name: str) -> None:
+            await asyncio.sleep(luck.uniform(0, 0.1))
+
+        async def deliver(self, kind: Any, event: Any) -> None:
+            await asyncio.sleep(luck.uniform(0, 0.05))
+
+    world = World(faults=Slow())
+    for number in range(6):
+        finalizers = (names.VOLUME_FINALIZER,) if number < 4 else ()
+        await world.released(f"pv{number}", handle=f"h{number}", protected=number % 2 == 0, finalizers=finalizers)
+    async with world.deleting():
+        await world.until(lambda: _all_deleted(world))
+        await world.settle(5)
+    assert {DELETE: 6, DELETE_PV: 6, PATCH_PV: 4} == {step: world.story.count(step) for step in world.story}
+
+
+async def _all_deleted(world: World) -> bool:
+    left = await world.list(PERSISTENT_VOLUMES)
+    return all(pv["metadata"].get("finalizers") == ["kubernetes.io/pv-protection"] and "deletionTimestamp" in pv["metadata"] for pv in left)
+
+
+@in_virtual_time
+async def test_P74_a_release_while_it_runs():
+    world = World()
+    await world.released(phase="Bound")
+    async with world.deleting():
+        await world.settle(2000)
+        assert [] == world.story
+        await world.to_phase("Released")
+        await world.only_protection_left()
+    assert WHOLE == world.story
+
+
+@in_virtual_time
+async def test_P74_patches_lose_nobody_elses_finalizer():
+    world = World()
+    await world.released(protected=False)
+    gate = world.driver.gate(DELETE)
+    async with world.deleting():
+        await world.until(lambda: _called(world))
+        await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"finalizers": [names.VOLUME_FINALIZER, "kit/late"]}})
+        gate.set()
+        await world.settle()
+        assert ["kit/late"] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
+    assert WHOLE == world.story
+
+
+async def _called(world: World) -> bool:
+    return bool(world.driver.made(DELETE))
+
+
+@in_virtual_time
+async def test_P75_retain_costs_one_patch():
+    world = World()
+    await world.released(policy="Retain")
+    async with world.deleting():
+        await world.settle()
+        pv = await world.get(PERSISTENT_VOLUMES, "pv1")
+    assert [PATCH_PV] == world.story
+    assert ["kubernetes.io/pv-protection"] == pv["metadata"]["finalizers"]
+    assert "deletionTimestamp" not in pv["metadata"]
+
+
+@in_virtual_time
+async def test_P76_told_once_and_woken_by_the_end_of_the_attachment():
+    world = World(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]))
+    await world.released()
+    for node in ("n1", "n2"):
+        await world.create(VOLUME_ATTACHMENTS, a_va(f"va-{node}", "pv1", node))
+    async with world.deleting():
+        await world.settle(2000)
+        assert [] == world.story
+        await world.delete(VOLUME_ATTACHMENTS, "va-n1")
+        await world.settle()
+        assert [] == world.story
+        assert ["persistentvolume pv1 is still attached to node n1"] == await world.failures()
+        assert [1] == [count for *_, count in await world.events("pv1")]
+        await world.settle(3600)
+        assert [1] == [count for *_, count in await world.events("pv1")], "told again once nobody can read it any more"
+        await world.delete(VOLUME_ATTACHMENTS, "va-n2")
+        await world.settle(0.1)
+        assert WHOLE == world.story
+    assert 2 == metric(world.metrics, "controller_persistentvolume_delete_failed_total", **{"class": "sc"})
+
+
+@in_virtual_time
+async def test_P77_the_secrets_values_go_to_the_driver():
+    world = World()
+    await world.create(SECRETS, {"metadata": {"name": "s", "namespace": "ns"}, "data": {"a": "Yg=="}})
+    await world.released(secret=("s", "ns"))
+    async with world.deleting():
+        await world.only_protection_left()
+    assert [GET_SECRET, *WHOLE] == world.story
+    assert {"a": "b"} == dict(world.driver.made(DELETE)[0].request.secrets)
+
+
+@pytest.mark.parametrize("error", [None, Forbidden("no", reason="Forbidden")])
+@in_virtual_time
+async def test_P77_a_secret_that_is_gone_holds_nothing_up(error: Exception | None):
+    world = World()
+    if error is not None:
+        world.cluster.refuse(GET_SECRET, error=error)  # type: ignore[arg-type]
+    await world.released(secret=("s", "ns"))
+    async with world.deleting():
+        await world.only_protection_left()
+    assert [GET_SECRET, *WHOLE] == world.story
+    assert {} == dict(world.driver.made(DELETE)[0].request.secrets)
+
+
+@in_virtual_time
+async def test_P77_a_server_that_fails_is_asked_again():
+    """Differs from the peer, which would then call the driver without credentials."""
+    world = World()
+    await world.create(SECRETS, {"metadata": {"name": "s", "namespace": "ns"}, "data": {"a": "Yg=="}})
+    world.cluster.refuse(GET_SECRET, error=ServerError("busy"))
+    await world.released(secret=("s", "ns"))
+    async with world.deleting():
+        await world.only_protection_left()
+        assert ["error getting secret s in namespace ns: busy"] == await world.failures()
+    assert [GET_SECRET, GET_SECRET, *WHOLE] == world.story
+
+
+@in_virtual_time
+async def test_P78_the_return_of_the_class_wakes_what_its_templates_held_up():
+    world = World()
+    parameters = {
+        "csi.storage.k8s.io/provisioner-secret-name": "${pvc.annotations['team']}",
+        "csi.storage.k8s.io/provisioner-secret-namespace": "ns",
+    }
+    await world.create(STORAGE_CLASSES, {"metadata": {"name": "sc"}, "provisioner": DRIVER, "parameters": parameters})
+    await world.released(claimRef={"namespace": "ns", "name": "c", "uid": "u"})
+    await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"annotations": {names.DELETION_SECRET_NAME: None}}})
+    async with world.deleting():
+        await world.settle(1000)
+        assert [] == world.story
+        assert 1 == len(await world.failures())
+        await world.delete(STORAGE_CLASSES, "sc")
+        await world.settle(0.1)
+        assert WHOLE == world.story
+
+
+@in_virtual_time
+async def test_P79_a_static_volume_gets_the_finalizer():
+    world = World()
+    await world.released(phase="Bound", finalizers=())
+    async with world.deleting():
+        await world.settle()
+        finalizers = (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
+    assert [PATCH_PV] == world.story
+    assert {names.VOLUME_FINALIZER, "kubernetes.io/pv-protection"} == set(finalizers)
+
+
+@in_virtual_time
+async def test_P79_a_release_that_only_the_answer_to_our_patch_shows_is_seen():
+    class Late(Faults):
+        async def before(self, verb: str, kind: Any, name: str) -> None:
+            if verb == "patch":
+                await world.to_phase("Released")
+
+        async def deliver(self, kind: Any, event: Any) -> None:
+            await asyncio.sleep(50)
+
+    world = World(faults=Late())
+    await world.released(phase="Bound", finalizers=())
+    async with world.deleting():
+        await world.settle(2)
+    assert [PATCH_PV, *WHOLE] == world.story
+
+
+@in_virtual_time
+async def test_P80_whatever_the_order_of_deletion_the_volume_goes_after_its_release():
+    world = World()
+    await world.released(phase="Bound")
+    await world.delete(PERSISTENT_VOLUMES, "pv1")
+    async with world.deleting():
+        await world.settle(100)
+        assert [] == world.story
+        await world.to_phase("Released")
+        await world.only_protection_left()
+    assert [DELETE, PATCH_PV] == world.story, "its deletion has been asked for by the user"
+
+
+@pytest.mark.parametrize("code", [code for code in Code if code not in (Code.OK, Code.NOT_FOUND)])
+@in_virtual_time
+async def test_P81_every_code_is_told_and_tried_again_later_and_later(code: Code):
+    world = World(retry_interval_start_s=1.0, retry_interval_max_s=3.0)
+    await world.released()
+    world.driver.script(DELETE, *[Fail(code, "busy")] * 4)
+    async with world.deleting():
+        await world.only_protection_left()
+        [(_, _, message, count)] = await world.events("pv1")
+    calls = [call.started_s for call in world.driver.made(DELETE)]
+    gaps = [after - before for before, after in itertools.pairwise(calls)]
+    assert [1, 2, 3, 3] == [round(gap) for gap in gaps]
+    assert (4, "busy") == (count, message[-4:])
+    assert message.startswith("rpc error: code = ")
+    assert 4 == metric(world.metrics, "controller_persistentvolume_delete_failed_total", **{"class": "sc"})
+
+
+@in_virtual_time
+async def test_P81_not_found_is_done():
+    """CSI asks for OK there; the peer retries for ever."""
+    world = World()
+    await world.released()
+    world.driver.always(DELETE, Fail(Code.NOT_FOUND))
+    async with world.deleting():
+        await world.only_protection_left()
+    assert WHOLE == world.story
+
+
+@in_virtual_time
+async def test_P81_no_answer_in_time_is_a_failure_to_be_tried_again():
+    world = World(timeout_s=5.0)
+    await world.released()
+    world.driver.script(DELETE, Wait(60))
+    async with world.deleting():
+        await world.only_protection_left()
+        assert ["rpc error: code = DeadlineExceeded desc = context deadline exceeded"] == await world.failures()
+    assert [DELETE, *WHOLE] == world.story
+
+
+@in_virtual_time
+async def test_P81_what_is_torn_away_is_let_go():
+    world = World()
+    await world.released()
+    world.driver.always(DELETE, Fail(Code.INTERNAL))
+    async with world.deleting():
+        await world.until(lambda: _called(world))
+        await world.delete(PERSISTENT_VOLUMES, "pv1")
+        await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"finalizers": None}})
+        await world.settle(0.1)
+        done = len(world.driver.calls)
+        await world.settle(1000)
+        assert done == len(world.driver.calls)
+
+
+@pytest.mark.parametrize(
+    ("short", "error"),
+    [(DELETE_PV, ServerError("busy")), (PATCH_PV, ServerError("busy")), (DELETE_PV, Unreachable("cut")), (PATCH_PV, Unreachable("cut"))],
+)
+@pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
+@in_virtual_time
+async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(short: str, error: Exception, lost: bool):
+    world = World()
+    await world.released()
+    world.cluster.refuse(short, error=error, after=lost)  # type: ignore[arg-type]
+    async with world.deleting():
+        await world.only_protection_left()
+        await world.settle(50)
+    assert 1 == world.story.count(DELETE)
+
+
+@in_virtual_time
+async def test_P81_another_object_under_the_name_is_left_alone():
+    world = World()
+    await world.released()
+    world.cluster.refuse(DELETE_PV, error=Conflict("another uid", reason="Conflict"))
+    world.cluster.refuse(PATCH_PV, error=Conflict("another uid", reason="Conflict"))
+    async with world.deleting():
+        await world.settle(100)
+    assert WHOLE == world.story
+
+
+@in_virtual_time
+async def test_P81_the_drivers_return_ends_the_back_off():
+    world = World(retry_interval_start_s=100.0)
+    await world.released()
+    world.driver.script(DELETE, Fail(Code.UNAVAILABLE))
+    async with world.deleting() as deletion:
+        await world.settle(1)
+        deletion.driver_returned()
+        await world.settle(1)
+    assert [DELETE, *WHOLE] == world.story
+
+
+@in_virtual_time
+async def test_P81_a_driver_that_can_not_delete_is_told_of_once():
+    world = World()
+    world.driver.controller = (RPC.LIST_VOLUMES,)
+    await world.released()
+    async with world.deleting():
+        await world.settle(2000)
+        [message] = await world.failures()
+    assert "CREATE_DELETE_VOLUME capability is not reported" in message
+    assert [] == world.story
+
+
+@in_virtual_time
+async def test_P90_a_nodes_instance_deletes_what_is_there():
+    world = World(node=NodeOptions("n1"))
+    for name in ("n1", "n2"):
+        term = {"matchExpressions": [{"key": "host", "operator": "In", "values": [name]}]}
+        await world.released(f"pv-{name}", handle=name, nodeAffinity={"required": {"nodeSelectorTerms": [term]}})
+    async with world.deleting({"host": "n1"}):
+        await world.only_protection_left("pv-n1")
+        await world.settle(1000)
+    assert ["n2"] == list(world.driver.volumes)
+
+
+@in_virtual_time
+async def test_P91_drained_work_ends_and_is_stored():
+    world = World()
+    await world.released()
+    await world.released("pv2", handle="h2", phase="Bound")
+    world.driver.script(DELETE, Wait(5))
+    async with world.deleting() as deletion:
+        await world.until(lambda: _called(world))
+        await world.to_phase("Released", "pv2")
+        assert await deletion.drain(20)
+    assert WHOLE == world.story
+
+
+@in_virtual_time
+async def test_P91_a_drain_has_its_limit():
+    world = World()
+    await world.released()
+    world.driver.script(DELETE, Wait(9))
+    async with world.deleting() as deletion:
+        await world.until(lambda: _called(world))
+        assert not await deletion.drain(1)
+
+
+@in_virtual_time
+async def test_P74_a_slow_volume_holds_up_no_other():
+    world = World()
+    world.driver.always(DELETE, lambda request: Wait(9) if request.volume_id == "slow" else None)
+    await world.released("slow", handle="slow")
+    await world.released("quick", handle="quick")
+    async with world.deleting():
+        await world.only_protection_left("quick")
+        assert world.clock.now() < 5

@@ -1,0 +1,327 @@
+"""The journal of intents on the embedded API server, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from mooring.api.coordination import LEASES
+from mooring.api.core import NAMESPACES, SecretReference
+from mooring.apiserver.bootstrap import new_store
+from mooring.apiserver.local import LocalCluster
+from mooring.base.chance import Chance
+from mooring.base.clock import LoopClock
+from mooring.kube.cluster import Patch, PatchType
+from mooring.kube.errors import Forbidden, ServerError, TooLarge, Unreachable
+from mooring.provisioner import book, pages
+from mooring.provisioner.book import AGAIN_S, RETAKE_S, Superseded
+from mooring.provisioner.intents import Intent
+from mooring.provisioner.journal import TIDY_S, Journal
+from mooring.provisioner.pages import Place
+from tests.support.recording import RecordingCluster
+from tests.support.virtual_loop import in_virtual_time
+
+PLACE = Place("storage", "csi.test")
+CREATE, UPDATE, GET = "create leases", "update leases", "get leases"
+
+
+def an_intent(uid: str = "u1", **more: Any) -> Intent:
+    values = {"request": f'{{"name": "pvc-{uid}"}}', "volume": '{"metadata": {}}', "secret": SecretReference("s", "ns"), **more}
+    return Intent(uid, "default", f"claim-{uid}", f"pvc-{uid}", **values)
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock, self.chance = LoopClock(1_780_000_000.0), Chance(3)
+        self.local = LocalCluster(new_store(self.chance, 1_780_000_000.0), clock=self.clock, chance=self.chance)
+        self.cluster = RecordingCluster(self.local, [])
+
+    @property
+    def story(self) -> list[str]:
+        return self.cluster.story
+
+    async def base(self) -> World:
+        await self.local.create(NAMESPACES.whole(), {"metadata": {"name": "storage"}})
+        return self
+
+    @contextlib.asynccontextmanager
+    async def journal(self, identity: str = "me", place: Place = PLACE) -> AsyncIterator[Journal]:
+        """A running journal; its process is killed at the end."""
+        made = Journal(self.cluster, place, identity, self.clock)
+        await made.start()
+        running = asyncio.create_task(made.run(), name="journal")
+        try:
+            yield made
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    async def stored(self, place: Place = PLACE) -> dict[str, Intent]:
+        """What a new holder would find."""
+        found = (await self.local.list(LEASES.whole())).items
+        return {intent.uid: intent for lease in found if place.page_number(lease) is not None for intent in pages.entries_of(lease)}
+
+    async def page(self, number: int = 0) -> dict[str, Any]:
+        return await self.local.get(LEASES.whole(), PLACE.page_name(number), "storage")
+
+
+@in_virtual_time
+async def test_what_was_begun_is_stored_and_found_by_the_next_holder():
+    world = await World().base()
+    async with world.journal("first") as journal:
+        await journal.begin(an_intent())
+        assert {"u1": an_intent()} == await world.stored() == journal.open()
+    async with world.journal("second") as journal:
+        assert {"u1": an_intent()} == journal.open()
+        assert "second" == pages.holder_of(await world.page())
+
+
+@in_virtual_time
+async def test_all_who_come_while_a_write_is_under_way_share_the_next():
+    world = await World().base()
+    async with world.journal() as journal:
+        await asyncio.gather(*(journal.begin(an_intent(f"u{number}")) for number in range(100)))
+        assert 100 == len(await world.stored())
+        assert world.story.count(UPDATE) <= 2
+        assert [CREATE] == world.story[:1]
+
+
+@in_virtual_time
+async def test_an_end_goes_along_with_the_next_begin():
+    world = await World().base()
+    async with world.journal() as journal:
+        await journal.begin(an_intent("u1"))
+        await journal.end("u1")
+        await journal.begin(an_intent("u2"))
+        assert ["u2"] == list(await world.stored())
+        assert 2 == world.story.count(UPDATE)
+        await asyncio.sleep(10 * TIDY_S)
+        assert 2 == world.story.count(UPDATE)
+
+
+@in_virtual_time
+async def test_an_end_alone_is_stored_after_some_seconds():
+    world = await World().base()
+    async with world.journal() as journal:
+        await journal.begin(an_intent())
+        await journal.end("u1")
+        await journal.end("unknown")
+        await asyncio.sleep(TIDY_S - 1)
+        assert ["u1"] == list(await world.stored())
+        await asyncio.sleep(2)
+        assert {} == await world.stored()
+
+
+@in_virtual_time
+async def test_who_lets_a_volume_go_waits_until_its_end_is_stored():
+    world = await World().base()
+    async with world.journal() as journal:
+        await journal.begin(an_intent())
+        await journal.end("u1")
+        await journal.settled("u1")
+        assert {} == await world.stored()
+        done = len(world.story)
+        await journal.settled("u1")
+        await journal.settled("unknown")
+        assert done == len(world.story)
+
+
+@in_virtual_time
+async def test_an_end_in_good_order_leaves_nothing_behind():
+    world = await World().base()
+    async with world.journal() as journal:
+        await journal.begin(an_intent())
+        await journal.end("u1")
+        await journal.tidy()
+        assert {} == await world.stored()
+
+
+@in_virtual_time
+async def test_the_same_intent_again_is_not_written_again():
+    world = await World().base()
+    async with world.journal() as journal:
+        await journal.begin(an_intent())
+        done = len(world.story)
+        await journal.begin(an_intent())
+        assert done == len(world.story)
+        await journal.begin(an_intent(node_name="n2"))
+        assert "n2" == (await world.stored())["u1"].node_name
+
+
+@in_virtual_time
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+async def test_who_was_refused_has_begun_nothing(after):
+    world = await World().base()
+    async with world.journal() as journal:
+        world.cluster.refuse(UPDATE, error=Unreachable("connection reset"), after=after)
+        with pytest.raises(Unreachable):
+            await journal.begin(an_intent())
+        assert {} == journal.open()
+        await asyncio.sleep(TIDY_S + 1)
+        assert {} == await world.stored()
+        await journal.begin(an_intent())
+        assert ["u1"] == list(await world.stored())
+
+
+@in_virtual_time
+async def test_a_refused_change_leaves_what_was_open_before():
+    world = await World().base()
+    async with world.journal() as journal:
+        await journal.begin(an_intent())
+        world.cluster.refuse(UPDATE, error=ServerError("no"))
+        with pytest.raises(ServerError):
+            await journal.begin(an_intent(node_name="n2"))
+        await journal.begin(an_intent())
+        assert {"u1": an_intent()} == journal.open() == await world.stored()
+
+
+@in_virtual_time
+async def test_without_the_right_to_write_there_nothing_is_begun_until_it_is_granted():
+    """Whoever is about to create a volume hears which right is missing, and so does its user."""
+    world = await World().base()
+    rule = world.cluster.refuse(CREATE, times=None, error=Forbidden("leases is forbidden"))
+    async with world.journal() as journal:
+        for _ in range(3):
+            with pytest.raises(Forbidden, match="leases is forbidden"):
+                await journal.begin(an_intent())
+        assert 1 == world.story.count(CREATE), "no storm of refused requests"
+        assert {} == journal.open()
+        rule.times = 0
+        await asyncio.sleep(AGAIN_S + 1)
+        await journal.begin(an_intent())
+        assert ["u1"] == list(await world.stored())
+
+
+@in_virtual_time
+async def test_a_journal_that_is_found_late_goes_before_what_was_about_to_be_begun():
+    world = await World().base()
+    async with world.journal("first") as first:
+        await first.begin(an_intent(node_name="n1"))
+    found: list[str] = []
+    world.cluster.refuse(UPDATE, error=Unreachable("away"))
+    async with world.journal("second") as second:
+        second.on_found(lambda intents: found.extend(intents))
+        await asyncio.sleep(AGAIN_S - 1)
+        assert [] == found
+        with pytest.raises(Unreachable):
+            await second.begin(an_intent(node_name="n2"))
+        await asyncio.sleep(2)
+        assert ["u1"] == found
+        assert "n1" == second.open()["u1"].node_name
+
+
+@in_virtual_time
+async def test_a_former_holder_begins_nothing_more():
+    world = await World().base()
+    async with world.journal("first") as first:
+        await first.begin(an_intent("u1"))
+        async with world.journal("second") as second:
+            with pytest.raises(Superseded):
+                await first.begin(an_intent("u2"))
+            await second.begin(an_intent("u3"))
+            assert {"u1", "u3"} == set(await world.stored())
+
+
+@in_virtual_time
+async def test_a_former_holder_begins_nothing_on_a_new_page_either():
+    """The new holder has not listed that page, so it must not count."""
+    world = await World().base()
+    large = "x" * (pages.PAGE_BYTES_MAX - 500)
+    async with world.journal("first") as first:
+        await first.begin(an_intent("u1", request=large))
+        async with world.journal("second"):
+            with pytest.raises(Superseded):
+                await first.begin(an_intent("u2", request=large))
+
+
+@in_virtual_time
+async def test_after_a_while_a_living_former_holder_takes_the_journal_back():
+    """Two provisioners without an election: neither may end, and neither loses what the other has begun."""
+    world = await World().base()
+    found: list[str] = []
+    async with world.journal("first") as first:
+        first.on_found(lambda intents: found.extend(intents))
+        await first.begin(an_intent("u1"))
+        async with world.journal("second") as second:
+            await second.begin(an_intent("u2"))
+            with pytest.raises(Superseded):
+                await first.begin(an_intent("u3"))
+            await asyncio.sleep(RETAKE_S + 1)
+            await first.begin(an_intent("u3"))
+        assert ["u2"] == found
+        assert {"u1", "u2", "u3"} == set(first.open()) == set(await world.stored())
+
+
+@in_virtual_time
+async def test_what_others_do_to_the_lease_does_not_stop_the_holder():
+    world = await World().base()
+    async with world.journal() as journal:
+        await journal.begin(an_intent("u1"))
+        touched = Patch(PatchType.MERGE, {"metadata": {"labels": {"seen": "yes"}}})
+        await world.local.patch(LEASES, PLACE.page_name(0), touched, "storage")
+        await journal.begin(an_intent("u2"))
+        await world.local.delete(LEASES, PLACE.page_name(0), "storage")
+        await journal.begin(an_intent("u3"))
+        assert {"u1", "u2", "u3"} == set(await world.stored())
+
+
+@in_virtual_time
+async def test_many_intents_take_several_pages_and_all_are_found():
+    world = await World().base()
+    wanted = {f"u{number}": an_intent(f"u{number}", request="y" * 60_000) for number in range(8)}
+    async with world.journal("first") as journal:
+        for intent in wanted.values():
+            await journal.begin(intent)
+        assert 3 <= len((await world.local.list(LEASES)).items) <= 4
+    async with world.journal("second") as journal:
+        assert wanted == journal.open()
+
+
+@in_virtual_time
+async def test_the_journal_has_an_end(monkeypatch):
+    monkeypatch.setattr(book, "PAGES_MAX", 1)
+    world = await World().base()
+    async with world.journal() as journal:
+        await journal.begin(an_intent("u1", request="y" * 150_000))
+        with pytest.raises(TooLarge):
+            await journal.begin(an_intent("u2", request="y" * 150_000))
+        assert ["u1"] == list(journal.open())
+
+
+@in_virtual_time
+async def test_a_damaged_page_is_kept_as_it_is_and_another_one_used():
+    world = await World().base()
+    async with world.journal("first") as journal:
+        await journal.begin(an_intent("u1"))
+    damage = {"metadata": {"annotations": {pages.ENTRIES: "9:whatever"}}}
+    await world.local.patch(LEASES, PLACE.page_name(0), Patch(PatchType.MERGE, damage), "storage")
+    async with world.journal("second") as journal:
+        await journal.begin(an_intent("u2"))
+        assert "9:whatever" == (await world.page())["metadata"]["annotations"][pages.ENTRIES]
+        assert "second" == pages.holder_of(await world.page())
+        assert ["u2"] == [intent.uid for intent in pages.entries_of(await world.page(1))]
+
+
+@in_virtual_time
+async def test_two_drivers_and_two_nodes_have_journals_of_their_own():
+    world = await World().base()
+    alike = Place("storage", "csi-test"), Place("storage", "csi.test", "node1"), Place("storage", "csi.test", "node2")
+    async with contextlib.AsyncExitStack() as stack:
+        journals = [await stack.enter_async_context(world.journal("me", place)) for place in (PLACE, *alike)]
+        for number, journal in enumerate(journals):
+            await journal.begin(an_intent(f"u{number}"))
+        assert [["u0"], ["u1"], ["u2"], ["u3"]] == [list(await world.stored(place)) for place in (PLACE, *alike)]
+
+
+@in_virtual_time
+async def test_a_start_whose_answer_was_lost_is_made_good():
+    world = await World().base()
+    world.cluster.refuse(CREATE, error=Unreachable("gone"), after=True)
+    async with world.journal() as journal:
+        await asyncio.sleep(AGAIN_S + 1)
+        await journal.begin(an_intent())
+        assert "me" == pages.holder_of(await world.page())

@@ -1,0 +1,574 @@
+"""What the driver and the API server may answer, and what becomes of the claim: in process, in virtual time."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mooring.api.core import NODES, SECRETS
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
+from mooring.csi.codes import Code, go_name
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.errors import Forbidden, Invalid, ServerError
+from mooring.provisioner import names
+from mooring.provisioner.facts import Rules
+from tests.support.cluster_world import metric
+from tests.support.provisioning import (
+    CLAIMS,
+    CREATE,
+    DELETE,
+    FAILED,
+    POST_PV,
+    PROVISIONING,
+    PUT_CLAIM,
+    PVS,
+    SUCCEEDED,
+    AnsweringDriver,
+    GiB,
+    ProvisioningWorld,
+    an_answer,
+)
+from tests.support.scripted_driver import RPC, Fail, Lose, Wait
+from tests.support.virtual_loop import in_virtual_time
+
+BACKGROUND = (Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED)
+FINISHED = tuple(code for code in Code if code not in (Code.OK, Code.INVALID_ARGUMENT, *BACKGROUND))
+PREFIX = "csi.storage.k8s.io/"
+WITH_SECRET = {f"{PREFIX}provisioner-secret-name": "s", f"{PREFIX}provisioner-secret-namespace": "default"}
+
+
+def answering(*answers: csi.CreateVolumeResponse, **kwargs: Any) -> ProvisioningWorld:
+    world = ProvisioningWorld(AnsweringDriver(**kwargs))
+    assert isinstance(world.driver, AnsweringDriver)
+    world.driver.answers = list(answers)
+    return world
+
+
+# -- success
+
+
+@pytest.mark.parametrize(
+    ("returned", "shown"),
+    [pytest.param(0, "1Gi", id="P34-nothing"), pytest.param(2 * GiB, "2Gi", id="P35-more"), pytest.param(GiB + 1, str(GiB + 1), id="odd")],
+)
+@in_virtual_time
+async def test_the_capacity_of_the_volume(returned, shown):
+    world = await answering(an_answer(capacity_bytes=returned)).base()
+    async with world.provisioning():
+        pv = await world.provisioned()
+    assert {"storage": shown} == pv["spec"]["capacity"]
+    assert "vol-x" == pv["spec"]["csi"]["volumeHandle"]
+
+
+@in_virtual_time
+async def test_P36_a_volume_that_is_too_small_is_deleted_and_asked_for_again():
+    world = await answering(an_answer(capacity_bytes=GiB - 1)).base()
+    async with world.provisioning():
+        why = f"created volume capacity {GiB - 1} less than requested capacity {GiB}"
+        assert (await world.failed()).endswith(why)
+        await world.provisioned()
+    assert [CREATE, DELETE, CREATE, POST_PV] == world.told
+    assert 1 == len(world.driver.volumes)
+
+
+@in_virtual_time
+async def test_a_clean_up_that_fails_five_times_says_so_and_stays_in_the_air():
+    world = await answering(an_answer(capacity_bytes=1)).base()
+    world.driver.script(DELETE, *[Fail(Code.INTERNAL, "stuck")] * 5)
+    async with world.provisioning():
+        assert "Cleanup of volume" in await world.failed("volume is orphaned")
+        uid = (await world.claim())["metadata"]["uid"]
+        assert uid in world.intents.open()
+        await world.provisioned()
+        await world.settle()
+        assert {} == world.intents.open()
+    assert 5 == world.told.count(DELETE)
+
+
+@in_virtual_time
+async def test_P55_a_volume_that_was_not_filled_is_deleted_and_asked_for_again():
+    world = answering(an_answer(capacity_bytes=GiB), controller=[RPC.CLONE_VOLUME])
+    await world.base(dataSource={"kind": "PersistentVolumeClaim", "name": "origin"})
+    origin = await world.make_claim("origin", ask=False, volumeName="pv")
+    ref = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "origin", "uid": origin["metadata"]["uid"]}
+    source = {"csi": {"driver": "csi.test", "volumeHandle": "h"}, "claimRef": ref}
+    spec = {**source, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+    await world.create(PVS, {"metadata": {"name": "pv"}, "spec": spec, "status": {"phase": "Bound"}})
+    await world.patch(CLAIMS, "origin", {"status": {"phase": "Bound"}}, "default", "status")
+    async with world.provisioning():
+        assert (await world.failed()).endswith("volume content source missing")
+        await world.provisioned()
+    assert [CREATE, DELETE, CREATE, POST_PV] == [step for step in world.told if step != PUT_CLAIM]
+
+
+# -- codes
+
+
+@pytest.mark.parametrize("code", [*BACKGROUND, *FINISHED])
+@in_virtual_time
+async def test_P37_whatever_failed_is_asked_again(code):
+    world = await ProvisioningWorld().base()
+    world.driver.script(CREATE, Fail(code), Fail(code))
+    async with world.provisioning():
+        assert (await world.failed()).endswith(f"rpc error: code = {go_name(code)} desc = no")
+        await world.provisioned()
+    first, second, third = [call.request for call in world.driver.made(CREATE)]
+    assert first == second == third
+
+
+@pytest.mark.parametrize("code", FINISHED)
+@in_virtual_time
+async def test_P43_a_final_error_and_the_claim_is_deleted(code):
+    world = await ProvisioningWorld().base()
+    world.driver.always(CREATE, Fail(code))
+    async with world.provisioning():
+        await world.calls(1)
+        await world.delete_claim()  # which is a change of the claim, too
+        await world.settle()
+        asked = world.told.count(CREATE)
+        await world.settle(2000)
+    assert [CREATE] * asked == world.told
+    assert {} == world.intents.open()
+
+
+@pytest.mark.parametrize("code", BACKGROUND)
+@in_virtual_time
+async def test_P41_the_volume_may_exist_and_the_claim_is_deleted(code):
+    """It is asked for until the driver has said for sure; then it goes the way of every released volume."""
+    world = await ProvisioningWorld().base()
+    world.driver.script(CREATE, Lose(code))
+    name = f"pvc-{(await world.claim())['metadata']['uid']}"
+    async with world.provisioning():
+        await world.calls(1)
+        await world.delete_claim()
+        await world.volume(name)
+        await world.patch(PVS, name, {"status": {"phase": "Released"}}, subresource="status")
+
+        async def is_deleted() -> bool:
+            return not world.driver.volumes
+
+        await world.until(is_deleted)
+    assert [CREATE, CREATE, POST_PV, DELETE] == world.told[:4]
+
+
+@pytest.mark.parametrize("vanished", ["class", "class-made-anew"])
+@in_virtual_time
+async def test_the_volume_may_exist_and_its_class_is_gone(vanished):
+    world = await ProvisioningWorld().base({"a": "b"})
+    world.driver.script(CREATE, Lose())
+    async with world.provisioning():
+        await world.calls(1)
+        await world.delete(STORAGE_CLASSES, "sc")
+        if vanished != "class":
+            await world.make_class({"csi.storage.k8s.io/unknown": "key"})
+        await world.provisioned()
+    first, second = [call.request for call in world.driver.made(CREATE)]
+    assert first == second
+
+
+@in_virtual_time
+async def test_P40_a_late_answer_is_asked_for_by_the_same_name():
+    world = await ProvisioningWorld(timeout_s=1.0).base()
+    world.driver.script(CREATE, Wait(5.0))
+    async with world.provisioning():
+        assert "DeadlineExceeded" in await world.failed()
+        await world.provisioned()
+    first, second = [call.request for call in world.driver.made(CREATE)]
+    assert first == second
+    assert 1 == len(await world.list(PVS))
+
+
+@in_virtual_time
+async def test_P42_in_background_then_a_final_error():
+    world = await ProvisioningWorld().base()
+    world.driver.script(CREATE, Fail(Code.ABORTED), Fail(Code.ABORTED))
+    world.driver.always(CREATE, Fail(Code.INTERNAL))
+    async with world.provisioning():
+        await world.calls(2)
+        await world.delete_claim()
+        await world.settle(2000)
+    assert [CREATE] * 3 == world.told
+
+
+@in_virtual_time
+async def test_P44_in_background_then_the_secret_is_gone():
+    """Nothing is asked without it, and nothing is forgotten."""
+    world = ProvisioningWorld()
+    await world.make_secret()
+    await world.base(WITH_SECRET)
+    world.driver.script(CREATE, Lose())
+    name = f"pvc-{(await world.claim())['metadata']['uid']}"
+    async with world.provisioning():
+        await world.calls(1)
+        await world.delete(SECRETS, "s", "default")
+        await world.failed("error getting secret s in namespace default: ")
+        await world.delete_claim()
+        await world.settle(20)
+        assert 1 == len(world.driver.made(CREATE))
+        await world.make_secret()
+        await world.volume(name)
+
+
+@in_virtual_time
+async def test_P45_an_infeasible_claim_rests_until_it_or_its_class_changes():
+    world = await ProvisioningWorld(resync_s=0.0).base()
+    world.driver.script(CREATE, *[Fail(Code.INVALID_ARGUMENT, "no such tier")] * 2)
+    async with world.provisioning():
+        message = await world.failed()
+        assert message.startswith("Volume provisioning failed with infeasible error. Retries will be delayed. ")
+        assert message.endswith("rpc error: code = InvalidArgument desc = no such tier")
+        await world.touch()
+        await world.settle(298)
+        assert [CREATE] == world.told
+        await world.settle(2)
+        assert [CREATE, CREATE] == world.told, "the exact wake-up"
+        await world.settle(10)
+        await world.delete(STORAGE_CLASSES, "sc")
+        await world.make_class({"tier": "other"})
+        await world.provisioned(wait_s=1)
+
+
+@in_virtual_time
+async def test_the_waits_double_up_to_the_flag():
+    world = await ProvisioningWorld(retry_interval_start_s=1.0, retry_interval_max_s=4.0).base()
+    world.driver.always(CREATE, Fail(Code.INTERNAL))
+    async with world.provisioning():
+        await world.calls(5)
+    starts = [call.started_s for call in world.driver.made(CREATE)]
+    assert [1, 2, 4, 4] == [round(later - earlier) for earlier, later in itertools.pairwise(starts)]
+
+
+@in_virtual_time
+async def test_metrics_of_failures_and_of_success():
+    world = await ProvisioningWorld().base()
+    world.driver.script(CREATE, Fail(Code.INTERNAL), Fail(Code.INTERNAL))
+    async with world.provisioning():
+        await world.provisioned()
+        told = [reason for reason, _ in await world.told_of()]
+    labels = {"class": "sc", "source": ""}
+    family = "controller_persistentvolumeclaim_provision"
+    assert 2 == metric(world.metrics, f"{family}_failed_total", **labels)
+    assert 1 == metric(world.metrics, f"{family}_total", **labels) == metric(world.metrics, f"{family}_duration_seconds_count", **labels)
+    assert (3, 2, 1) == (told.count(PROVISIONING), told.count(FAILED), told.count(SUCCEEDED))
+
+
+# -- storing the volume's object
+
+
+@in_virtual_time
+async def test_P46_a_volume_whose_object_can_not_be_stored_is_not_asked_for_again():
+    world = await ProvisioningWorld().base()
+    world.cluster.refuse(POST_PV, times=3, error=ServerError("overloaded", code=500))
+    async with world.provisioning():
+        await world.provisioned()
+        await world.settle()
+        assert {} == world.intents.open()
+    assert [CREATE, *[POST_PV] * 4] == world.told
+
+
+@in_virtual_time
+async def test_an_object_that_may_not_be_stored_yet_is_stored_once_it_may():
+    world = await ProvisioningWorld().base()
+    rule = world.cluster.refuse(POST_PV, times=None, error=Forbidden("no such right", reason="Forbidden"))
+    async with world.provisioning():
+        await world.settle(100)
+        assert 1 == len(world.intents.open())
+        rule.times = 0
+        await world.settle(60)
+        await world.provisioned()
+    assert 1 == world.told.count(CREATE)
+
+
+@in_virtual_time
+async def test_P46_a_volume_whose_object_is_refused_for_good_is_deleted_and_told():
+    world = await ProvisioningWorld(resync_s=0.0).base()
+    world.cluster.refuse(POST_PV, error=Invalid("metadata.name: too odd", reason="Invalid"))
+    async with world.provisioning():
+        assert "metadata.name: too odd" in await world.failed()
+        await world.settle(100)
+        assert [CREATE, POST_PV, DELETE] == world.told
+        assert {} == world.driver.volumes == world.intents.open()
+        await world.settle(200)
+        await world.provisioned()
+
+
+@in_virtual_time
+async def test_an_object_that_is_refused_after_some_tries_takes_its_volume_along():
+    world = await ProvisioningWorld(resync_s=0.0).base()
+    world.cluster.refuse(POST_PV, times=2, error=ServerError("overloaded", code=500))
+    world.cluster.refuse(POST_PV, error=Invalid("no", reason="Invalid"))
+    async with world.provisioning():
+        await world.failed("no")
+        await world.settle(50)
+    assert [CREATE, *[POST_PV] * 3, DELETE] == world.told
+
+
+@in_virtual_time
+async def test_P47_the_answer_of_the_post_is_lost():
+    world = await ProvisioningWorld().base()
+    world.cluster.refuse(POST_PV, after=True, error=ServerError("lost", code=500))
+    async with world.provisioning():
+        await world.provisioned()
+        await world.settle()
+    assert [CREATE, POST_PV, POST_PV] == world.told
+
+
+@in_virtual_time
+async def test_an_object_of_another_claim_is_not_taken_for_our_own():
+    """The volume stays: it may be the other's."""
+    world = await ProvisioningWorld(rules=Rules(volume_name_uuid_length=4)).base()
+    name = f"pvc-{(await world.claim())['metadata']['uid'].replace('-', '')[:4]}"
+    gate = world.driver.gate(CREATE)
+    async with world.provisioning():
+        await world.calls(1)
+        other = {"namespace": "default", "name": "other", "uid": "u", "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
+        source = {"csi": {"driver": "csi.test", "volumeHandle": "h"}, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+        await world.create(PVS, {"metadata": {"name": name}, "spec": {**source, "claimRef": other}})
+        gate.set()
+        assert 'belongs to claim "default/other" already' in await world.failed()
+    assert DELETE not in world.told
+
+
+@pytest.mark.parametrize(
+    ("answer", "missing"),
+    [(csi.CreateVolumeResponse(), "volume"), (csi.CreateVolumeResponse(volume={"capacity_bytes": GiB}), "volume_id")],
+)
+@in_virtual_time
+async def test_an_answer_without_a_volume_is_told_and_asked_again(answer, missing):
+    world = await answering(answer).base()
+    async with world.provisioning():
+        assert (await world.failed()).endswith(f"has no {missing}")
+        await world.provisioned()
+
+
+# -- volume attributes classes
+
+
+async def make_attributes(world: ProvisioningWorld, driver: str = "csi.test") -> None:
+    body = {"metadata": {"name": "gold"}, "driverName": driver, "parameters": {"iops": "9"}}
+    await world.create(VOLUME_ATTRIBUTES_CLASSES, body)
+
+
+def modifying() -> ProvisioningWorld:
+    return ProvisioningWorld(AnsweringDriver(controller=[RPC.MODIFY_VOLUME]))
+
+
+@in_virtual_time
+async def test_P64_the_driver_can_not_modify():
+    world = await ProvisioningWorld().base(volumeAttributesClassName="gold")
+    async with world.provisioning():
+        assert "VolumeAttributesClass: controller MODIFY_VOLUME capability is not reported" in await world.failed()
+    assert [] == world.told
+
+
+@in_virtual_time
+async def test_P65_attributes_of_another_driver():
+    world = modifying()
+    await make_attributes(world, "other")
+    await world.base(volumeAttributesClassName="gold")
+    async with world.provisioning():
+        why = "VAC gold referenced in PVC is for driver other which does not match driver name csi.test"
+        assert (await world.failed()).endswith(why)
+    assert [] == world.told
+
+
+@in_virtual_time
+async def test_P65_attributes_that_come_later():
+    world = await modifying().base(volumeAttributesClassName="gold")
+    async with world.provisioning():
+        await world.failed("gold")
+        await make_attributes(world)
+        await world.provisioned()
+
+
+@in_virtual_time
+async def test_P66_attributes_are_passed_on():
+    world = modifying()
+    await make_attributes(world)
+    await world.base({"a": "b"}, volumeAttributesClassName="gold")
+    async with world.provisioning():
+        pv = await world.provisioned()
+    assert ({"iops": "9"}, {"a": "b"}) == (dict(world.request.mutable_parameters), dict(world.request.parameters))
+    assert "gold" == pv["spec"]["volumeAttributesClassName"]
+
+
+@in_virtual_time
+async def test_with_the_gate_off_attributes_are_not_looked_at():
+    world = ProvisioningWorld(rules=Rules(volume_attributes_class=False))
+    await world.base(volumeAttributesClassName="gold")
+    async with world.provisioning():
+        pv = await world.provisioned()
+    assert "volumeAttributesClassName" not in pv["spec"]
+
+
+# -- with topology
+
+
+async def delayed(node: str | None = "n1", **kwargs: Any) -> ProvisioningWorld:
+    world = ProvisioningWorld(AnsweringDriver(topology={"zone": "a"}), **kwargs)
+    await world.make_node("n1", "a")
+    await world.make_node("n2", "b")
+    await world.make_class(binding="WaitForFirstConsumer" if node else "Immediate")
+    await world.make_claim(node=node)
+    return world
+
+
+def selected(node: str | None) -> Callable[[dict[str, Any]], bool]:
+    return lambda claim: claim["metadata"]["annotations"].get(names.SELECTED_NODE) == node
+
+
+async def until_selected(world: ProvisioningWorld, node: str | None) -> None:
+    async def is_so() -> bool:
+        return selected(node)(await world.claim())
+
+    await world.until(is_so)
+
+
+@in_virtual_time
+async def test_P38_no_room_on_the_selected_node():
+    """The scheduler is asked for another one, and nothing is tried before it has chosen."""
+    world = await delayed()
+    world.driver.script(CREATE, Fail(Code.RESOURCE_EXHAUSTED, "full"))
+    async with world.provisioning():
+        await until_selected(world, None)
+        assert (await world.failed()).endswith("code = ResourceExhausted desc = full")
+        await world.settle(2000)
+        assert [CREATE, PUT_CLAIM] == world.told
+        await world.annotate({names.SELECTED_NODE: "n2"})
+        await world.provisioned(wait_s=1)
+    assert {} == world.intents.open()
+
+
+@in_virtual_time
+async def test_P38_the_scheduler_can_not_be_asked():
+    world = await delayed()
+    world.driver.script(CREATE, Fail(Code.RESOURCE_EXHAUSTED, "full"))
+    world.cluster.refuse(PUT_CLAIM, error=ServerError("no", code=500))
+    async with world.provisioning():
+        await world.provisioned()
+    assert selected("n1")(await world.claim())
+
+
+@in_virtual_time
+async def test_P39_no_room_and_no_node_selected():
+    world = await delayed(None)
+    world.driver.script(CREATE, Fail(Code.RESOURCE_EXHAUSTED, "full"))
+    async with world.provisioning():
+        await world.provisioned()
+    assert [CREATE, CREATE, POST_PV] == world.told
+
+
+@pytest.mark.parametrize("gone", ["node", "csinode", "keys"])
+@in_virtual_time
+async def test_P69_P70_a_node_that_can_not_have_the_volume_is_given_back(gone):
+    world = await delayed()
+    if gone == "node":
+        await world.delete(NODES, "n1")
+    else:
+        await world.delete(CSI_NODES, "n1")
+    if gone == "keys":
+        await world.make_csi_node("n1", ())
+    async with world.provisioning():
+        assert "error generating accessibility requirements: " in await world.failed()
+        await until_selected(world, None)
+        await world.annotate({names.SELECTED_NODE: "n2"})
+        await world.provisioned()
+    assert [PUT_CLAIM, CREATE, POST_PV] == world.told
+
+
+@in_virtual_time
+async def test_a_scheduler_that_never_learns_does_not_make_a_hot_loop():
+    world = await delayed("gone")
+    async with world.provisioning():
+        for _ in range(200):
+            if selected(None)(await world.claim()):
+                await world.annotate({names.SELECTED_NODE: "gone"})
+            await world.settle(0.1)
+    assert 20 > world.told.count(PUT_CLAIM)
+
+
+@in_virtual_time
+async def test_what_may_be_under_way_is_asked_for_in_the_same_place_though_its_node_is_gone():
+    world = await delayed()
+    world.driver.script(CREATE, Lose(Code.DEADLINE_EXCEEDED))
+    async with world.provisioning():
+        await world.calls(1)
+        await world.delete(CSI_NODES, "n1")
+        await world.delete(NODES, "n1")
+        await world.provisioned()
+    first, second = [call.request for call in world.driver.made(CREATE)]
+    assert first == second
+    assert "a" == first.accessibility_requirements.preferred[0].segments["zone"]
+
+
+@in_virtual_time
+async def test_what_may_be_under_way_is_asked_for_in_the_same_place_though_another_node_is_selected():
+    """To another request the driver could say no, and the volume be there."""
+    world = await delayed()
+    world.driver.script(CREATE, Lose(Code.DEADLINE_EXCEEDED))
+    async with world.provisioning():
+        await world.calls(1)
+        await world.annotate({names.SELECTED_NODE: "n2"})
+        await world.provisioned()
+    places = [call.request.accessibility_requirements.preferred[0].segments["zone"] for call in world.driver.made(CREATE)]
+    assert ["a", "a"] == places
+
+
+@in_virtual_time
+async def test_a_label_that_comes_ends_the_wait():
+    world = await delayed(None, retry_interval_start_s=600.0, retry_interval_max_s=600.0)
+    for node in ("n1", "n2"):
+        await world.patch(NODES, node, {"metadata": {"labels": None}})
+    async with world.provisioning():
+        await world.failed("topologyKeys [zone] were not found on any nodes")
+        await world.patch(NODES, "n1", {"metadata": {"labels": {"zone": "a"}}})
+        await world.provisioned(wait_s=1)
+
+
+@in_virtual_time
+async def test_P73_the_volume_knows_where_it_is():
+    world = await delayed()
+    async with world.provisioning():
+        pv = await world.provisioned()
+    expressions = [{"key": "zone", "operator": "In", "values": ["a"]}]
+    assert [{"matchExpressions": expressions}] == pv["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+
+
+@in_virtual_time
+async def test_another_node_is_another_place_when_the_driver_was_not_asked_yet():
+    """A secret was missing at first; meanwhile the scheduler chose anew."""
+    world = ProvisioningWorld(AnsweringDriver(topology={"zone": "b"}))
+    await world.make_node("n1", "a")
+    await world.make_node("n2", "b")
+    await world.make_class(WITH_SECRET, binding="WaitForFirstConsumer")
+    await world.make_claim(node="n1")
+    async with world.provisioning():
+        await world.failed("error getting secret")
+        await world.annotate({names.SELECTED_NODE: "n2"})
+        await world.make_secret()
+        await world.provisioned()
+    assert "b" == world.request.accessibility_requirements.preferred[0].segments["zone"]
+
+
+@in_virtual_time
+async def test_a_snapshot_that_becomes_ready_ends_the_wait():
+    world = ProvisioningWorld(
+        AnsweringDriver(controller=[RPC.CREATE_DELETE_SNAPSHOT]), retry_interval_start_s=600.0, retry_interval_max_s=600.0
+    )
+    await world.make_snapshot_kinds()
+    content = {"boundVolumeSnapshotContentName": "sc1"}
+    body = {"metadata": {"name": "s", "namespace": "default"}, "spec": {"source": {"volumeSnapshotContentName": "sc1"}}, "status": content}
+    made = await world.create(VOLUME_SNAPSHOTS, body)
+    ref = {"namespace": "default", "name": "s", "uid": made["metadata"]["uid"]}
+    spec = {"driver": "csi.test", "deletionPolicy": "Retain", "source": {"snapshotHandle": "h"}, "volumeSnapshotRef": ref}
+    await world.create(VOLUME_SNAPSHOT_CONTENTS, {"metadata": {"name": "sc1"}, "spec": spec, "status": {"snapshotHandle": "h"}})
+    await world.base(dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"})
+    async with world.provisioning():
+        await world.failed("snapshot s is not Ready")
+        await world.patch(VOLUME_SNAPSHOTS, "s", {"status": {"readyToUse": True}}, "default", "status")
+        await world.provisioned(wait_s=1)
+    assert "h" == world.request.volume_content_source.snapshot.snapshot_id

@@ -1,0 +1,441 @@
+"""From claim and class to a request and a volume, or to what is wrong: rows of (view, order). Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from mooring.api.core import PERSISTENT_VOLUMES, SECRETS, Node, PersistentVolume, PersistentVolumeClaim
+from mooring.api.gateway import ReferenceGrant
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotContent
+from mooring.api.storage import CSINode, StorageClass
+from mooring.kube.errors import NotFound
+from mooring.kube.store import Store
+from mooring.provisioner import names
+from mooring.provisioner.facts import DriverFacts, Rules
+from mooring.provisioner.outcomes import Failed, Heals, State
+from mooring.provisioner.placing import NodePlaces
+from mooring.provisioner.prepare import LeftToPopulator, prepared
+from mooring.provisioner.requests import Order
+from mooring.provisioner.view import CLAIM_INDEXES, Looked, NotLookedUp, View, Wanted
+
+GiB = 1 << 30
+PREFIX = "csi.storage.k8s.io/"
+GROUP = "snapshot.storage.k8s.io"
+RWO, RWOP, ROX, RWX = "ReadWriteOnce", "ReadWriteOncePod", "ReadOnlyMany", "ReadWriteMany"
+ABLE = DriverFacts("csi.test", snapshots=True, clones=True)
+Json = dict[str, Any]
+
+
+def a_claim(
+    name: str = "c", namespace: str = "ns", *, size: str = "1Gi", annotations: Json | None = None, **spec: Any
+) -> PersistentVolumeClaim:
+    wanted = {"accessModes": [RWO], "resources": {"requests": {"storage": size}}, "storageClassName": "sc", **spec}
+    meta = {"name": name, "namespace": namespace, "uid": f"uid-of-{name}", "resourceVersion": "1", "annotations": annotations or {}}
+    return msgspec.convert({"metadata": meta, "spec": wanted, "status": {"phase": "Pending"}}, PersistentVolumeClaim)
+
+
+def a_class(parameters: Json | None = None, **more: Any) -> StorageClass:
+    body = {"metadata": {"name": "sc"}, "provisioner": "csi.test", "parameters": parameters or {}, "reclaimPolicy": "Delete", **more}
+    return msgspec.convert(body, StorageClass)
+
+
+def a_store(*objects: Any, indexes: Any = None) -> Store[Any]:
+    store: Store[Any] = Store(indexes)
+    for obj in objects:
+        store.apply(obj)
+    return store
+
+
+def a_view(
+    driver: DriverFacts = ABLE, rules: Rules | None = None, claims: tuple[Any, ...] = (), grants: tuple[ReferenceGrant, ...] = ()
+) -> View:
+    csi_nodes: Store[CSINode] = a_store()
+    nodes: Store[Node] = a_store()
+    return View(
+        driver=driver,
+        rules=rules or Rules(),
+        claims=a_store(*claims, indexes=CLAIM_INDEXES),
+        volumes=a_store(),
+        classes=a_store(),
+        csi_nodes=csi_nodes,
+        nodes=nodes,
+        grants=a_store(*grants),
+        places=NodePlaces(csi_nodes, nodes),
+        intents={},
+        slow={},
+        unsaved=(),
+    )
+
+
+def an_order(claim: PersistentVolumeClaim, parameters: Json | None = None, looked: Looked | None = None, **view: Any) -> Order:
+    return prepared(a_view(**view), claim, a_class(parameters), looked or Looked())
+
+
+def refused(claim: PersistentVolumeClaim, parameters: Json | None = None, looked: Looked | None = None, **view: Any) -> Failed:
+    with pytest.raises(Failed) as caught:
+        an_order(claim, parameters, looked, **view)
+    return caught.value
+
+
+def volume_of(order: Order) -> Json:
+    body: Json = msgspec.json.decode(order.intent.volume)
+    return body
+
+
+def looked_up(*objects: tuple[Any, Any]) -> Looked:
+    return Looked({Wanted(kind, obj.metadata.name, obj.metadata.namespace): obj for kind, obj in objects})
+
+
+# -- file systems, modes
+
+
+@pytest.mark.parametrize(
+    ("parameters", "default", "fs_type", "passed"),
+    [
+        pytest.param({"fstype": "xfs"}, "", "xfs", {"fstype": "xfs"}, id="P13"),
+        pytest.param({PREFIX + "fstype": "xfs", "a": "b"}, "ext4", "xfs", {"a": "b"}, id="P14"),
+        pytest.param({}, "ext4", "ext4", {}, id="P16-default"),
+        pytest.param({}, "", "", {}, id="P16-none"),
+    ],
+)
+def test_the_file_system(parameters, default, fs_type, passed):
+    order = an_order(a_claim(), parameters, rules=Rules(default_fstype=default))
+    assert fs_type == order.request.volume_capabilities[0].mount.fs_type
+    assert passed == dict(order.request.parameters)
+    assert fs_type == volume_of(order)["spec"]["csi"].get("fsType", "")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "state"),
+    [
+        pytest.param({"fstype": "a", PREFIX + "fstype": "b"}, State.FINISHED, id="P15"),
+        pytest.param({PREFIX + "foo": "b"}, State.FINISHED, id="P17"),
+        pytest.param({PREFIX + "node-stage-secret-name": "s"}, State.NO_CHANGE, id="P26"),
+    ],
+)
+def test_classes_that_can_not_be_used(parameters, state):
+    assert state is refused(a_claim(), parameters).failure.state
+
+
+def test_P18_a_block_volume_has_no_file_system():
+    order = an_order(a_claim(volumeMode="Block"), {PREFIX + "fstype": "ext4"})
+    [capability] = order.request.volume_capabilities
+    assert "block" == capability.WhichOneof("access_type")
+    assert "Block" == volume_of(order)["spec"]["volumeMode"]
+    assert "fsType" not in volume_of(order)["spec"]["csi"]
+
+
+@pytest.mark.parametrize(
+    ("modes", "multi_writer", "numbers"),
+    [
+        ([RWO], False, [1]),
+        pytest.param([RWO], True, [7], id="P19"),
+        pytest.param([RWOP], False, [1], id="P20-without"),
+        pytest.param([RWOP], True, [6], id="P20-with"),
+        ([ROX], True, [3]),
+        ([RWX], False, [5]),
+        pytest.param([ROX, RWO], False, [3, 1], id="P21"),
+        ([], False, []),
+    ],
+)
+def test_one_capability_for_each_access_mode(modes, multi_writer, numbers):
+    order = an_order(a_claim(accessModes=modes), driver=DriverFacts("csi.test", single_node_multi_writer=multi_writer))
+    assert numbers == [one.access_mode.mode for one in order.request.volume_capabilities]
+    assert modes == volume_of(order)["spec"]["accessModes"]
+
+
+def test_an_access_mode_that_nobody_knows():
+    assert "unsupported AccessMode combination: [Odd]" == str(refused(a_claim(accessModes=["Odd"])))
+
+
+@pytest.mark.parametrize(
+    ("modes", "flag", "read_only"),
+    [pytest.param([ROX], True, True, id="P22-on"), pytest.param([ROX], False, False, id="P22-off"), ([ROX, RWO], True, False)],
+)
+def test_volumes_for_readers(modes, flag, read_only):
+    order = an_order(a_claim(accessModes=modes), rules=Rules(controller_publish_readonly=flag))
+    assert read_only is volume_of(order)["spec"]["csi"].get("readOnly", False)
+
+
+def test_P23_mount_options():
+    order = prepared(a_view(), a_claim(), a_class(mountOptions=["noatime"]), Looked())
+    assert ["noatime"] == order.request.volume_capabilities[0].mount.mount_flags == volume_of(order)["spec"]["mountOptions"]
+
+
+def test_P24_the_names_of_claim_and_volume_for_drivers_that_want_them():
+    order = an_order(a_claim(), {"a": "b"}, rules=Rules(extra_create_metadata=True))
+    extra = {PREFIX + "pvc/name": "c", PREFIX + "pvc/namespace": "ns", PREFIX + "pv/name": "pvc-uid-of-c"}
+    assert {"a": "b", **extra} == dict(order.request.parameters)
+
+
+# -- sizes
+
+
+@pytest.mark.parametrize(("text", "size"), [("1500m", 2), ("1Gi", GiB), ("0", 0), ("8Ei", 2**63 - 1), ("9e30", 2**63 - 1)])
+def test_sizes_are_rounded_up_and_bounded(text, size):
+    assert size == an_order(a_claim(size=text)).required_bytes
+
+
+def test_a_negative_size_is_refused():
+    assert "a volume of -1073741824 bytes can't be asked for" == str(refused(a_claim(size="-1Gi")))
+
+
+# -- secrets
+
+
+def test_P25_the_provisioners_secret_is_read_first_and_never_in_the_intent():
+    parameters = {PREFIX + "provisioner-secret-name": "s", PREFIX + "provisioner-secret-namespace": "ns"}
+    with pytest.raises(NotLookedUp) as missing:
+        an_order(a_claim(), parameters)
+    assert Wanted(SECRETS, "s", "ns") == missing.value.wanted
+    order = an_order(a_claim(), parameters, Looked({missing.value.wanted: {"password": "hidden"}}))
+    assert "hidden" not in order.intent.request + order.intent.volume + repr(order)
+    assert {"password": "hidden"} == dict(order.with_secrets({"password": "hidden"}).secrets)
+    notes = volume_of(order)["metadata"]["annotations"]
+    assert ("s", "ns") == (notes[names.DELETION_SECRET_NAME], notes[names.DELETION_SECRET_NAMESPACE])
+
+
+def test_P33_a_secret_that_is_missing():
+    parameters = {PREFIX + "provisioner-secret-name": "s", PREFIX + "provisioner-secret-namespace": "ns"}
+    looked = Looked({Wanted(SECRETS, "s", "ns"): NotFound('secrets "s" not found')})
+    failed = refused(a_claim(), parameters, looked)
+    assert 'error getting secret s in namespace ns: secrets "s" not found' == str(failed)
+    assert State.NO_CHANGE is failed.failure.state
+
+
+def test_every_kind_of_secret_has_its_place():
+    kinds = {
+        "controller-publish": "controllerPublishSecretRef",
+        "node-stage": "nodeStageSecretRef",
+        "node-publish": "nodePublishSecretRef",
+        "controller-expand": "controllerExpandSecretRef",
+        "node-expand": "nodeExpandSecretRef",
+    }
+    parameters: Json = {}
+    for kind in (*kinds, "controller-modify"):
+        parameters |= {f"{PREFIX}{kind}-secret-name": kind, f"{PREFIX}{kind}-secret-namespace": "of"}
+    volume = volume_of(an_order(a_claim(), parameters))
+    assert {field: {"name": kind, "namespace": "of"} for kind, field in kinds.items()}.items() <= volume["spec"]["csi"].items()
+    assert ("controller-modify", "of") == (
+        volume["metadata"]["annotations"][names.MODIFY_SECRET_NAME],
+        volume["metadata"]["annotations"][names.MODIFY_SECRET_NAMESPACE],
+    )
+
+
+# -- sources
+
+
+def test_P49_a_source_that_only_a_populator_knows():
+    with pytest.raises(LeftToPopulator) as other:
+        an_order(a_claim(dataSourceRef={"apiGroup": "x.io", "kind": "Foo", "name": "f"}))
+    assert "Foo" == other.value.kind
+
+
+def test_a_snapshot_of_another_group():
+    failed = refused(a_claim(dataSource={"apiGroup": "x.io", "kind": "VolumeSnapshot", "name": "s"}))
+    assert f"the PVC source does not belong to the right APIGroup. Expected {GROUP}, Got x.io" == str(failed)
+
+
+FROM_SNAPSHOT = {"dataSource": {"apiGroup": GROUP, "kind": "VolumeSnapshot", "name": "s"}}
+READY = {"boundVolumeSnapshotContentName": "sc1", "readyToUse": True, "restoreSize": "1Gi"}
+
+
+def a_snapshot(status: Json | None = None, **meta: Any) -> VolumeSnapshot:
+    body = {"metadata": {"name": "s", "namespace": "ns", "uid": "us", **meta}, "status": {**READY, **(status or {})}}
+    return msgspec.convert(body, VolumeSnapshot)
+
+
+def a_content(annotations: Json | None = None, handle: str | None = "h", ref: Json | None = None, **spec: Any) -> VolumeSnapshotContent:
+    of = {"name": "s", "namespace": "ns", "uid": "us", **(ref or {})}
+    body = {
+        "metadata": {"name": "sc1", "annotations": annotations},
+        "spec": {"driver": "csi.test", "volumeSnapshotRef": of, **spec},
+        "status": {"snapshotHandle": handle, "readyToUse": True},
+    }
+    return msgspec.convert(body, VolumeSnapshotContent)
+
+
+def with_snapshot(snapshot: VolumeSnapshot | None = None, content: VolumeSnapshotContent | None = None) -> Looked:
+    return looked_up((VOLUME_SNAPSHOTS, snapshot or a_snapshot()), (VOLUME_SNAPSHOT_CONTENTS, content or a_content()))
+
+
+def test_P50_from_a_snapshot():
+    order = an_order(a_claim(**FROM_SNAPSHOT), looked=with_snapshot())
+    assert "h" == order.request.volume_content_source.snapshot.snapshot_id
+    assert order.source is not None
+    assert ("VolumeSnapshot", "ns", "s") == (order.source.kind, order.source.namespace, order.source.name)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "content", "why"),
+    [
+        pytest.param(
+            {"status": {"restoreSize": "2Gi"}}, {}, f"size {GiB} is less than the size {2 * GiB} for the source snapshot s", id="P51"
+        ),
+        pytest.param({"status": {"readyToUse": False}}, {}, "snapshot s is not Ready", id="P52-not-ready"),
+        pytest.param({"status": {"boundVolumeSnapshotContentName": None}}, {}, "snapshot s not bound", id="P52-not-bound"),
+        pytest.param({}, {"driver": "other"}, "is not handled by CSI driver of StorageClass sc", id="P52-other-driver"),
+        pytest.param({}, {"ref": {"uid": "another"}}, "snapshotcontent sc1 for snapshot s is bound to a different snapshot", id="P52-ref"),
+        pytest.param({}, {"handle": None}, "snapshot handle s is not available", id="no-handle"),
+        pytest.param({"deletionTimestamp": "2026-01-01T00:00:00Z"}, {}, "snapshot s is being deleted", id="P53"),
+    ],
+)
+def test_snapshots_that_can_not_be_restored(snapshot, content, why):
+    failed = refused(a_claim(**FROM_SNAPSHOT), looked=with_snapshot(a_snapshot(**snapshot), a_content(**content)))
+    assert str(failed).startswith("error getting handle for DataSource Type VolumeSnapshot by Name s: ")
+    assert str(failed).endswith(why)
+    assert State.NO_CHANGE is failed.failure.state
+    assert (Heals("volumesnapshots", "ns/s"),) == failed.failure.heals
+
+
+def test_P53_a_snapshot_that_is_held_for_us_may_be_going():
+    going = a_snapshot(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=[names.SNAPSHOT_FINALIZER])
+    assert an_order(a_claim(**FROM_SNAPSHOT), looked=with_snapshot(going)).source is not None
+
+
+@pytest.mark.parametrize("missing", [VOLUME_SNAPSHOTS, VOLUME_SNAPSHOT_CONTENTS])
+def test_P52_what_is_not_there(missing):
+    looked = with_snapshot()
+    wanted = next(wanted for wanted in looked.found if wanted.kind is missing)
+    looked.found[wanted] = NotFound("not found")
+    assert str(refused(a_claim(**FROM_SNAPSHOT), looked=looked)).endswith("not found")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "why"),
+    [
+        (None, "is not present on snapshotcontent sc1"),
+        ("false", "is set to false on snapshotcontent sc1"),
+        ("maybe", "failed to convert"),
+        ("true", None),
+        ("T", None),
+    ],
+)
+def test_P54_another_volume_mode_than_the_snapshots(allowed, why):
+    content = a_content({names.ALLOW_MODE_CHANGE: allowed} if allowed else {}, sourceVolumeMode="Filesystem")
+    claim = a_claim(volumeMode="Block", **FROM_SNAPSHOT)
+    if why is None:
+        an_order(claim, looked=with_snapshot(content=content))
+        return
+    failed = refused(claim, looked=with_snapshot(content=content))
+    assert "requested volume ns/c modifies the mode of the source volume but does not have permission to do so. " in str(failed)
+    assert why in str(failed)
+    an_order(claim, looked=with_snapshot(content=content), rules=Rules(prevent_volume_mode_conversion=False))
+
+
+# -- clones
+
+FROM_CLAIM = {"dataSource": {"kind": "PersistentVolumeClaim", "name": "source"}}
+
+
+def an_origin(phase: str = "Bound", *, deleting: bool = False, namespace: str = "ns", **kwargs: Any) -> PersistentVolumeClaim:
+    claim = a_claim("source", namespace, **{"volumeName": "pv", **kwargs})
+    meta = msgspec.structs.replace(claim.metadata, deletion_timestamp="2026-01-01T00:00:00Z" if deleting else None)
+    return msgspec.structs.replace(claim, metadata=meta, status=msgspec.structs.replace(claim.status, phase=phase))
+
+
+def a_volume(phase: str = "Bound", driver: str = "csi.test", uid: str = "uid-of-source", namespace: str = "ns") -> Looked:
+    ref = {"namespace": namespace, "name": "source", "uid": uid}
+    spec = {"csi": {"driver": driver, "volumeHandle": "h"}, "claimRef": ref}
+    volume = msgspec.convert({"metadata": {"name": "pv"}, "spec": spec, "status": {"phase": phase}}, PersistentVolume)
+    return looked_up((PERSISTENT_VOLUMES, volume))
+
+
+def test_P56_a_clone():
+    order = an_order(a_claim(**FROM_CLAIM), looked=a_volume(), claims=(an_origin(),))
+    assert "h" == order.request.volume_content_source.volume.volume_id
+
+
+def test_P59_a_clone_of_a_claim_of_another_class():
+    an_order(a_claim(**FROM_CLAIM), looked=a_volume(), claims=(an_origin(storageClassName="sc2"),))
+
+
+NOT_THIS = "claim in dataSource not bound or invalid"
+
+
+@pytest.mark.parametrize(
+    ("origin", "volume", "why"),
+    [
+        pytest.param({"phase": "Pending"}, {}, "the PVC DataSource source must have a status of Bound.  Got Pending", id="P57-pending"),
+        pytest.param({"phase": "Lost"}, {}, "the PVC DataSource source must have a status of Bound.  Got Lost", id="P57-lost"),
+        pytest.param({"deleting": True}, {}, "the PVC DataSource source is currently being deleted", id="P57-deleting"),
+        pytest.param({"size": "2Gi"}, {}, f"requested {GiB} but source is {2 * GiB}", id="P57-smaller"),
+        pytest.param({"storageClassName": None}, {}, "the source PVC (source) storageclass cannot be empty", id="no-class"),
+        pytest.param({"volumeName": ""}, {}, "volume name is empty in source PVC source", id="no-volume"),
+        pytest.param({}, {"driver": "other"}, NOT_THIS, id="P58-other-driver"),
+        pytest.param({}, {"phase": "Released"}, NOT_THIS, id="P58-released"),
+        pytest.param({}, {"uid": "another"}, NOT_THIS, id="P58-of-another"),
+        pytest.param({"volumeMode": "Block"}, {}, "Source is Block, but new PVC requested Filesystem", id="P60"),
+    ],
+)
+def test_claims_that_can_not_be_cloned(origin, volume, why):
+    failed = refused(a_claim(**FROM_CLAIM), looked=a_volume(**volume), claims=(an_origin(**origin),))
+    assert str(failed).startswith("error getting handle for DataSource Type PersistentVolumeClaim by Name source: ")
+    assert str(failed).endswith(why)
+    assert State.NO_CHANGE is failed.failure.state
+
+
+def test_P58_the_source_or_its_volume_is_not_there():
+    assert "not found" in str(refused(a_claim(**FROM_CLAIM), looked=a_volume()))
+    looked = Looked({Wanted(PERSISTENT_VOLUMES, "pv"): NotFound("not found")})
+    assert str(refused(a_claim(**FROM_CLAIM), looked=looked, claims=(an_origin(),))).endswith(NOT_THIS)
+
+
+@pytest.mark.parametrize(
+    ("source", "ability", "why"),
+    [(FROM_SNAPSHOT, "snapshots", "snapshot restore: controller CREATE_DELETE_SNAPSHOT"), (FROM_CLAIM, "clones", "CLONE_VOLUME")],
+)
+def test_drivers_that_can_not_copy(source, ability, why):
+    failed = refused(a_claim(**source), driver=DriverFacts("csi.test", **{"snapshots": True, "clones": True, ability: False}))
+    assert why in str(failed)
+    assert str(failed).endswith("capability is not reported")
+
+
+# -- other namespaces
+
+AFAR = {"dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "source", "namespace": "far"}}
+GATE = Rules(cross_namespace_data_source=True)
+
+
+def a_grant(namespace: str = "far", sender: Json | None = None, called: str = "grant", **to: Any) -> ReferenceGrant:
+    spec = {
+        "from": [{"group": "", "kind": "PersistentVolumeClaim", "namespace": "ns", **(sender or {})}],
+        "to": [{"group": "", "kind": "PersistentVolumeClaim", "name": "source", **to}],
+    }
+    return msgspec.convert({"metadata": {"name": called, "namespace": namespace}, "spec": spec}, ReferenceGrant)
+
+
+def test_P62_with_the_gate_off_other_namespaces_are_out_of_reach():
+    failed = refused(a_claim(**AFAR))
+    assert "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled" == str(failed)
+    assert State.FINISHED is failed.failure.state
+
+
+@pytest.mark.parametrize("to", [{}, {"name": None}, {"name": ""}])
+def test_P63_a_grant_lets_the_claim_refer_to_it(to):
+    order = an_order(
+        a_claim(**AFAR), looked=a_volume(namespace="far"), rules=GATE, claims=(an_origin(namespace="far"),), grants=(a_grant(**to),)
+    )
+    assert "far" == (order.source.namespace if order.source else "")
+
+
+@pytest.mark.parametrize(
+    "grants",
+    [
+        (),
+        (a_grant(name="another"),),
+        (a_grant(kind="VolumeSnapshot"),),
+        (a_grant(group="x.io"),),
+        (a_grant(namespace="ns"),),
+        (a_grant(sender={"namespace": "elsewhere"}),),
+        (a_grant(sender={"kind": "Pod"}),),
+        (a_grant(sender={"kind": "Pod"}), a_grant(called="second", name="another")),
+    ],
+)
+def test_P63_without_a_grant_that_says_both(grants):
+    failed = refused(a_claim(**AFAR), rules=GATE, grants=grants)
+    assert "accessing far/source of PersistentVolumeClaim dataSource from ns/c isn't allowed" == str(failed)
+    assert (Heals("referencegrants", "far"),) == failed.failure.heals

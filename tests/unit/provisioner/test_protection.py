@@ -1,0 +1,462 @@
+"""Sources stay while volumes are made from them, and go when the last one is done: in process, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
+from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.apiserver.local import Faults
+from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound, ServerError
+from mooring.kube.store import Store
+from mooring.provisioner import names
+from mooring.provisioner.caches import Caches
+from mooring.provisioner.claims import Source
+from mooring.provisioner.facts import DriverFacts
+from mooring.provisioner.options import ProvisionerOptions
+from mooring.provisioner.protection import because as why
+from mooring.provisioner.protection.controller import SourceProtection
+from mooring.provisioner.protection.decide import Decision, LetGo, decide_origin
+from mooring.provisioner.protection.view import View, origin_of
+from mooring.provisioner.view import CLAIM_INDEXES
+from tests.support.cluster_world import ClusterWorld
+from tests.support.virtual_loop import in_virtual_time
+
+PUT_CLAIM, PUT_SNAPSHOT = "update persistentvolumeclaims", "update volumesnapshots"
+SNAPSHOT = Source("VolumeSnapshot", GROUP, "ns", "snap")
+CLAIM = Source("PersistentVolumeClaim", "", "ns", "source")
+INTERVAL_S = 300.0
+
+
+class World(ClusterWorld):
+    def __init__(self, faults: Faults | None = None, **options: Any) -> None:
+        super().__init__(faults)
+        self.facts = DriverFacts("csi.test", snapshots=True, clones=True)
+        self.options = ProvisionerOptions(**{"snapshot_orphan_sweep_interval_s": INTERVAL_S, **options})
+
+    @contextlib.asynccontextmanager
+    async def protecting(self) -> AsyncIterator[SourceProtection]:
+        caches = Caches(self.cluster, self.facts, self.options, self.clock, self.chance)
+        protection = SourceProtection(self.cluster, self.facts, self.options, self.clock, self.chance, self.metrics, caches)
+        async with self.running(*(informer.run() for informer in caches.running), self._after_sync(caches, protection)):
+            for informer in caches.running:
+                await informer.synced()
+            yield protection
+
+    async def _after_sync(self, caches: Caches, protection: SourceProtection) -> None:
+        for informer in caches.running:
+            await informer.synced()
+        await protection.run()
+
+    # -- objects
+
+    async def claim(
+        self,
+        name: str,
+        source: Mapping[str, Any] | None = None,
+        *,
+        ref: Mapping[str, Any] | None = None,
+        namespace: str = "ns",
+        phase: str = "Pending",
+    ) -> str:
+        """Its uid."""
+        spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "sc"}
+        spec |= {"dataSource": dict(source)} if source else {}
+        body = {"metadata": {"name": name, "namespace": namespace}, "spec": spec, "status": {"phase": phase}}
+        made = await self.create(PERSISTENT_VOLUME_CLAIMS, body)
+        await self.patch(PERSISTENT_VOLUME_CLAIMS, name, {"metadata": {"finalizers": None}}, namespace)
+        return str(made["metadata"]["uid"])
+
+    async def bind(self, name: str) -> None:
+        await self.patch(PERSISTENT_VOLUME_CLAIMS, name, {"status": {"phase": "Bound"}}, "ns", "status")
+
+    async def snapshot(self, name: str = "snap", *finalizers: str, driver: str = "csi.test", content: bool = True) -> None:
+        body = {
+            "metadata": {"name": name, "namespace": "ns", "finalizers": list(finalizers)},
+            "spec": {"source": {"volumeSnapshotContentName": name}},
+        }
+        await self.create(VOLUME_SNAPSHOTS, {**body, "status": {"boundVolumeSnapshotContentName": name} if content else {}})
+        if content:
+            ref = {"namespace": "ns", "name": name}
+            spec = {"driver": driver, "deletionPolicy": "Retain", "source": {"snapshotHandle": "h"}, "volumeSnapshotRef": ref}
+            await self.create(VOLUME_SNAPSHOT_CONTENTS, {"metadata": {"name": name}, "spec": spec})
+
+    async def finalizers(self, of: Source = SNAPSHOT, name: str = "") -> list[str]:
+        kind = VOLUME_SNAPSHOTS if of.is_snapshot else PERSISTENT_VOLUME_CLAIMS
+        found: list[str] = (await self.get(kind.whole(), name or of.name, of.namespace))["metadata"].get("finalizers", [])
+        return found
+
+    def puts(self) -> list[str]:
+        return [step for step in self.story if not step.startswith("get ")]
+
+
+def from_snapshot(name: str = "snap") -> dict[str, str]:
+    return {"apiGroup": GROUP, "kind": "VolumeSnapshot", "name": name}
+
+
+def from_claim(name: str = "source") -> dict[str, str]:
+    return {"kind": "PersistentVolumeClaim", "name": name}
+
+
+async def with_snapshot(world: World | None = None, *finalizers: str, **more: Any) -> World:
+    world = world or World()
+    await world.make_snapshot_kinds()
+    await world.snapshot("snap", *finalizers, **more)
+    return world
+
+
+# -- snapshots
+
+
+@in_virtual_time
+async def test_P50_a_snapshot_is_held_before_and_let_go_at_once_after():
+    world = await with_snapshot()
+    uid = await world.claim("c", from_snapshot())
+    async with world.protecting() as protection:
+        await protection.hold(SNAPSHOT, uid)
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        await protection.hold(SNAPSHOT, uid)
+        await world.settle(1000)
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        await protection.let_go(SNAPSHOT, uid)
+        await world.settle(0.1)
+        assert [] == await world.finalizers()
+    assert [PUT_SNAPSHOT, PUT_SNAPSHOT] == world.puts()
+
+
+@pytest.mark.parametrize("first", ["bound", "waits to be bound"])
+@in_virtual_time
+async def test_P50_the_first_of_two_claims_leaves_the_protection_to_the_second(first: str):
+    world = await with_snapshot()
+    one, two = [await world.claim(name, from_snapshot()) for name in ("one", "two")]
+    async with world.protecting() as protection:
+        await protection.hold(SNAPSHOT, one)
+        await protection.hold(SNAPSHOT, two)
+        await protection.let_go(SNAPSHOT, one)
+        if first == "bound":
+            await world.bind("one")
+        await world.settle(1000)
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        await protection.let_go(SNAPSHOT, two)
+        await world.settle(0.1)
+        assert [] == await world.finalizers()
+
+
+@in_virtual_time
+async def test_P50_a_claim_whose_turn_has_not_come_counts_until_it_is_deleted():
+    world = await with_snapshot()
+    uid = await world.claim("one", from_snapshot())
+    await world.claim("other", from_snapshot())
+    async with world.protecting() as protection:
+        await protection.hold(SNAPSHOT, uid)
+        await protection.let_go(SNAPSHOT, uid)
+        await world.settle(1000)
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        await world.delete(PERSISTENT_VOLUME_CLAIMS, "other", "ns")
+        await world.settle(0.1)
+        assert [] == await world.finalizers()
+
+
+@in_virtual_time
+async def test_P50_a_volume_in_the_making_counts_though_its_claim_is_gone():
+    world = await with_snapshot()
+    uid = await world.claim("c", from_snapshot())
+    async with world.protecting() as protection:
+        await protection.hold(SNAPSHOT, uid)
+        await world.delete(PERSISTENT_VOLUME_CLAIMS, "c", "ns")
+        await world.settle(1000)
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        await protection.let_go(SNAPSHOT, uid)
+        await world.settle(0.1)
+        assert [] == await world.finalizers()
+
+
+@in_virtual_time
+async def test_P50_a_volume_that_never_will_be_needs_nothing():
+    world = await with_snapshot()
+    gone, waiting = [await world.claim(name, from_snapshot()) for name in ("gone", "waiting")]
+    async with world.protecting() as protection:
+        for uid in (gone, waiting):
+            await protection.hold(SNAPSHOT, uid)
+        await world.delete(PERSISTENT_VOLUME_CLAIMS, "gone", "ns")
+        for uid in (gone, waiting, "unknown"):
+            protection.abandon(uid)
+        await world.settle(1000)
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(), "one claim still waits for its volume"
+        await world.delete(PERSISTENT_VOLUME_CLAIMS, "waiting", "ns")
+        await world.settle(0.1)
+        assert [] == await world.finalizers()
+
+
+@in_virtual_time
+async def test_P50_a_hold_that_comes_while_the_finalizer_goes_puts_it_back():
+    class Slow(Faults):
+        async def before(self, verb: str, kind: Any, name: str) -> None:
+            await asyncio.sleep(0.2 if verb in ("get", "replace") else 0)
+
+    world = await with_snapshot(World(Slow()))
+    one, two = [await world.claim(name, from_snapshot()) for name in ("one", "two")]
+    await world.patch(PERSISTENT_VOLUME_CLAIMS, "two", {"status": {"phase": "Bound"}}, "ns", "status")
+    async with world.protecting() as protection:
+        await protection.hold(SNAPSHOT, one)
+        await protection.let_go(SNAPSHOT, one)
+        await asyncio.sleep(0.1)
+        await protection.hold(SNAPSHOT, two)
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        await world.settle(1000)
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+
+
+@in_virtual_time
+async def test_P53_what_others_hold_stays_theirs():
+    world = await with_snapshot(None, "kit/hold", names.SNAPSHOT_FINALIZER)
+    uid = await world.claim("c", from_snapshot())
+    await world.delete(VOLUME_SNAPSHOTS, "snap", "ns")
+    async with world.protecting() as protection:
+        await protection.hold(SNAPSHOT, uid)
+        await protection.let_go(SNAPSHOT, uid)
+        await world.settle()
+        assert ["kit/hold"] == await world.finalizers()
+    assert [PUT_SNAPSHOT] == world.puts()
+
+
+@in_virtual_time
+async def test_P50_without_the_right_to_hold_a_snapshot_it_goes_on():
+    world = await with_snapshot()
+    world.cluster.refuse(PUT_SNAPSHOT, error=Forbidden("no", reason="Forbidden"))
+    async with world.protecting() as protection:
+        await protection.hold(SNAPSHOT, "uid")
+
+
+@pytest.mark.parametrize("error", [NotFound("gone", reason="NotFound"), ServerError("busy")])
+@in_virtual_time
+async def test_P50_what_keeps_a_source_from_being_held_is_told(error: ApiError):
+    world = await with_snapshot()
+    world.cluster.refuse("get volumesnapshots", error=error)
+    async with world.protecting() as protection:
+        with pytest.raises(type(error)):
+            await protection.hold(SNAPSHOT, "uid")
+
+
+@pytest.mark.parametrize(("conflicts", "is_held"), [(4, True), (5, False)])
+@in_virtual_time
+async def test_P50_who_was_slower_tries_again(conflicts: int, is_held: bool):
+    world = await with_snapshot()
+    world.cluster.refuse(PUT_SNAPSHOT, times=conflicts, error=Conflict("newer", reason="Conflict"))
+    async with world.protecting() as protection:
+        with contextlib.nullcontext() if is_held else pytest.raises(Conflict):
+            await protection.hold(SNAPSHOT, "uid")
+
+
+@in_virtual_time
+async def test_P50_letting_go_is_tried_until_it_works():
+    world = await with_snapshot()
+    async with world.protecting() as protection:
+        await protection.hold(SNAPSHOT, "uid")
+        world.cluster.refuse(PUT_SNAPSHOT, times=3, error=ServerError("busy"))
+        await protection.let_go(SNAPSHOT, "uid")
+        await world.settle(20)
+        assert [] == await world.finalizers()
+
+
+# -- the sweep
+
+
+@in_virtual_time
+async def test_P53_a_stray_finalizer_goes_after_an_interval_in_which_nobody_needs_it():
+    world = await with_snapshot(None, names.SNAPSHOT_FINALIZER, "kit/hold")
+    async with world.protecting():
+        await world.settle(INTERVAL_S - 1)
+        assert [] == world.puts()
+        await world.settle(2)
+        assert ["kit/hold"] == await world.finalizers()
+    assert [PUT_SNAPSHOT] == world.puts()
+
+
+@in_virtual_time
+async def test_P53_a_finalizer_that_somebody_needs_is_no_stray():
+    world = await with_snapshot(None, names.SNAPSHOT_FINALIZER)
+    await world.claim("c", from_snapshot())
+    async with world.protecting():
+        await world.settle(10 * INTERVAL_S)
+        assert [] == world.puts()
+        await world.bind("c")
+        await world.settle(INTERVAL_S - 1)
+        assert [] == world.puts()
+        await world.settle(2)
+        assert [PUT_SNAPSHOT] == world.puts()
+
+
+@in_virtual_time
+async def test_P53_need_that_comes_and_goes_starts_the_interval_anew():
+    world = await with_snapshot(None, names.SNAPSHOT_FINALIZER)
+    async with world.protecting():
+        await world.settle(INTERVAL_S - 10)
+        await world.claim("c", from_snapshot())
+        await world.settle(5)
+        await world.bind("c")
+        await world.settle(INTERVAL_S - 10)
+        assert [] == world.puts()
+
+
+@in_virtual_time
+async def test_P53_strays_of_another_driver_are_its_provisioners_business():
+    """That one may know of a volume in the making whose claim is gone. The peer sweeps them all."""
+    world = await with_snapshot(None, names.SNAPSHOT_FINALIZER, driver="other")
+    await world.snapshot("bare", names.SNAPSHOT_FINALIZER, content=False)
+    async with world.protecting():
+        await world.settle(3 * INTERVAL_S)
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        assert [] == await world.finalizers(name="bare")
+
+
+@in_virtual_time
+async def test_P53_an_interval_of_zero_turns_the_sweep_off_and_asks_for_nothing():
+    world = await with_snapshot(World(snapshot_orphan_sweep_interval_s=0.0), names.SNAPSHOT_FINALIZER)
+    async with world.protecting() as protection:
+        await world.settle(1000)
+        assert [] == world.story
+        await world.snapshot("two")
+        two = Source("VolumeSnapshot", GROUP, "ns", "two")
+        await protection.hold(two, "uid")
+        await protection.let_go(two, "uid")
+        await world.settle()
+        assert [] == await world.finalizers(two)
+
+
+@in_virtual_time
+async def test_P53_a_cluster_without_snapshots_has_no_sweep_until_the_first_is_used():
+    world = World()
+    async with world.protecting() as protection:
+        await world.settle(1000)
+        await with_snapshot(world, names.SNAPSHOT_FINALIZER)
+        await world.snapshot("two")
+        await protection.hold(Source("VolumeSnapshot", GROUP, "ns", "two"), "uid")
+        await world.settle(INTERVAL_S + 1)
+        assert [] == await world.finalizers()
+
+
+@pytest.mark.parametrize(("error", "sweeps"), [(Forbidden("no", reason="Forbidden"), False), (ServerError("busy"), True)])
+@in_virtual_time
+async def test_P53_without_the_right_to_list_there_is_no_sweep(error: ApiError, sweeps: bool):
+    class Refuses(Faults):
+        hits = 0
+
+        async def before(self, verb: str, kind: Any, name: str) -> None:
+            if verb == "list" and kind.plural == "volumesnapshots" and self.hits < (1 if sweeps else 1000):
+                self.hits += 1
+                raise error
+
+    world = await with_snapshot(World(Refuses()), names.SNAPSHOT_FINALIZER)
+    async with world.protecting():
+        await world.settle(2 * INTERVAL_S)
+        assert sweeps == ([] == await world.finalizers())
+
+
+# -- clones
+
+
+@in_virtual_time
+async def test_P56_the_source_of_a_clone_is_held_once():
+    world = World()
+    await world.claim("source", phase="Bound")
+    uid = await world.claim("c", from_claim())
+    async with world.protecting() as protection:
+        await protection.hold(CLAIM, uid)
+        await protection.hold(CLAIM, uid)
+        assert [names.CLONE_FINALIZER] == await world.finalizers(CLAIM)
+        await protection.let_go(CLAIM, uid)
+        await world.bind("c")
+        await world.settle()
+        assert [names.CLONE_FINALIZER] == await world.finalizers(CLAIM), "it is in nobody's way until the source is deleted"
+    assert [PUT_CLAIM] == world.puts()
+
+
+@in_virtual_time
+async def test_P61_a_deleted_source_goes_the_moment_its_last_clone_is_bound():
+    world = World()
+    await world.claim("source", phase="Bound")
+    one, _ = [await world.claim(name, from_claim()) for name in ("one", "two")]
+    async with world.protecting() as protection:
+        await protection.hold(CLAIM, one)
+        await world.delete(PERSISTENT_VOLUME_CLAIMS, "source", "ns")
+        await protection.let_go(CLAIM, one)
+        await world.bind("two")
+        await world.settle(1000)
+        assert [names.CLONE_FINALIZER] == await world.finalizers(CLAIM), "a clone that is made counts until it is bound"
+        await world.bind("one")
+        await world.gone(PERSISTENT_VOLUME_CLAIMS, "source", "ns", wait_s=0.2)
+    assert [PUT_CLAIM, PUT_CLAIM] == world.puts()
+
+
+@in_virtual_time
+async def test_P61_the_peers_finalizer_without_clones_goes_at_once():
+    world = World()
+    await world.claim("source", phase="Bound")
+    await world.patch(PERSISTENT_VOLUME_CLAIMS, "source", {"metadata": {"finalizers": [names.CLONE_FINALIZER]}}, "ns")
+    async with world.protecting():
+        await world.settle(1000)
+        assert [] == world.puts()
+        await world.delete(PERSISTENT_VOLUME_CLAIMS, "source", "ns")
+        await world.gone(PERSISTENT_VOLUME_CLAIMS, "source", "ns", wait_s=0.2)
+
+
+def test_P61_a_clone_of_another_namespaces_claim_counts_where_it_says_so():
+    """`dataSource` is of the clone's own namespace, `dataSourceRef` may name another. The peer looks at the former alone."""
+    source = {"metadata": {"finalizers": [names.CLONE_FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    namesake = {"metadata": {"name": "namesake", "namespace": "elsewhere"}, "spec": {"dataSource": from_claim()}}
+    far = {"metadata": {"name": "far", "namespace": "elsewhere"}, "spec": {"dataSourceRef": {**from_claim(), "namespace": "ns"}}}
+    source["metadata"] |= {"name": "source", "namespace": "ns"}
+    assert (LetGo(),) == decided(source, namesake).actions
+    assert why.InUse(("elsewhere/far",)) == decided(source, namesake, far).because
+
+
+def decided(*claims: Mapping[str, Any]) -> Decision:
+    """About the first of them."""
+    store: Store[PersistentVolumeClaim] = Store(CLAIM_INDEXES)
+    for number, body in enumerate(claims, start=1):
+        metadata = {**body["metadata"], "uid": f"uid{number}", "resourceVersion": str(number)}
+        store.apply(msgspec.convert({**body, "metadata": metadata}, PersistentVolumeClaim))
+    view = View(claims=store, snapshots=Store(), holders={}, done=frozenset(), ours=frozenset(), unused_since={}, grace_s=1)
+    return decide_origin(view, origin_of(CLAIM), 0.0)
+
+
+@in_virtual_time
+async def test_P61_a_clone_in_the_making_counts_though_its_claim_is_gone():
+    world = World()
+    await world.claim("source", phase="Bound")
+    uid = await world.claim("c", from_claim())
+    async with world.protecting() as protection:
+        await protection.hold(CLAIM, uid)
+        await world.delete(PERSISTENT_VOLUME_CLAIMS, "c", "ns")
+        await world.delete(PERSISTENT_VOLUME_CLAIMS, "source", "ns")
+        await world.settle(1000)
+        assert [names.CLONE_FINALIZER] == await world.finalizers(CLAIM)
+        await protection.let_go(CLAIM, uid)
+        await world.gone(PERSISTENT_VOLUME_CLAIMS, "source", "ns", wait_s=0.2)
+
+
+@in_virtual_time
+async def test_P61_without_the_right_to_hold_a_claim_nothing_is_cloned():
+    world = World()
+    await world.claim("source", phase="Bound")
+    world.cluster.refuse(PUT_CLAIM, error=Forbidden("no", reason="Forbidden"))
+    async with world.protecting() as protection:
+        with pytest.raises(Forbidden):
+            await protection.hold(CLAIM, "uid")
+
+
+@in_virtual_time
+async def test_P91_a_drain_lets_a_release_end():
+    world = await with_snapshot()
+    async with world.protecting() as protection:
+        await protection.hold(SNAPSHOT, "uid")
+        await protection.let_go(SNAPSHOT, "uid")
+        await asyncio.sleep(0)
+        assert await protection.drain(5)

@@ -1,0 +1,142 @@
+"""What is an orphan, and what is never deleted: rows of (inventory, findings)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from mooring.provisioner.intents import Intent
+from mooring.why.orphans import Finding, Inventory, Kind, Object, Report, Volume, judged, still
+from mooring.why.shown import as_json, as_table
+
+DRIVER = "csi.test"
+
+
+def an_object(name: str = "pv1", handle: str = "h1", driver: str = DRIVER, **more: Any) -> Object:
+    return Object(name, driver, handle, **{"size": "1Gi", "claim": "ns/c", "phase": "Bound", "created_wall_s": 0.0, **more})
+
+
+def an_intent(name: str = "pvc-1") -> Intent:
+    return Intent("u1", "ns", "c1", name, "{}", "{}")
+
+
+def an_inventory(*volumes: Volume, objects: tuple[Object, ...] = (), **more: Any) -> Inventory:
+    return Inventory(**{"driver": DRIVER, "volumes": volumes, "objects_before": objects, "objects": objects, **more})
+
+
+def kinds(report: Report) -> list[tuple[str, str]]:
+    return [(finding.kind.value, finding.handle or finding.volume_name) for finding in report.findings]
+
+
+def test_a_volume_with_its_object_is_no_finding():
+    report = judged(an_inventory(Volume("h1"), objects=(an_object(),)))
+    assert () == report.findings
+    assert report.is_clean
+
+
+def test_a_volume_that_nothing_names_has_leaked():
+    report = judged(an_inventory(Volume("h1", 1 << 30), Volume("h2"), objects=(an_object(handle="h2"),)))
+    assert [("leaked", "h1")] == kinds(report)
+    assert ["h1"] == [finding.handle for finding in report.deletable()]
+    assert not report.is_clean
+
+
+def test_an_object_whose_volume_the_driver_does_not_list_is_a_ghost():
+    report = judged(an_inventory(objects=(an_object(),)))
+    why = "the PersistentVolume is Bound, the driver does not list its volume"
+    assert (Finding(Kind.GHOST, "h1", why, "1Gi", "pv1", "ns/c", 0.0),) == report.findings
+    assert () == report.deletable()
+
+
+@pytest.mark.parametrize("when", ["just made", "just deleted"])
+def test_an_object_that_came_or_went_meanwhile_is_no_ghost(when: str):
+    here = (an_object(),)
+    before, after = ((), here) if when == "just made" else (here, ())
+    assert () == judged(an_inventory(objects_before=before, objects=after)).findings
+
+
+def test_a_volume_whose_object_went_while_we_looked_is_not_called_leaked():
+    assert () == judged(an_inventory(Volume("h1"), objects_before=(an_object(),), objects=())).findings
+
+
+def test_a_volume_of_another_drivers_object_is_foreign():
+    report = judged(an_inventory(Volume("h1"), objects=(an_object(driver="other"),)))
+    assert [("foreign", "h1")] == kinds(report)
+    assert () == report.deletable()
+
+
+def test_with_a_prefix_what_does_not_carry_it_is_foreign():
+    volumes = Volume("pvc-1"), Volume("opaque", words=("pvc-2",)), Volume("base-image")
+    assert [("leaked", "opaque"), ("leaked", "pvc-1"), ("foreign", "base-image")] == kinds(judged(an_inventory(*volumes), "pvc-"))
+    assert ["leaked"] * 3 == [kind for kind, _ in kinds(judged(an_inventory(*volumes)))]
+
+
+@pytest.mark.parametrize("volume", [Volume("vol-pvc-1"), Volume("opaque", words=("pvc-1",))], ids=["by handle", "by context"])
+def test_what_an_open_intent_names_is_begun_and_not_leaked(volume: Volume):
+    report = judged(an_inventory(volume, intents=(an_intent(),)))
+    assert [Kind.BEGUN] == [finding.kind for finding in report.findings]
+    assert "ns/c1" == report.findings[0].claim
+    assert () == report.deletable() == report.unplaced
+    assert report.is_clean
+
+
+def test_while_an_intent_fits_no_volume_it_could_be_any():
+    """A driver with handles of its own says nothing of names, so nothing is deleted before the intent has ended."""
+    report = judged(an_inventory(Volume("opaque"), intents=(an_intent(),)))
+    assert [Kind.LEAKED] == [finding.kind for finding in report.findings]
+    assert "it may be what a provisioner has begun for ns/c1" == report.findings[0].spared
+    assert () == report.deletable()
+    assert (an_intent(),) == report.unplaced
+
+
+def test_an_intent_whose_object_is_stored_stands_for_nothing_else():
+    report = judged(an_inventory(Volume("opaque"), Volume("h1"), objects=(an_object("pvc-1"),), intents=(an_intent(),)))
+    assert ["opaque"] == [finding.handle for finding in report.deletable()]
+
+
+@pytest.mark.parametrize(
+    ("volume", "more", "spared"),
+    [
+        (Volume("h1", published_on=("n1", "n2")), {}, "it is published on n1, n2"),
+        (Volume("h1"), {"attached": {"h1": "va1"}}, "VolumeAttachment va1 names it"),
+        (Volume("h1"), {"snapshots": {"h1": "content1"}}, "VolumeSnapshotContent content1 is to be taken from it"),
+    ],
+    ids=["published", "attached inline", "source of a snapshot"],
+)
+def test_what_is_in_use_is_spared(volume: Volume, more: dict[str, Any], spared: str):
+    report = judged(an_inventory(volume, **more))
+    assert [spared] == [finding.spared for finding in report.findings]
+    assert () == report.deletable()
+    assert not report.is_clean
+
+
+def test_only_what_two_looks_show_is_deleted():
+    first = judged(an_inventory(Volume("h1"), Volume("h2")))
+    second = judged(an_inventory(Volume("h2"), Volume("h3")))
+    assert ["h2"] == [finding.handle for finding in still(first, second)]
+
+
+def test_the_table():
+    leaked, ghost = Volume("vol-7", 3 << 30), an_object("pvc-9", "vol-9")
+    report = judged(an_inventory(leaked, objects=(ghost,)))
+    assert [
+        "KIND    VOLUME  SIZE  AGE  PERSISTENTVOLUME  CLAIM  WHY",
+        "leaked  vol-7   3Gi                                 the driver has it, no PersistentVolume names it",
+        "ghost   vol-9   1Gi   2h   pvc-9             ns/c   the PersistentVolume is Bound, the driver does not list its volume",
+        "csi.test: 1 volumes, 1 leaked, 1 ghost, 0 foreign, 0 begun",
+    ] == as_table(report, {}, 2 * 3600.0).splitlines()
+    assert "no such luck" in as_table(report, {"vol-7": "no such luck"}, 0.0)
+
+
+def test_the_json():
+    report = judged(an_inventory(Volume("vol-7", 5), objects=(dataclasses.replace(an_object(), handle="x"),), intents=(an_intent(),)))
+    body = json.loads(as_json(report, {"vol-7": ""}, 90.0))
+    assert {"driver": DRIVER, "volumes": 1, "openIntents": [{"volumeName": "pvc-1", "claim": "ns/c1", "claimUID": "u1"}]} == {
+        name: body[name] for name in ("driver", "volumes", "openIntents")
+    }
+    leaked, ghost = body["orphans"]
+    assert ("leaked", "vol-7", "5", True) == (leaked["kind"], leaked["volumeHandle"], leaked["size"], leaked["deleted"])
+    assert ("ghost", 90, "pv1", "ns/c") == (ghost["kind"], ghost["ageSeconds"], ghost["persistentVolume"], ghost["claim"])
