@@ -31,7 +31,8 @@ def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
     files = [*(tmp_path / "state").iterdir(), tmp_path / "kubeconfig"]
     assert {0o600} == {file.stat().st_mode & 0o777 for file in files}
     assert 0o700 == (tmp_path / "state").stat().st_mode & 0o777
-    assert {"accounts.key", "ca.crt", "ca.key", "server.crt", "server.key", "token"} == {file.name for file in (tmp_path / "state").iterdir()}
+    made = {file.name for file in (tmp_path / "state").iterdir()}
+    assert {"accounts.key", "ca.crt", "ca.key", "server.crt", "server.key", "token"} == made
 
 
 def test_two_folders_have_two_identities(tmp_path: Path) -> None:
