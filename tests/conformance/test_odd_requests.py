@@ -236,7 +236,7 @@ def test_new_finalizers_are_told_in_order(api: Rest, name: str) -> None:
     api.post(SECRETS, a_secret(name, finalizers=["a.b/z"])).ok(201)
     api.delete(f"{SECRETS}/{name}")
     refused = api.patch(f"{SECRETS}/{name}", {"metadata": {"finalizers": ["a.b/z", "a.b/y", "a.b/x"]}})
-    refused.invalid((FORBIDDEN, "metadata.finalizers", '[]string{"a.b/x", "a.b/y"}'))
+    refused.refused(422, "Invalid", (FORBIDDEN, "metadata.finalizers"), says='[]string{"a.b/x", "a.b/y"}')
     api.patch(f"{SECRETS}/{name}", {"metadata": {"finalizers": None}}).ok()
 
 

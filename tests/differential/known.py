@@ -147,6 +147,12 @@ KNOWN: Final = (
         ends=True,
     ),
     Known(
+        "a second source beside flexVolume",
+        "a volume has one source, whichever it is; the real one takes another beside flexVolume",
+        lambda seen: seen.codes[0] == 422 and "'spec.flexVolume', 'Forbidden: may not specify more than 1" in str(seen.ours["value"]),
+        ends=True,
+    ),
+    Known(
         "all that is wrong with an event",
         "an event is told what is wrong with its metadata together with the rest",
         lambda seen: (
