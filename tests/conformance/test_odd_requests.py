@@ -185,6 +185,20 @@ def test_items_with_keys_are_maps(api: Rest, name: str) -> None:
         assert message.endswith(f".secrets: element 0: associative list with keys {why}"), message
 
 
+@pytest.mark.parametrize(
+    ("item", "why"),
+    [
+        ({"a": "b"}, "associative list without keys has an element that's a map type"),
+        (["a"], "not supported: associative list with lists as elements"),
+        (None, "associative list without keys has an element that's an explicit null"),
+    ],
+)
+def test_items_of_sets_are_values(api: Rest, name: str, item: Any, why: str) -> None:
+    config = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "finalizers": [item]}}
+    message = api.patch(f"{SECRETS}/{name}", config, APPLY_PATCH, fieldManager="m").json["message"]
+    assert message.endswith(f".metadata.finalizers: element 0: {why}"), message
+
+
 def test_an_item_may_lack_keys_where_another_has_a_default(api: Rest, name: str) -> None:
     container = {"name": "a", "image": "b", "ports": [{"protocol": "UDP"}]}
     config = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
@@ -216,6 +230,14 @@ def test_events_of_both_apis_are_one_kind_to_preconditions(api: Rest, name: str)
     api.post(EVENTS, {"metadata": {"name": name}, "involvedObject": {"namespace": "default"}}).ok(201)
     status = api.delete(f"{NEW_EVENTS}/{name}", {"preconditions": {"uid": "x"}}).refused(409, "Conflict", says=f'on Event "{name}"')
     assert {"name": name, "kind": "Event"} == status["details"]
+
+
+def test_new_finalizers_are_told_in_order(api: Rest, name: str) -> None:
+    api.post(SECRETS, a_secret(name, finalizers=["a.b/z"])).ok(201)
+    api.delete(f"{SECRETS}/{name}")
+    refused = api.patch(f"{SECRETS}/{name}", {"metadata": {"finalizers": ["a.b/z", "a.b/y", "a.b/x"]}})
+    refused.refused(422, "Invalid", (FORBIDDEN, "metadata.finalizers"), says='[]string{"a.b/x", "a.b/y"}')
+    api.patch(f"{SECRETS}/{name}", {"metadata": {"finalizers": None}}).ok()
 
 
 # -- kinds

@@ -118,7 +118,7 @@ class Alike:
         if text.startswith(("406: Not Acceptable", "only the following media types")):
             return "<nothing that can be read>"
         text = re.sub(r"(expected [^,]*, got) .*", r"\1 ...", text, flags=re.DOTALL)
-        text = re.sub(r"(a list|an object|not a list) \(\*?[a-z]*\.?", r"\1 (", text)
+        text = re.sub(r"(requested object is a list|requested object is not a list) \(.*\)", r"\1", text)
         text = re.sub(r"\[name=.*?\](?=[:.])", "[name]", re.sub(r"[^\s\"]+ in body", "in body", text))
         text = re.sub(r'"(integer|number)"', "number", text).partition("compilation failed")[0]
         text = re.sub(r"conflict with \"[^\"]*\"", "conflict", text)

@@ -147,6 +147,19 @@ KNOWN: Final = (
         ends=True,
     ),
     Known(
+        "a second source beside flexVolume",
+        "a volume has one source, whichever it is; the real one takes another beside flexVolume",
+        lambda seen: seen.codes[0] == 422 and "'spec.flexVolume', 'Forbidden: may not specify more than 1" in str(seen.ours["value"]),
+        ends=True,
+    ),
+    Known(
+        "all that is wrong with an event",
+        "an event is told what is wrong with its metadata together with the rest",
+        lambda seen: (
+            seen.codes == (422, 422) and "/events" in seen.step.path and {*seen.theirs["value"]["causes"]} < {*seen.ours["value"]["causes"]}
+        ),
+    ),
+    Known(
         "the largest generation",
         "a generation that can't grow stays; in the real one it turns negative, and the object can't be changed any more",
         lambda seen: "9223372036854775807" in str(seen.step) and "generation" in str(seen.step),

@@ -86,7 +86,7 @@ def validate_update(new: Json, old: Json, *, bare_finalizers: bool = False) -> l
     if old.get("deletionTimestamp"):
         added = [finalizer for finalizer in new.get("finalizers") or [] if finalizer not in (old.get("finalizers") or [])]
         if added:
-            shown = ", ".join(f'"{finalizer}"' for finalizer in added)
+            shown = ", ".join(f'"{finalizer}"' for finalizer in sorted(added))
             text = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
             found.append(causes.forbidden("metadata.finalizers", text))
     return found + _validate_common(new, bare_finalizers)

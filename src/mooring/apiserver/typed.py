@@ -158,20 +158,36 @@ def _wrong_list(shape: Shape, value: Any, path: Path) -> Iterator[str]:
         if shape.atomic:
             yield from _wrong(_item_shape(shape), item, (*path, f"i:{number}"))
             continue
-        if shape.keys and not isinstance(item, dict):
-            kind = "a null element" if item is None else "non-map elements"
-            yield f"{shown(path)}: element {number}: associative list with keys may not have {kind}"
-            continue
-        if shape.keys and not any(key in item or key in shape.defaults for key in shape.keys):
-            text = "associative list with keys has an element that omits all key fields"
-            keys = " ".join(f'"{key}"' for key in shape.keys)
-            yield f"{shown(path)}: element {number}: {text} [{keys}] (and doesn't have default values for any key fields)"
+        why = _no_element(shape, item)
+        if why:
+            yield f"{shown(path)}: element {number}: {why}"
             continue
         element = _element(shape, item)
         if element in seen:
             yield f"{shown(path)}: duplicate entries for key {shown((element,))}"
         seen.add(element)
         yield from _wrong(_item_shape(shape), item, (*path, element))
+
+
+def _no_element(shape: Shape, item: Any) -> str:
+    """Why an item can't be told from the others; nothing if it can."""
+    if not shape.keys:
+        match item:
+            case dict():
+                return "associative list without keys has an element that's a map type"
+            case list():
+                return "not supported: associative list with lists as elements"
+            case None:
+                return "associative list without keys has an element that's an explicit null"
+        return ""
+    if not isinstance(item, dict):
+        return f"associative list with keys may not have {'a null element' if item is None else 'non-map elements'}"
+    if any(key in item or key in shape.defaults for key in shape.keys):
+        return ""
+    keys = " ".join(f'"{key}"' for key in shape.keys)
+    return (
+        f"associative list with keys has an element that omits all key fields [{keys}] (and doesn't have default values for any key fields)"
+    )
 
 
 def _collect(shape: Shape, value: Any, path: Path, builder: FieldSetBuilder) -> None:
