@@ -18,9 +18,9 @@ from mooring.api.core import PERSISTENT_VOLUMES, SECRETS, Secret
 from mooring.api.meta import Kind
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.apiserver.bootstrap import new_store
-from mooring.apiserver.housekeeping import Housekeeping
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.apiserver.table import HistoryLimits
+from mooring.apiserver.upkeep.housekeeping import Housekeeping
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.kube.cluster import Cluster, EventType, Patch, PatchType, Selection, WatchEvent

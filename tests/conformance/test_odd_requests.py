@@ -326,6 +326,20 @@ def test_variables_from_files(api: Rest, name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("part", ["matchLabelKeys", "mismatchLabelKeys"])
+def test_keys_of_labels_that_pods_are_matched_by(api: Rest, name: str, part: str) -> None:
+    terms = [{"topologyKey": "z", part: ["a"]}, {"topologyKey": "z", "labelSelector": {}, part: ["a b"]}]
+    spec = {
+        "containers": [{"name": "c", "image": "i"}],
+        "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
+    }
+    field = "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+    api.post(PODS, {"metadata": {"name": name}, "spec": spec}).invalid(
+        (FORBIDDEN, f"{field}[0].{part}", "must not be specified when labelSelector is not set"),
+        (INVALID, f"{field}[1].{part}[0]", "name part must consist of"),
+    )
+
+
 def test_a_volume_without_a_name_has_no_claim_of_a_wrong_name(api: Rest, name: str) -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     spec = {"containers": [{"name": "c", "image": "i"}], "volumes": [{"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}]}

@@ -120,7 +120,10 @@ KNOWN: Final = (
     Known(
         "who owned the status",
         "until the first apply nobody knows who wrote a field: what the server itself wrote belongs to before-first-apply, too",
-        lambda seen: seen.codes[0] == 409 and "FieldManagerConflict" in str(seen.ours["value"]),
+        lambda seen: (
+            (seen.codes[0] == 409 and "FieldManagerConflict" in str(seen.ours["value"]))
+            or (seen.step.content_type == APPLY_PATCH and all(text.startswith("value.status.") for text in seen.differences))
+        ),
         ends=True,
     ),
     Known(
@@ -151,6 +154,17 @@ KNOWN: Final = (
         "a volume has one source, whichever it is; the real one takes another beside flexVolume",
         lambda seen: seen.codes[0] == 422 and "'spec.flexVolume', 'Forbidden: may not specify more than 1" in str(seen.ours["value"]),
         ends=True,
+    ),
+    Known(
+        "the record in a patch",
+        "managedFields are there from the first apply on: a patch that tests or copies them before finds none",
+        lambda seen: "managedFields" in str(seen.step.body),
+        ends=True,
+    ),
+    Known(
+        "bytes as numbers",
+        "bytes are base64; the real one takes a list of numbers, too",
+        lambda seen: seen.codes == (400, 422) and any(kind in seen.step.path for kind in ("/secrets", "/configmaps")),
     ),
     Known(
         "all that is wrong with an event",

@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from mooring.apiserver.bootstrap import new_store
-from mooring.apiserver.http import ApiServer
-from mooring.apiserver.tls import identity_in
+from mooring.apiserver.identity.tls import identity_in
+from mooring.apiserver.web.server import ApiServer
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.driver.server import serving

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mooring.apiserver import managed
-from mooring.apiserver.apply import apply
-from mooring.apiserver.fieldsets import NO_FIELDS, from_json, shown
-from mooring.apiserver.tracking import Writer, record_after, shape_of, without_record
-from mooring.apiserver.typed import compare, fields_of, with_named
+from mooring.apiserver.applying import managed
+from mooring.apiserver.applying.apply import apply
+from mooring.apiserver.applying.fieldsets import NO_FIELDS, from_json, shown
+from mooring.apiserver.applying.tracking import Writer, record_after, shape_of, without_record
+from mooring.apiserver.applying.typed import compare, fields_of, with_named
 from mooring.kube.errors import ApiError, Conflict
 from tests.support.applying import SHAPE_KIND
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mooring.api.meta import Key
+from mooring.apiserver.body.codec import FieldValidation, decode_object
+from mooring.apiserver.body.patches import change_of
 from mooring.apiserver.bootstrap import new_store
-from mooring.apiserver.codec import FieldValidation, decode_object
 from mooring.apiserver.listing import ListOptions
-from mooring.apiserver.patches import change_of
 from mooring.apiserver.rules import VOLUME_ATTACHMENTS
 from mooring.apiserver.scope import Scope, scope_of
 from mooring.apiserver.table import HistoryLimits

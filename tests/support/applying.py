@@ -6,10 +6,10 @@ import copy
 import dataclasses
 from typing import Any
 
+from mooring.apiserver.body.schema import Messages
 from mooring.apiserver.custom.facts import Custom
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import meta
-from mooring.apiserver.schema import Messages
 from tests.support.apiobjects import CSI_DRIVERS, CSI_NODES, LEASES, NAMESPACES, NODES, PVCS, PVS, SECRETS, STORAGE_CLASSES, VAS
 from tests.support.rest import Answer, Rest
 

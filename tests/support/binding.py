@@ -14,8 +14,8 @@ from typing import Any
 from mooring.api.core import EVENTS
 from mooring.api.meta import Kind
 from mooring.apiserver.bootstrap import new_store
-from mooring.apiserver.housekeeping import Housekeeping
 from mooring.apiserver.local import Faults, LocalCluster
+from mooring.apiserver.upkeep.housekeeping import Housekeeping
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics

@@ -12,7 +12,7 @@ from typing import Any
 
 from mooring.api.core import EVENTS, NAMESPACES
 from mooring.api.meta import Kind
-from mooring.apiserver.definitions import Definitions
+from mooring.apiserver.custom.definitions import Definitions
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.apiserver.rules import RESOURCES
 from mooring.apiserver.store import ObjectStore

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from mooring.apiserver.bootstrap import new_store
-from mooring.apiserver.http import ApiServer
+from mooring.apiserver.identity.tls import Identity, identity_in
 from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
-from mooring.apiserver.tls import Identity, identity_in
+from mooring.apiserver.web.server import ApiServer
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from mooring.apiserver.body.schema import Field, Message
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.schema import Field, Message
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 

@@ -6,10 +6,10 @@ import dataclasses
 from typing import Final
 
 from mooring.api.meta import Key
-from mooring.apiserver.codec import FieldValidation, decode_object
-from mooring.apiserver.definitions import Definitions
-from mooring.apiserver.durable_rows import Saved
-from mooring.apiserver.loading import load
+from mooring.apiserver.body.codec import FieldValidation, decode_object
+from mooring.apiserver.custom.definitions import Definitions
+from mooring.apiserver.disk.loading import load
+from mooring.apiserver.disk.rows import Saved
 from mooring.apiserver.rules import RESOURCES
 from mooring.apiserver.rules.event import TTL_S as EVENT_TTL_S
 from mooring.apiserver.rules.namespace import NAMESPACES

@@ -12,19 +12,20 @@ from typing import Any, TypeVar
 import msgspec
 
 from mooring.api.meta import Key, Kind
-from mooring.apiserver import patches, refusals
+from mooring.apiserver import refusals
 from mooring.apiserver.actions import OWNER, Call
+from mooring.apiserver.body import patches
+from mooring.apiserver.body.codec import FieldValidation, decode_object
 from mooring.apiserver.channel import Notice
-from mooring.apiserver.codec import FieldValidation, decode_object
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.listing import ListOptions
-from mooring.apiserver.queries import delete_options
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.scope import scope_of
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
 from mooring.apiserver.watch import WatchHub
 from mooring.apiserver.watching import WatchOptions
+from mooring.apiserver.web.queries import delete_options
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.kube.cluster import EVERYTHING, Page, Patch, Selection, WatchEvent

@@ -21,7 +21,9 @@ from typing import Final
 import msgspec
 
 from mooring.api.meta import Key
-from mooring.apiserver import causes, managed, metadata, naming, refusals, steps
+from mooring.apiserver import causes, metadata, naming, refusals, steps
+from mooring.apiserver.applying import managed
+from mooring.apiserver.applying.tracking import SERVER, Writer, record_after
 from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions
 from mooring.apiserver.kinds import Kinds
 from mooring.apiserver.listing import PLAIN_LIST, ListOptions, moment_of, parse_version, token_after
@@ -29,7 +31,6 @@ from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.results import Deleted, Listing, Written
 from mooring.apiserver.scope import Scope
 from mooring.apiserver.table import DEFAULT_LIMITS, Change, HistoryLimits, Stored, Table
-from mooring.apiserver.tracking import SERVER, Writer, record_after
 from mooring.apiserver.view import StoreView
 from mooring.base.chance import Chance
 

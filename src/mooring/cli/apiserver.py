@@ -71,8 +71,8 @@ def run(argv: Sequence[str], prog: str) -> int:
 
 
 async def _serve(flags: ApiServerFlags, kubeconfig: Path | None) -> int:
-    from mooring.apiserver.http import ApiServer
-    from mooring.apiserver.tls import identity_in
+    from mooring.apiserver.identity.tls import identity_in
+    from mooring.apiserver.web.server import ApiServer
     from mooring.base.chance import Chance
     from mooring.base.clock import LoopClock
     from mooring.base.folders import folder_or_temporary
@@ -100,8 +100,8 @@ async def _objects(
     flags: ApiServerFlags, folder: Path, clock: Clock, chance: Chance
 ) -> AsyncGenerator[tuple[ObjectStore, Durability], None]:
     from mooring.apiserver.bootstrap import new_store
+    from mooring.apiserver.disk.state import lasting
     from mooring.apiserver.durability import InMemory
-    from mooring.apiserver.durable_state import lasting
 
     if flags.memory:
         store = new_store(chance, clock.wall_s(), event_ttl_s=flags.event_ttl)

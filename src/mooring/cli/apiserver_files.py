@@ -64,14 +64,14 @@ def _run(command: Command[F], argv: Sequence[str], prog: str, serve: Callable[[F
 
 
 def _back_up(flags: BackupFlags, file: Path) -> None:
-    from mooring.apiserver.durable_backup import back_up
+    from mooring.apiserver.disk.backup import back_up
 
     saved = back_up(Path(flags.state), file)
     sys.stdout.write(f"'{file}' has the objects as of version {saved.version}\n")
 
 
 def _restore(flags: RestoreFlags, file: Path) -> None:
-    from mooring.apiserver.durable_backup import restore
+    from mooring.apiserver.disk.backup import restore
     from mooring.base.clock import LoopClock
 
     saved, replaced = restore(Path(flags.state), file, LoopClock().wall_s(), replace=flags.replace)

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Final
 
 from mooring.apiserver.bootstrap import new_store
+from mooring.apiserver.disk.state import lasting
 from mooring.apiserver.durability import Durability, InMemory
-from mooring.apiserver.durable_state import lasting
-from mooring.apiserver.http import ApiServer
+from mooring.apiserver.identity.tls import identity_in
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.tls import identity_in
+from mooring.apiserver.web.server import ApiServer
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError

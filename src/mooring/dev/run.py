@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import mooring
-from mooring.apiserver.yamlbody import dump_yaml
+from mooring.apiserver.body.yamlbody import dump_yaml
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.errors import MooringError

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mooring.api.meta import Key
+from mooring.apiserver.body.codec import FieldValidation, decode_object
+from mooring.apiserver.body.patches import change_of
 from mooring.apiserver.bootstrap import new_store
-from mooring.apiserver.codec import FieldValidation, decode_object
-from mooring.apiserver.patches import change_of
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.results import Written
 from mooring.apiserver.store import ObjectStore

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from mooring.apiserver.http import ApiServer
+from mooring.apiserver.identity.tls import Identity
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.tls import Identity
+from mooring.apiserver.web.server import ApiServer
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from tests.unit.apiserver.objects import a_store

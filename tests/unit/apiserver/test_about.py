@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from mooring.apiserver import aggregated, protowire
-from mooring.apiserver.about import About
+from mooring.apiserver.body import protowire
+from mooring.apiserver.body.schema import Message
+from mooring.apiserver.catalog import aggregated
+from mooring.apiserver.catalog.about import About
+from mooring.apiserver.catalog.fieldwords import words_for
 from mooring.apiserver.custom.facts import Custom
-from mooring.apiserver.fieldwords import words_for
-from mooring.apiserver.health import WHICH
-from mooring.apiserver.messages import Reply, Request
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import RESOURCES
-from mooring.apiserver.schema import Message
 from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.web.health import WHICH
+from mooring.apiserver.web.messages import Reply, Request
 from tests.support.applying import SHAPE_KIND
 from tests.unit.apiserver.objects import a_store
 

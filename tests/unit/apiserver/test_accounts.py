@@ -9,11 +9,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from mooring.api.meta import Key
-from mooring.apiserver.accounts import bearer_of, claims_of
 from mooring.apiserver.bootstrap import new_store
+from mooring.apiserver.identity.accounts import bearer_of, claims_of
+from mooring.apiserver.identity.tokens import TokenKey
 from mooring.apiserver.rules.serviceaccount import SERVICE_ACCOUNTS
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.tokens import TokenKey
 from mooring.base.chance import Chance
 from mooring.base.errors import ConfigError
 

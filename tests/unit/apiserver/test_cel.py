@@ -11,7 +11,7 @@ from mooring.apiserver.cel.checker import DYN, CompileError, checked
 from mooring.apiserver.cel.compiler import OverBudget, Scope, compiled, unescaped
 from mooring.apiserver.cel.lexer import CelSyntaxError, tokens_of
 from mooring.apiserver.cel.values import CelError
-from mooring.apiserver.goregexp import go_regexp
+from mooring.apiserver.custom.goregexp import go_regexp
 
 NAMES: dict[str, Any] = {
     "n": 7,

@@ -6,8 +6,8 @@ import gzip
 
 import pytest
 
-from mooring.apiserver.compression import BYTES_MAX, BYTES_MIN, packed
-from mooring.apiserver.messages import Reply
+from mooring.apiserver.web.compression import BYTES_MAX, BYTES_MIN, packed
+from mooring.apiserver.web.messages import Reply
 
 
 @pytest.mark.parametrize("accept", ["gzip", "br, GZIP;q=0.5", "deflate,gzip"])

@@ -15,9 +15,9 @@ import trustme
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mooring.apiserver.connection import Limits
-from mooring.apiserver.http import ApiServer
-from mooring.apiserver.tls import Identity, client_login, identity_in
+from mooring.apiserver.identity.tls import Identity, client_login, identity_in
+from mooring.apiserver.web.connection import Limits
+from mooring.apiserver.web.server import ApiServer
 from mooring.base import log
 from tests.support.apiobjects import a_secret
 from tests.unit.apiserver.serving import PATH, answered, connected, head, serving

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mooring.apiserver import durable
-from mooring.apiserver.durable import JUMP, ObjectFile
-from mooring.apiserver.durable_rows import Damaged, Entry, Saved, StorageFailed
+from mooring.apiserver.disk import file as durable
+from mooring.apiserver.disk.file import JUMP, ObjectFile
+from mooring.apiserver.disk.rows import Damaged, Entry, Saved, StorageFailed
 
 Objects = dict[tuple[str, str, str], Entry]
 

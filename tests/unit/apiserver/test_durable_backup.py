@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mooring.apiserver import durable
-from mooring.apiserver.durable_state import NAME, lasting
+from mooring.apiserver.disk import file as durable
+from mooring.apiserver.disk.state import NAME, lasting
 from mooring.apiserver.rules.volumeattachment import VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
 from mooring.base.chance import Chance

@@ -16,10 +16,10 @@ import pytest
 
 from mooring.api.meta import Key
 from mooring.api.storage import VOLUME_ATTACHMENTS as VAS
-from mooring.apiserver import durable
-from mooring.apiserver.durable_log import Log
-from mooring.apiserver.durable_rows import Damaged, Entry
-from mooring.apiserver.durable_state import NAME, lasting
+from mooring.apiserver.disk import file as durable
+from mooring.apiserver.disk.log import Log
+from mooring.apiserver.disk.rows import Damaged, Entry
+from mooring.apiserver.disk.state import NAME, lasting
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.rules.event import EVENTS
@@ -327,7 +327,7 @@ async def test_kinds_that_are_not_known_stay_in_the_file(tmp_path: Path, capsys:
 
 CARELESS = """
 import asyncio, os, pathlib, sys
-from mooring.apiserver.durable_state import lasting
+from mooring.apiserver.disk.state import lasting
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 async def main():

@@ -14,17 +14,17 @@ import pytest
 
 from mooring.api.core import SECRETS
 from mooring.api.meta import Key
-from mooring.apiserver.bodies import BODY_BYTES_MAX
 from mooring.apiserver.channel import Notice
-from mooring.apiserver.connection import Limits
-from mooring.apiserver.http import ApiServer
-from mooring.apiserver.lines import Lines
+from mooring.apiserver.identity.tls import Identity, identity_in
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import VOLUME_ATTACHMENTS
-from mooring.apiserver.service import Service
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
-from mooring.apiserver.tls import Identity, identity_in
+from mooring.apiserver.web.bodies import BODY_BYTES_MAX
+from mooring.apiserver.web.connection import Limits
+from mooring.apiserver.web.lines import Lines
+from mooring.apiserver.web.server import ApiServer
+from mooring.apiserver.web.service import Service
 from mooring.base import log
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mooring.apiserver.health import health, is_health
-from mooring.apiserver.measured import Measured, asked
-from mooring.apiserver.messages import Request
-from mooring.apiserver.tls import identity_in
+from mooring.apiserver.identity.tls import identity_in
+from mooring.apiserver.web.health import health, is_health
+from mooring.apiserver.web.measured import Measured, asked
+from mooring.apiserver.web.messages import Request
 from tests.support.apiobjects import a_secret
 from tests.unit.apiserver.objects import a_store
 from tests.unit.apiserver.serving import PATH, answered, connected, head, serving

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.apiserver.protobody import parse_protobuf
+from mooring.apiserver.body.protobody import parse_protobuf
+from mooring.apiserver.body.schema import Message, Messages, decode
 from mooring.apiserver.rules import RESOURCES
-from mooring.apiserver.schema import Message, Messages, decode
 from tests.support.podsamples import OMIT
 from tests.support.protobuf import body, chunk, encode, envelope, number, varint
 from tests.support.samples import RULES, samples

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mooring.apiserver.body.schema import Messages, decode
 from mooring.apiserver.rules import RESOURCES, VOLUME_ATTACHMENTS
-from mooring.apiserver.schema import Messages, decode
 
 SHAPES = Messages("""
 Thing: 1 name s!, 2 size i32, 3 on b?, 4 tags *s, 5 maybe *Part!, 6 part Part?, 7 labels {s}, 8 <> Extra, 9 whole Part!, 10 ref s!?

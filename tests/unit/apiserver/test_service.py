@@ -10,9 +10,9 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mooring.apiserver.messages import Reply, Request, WatchReply
-from mooring.apiserver.negotiation import wanted
-from mooring.apiserver.service import Service
+from mooring.apiserver.web.messages import Reply, Request, WatchReply
+from mooring.apiserver.web.negotiation import wanted
+from mooring.apiserver.web.service import Service
 from mooring.base.clock import LoopClock
 from mooring.kube.errors import NotAcceptable
 from tests.support.apiobjects import VAS, a_va

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mooring.apiserver.messages import Reply, Request, WatchReply
-from mooring.apiserver.service import Service
+from mooring.apiserver.web.messages import Reply, Request, WatchReply
+from mooring.apiserver.web.service import Service
 from mooring.base.clock import LoopClock
 from tests.support.apiobjects import a_secret, a_va
 from tests.unit.apiserver.objects import a_store

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from mooring.apiserver.tls import identity_in
+from mooring.apiserver.identity.tls import identity_in
 from mooring.base.errors import ConfigError
 
 NOW = 1_800_000_000.0

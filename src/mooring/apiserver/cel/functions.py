@@ -14,7 +14,7 @@ from typing import Any, Final
 from mooring.apiserver.cel import conversions as to
 from mooring.apiserver.cel import values
 from mooring.apiserver.cel.values import NONE, CelError, Optional, Type, no_overload
-from mooring.apiserver.goregexp import go_regexp
+from mooring.apiserver.custom.goregexp import go_regexp
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

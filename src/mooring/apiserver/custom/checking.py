@@ -11,10 +11,10 @@ from typing import Any, Final
 from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.custom.formats import fits
+from mooring.apiserver.custom.goregexp import go_regexp
 from mooring.apiserver.custom.lists import counterparts
 from mooring.apiserver.custom.structure import NOTHING
 from mooring.apiserver.equality import equal_json
-from mooring.apiserver.goregexp import go_regexp
 
 Json = dict[str, Any]
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from mooring.api import names
 from mooring.apiserver import causes, metadata, objectmeta
+from mooring.apiserver.body.schema import decode
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.custom.structure import Structure
-from mooring.apiserver.schema import decode
 
 Json = dict[str, Any]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from mooring.apiserver import objectmeta
+from mooring.apiserver.body.schema import Messages, decode
 from mooring.apiserver.custom import conditions, defining
 from mooring.apiserver.custom.columns import columns_of, fields_of, scale_of
 from mooring.apiserver.custom.embedded import decode_embedded
@@ -18,7 +19,6 @@ from mooring.apiserver.custom.structure import Structure, has_rules, structure_o
 from mooring.apiserver.equality import equal_json
 from mooring.apiserver.kinds import version_order
 from mooring.apiserver.resource import Form, Json, Resource, Status, View
-from mooring.apiserver.schema import Messages, decode
 from mooring.kube.errors import Forbidden
 
 if TYPE_CHECKING:

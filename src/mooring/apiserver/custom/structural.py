@@ -11,10 +11,10 @@ from mooring.apiserver.causes import Cause
 from mooring.apiserver.custom.checking import check
 from mooring.apiserver.custom.embedded import wrong_embedded
 from mooring.apiserver.custom.formats import KNOWN
+from mooring.apiserver.custom.goregexp import go_regexp
 from mooring.apiserver.custom.listschemas import wrong_list, wrong_map
 from mooring.apiserver.custom.shaping import prune
 from mooring.apiserver.custom.structure import NOTHING, has_rules, structure_of
-from mooring.apiserver.goregexp import go_regexp
 
 Json = dict[str, Any]
 

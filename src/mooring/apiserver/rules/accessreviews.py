@@ -9,10 +9,10 @@ from typing import Final
 
 from mooring.apiserver import causes, refusals
 from mooring.apiserver.actions import Answer, Call
+from mooring.apiserver.body.schema import Messages
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import meta
-from mooring.apiserver.schema import Messages
 
 MESSAGES: Final = Messages(
     """

@@ -6,11 +6,11 @@ import base64
 from typing import Final
 
 from mooring.apiserver import causes
+from mooring.apiserver.body.schema import Messages
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, meta
 from mooring.apiserver.rules.secret import FROZEN, key_reasons
-from mooring.apiserver.schema import Messages
 
 MESSAGES: Final = Messages("ConfigMap: 1 metadata ObjectMeta!, 4 immutable b?, 2 data {s}, 3 binaryData {y}", meta.MESSAGES)
 

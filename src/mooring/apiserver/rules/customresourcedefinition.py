@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from mooring.apiserver.body.scalars import WrongType
+from mooring.apiserver.body.schema import Messages, decode
 from mooring.apiserver.custom import defining, validating
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import meta
-from mooring.apiserver.scalars import WrongType
-from mooring.apiserver.schema import Messages, decode
 
 MESSAGES: Final = Messages(
     """

@@ -7,10 +7,10 @@ from typing import Final
 
 from mooring.api import names
 from mooring.apiserver import causes, deletion
+from mooring.apiserver.body.schema import Messages
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, volumesources
-from mooring.apiserver.schema import Messages
 
 MESSAGES: Final = Messages(
     """

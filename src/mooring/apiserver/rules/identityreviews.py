@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.apiserver import refusals
-from mooring.apiserver.accounts import ISSUER, bearer_of
 from mooring.apiserver.actions import Answer, Call, User
+from mooring.apiserver.body.schema import Messages
+from mooring.apiserver.identity.accounts import ISSUER, bearer_of
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import meta
-from mooring.apiserver.schema import Messages
 from mooring.base.clock import rfc3339
 
 MESSAGES: Final = Messages(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.apiserver import causes
+from mooring.apiserver.body.schema import Messages
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, meta
-from mooring.apiserver.schema import Messages
 
 MESSAGES: Final = Messages(
     """

@@ -8,12 +8,12 @@ from typing import Final
 from mooring.api import names
 from mooring.apiserver import causes, deletion
 from mooring.apiserver.actions import Action
+from mooring.apiserver.body.schema import Messages
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.metadata import finalizer_name
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import meta
-from mooring.apiserver.schema import Messages
 from mooring.base.clock import rfc3339
 
 MESSAGES: Final = Messages(

@@ -9,10 +9,10 @@ from typing import Final
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import causes
+from mooring.apiserver.body.schema import Messages
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json, Resource, Status, View
 from mooring.apiserver.rules import amounts, checks, meta
-from mooring.apiserver.schema import Messages
 
 MESSAGES: Final = Messages(
     """

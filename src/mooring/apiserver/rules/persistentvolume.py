@@ -7,11 +7,11 @@ from typing import Final
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import causes
+from mooring.apiserver.body.schema import Messages
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import amounts, checks, nodeselector, volumesources
 from mooring.apiserver.rules.protection import protected_by
-from mooring.apiserver.schema import Messages
 from mooring.base.clock import rfc3339
 
 MESSAGES: Final = Messages(

@@ -6,13 +6,13 @@ from typing import Final
 
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import refusals
+from mooring.apiserver.body.schema import Messages
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json, Resource, Status, View
 from mooring.apiserver.rules import amounts, claimchanges, claimspec, claimstatus
 from mooring.apiserver.rules.claimchanges import CLASS_ANNOTATION
 from mooring.apiserver.rules.protection import protected_by
 from mooring.apiserver.rules.storageclass import STORAGE_CLASSES, default_class
-from mooring.apiserver.schema import Messages
 
 MESSAGES: Final = Messages(
     """

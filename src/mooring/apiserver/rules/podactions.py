@@ -7,12 +7,12 @@ from typing import Any, Final
 from mooring.api.meta import Key
 from mooring.apiserver import causes, refusals
 from mooring.apiserver.actions import Action, Call, done
+from mooring.apiserver.body.schema import Messages
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, meta, podcontainers, podmounts, podresources, podspec
 from mooring.apiserver.rules.podshape import MESSAGES as SHAPES
-from mooring.apiserver.schema import Messages
 from mooring.base.clock import rfc3339
 from mooring.kube.errors import Conflict, ServerError
 

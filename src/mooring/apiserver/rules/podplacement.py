@@ -74,6 +74,13 @@ def _validate_pod_term(term: Json, field: str) -> list[Cause]:
         found += labelselector.validate(term.get(selector) or {}, f"{field}.{selector}")
     for namespace in term.get("namespaces") or []:
         found += checks.named(namespace, f"{field}.namespace", names.dns_label)
+    for part in ("matchLabelKeys", "mismatchLabelKeys"):
+        keys = term.get(part) or []
+        if keys and "labelSelector" not in term:
+            found.append(causes.forbidden(f"{field}.{part}", "must not be specified when labelSelector is not set"))
+            continue
+        for number, key in enumerate(keys):
+            found += checks.named(key, f"{field}.{part}[{number}]", names.qualified_name)
     if not term["topologyKey"]:
         found.append(causes.required(f"{field}.topologyKey", _EMPTY))
     return found + checks.named(term["topologyKey"], f"{field}.topologyKey", names.qualified_name)

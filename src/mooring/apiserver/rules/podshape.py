@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from mooring.apiserver.body.schema import Messages
 from mooring.apiserver.rules import claimspec, meta, nodeselector, volumesources
-from mooring.apiserver.schema import Messages
 
 _VOLUMES: Final = Messages(
     """

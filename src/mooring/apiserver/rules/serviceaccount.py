@@ -6,11 +6,11 @@ from typing import Final
 
 from mooring.api.meta import Key
 from mooring.apiserver import causes, refusals
-from mooring.apiserver.accounts import ISSUER, claims_of
 from mooring.apiserver.actions import Action, Call
+from mooring.apiserver.body.schema import Messages
+from mooring.apiserver.identity.accounts import ISSUER, claims_of
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import meta
-from mooring.apiserver.schema import Messages
 from mooring.base.clock import rfc3339
 from mooring.kube.errors import ServerError
 

@@ -6,11 +6,11 @@ from typing import Final
 
 from mooring.api import names
 from mooring.apiserver import causes
+from mooring.apiserver.body.schema import Messages
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.metadata import total_bytes
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import amounts, checks, persistentvolume, volumesources
-from mooring.apiserver.schema import Messages
 
 MESSAGES: Final = Messages(
     """

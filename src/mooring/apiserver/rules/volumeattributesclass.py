@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.apiserver import causes
+from mooring.apiserver.body.schema import Messages
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import meta, parameters
 from mooring.apiserver.rules.protection import protected_by
-from mooring.apiserver.schema import Messages
 
 MESSAGES: Final = Messages(
     """

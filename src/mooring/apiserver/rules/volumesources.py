@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from mooring.api import names
 from mooring.apiserver import causes
+from mooring.apiserver.body.schema import Messages
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, meta
-from mooring.apiserver.schema import Messages
 
 MESSAGES: Final = Messages(
     """

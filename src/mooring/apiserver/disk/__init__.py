@@ -1,0 +1,1 @@
+"""Objects that outlive the process: an SQLite file, group commit, the state folder, backup and restore."""

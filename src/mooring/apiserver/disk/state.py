@@ -1,0 +1,122 @@
+"""The state folder of a server: its objects in a file, and a lock that keeps other servers out.
+
+FOLDER/objects.db     with its -wal and -shm: the objects
+FOLDER/objects.lock   held while a server runs; the kernel frees it however the server ends
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncGenerator, Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from mooring.apiserver.bootstrap import add_system_objects, loaded_store
+from mooring.apiserver.disk import file as durable
+from mooring.apiserver.disk.file import ObjectFile
+from mooring.apiserver.disk.log import Log
+from mooring.apiserver.disk.rows import Damaged, Saved, StorageFailed
+from mooring.apiserver.rules.event import TTL_S as EVENT_TTL_S
+from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
+from mooring.base.chance import Chance
+from mooring.base.clock import Clock
+from mooring.base.errors import ConfigError
+from mooring.base.folders import hold
+from mooring.base.log import logger
+from mooring.kube.errors import ServerError
+
+_log = logger(__name__)
+
+NAME: Final = "objects.db"
+_LOCK: Final = "objects.lock"
+
+
+@contextlib.asynccontextmanager
+async def lasting(
+    folder: Path,
+    *,
+    clock: Clock,
+    chance: Chance,
+    careful: bool = True,
+    limits: HistoryLimits = DEFAULT_LIMITS,
+    event_ttl_s: float = EVENT_TTL_S,
+) -> AsyncGenerator[tuple[ObjectStore, Log], None]:
+    """The objects of the folder, which is made where it is missing, and what makes changes of them last as long as the block runs.
+
+    careful: waits for the disk before anything is answered. Raises ConfigError when the folder can't be used; nothing in it is
+    changed then.
+    """
+    with held(folder):
+        store, file = _loaded(folder / NAME, careful, lambda saved: loaded_store(chance, saved, limits, event_ttl_s=event_ttl_s))
+        log = Log(store, file)
+        try:
+            add_system_objects(store, clock.wall_s())
+            await _settled(folder, store, log)
+            yield store, log
+        finally:
+            await log.close()
+
+
+async def _settled(folder: Path, store: ObjectStore, log: Log) -> None:
+    try:
+        await log.settled(store.version)
+    except ServerError:
+        raise ConfigError(f"state folder '{folder}' can't be written to: {log.failure}") from None
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keeps other servers out of the folder, which is made where it is missing. Raises ConfigError."""
+    with usable(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = hold(folder / _LOCK, "the API server")
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextlib.contextmanager
+def usable(folder: Path) -> Iterator[None]:
+    """What a folder or a disk refuses, as ConfigError."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"state folder '{folder}' can't be used: {error.strerror}: '{error.filename}'") from error
+    except StorageFailed as error:
+        raise ConfigError(f"state folder '{folder}' can't be written to: {error}") from error
+
+
+def saved_in(path: Path) -> Saved | None:
+    """What the file holds, all of it checked; None when there is none. Raises Damaged, OSError."""
+    if path.exists():
+        return durable.read(path)
+    if restored_in(path).exists():
+        raise Damaged(f"a restore has not come to its end: '{path}' is not there; run `mooring apiserver restore` again")
+    journal = path.with_name(f"{path.name}-wal")
+    if journal.exists():
+        raise Damaged(f"'{journal}' is there, and '{path}', which it belongs to, is not: put that back, restore a backup, or move it away")
+    return None
+
+
+def restored_in(path: Path) -> Path:
+    """Where a restore makes the file that will be at path."""
+    return path.with_name(f"{path.name}.restored")
+
+
+def _loaded(path: Path, careful: bool, load: Callable[[Saved], ObjectStore]) -> tuple[ObjectStore, ObjectFile]:
+    """The file is opened for writing once all of it has been understood."""
+    with usable(path.parent):
+        saved = saved_in(path)
+        if saved is None:
+            durable.create(path, version=1)
+            saved = durable.read(path)
+        store = load(saved)
+        file = ObjectFile(path, saved, careful=careful)
+        if saved.totals.careless:
+            _log.warning("The file was written without waiting for the disk, and not closed: versions jump ahead", path=str(path))
+            file.jump()
+            store = load(durable.read(path))
+        return store, file

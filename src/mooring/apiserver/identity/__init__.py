@@ -1,0 +1,1 @@
+"""Who the server is and who may come in: certificates, tokens, service accounts."""

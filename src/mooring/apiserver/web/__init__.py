@@ -1,0 +1,1 @@
+"""HTTP: bytes of clients into requests, requests into answers, watches as streams."""

@@ -1,0 +1,316 @@
+"""One client's connection: requests one after the other, each within its time and size, then the answer or a watch.
+
+    HEAD --a whole head--> BODY --all of it--> ANSWERING --the answer is sent--> HEAD
+                                               ANSWERING --a watch--> STREAMING --its end--> HEAD
+    HEAD, BODY --malformed--> LEAVING: the refusal is sent, and what still comes is read and dropped for a while
+
+What comes while a request is answered waits its turn, and its socket waits with it: a client that sends many requests at once gets
+the answers in order, and no memory. Deadlines are looked at by the server's sweep, not by a timer for each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from typing import Any, Final, Protocol
+
+from mooring.apiserver.web.bodies import Body
+from mooring.apiserver.web.link import Link
+from mooring.apiserver.web.messages import JSON, TEXT, Reply
+from mooring.apiserver.web.wire import HEAD_BYTES_MAX, Head, Malformed, parse_head, rendered, status_line
+
+_AHEAD_BYTES_MAX: Final = 64 * 1024
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LAST_CHUNK: Final = b"0\r\n\r\n"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """How long clients may take, and how many there may be.
+
+    slow_s: for one head, one body, one answer that does not get through. idle_s: between two requests. leaving_s: to read a refusal.
+    """
+
+    slow_s: float = 30.0
+    idle_s: float = 90.0
+    leaving_s: float = 5.0
+    connections: int = 10_000
+
+
+class Host(Protocol):
+    """What a connection needs of its server."""
+
+    limits: Limits
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        ...
+
+    def date(self) -> str:
+        """The Date header, with its line end."""
+        ...
+
+    def connected(self, connection: Connection) -> None: ...
+
+    def refusal(self, connection: Connection, head: Head) -> Reply | None:
+        """What a request is answered whatever its body is; None for one that may go on."""
+        ...
+
+    def answer(self, connection: Connection, head: Head, body: bytes | None) -> None:
+        """Answers now or later, by `reply` or `stream`. body: None for one that is too large."""
+        ...
+
+    def readable(self, connection: Connection) -> None:
+        """The watch on this connection may go on: its client reads again."""
+        ...
+
+    def ended(self, connection: Connection) -> None:
+        """Its watch is over."""
+        ...
+
+    def lost(self, connection: Connection) -> None: ...
+
+
+class _State(enum.Enum):
+    HEAD = enum.auto()
+    BODY = enum.auto()
+    ANSWERING = enum.auto()
+    STREAMING = enum.auto()
+    LEAVING = enum.auto()
+
+
+class Connection:
+    """One client. certificate: what it has shown, signed by our CA. watch: what the host keeps here while a watch goes on."""
+
+    __slots__ = (
+        "_body",
+        "_buffer",
+        "_head",
+        "_host",
+        "_is_advancing",
+        "_is_paused",
+        "_link",
+        "_refusal",
+        "_state",
+        "certificate",
+        "deadline",
+        "is_writable",
+        "watch",
+    )
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._link: Link | None = None
+        self._state = _State.HEAD
+        self._buffer = bytearray()
+        self._head: Head | None = None
+        self._body: Body | None = None
+        self._refusal: Reply | None = None
+        self._is_advancing = self._is_paused = False
+        self.is_writable = True
+        self.certificate: dict[str, Any] | None = None
+        self.watch: Any = None
+        self.deadline = host.now() + host.limits.slow_s
+
+    # what the server does
+
+    def reply(self, reply: Reply) -> None:
+        """Sends the answer; the next request has its turn. Nothing happens when the client has gone."""
+        if self._link is None:
+            return
+        assert self._state is _State.ANSWERING
+        assert self._head is not None
+        stays, with_body = self._head.is_persistent, self._head.method != "HEAD"
+        self._link.write(rendered(reply, self._host.date(), is_last=not stays, with_body=with_body))
+        self._next(stays=stays)
+
+    def stream(self) -> bool:
+        """The answer is a watch, whose lines come by `write`, in HTTP's chunks where it knows them. False when the client has gone."""
+        if self._link is None:
+            return False
+        assert self._state is _State.ANSWERING
+        assert self._head is not None
+        self._state, is_chunked = _State.STREAMING, self._head.is_chunkable
+        self._set_deadline(math.inf)
+        framing = "Transfer-Encoding: chunked\r\n" if is_chunked else "Connection: close\r\n"
+        self.write(f"{status_line(200, JSON)}{self._host.date()}{framing}\r\n".encode())
+        return True
+
+    def write(self, data: bytes) -> None:
+        """Lines of the watch."""
+        if self._link is not None:
+            self._link.write(data)
+
+    def end(self) -> None:
+        """The watch is over."""
+        self._host.ended(self)
+        if self._link is None:
+            return
+        assert self._state is _State.STREAMING
+        assert self._head is not None
+        stays = self._head.is_chunkable and self._head.is_persistent
+        if self._head.is_chunkable:
+            self._link.write(_LAST_CHUNK)
+        self._next(stays=stays)
+
+    def expire(self) -> str:
+        """The deadline has passed. Gives what the client was too slow at; "" for one that was merely idle."""
+        if self._link is None:
+            return ""
+        if self._state is _State.HEAD and not self._buffer and self._link.is_secured and self.is_writable:
+            self._link.close()
+            return ""
+        self._link.abort()
+        if not self.is_writable:
+            return "reading"
+        return "" if self._state is _State.LEAVING else "sending"
+
+    def close_soon(self) -> None:
+        """Ends the connection: now between two requests, else once the one that is being answered has its answer."""
+        if self._head is not None:
+            self._head.is_persistent = False
+        if self._link is not None and self._state is _State.HEAD:
+            self._link.close()
+
+    def abort(self) -> None:
+        """Breaks it."""
+        if self._link is not None:
+            self._link.abort()
+
+    # what the link says
+
+    def connected(self, link: Link) -> None:
+        self._link = link
+        self._host.connected(self)
+
+    def secured(self) -> None:
+        assert self._link is not None
+        self.certificate = self._link.certificate()
+        self._set_deadline(self._host.now() + self._host.limits.slow_s)
+
+    def received(self, data: bytes) -> None:
+        if self._state is _State.LEAVING:
+            return
+        if self._state is _State.HEAD and not self._buffer:
+            self._set_deadline(self._host.now() + self._host.limits.slow_s)
+        self._buffer += data
+        self._advance()
+
+    def writable(self, yes: bool) -> None:
+        self.is_writable = yes
+        if not yes:
+            self.deadline = self._host.now() + self._host.limits.slow_s
+        elif self._state is _State.STREAMING:
+            self.deadline = math.inf
+            self._host.readable(self)
+        else:
+            self._rest()
+            self._advance()
+
+    def lost(self) -> None:
+        self._link = None
+        if self._state is _State.STREAMING:
+            self._host.ended(self)
+        self._host.lost(self)
+
+    # the steps
+
+    def _advance(self) -> None:
+        """Goes as far as what has come allows."""
+        if self._is_advancing:
+            return
+        self._is_advancing = True
+        try:
+            while self._link is not None and self.is_writable and self._step():
+                pass
+        except Malformed as error:
+            self._leave(Reply(error.status, f"{error}\n".encode(), TEXT))
+        finally:
+            self._is_advancing = False
+        self._hold_back()
+
+    def _step(self) -> bool:
+        if self._state is _State.HEAD:
+            return self._read_head()
+        return self._state is _State.BODY and self._read_body()
+
+    def _read_head(self) -> bool:
+        buffer = self._buffer
+        while buffer.startswith(b"\r\n"):
+            del buffer[:2]  # (an empty line before a request is nothing)
+        end = buffer.find(b"\r\n\r\n", 0, HEAD_BYTES_MAX)
+        if end < 0:
+            if len(buffer) >= HEAD_BYTES_MAX:
+                raise Malformed("request line and headers are too long", 431)
+            return False
+        self._head = head = parse_head(bytes(buffer[:end]))
+        del buffer[: end + 4]
+        self._refusal = self._host.refusal(self, head)
+        self._body, self._state = Body(head.length, is_kept=self._refusal is None), _State.BODY
+        self._set_deadline(self._host.now() + self._host.limits.slow_s)
+        if head.expects_continue and not self._body.is_whole:
+            if self._refusal is not None:
+                self._leave(self._refusal)
+                return False
+            self.write(_CONTINUE)
+        return True
+
+    def _read_body(self) -> bool:
+        body, head, refusal = self._body, self._head, self._refusal
+        assert body is not None
+        assert head is not None
+        if not body.is_whole:
+            body.feed(self._buffer)
+        if not body.is_whole:
+            return False
+        self._body = self._refusal = None
+        self._state = _State.ANSWERING
+        self._set_deadline(math.inf)
+        if refusal is not None:
+            self.reply(refusal)
+        else:
+            self._host.answer(self, head, None if body.is_too_large else body.content())
+        return True
+
+    def _next(self, *, stays: bool) -> None:
+        """The answer is out: on to the next request, or goodbye."""
+        assert self._link is not None
+        self._head = None
+        self._state = _State.HEAD if stays else _State.LEAVING
+        self._rest()
+        if stays:
+            self._advance()
+        else:
+            self._link.close()
+
+    def _leave(self, reply: Reply) -> None:
+        """Refuses, and reads on for a while: to close on unread bytes would reset the connection, and lose the answer with it."""
+        if self._link is None:
+            return
+        self._state = _State.LEAVING
+        self._buffer.clear()
+        self._set_deadline(self._host.now() + self._host.limits.leaving_s)
+        self._link.write(rendered(reply, self._host.date(), is_last=True))
+        self._link.end_writing()
+
+    def _rest(self) -> None:
+        """Nothing is going on: the deadline is that of a quiet connection."""
+        limits = self._host.limits
+        if self._state is _State.HEAD:
+            self._set_deadline(self._host.now() + (limits.slow_s if self._buffer else limits.idle_s))
+        elif self._state is _State.LEAVING:
+            self._set_deadline(self._host.now() + limits.leaving_s)
+        else:
+            self._set_deadline(math.inf if self._state is _State.ANSWERING else self._host.now() + limits.slow_s)
+
+    def _set_deadline(self, deadline: float) -> None:
+        if self.is_writable:  # (else the one for reading counts)
+            self.deadline = deadline
+
+    def _hold_back(self) -> None:
+        """Lets the socket wait while more has come than can be answered."""
+        wanted = len(self._buffer) > _AHEAD_BYTES_MAX
+        if wanted != self._is_paused and self._link is not None:
+            self._is_paused = wanted
+            self._link.pause_reading() if wanted else self._link.resume_reading()

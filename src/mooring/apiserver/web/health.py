@@ -1,0 +1,39 @@
+"""/healthz, /livez, /readyz: `ok`, or with ?verbose every check by name, as `kubectl get --raw` shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from mooring.apiserver.web.messages import TEXT, Reply
+
+WHICH: Final = ("healthz", "livez", "readyz")
+
+
+def is_health(path: tuple[str, ...]) -> bool:
+    """True for what is asked by anybody. A single check, such as /readyz/ping, is not."""
+    return len(path) == 1 and path[0] in WHICH
+
+
+def health(path: tuple[str, ...], query: Mapping[str, str], failure: str) -> Reply | None:
+    """path: begins with one of WHICH. failure: what is wrong with the storage; "" while nothing is. None for a check that isn't there."""
+    which, *rest = path
+    checks = {"ping": "", "log": "", "storage": failure if which != "livez" else ""}
+    if rest:
+        if len(rest) != 1 or rest[0] not in checks:
+            return None
+        checks = {rest[0]: checks[rest[0]]}
+    excluded = query.get("exclude", "")
+    told = [_told(name, "" if name == excluded else why, is_excluded=name == excluded) for name, why in checks.items()]
+    name = "/".join(path)
+    if any(why for check, why in checks.items() if check != excluded):
+        return Reply(500, f"{''.join(told)}{name} check failed\n".encode(), TEXT)
+    if "verbose" in query:
+        return Reply(200, f"{''.join(told)}{name} check passed\n".encode(), TEXT)
+    return Reply(200, b"ok", TEXT)
+
+
+def _told(name: str, why: str, *, is_excluded: bool) -> str:
+    if is_excluded:
+        return f"[+]{name} excluded: ok\n"
+    return f"[-]{name} failed: {why}\n" if why else f"[+]{name} ok\n"

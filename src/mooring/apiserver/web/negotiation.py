@@ -1,0 +1,190 @@
+"""Media types: what a client can read, and what it has sent. Answers are JSON or YAML: of Accept the first clause by weight that fits.
+
+Bodies may be protobuf, too: Go clients send nothing else for the kinds that they know, and do not try again in JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from mooring.apiserver import causes, refusals
+from mooring.apiserver.body.duplicates import duplicate_fields
+from mooring.apiserver.body.protobody import PROTOBUF, parse_protobuf
+from mooring.apiserver.body.schema import Message
+from mooring.apiserver.body.yamlbody import dump_yaml, parse_yaml
+from mooring.apiserver.web.messages import JSON
+from mooring.apiserver.web.rendering import WHOLE, Metadata, Rendering, Table
+from mooring.kube.cluster import PatchType
+from mooring.kube.errors import NotAcceptable, UnsupportedMediaType
+
+YAML: Final = "application/yaml"
+APPLY: Final = "application/apply-patch+yaml"
+
+_SERVED: Final = (JSON, YAML)
+_VERSIONS: Final = ("meta.k8s.io/v1", "meta.k8s.io/v1beta1")
+_INCLUDED: Final = ("Metadata", "Object", "None")
+_TRANSFORMED: Final = frozenset(("as", "g", "v"))
+_PATCHES: Final = {kind.value: kind for kind in PatchType}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an answer is to look like."""
+
+    media_type: str
+    rendering: Rendering
+
+
+@functools.lru_cache(maxsize=256)
+def wanted(accept: str, include: str = "", *, watch: bool = False) -> Wanted:
+    """The first by weight of what a client can read. include: the query's includeObject, for tables.
+
+    Raises NotAcceptable when nothing fits, BadRequest for an include that is none.
+    """
+    known = False
+    for clause, parameters in _by_weight(accept.strip() or "*/*"):
+        media_type = JSON if clause == "*/*" else clause
+        if media_type not in _SERVED:
+            continue
+        known = True
+        rendering = _rendering(parameters, include)
+        if rendering is not None and not (watch and media_type != JSON):
+            return Wanted(media_type, rendering)
+    served = ", ".join(_SERVED)
+    said = "only the following media types are accepted:" if known else "406: Not Acceptable\n\nAvailable representations:"
+    raise NotAcceptable(f"{said} {served}", reason="NotAcceptable")
+
+
+def _rendering(parameters: Mapping[str, str], include: str) -> Rendering | None:
+    """None for what can't be made."""
+    if parameters.get("stream", "watch") != "watch":
+        return None
+    if not _TRANSFORMED.intersection(parameters):
+        return WHOLE
+    version = f"{parameters.get('g')}/{parameters.get('v')}"
+    if version not in _VERSIONS:
+        return None
+    match parameters.get("as"):
+        case "Table":
+            if include not in ("", *_INCLUDED):
+                why = "must be 'Metadata', 'Object', 'None', or empty"
+                shown = causes.shown(include)
+                raise refusals.bad_request(f"Unable to convert to Table as requested: includeObject: Invalid value: {shown}: {why}")
+            return Table(version, include or "Metadata")
+        case "PartialObjectMetadata":
+            return Metadata(version, is_list=False)
+        case "PartialObjectMetadataList":
+            return Metadata(version, is_list=True)
+    return None
+
+
+def parse_body(content_type: str, body: bytes, message: Message | None) -> tuple[Any, list[str]]:
+    """The JSON value of a body, and what is said twice in it.
+
+    message: what a protobuf body holds; None where none is taken. Raises BadRequest, UnsupportedMediaType.
+    """
+    media_type = _media_type(content_type) or JSON
+    parse = _PARSERS.get(media_type)
+    if parse is None and media_type == PROTOBUF and message is not None:
+        parse = functools.partial(_parse_protobuf, message)
+    if parse is None:
+        raise _unsupported((*_PARSERS, PROTOBUF) if message is not None else tuple(_PARSERS))
+    if not body.strip():
+        raise refusals.bad_request("the request has no body")
+    return _parsed(parse, body)
+
+
+def patch_type(content_type: str, *, custom: bool) -> PatchType:
+    """custom: the patch is for a custom kind, which has no strategic merge. Raises UnsupportedMediaType."""
+    kind = _PATCHES.get(_media_type(content_type))
+    if custom and kind in (None, PatchType.STRATEGIC):
+        raise _unsupported((PatchType.JSON.value, PatchType.MERGE.value, APPLY))
+    if kind is None:
+        raise UnsupportedMediaType("415: Unsupported Media Type", reason="UnsupportedMediaType")
+    return kind
+
+
+def parse_patch(body: bytes) -> tuple[Any, list[str]]:
+    """The JSON value of a patch, and what is said twice in it. Raises BadRequest."""
+    return _parsed(_parse_json, body)
+
+
+def is_apply(content_type: str) -> bool:
+    return _media_type(content_type) == APPLY
+
+
+def parse_apply(body: bytes) -> tuple[dict[str, Any], list[str]]:
+    """What an apply wants, and what is said twice in it. JSON is YAML, too. Raises BadRequest."""
+    try:
+        value, twice = _parse_json(body) if body.lstrip()[:1] == b"{" else _parse_yaml(body)
+    except (ValueError, RecursionError):
+        value, twice = _parsed_apply(body)
+    if not isinstance(value, dict | None):
+        kind = "array" if isinstance(value, list) else "string"
+        what = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+        raise refusals.bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {what}")
+    return value or {}, twice
+
+
+def _parsed_apply(body: bytes) -> tuple[Any, list[str]]:
+    try:
+        return _parse_yaml(body)
+    except (ValueError, RecursionError) as error:
+        raise refusals.bad_request(f"error decoding YAML: {str(error) or type(error).__name__}") from error
+
+
+def as_yaml(body: bytes) -> bytes:
+    """A JSON answer in YAML."""
+    return dump_yaml(msgspec.json.decode(body))
+
+
+def _by_weight(accept: str) -> list[tuple[str, Mapping[str, str]]]:
+    clauses = []
+    for part in accept.split(","):
+        clause, *rest = (piece.strip() for piece in part.split(";"))
+        parameters = {name.strip().lower(): value.strip() for name, _, value in (piece.partition("=") for piece in rest)}
+        clauses.append((clause.lower(), parameters))
+    return sorted(clauses, key=lambda found: -_weight(found[1]))  # (a stable sort: equals stay in the client's order)
+
+
+def _weight(parameters: Mapping[str, str]) -> float:
+    try:
+        return float(parameters.get("q", "1"))
+    except ValueError:
+        return 1.0
+
+
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _parsed(parse: Callable[[bytes], tuple[Any, list[str]]], body: bytes) -> tuple[Any, list[str]]:
+    try:
+        return parse(body)
+    except (ValueError, RecursionError) as error:
+        raise refusals.bad_request(f"the body can't be read: {str(error) or type(error).__name__}") from error
+
+
+def _parse_yaml(body: bytes) -> tuple[Any, list[str]]:
+    return parse_yaml(body), []
+
+
+def _parse_json(body: bytes) -> tuple[Any, list[str]]:
+    return msgspec.json.decode(body), duplicate_fields(body)
+
+
+def _parse_protobuf(message: Message, body: bytes) -> tuple[Any, list[str]]:
+    return parse_protobuf(body, message), []
+
+
+_PARSERS: Final[Mapping[str, Callable[[bytes], tuple[Any, list[str]]]]] = {JSON: _parse_json, YAML: _parse_yaml}
+
+
+def _unsupported(accepted: tuple[str, ...]) -> UnsupportedMediaType:
+    text = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+    return UnsupportedMediaType(text, reason="UnsupportedMediaType")

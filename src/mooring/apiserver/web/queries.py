@@ -1,0 +1,160 @@
+"""Query parameters and DeleteOptions bodies into the options of each verb."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mooring.apiserver import causes, refusals
+from mooring.apiserver.body.codec import FieldValidation
+from mooring.apiserver.body.schema import decode
+from mooring.apiserver.causes import Cause
+from mooring.apiserver.deletion import DeleteOptions
+from mooring.apiserver.listing import ListOptions
+from mooring.apiserver.rules import meta
+from mooring.apiserver.watching import WatchOptions
+
+Query = Mapping[str, str]
+
+_FIELD_MANAGER_MAX: Final = 128
+_POLICIES: Final = ("Foreground", "Background", "Orphan")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What creates, updates and patches share."""
+
+    dry_run: bool = False
+    validation: FieldValidation = FieldValidation.WARN
+    manager: str = ""
+    force: bool = False
+
+
+def list_options(query: Query) -> ListOptions:
+    """Raises BadRequest."""
+    _number(query, "timeoutSeconds")
+    return ListOptions(
+        query.get("resourceVersion", ""),
+        query.get("resourceVersionMatch", ""),
+        _number(query, "limit") or 0,
+        query.get("continue", ""),
+    )
+
+
+def check_list(query: Query) -> None:
+    """Raises Invalid for what only a watch may ask."""
+    if "sendInitialEvents" in query:
+        wrong = causes.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        raise causes.invalid_object("ListOptions", "meta.k8s.io", "", [wrong])
+
+
+def watch_options(query: Query) -> WatchOptions:
+    """Raises BadRequest."""
+    initial = query.get("sendInitialEvents")
+    return WatchOptions(
+        query.get("resourceVersion", ""),
+        query.get("resourceVersionMatch", ""),
+        None if initial is None else _boolean(initial),
+        _boolean(query.get("allowWatchBookmarks", "false")),
+        float(_number(query, "timeoutSeconds") or 0),
+    )
+
+
+def is_watch(query: Query) -> bool:
+    return _boolean(query.get("watch", "false"))
+
+
+def write_options(query: Query, kind: str, *, applies: bool = False) -> WriteOptions:
+    """kind: CreateOptions, UpdateOptions or PatchOptions, for messages. Raises Invalid."""
+    wrong = _wrong_dry_run(query.get("dryRun"))
+    validation = query.get("fieldValidation") or FieldValidation.WARN.value
+    known = sorted(mode.value for mode in FieldValidation)
+    if validation not in known:
+        wrong.append(causes.not_supported("fieldValidation", validation, ["", *known]))
+    manager = query.get("fieldManager", "")
+    wrong += _wrong_manager(manager, applies=applies)
+    force = query.get("force")
+    if force is not None and kind == "PatchOptions" and not applies:
+        wrong.append(causes.forbidden("force", "may not be specified for non-apply patch"))
+    if wrong:
+        raise causes.invalid_object(kind, "meta.k8s.io", "", wrong)
+    return WriteOptions(bool(query.get("dryRun")), FieldValidation(validation), manager, force is not None and _boolean(force))
+
+
+def manager_of(user_agent: str) -> str:
+    """Who a client is that doesn't say so: the program's name in its User-Agent."""
+    return "".join(filter(str.isprintable, user_agent.partition("/")[0]))[:_FIELD_MANAGER_MAX]
+
+
+def delete_options(query: Query, body: Any) -> DeleteOptions:
+    """body: the JSON value of a DeleteOptions body, None without one. Raises BadRequest, Invalid."""
+    given = _delete_body(query) if body is None else body
+    if not isinstance(given, dict) or given.get("kind", "DeleteOptions") != "DeleteOptions":
+        raise refusals.bad_request("the object provided is unrecognized (must be of type DeleteOptions)")
+    try:
+        options = decode(meta.MESSAGES["DeleteOptions"], given, [])
+    except ValueError as error:
+        raise refusals.bad_request(str(error)) from error
+    wrong = _wrong_dry_run(*options.get("dryRun", ())) + _wrong_propagation(options)
+    if wrong:
+        raise causes.invalid_object("DeleteOptions", "meta.k8s.io", "", wrong)
+    preconditions = options.get("preconditions", {})
+    return DeleteOptions(
+        preconditions.get("uid"),
+        preconditions.get("resourceVersion"),
+        bool(options.get("dryRun")),
+        options.get("gracePeriodSeconds"),
+        options.get("propagationPolicy", ""),
+        options.get("orphanDependents"),
+    )
+
+
+def _wrong_manager(manager: str, *, applies: bool) -> list[Cause]:
+    if applies and not manager:
+        return [causes.required("fieldManager", "is required for apply patch")]
+    if len(manager.encode()) > _FIELD_MANAGER_MAX:
+        return [causes.too_long("fieldManager", _FIELD_MANAGER_MAX)]
+    odd = [(place, letter) for place, letter in enumerate(manager) if not letter.isprintable()]
+    return [
+        causes.invalid("fieldManager", manager, f"invalid character U+{ord(letter):04X} (at position {place})") for place, letter in odd
+    ]
+
+
+def _delete_body(query: Query) -> dict[str, Any]:
+    found: dict[str, Any] = {"propagationPolicy": query["propagationPolicy"]} if "propagationPolicy" in query else {}
+    if query.get("dryRun"):
+        found["dryRun"] = [query["dryRun"]]
+    if "gracePeriodSeconds" in query:
+        found["gracePeriodSeconds"] = _number(query, "gracePeriodSeconds")
+    if "orphanDependents" in query:
+        found["orphanDependents"] = _boolean(query["orphanDependents"])
+    return found
+
+
+def _wrong_propagation(given: Mapping[str, Any]) -> list[Cause]:
+    policy, field = given.get("propagationPolicy"), "propagationPolicy"
+    if policy is None:
+        return []
+    both = given.get("orphanDependents") is not None
+    found = [causes.invalid(field, policy, "orphanDependents and deletionPropagation cannot be both set")] if both else []
+    return found + ([] if policy in _POLICIES else [causes.not_supported(field, policy, [*_POLICIES, "nil"])])
+
+
+def _wrong_dry_run(*values: Any) -> list[Cause]:
+    return [causes.not_supported("dryRun", [value], ["All"]) for value in values if value not in (None, "All")]
+
+
+def _boolean(text: str) -> bool:
+    """As the API server reads it: everything but 0 and false is true, the empty value too."""
+    return text != "0" and text.lower() != "false"
+
+
+def _number(query: Query, name: str) -> int | None:
+    text = query.get(name)
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise refusals.bad_request(f"strconv.ParseInt: parsing {causes.shown(text)}: invalid syntax") from None

@@ -1,0 +1,149 @@
+"""The server over HTTPS on loopback: what kubectl and Go clients talk to.
+
+Runs in the caller's loop, without a task of its own. A connection's bytes go through `link.py` (TLS), `connection.py` (HTTP),
+`exchange.py` and `service.py`; watches through `streams.py`. Here is what holds them together: the socket, the sweep, the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import ipaddress
+import resource as process
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from mooring.apiserver.durability import Durability, InMemory
+from mooring.apiserver.identity.tls import Identity
+from mooring.apiserver.identity.tokens import TokenKey
+from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.upkeep.housekeeping import Housekeeping
+from mooring.apiserver.watch import WatchHub
+from mooring.apiserver.web.connection import Connection, Limits
+from mooring.apiserver.web.exchange import Exchange
+from mooring.apiserver.web.link import READ_BYTES, Link
+from mooring.apiserver.web.measured import Measured
+from mooring.apiserver.web.service import Service
+from mooring.apiserver.web.streams import Streams
+from mooring.base.chance import Chance
+from mooring.base.clock import Clock
+from mooring.base.errors import ConfigError
+
+_CLOSING_S_MAX: Final = 5.0
+_SWEEP_S: Final = 10.0
+_LOOK_S: Final = 1.0
+_BACKLOG: Final = 1024
+_FILES_KEPT: Final = 128
+"""Open files that are not for connections."""
+
+
+class ApiServer:
+    """A store, served. start() and close() in one event loop; port 0 takes a free one."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        identity: Identity,
+        *,
+        clock: Clock,
+        chance: Chance,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        limits: Limits | None = None,
+        durability: Durability | None = None,
+    ) -> None:
+        """Raises ConfigError for a host that others could reach."""
+        if host != "localhost" and not ipaddress.ip_address(host).is_loopback:
+            raise ConfigError(f"the embedded API server listens on this machine alone, not on '{host}': take 127.0.0.1 or ::1")
+        self._store, self._identity, self._clock = store, identity, clock
+        durability = durability or InMemory(store)
+        limits = limits or Limits()
+        limits = dataclasses.replace(limits, connections=min(limits.connections, _open_files() - _FILES_KEPT))
+        service = Service(store, clock=clock, token=identity.token, durability=durability, tokens=TokenKey(identity.accounts_key))
+        self._hub = WatchHub(store, clock=clock, chance=chance, durability=durability)
+        measured = Measured(store)
+        self._streams = Streams(self._hub, measured)
+        self._exchange = Exchange(service, store, durability, self._streams, measured, clock=clock, limits=limits)
+        self._housekeeping = Housekeeping(store, clock=clock)
+        self._host, self._port = host, port
+        self._server: asyncio.Server | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    @property
+    def url(self) -> str:
+        """https://host:port, once it is started."""
+        assert self._server is not None, "the server has not been started"
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._exchange.connections)
+
+    @property
+    def watch_count(self) -> int:
+        return len(self._streams)
+
+    def write_kubeconfig(self, path: Path) -> None:
+        """A kubeconfig for this server, readable by its owner alone."""
+        self._identity.write_kubeconfig(path, self.url)
+
+    async def start(self) -> None:
+        """Raises ConfigError when the port is taken."""
+        assert self._server is None, "a server starts once"
+        context, buffer = self._identity.context(), memoryview(bytearray(READ_BYTES))
+
+        def link() -> Link:
+            return Link(context, Connection(self._exchange), buffer)
+
+        try:
+            self._server = await asyncio.get_running_loop().create_server(link, self._host, self._port, backlog=_BACKLOG)
+        except OSError as error:
+            raise ConfigError(f"can't listen on {self._host}:{self._port}: {error}") from error
+        self._look()
+        self._sweep()
+        self._housekeeping.start()
+
+    async def close(self) -> None:
+        """Ends the watches, then the connections."""
+        self._housekeeping.close()
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._server is None:
+            return
+        self._server.close()
+        self._exchange.look()
+        self._hub.close()
+        self._streams.end_all()
+        gone = asyncio.Event()
+        self._exchange.when_quiet(gone.set)
+        for connection in list(self._exchange.connections):
+            connection.close_soon()
+        try:
+            async with asyncio.timeout(_CLOSING_S_MAX):
+                await gone.wait()
+        except TimeoutError:
+            for connection in list(self._exchange.connections):
+                connection.abort()
+            await gone.wait()
+
+    def _look(self) -> None:
+        self._exchange.look()
+        self._later("look", min(_LOOK_S, self._exchange.limits.slow_s / 4), self._look)
+
+    def _sweep(self) -> None:
+        self._store.sweep(self._clock.wall_s())
+        self._later("sweep", _SWEEP_S, self._sweep)
+
+    def _later(self, name: str, seconds: float, call: Callable[[], None]) -> None:
+        self._timers[name] = asyncio.get_running_loop().call_later(seconds, call)
+
+
+def _open_files() -> int:
+    """How many files this process may open, once it has asked for all it can get, as Go programs do."""
+    soft, hard = process.getrlimit(process.RLIMIT_NOFILE)
+    if soft < hard:
+        process.setrlimit(process.RLIMIT_NOFILE, (hard, hard))
+    return sys.maxsize if hard == process.RLIM_INFINITY else hard

@@ -1,0 +1,348 @@
+"""Requests into answers: authentication, routes, verbs. No sockets and no waiting; a watch is handed back to be carried out."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hmac
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from mooring.api import names
+from mooring.api.meta import Key
+from mooring.apiserver import refusals, steps
+from mooring.apiserver.actions import Action, Call, Tokens
+from mooring.apiserver.applying.apply import apply
+from mooring.apiserver.applying.tracking import Writer
+from mooring.apiserver.body.codec import FieldValidation, UnknownFields, decode_object, unusable
+from mooring.apiserver.body.patches import applied_change, change_of
+from mooring.apiserver.catalog.about import About
+from mooring.apiserver.deletion import DeleteOptions
+from mooring.apiserver.durability import Durability, InMemory
+from mooring.apiserver.listing import check_match
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.results import Listing, Written
+from mooring.apiserver.rules.meta import MESSAGES as META
+from mooring.apiserver.scope import Scope, checked, parsed
+from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.table import Stored
+from mooring.apiserver.watching import start_of
+from mooring.apiserver.web import negotiation, queries
+from mooring.apiserver.web.compression import packed
+from mooring.apiserver.web.health import WHICH, health, is_health
+from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request, WatchReply, error_reply, json_reply, status_of
+from mooring.apiserver.web.queries import WriteOptions
+from mooring.apiserver.web.rendering import Rendering
+from mooring.apiserver.web.routes import Route, route_of
+from mooring.base.clock import Clock, rfc3339
+from mooring.kube.errors import ApiError, Gone, MethodNotAllowed, NotFound, ServerError, Unauthorized
+
+_METHODS: Final = {"get": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
+
+
+class Service:
+    """The server's answers. token: what a client must show as its bearer token. tokens: who signs for service accounts."""
+
+    def __init__(
+        self, store: ObjectStore, *, clock: Clock, token: str, durability: Durability | None = None, tokens: Tokens | None = None
+    ) -> None:
+        assert token, "a server without a token would serve everybody on the machine"
+        self._store, self._clock, self._durability = store, clock, durability or InMemory(store)
+        self._tokens = tokens
+        self._about = About(store)
+        self._authorization = f"Bearer {token}".encode()
+
+    def answer(self, request: Request) -> Reply | WatchReply:
+        """The answer; a refusal is one, too."""
+        try:
+            if not is_health(request.path):
+                self._authenticate(request)
+            return self._answer(request)
+        except ApiError as error:
+            return error_reply(error)
+        except RecursionError:
+            return error_reply(refusals.bad_request("the body is nested too deeply"))
+
+    def _health(self, request: Request) -> Reply | None:
+        return health(request.path, request.query, self._durability.failure) if request.path[0] in WHICH else None
+
+    def unknown(self, request: Request) -> Reply | None:
+        """The refusal of who is not known, whatever the body says; None for who may go on."""
+        try:
+            if not is_health(request.path):
+                self._authenticate(request)
+        except ApiError as error:
+            return error_reply(error)
+        return None
+
+    def _authenticate(self, request: Request) -> None:
+        if request.is_known:
+            return
+        given = request.headers.get("authorization", "").encode("utf-8", "surrogateescape")
+        if not hmac.compare_digest(given, self._authorization):
+            raise Unauthorized("Unauthorized", reason="Unauthorized")
+
+    def _answer(self, request: Request) -> Reply | WatchReply:
+        route = route_of(request.path, self._store)
+        if route is not None:
+            return self._of_resource(request, route)
+        healthy = self._health(request)
+        if healthy is not None:
+            return healthy
+        told = self._about.answer(request)
+        if told is None:
+            if _could_be_a_resource(request.path):
+                raise self._nowhere(request.path)
+            return Reply(404, b"404 page not found\n", TEXT)
+        if request.method != "GET":
+            raise _not_allowed()
+        return told
+
+    def _nowhere(self, path: tuple[str, ...]) -> NotFound:
+        """The refusal of a path that nothing has. A part that a custom object has not is told as if there were no object."""
+        whole = route_of(path[:-1], self._store)
+        if whole is None or whole.is_collection or whole.resource.custom is None:
+            return refusals.no_such_resource()
+        return refusals.not_found(whole.resource, whole.name)
+
+    def _of_resource(self, request: Request, route: Route) -> Reply | WatchReply:
+        """The answer as the client can read it."""
+        watch = request.method == "GET" and route.is_collection and queries.is_watch(request.query)
+        wanted = negotiation.wanted(request.headers.get("accept", ""), request.query.get("includeObject", ""), watch=watch)
+        verbs = _Verbs(self._store, request, route, self._clock.wall_s(), self._tokens, wanted.rendering)
+        try:
+            reply = verbs.answer()
+        except ApiError as error:
+            reply = error_reply(error, tuple(verbs.told))
+        if isinstance(reply, WatchReply):
+            return reply
+        if route.resource.custom is not None and route.resource.custom.deprecation:
+            reply = dataclasses.replace(reply, warnings=(route.resource.custom.deprecation, *reply.warnings))
+        if wanted.media_type != JSON:
+            reply = dataclasses.replace(reply, body=negotiation.as_yaml(reply.body), content_type=wanted.media_type)
+        return packed(reply, request.headers.get("accept-encoding", "")) if request.method == "GET" else reply
+
+
+class _Verbs:
+    """One request to one resource."""
+
+    def __init__(self, store: ObjectStore, request: Request, route: Route, now: float, tokens: Tokens | None, rendering: Rendering) -> None:
+        self._store, self._request, self._route, self._now, self._tokens = store, request, route, now, tokens
+        self._rendering = rendering
+        self.told: list[str] = []
+        """What is odd about the body. The client hears it with a refusal, too."""
+        self._resource: Resource = route.resource
+        self._key = Key(route.namespace or "", route.name)
+
+    def answer(self) -> Reply | WatchReply:
+        verbs = self._collection_verbs() if self._route.is_collection else self._object_verbs()
+        verb = verbs.get(self._request.method)
+        if verb is None:
+            raise _not_allowed()
+        if self._request.method != "PUT":  # (whose body is read first)
+            self._check_name()
+        reply: Reply | WatchReply = verb()
+        return reply
+
+    def _check_name(self) -> None:
+        wrong = names.path_segment(self._route.name) if self._route.name else []
+        if wrong:
+            raise refusals.bad_request(f'Name parameter invalid: "{self._route.name}": {"; ".join(wrong)}')
+
+    def _collection_verbs(self) -> dict[str, Any]:
+        if self._resource.answer is not None:
+            return {"POST": lambda: self._ask(self._resource)}
+        if self._resource.namespaced and self._route.namespace is None:
+            return {"GET": self._read_many}
+        verbs = {"GET": self._read_many, "POST": self._create, "DELETE": self._delete_many}
+        return verbs if self._resource.deletes_collection else {"GET": self._read_many, "POST": self._create}
+
+    def _object_verbs(self) -> dict[str, Any]:
+        action = self._resource.action(self._route.subresource)
+        if action is not None:
+            return {_METHODS[verb]: self._way(action, verb) for verb in action.verbs}
+        verbs = {"GET": self._read, "PUT": self._replace, "PATCH": self._patch, "DELETE": self._delete}
+        return {name: verb for name, verb in verbs.items() if name != "DELETE" or not self._route.subresource}
+
+    def _way(self, action: Action, verb: str) -> Any:
+        """What carries out a sub-resource's verb."""
+        if action.connect is not None:
+            return partial(action.connect, self._call({}))
+        if action.asks is not None:
+            return partial(self._ask, action.asks)
+        return {"get": self._read, "update": self._replace, "patch": self._patch}[verb]
+
+    # reading
+
+    def _read(self) -> Reply:
+        version = queries.list_options(self._request.query).resource_version
+        self._store.check_reached(version)
+        return Reply(200, self._one(self._store.get(self._resource, self._key)))
+
+    def _read_many(self) -> Reply | WatchReply:
+        if queries.is_watch(self._request.query):
+            return self._watch()
+        found = self._found()
+        return Reply(200, self._rendering.many(self._resource, _list_meta(found), found.items, self._now))
+
+    def _found(self) -> Listing:
+        """What the query asks for. What is wrong with it is told in the order of the real one."""
+        options, scope = queries.list_options(self._request.query), self._parsed_scope()
+        check_match(options)
+        queries.check_list(self._request.query)
+        return self._store.list(self._resource, checked(self._resource, scope), options)
+
+    def _watch(self) -> Reply | WatchReply:
+        scope, options = checked(self._resource, self._parsed_scope()), queries.watch_options(self._request.query)
+        try:
+            start_of(options, self._store.version, self._store.table(self._resource).history.floor)
+        except (Gone, ServerError) as error:
+            return Reply(200, msgspec.json.encode({"type": "ERROR", "object": status_of(error)}) + b"\n")
+        return WatchReply(self._resource, scope, options, self._rendering)
+
+    # writing
+
+    def _create(self) -> Reply:
+        options = queries.write_options(self._request.query, "CreateOptions")
+        body, by = self._body(options), self._writer(options)
+        written = self._store.create(self._resource, body, self._key.namespace, self._now, dry_run=options.dry_run, by=by)
+        return self._written_reply(written)
+
+    def _replace(self) -> Reply:
+        options = queries.write_options(self._request.query, "UpdateOptions")
+        body = self._body(options)
+        if body["metadata"].get("name") == self._route.name:
+            self._check_name()
+        written = self._store.update(
+            self._resource,
+            self._key,
+            body,
+            self._now,
+            subresource=self._route.subresource,
+            dry_run=options.dry_run,
+            by=self._writer(options),
+        )
+        return self._written_reply(written)
+
+    def _patch(self) -> Reply:
+        content_type = self._request.headers.get("content-type", "")
+        applies = negotiation.is_apply(content_type)
+        options = queries.write_options(self._request.query, "PatchOptions", applies=applies)
+        if applies:
+            change = self._applied(options)
+        else:
+            kind = negotiation.patch_type(content_type, custom=self._resource.custom is not None)
+            patch = partial(negotiation.parse_patch, self._request.body)
+            change = change_of(self._resource, kind, patch, options.validation, self.told)
+        written = self._store.patch(
+            self._resource,
+            self._key,
+            change,
+            self._now,
+            subresource=self._route.subresource,
+            dry_run=options.dry_run,
+            by=self._writer(options, applies=applies),
+        )
+        return self._written_reply(written)
+
+    def _applied(self, options: WriteOptions) -> Callable[[Json], Json]:
+        config, twice = negotiation.parse_apply(self._request.body)
+        if options.validation is FieldValidation.STRICT and twice:
+            raise refusals.bad_request(f"error strict decoding YAML: {', '.join(twice)}")
+        if options.validation is FieldValidation.WARN:
+            self.told.extend(twice)
+        applied = partial(
+            apply,
+            self._resource,
+            config=config,
+            writer=options.manager,
+            now=rfc3339(self._now),
+            subresource=self._route.subresource,
+            force=options.force,
+        )
+        return applied_change(self._resource, applied, FieldValidation.IGNORE, self.told)
+
+    def _delete(self) -> Reply:
+        options = self._delete_options()
+        deleted = self._store.delete(self._resource, self._key, self._now, options)
+        if not deleted.gone and options.orphan_dependents is False:
+            return Reply(202, self._one(deleted.stored))
+        if not deleted.gone or self._resource.delete_answers_object:
+            return Reply(200, self._one(deleted.stored))
+        details = {**refusals.details_of(self._resource, self._key.name), "uid": deleted.stored.uid}
+        return json_reply({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+
+    def _delete_many(self) -> Reply:
+        """Answers what was found, as it was before."""
+        found = self._found()
+        options = self._delete_options()
+        for stored in found.items:
+            with contextlib.suppress(NotFound):  # (the list may be an older one)
+                self._store.delete(self._resource, stored.key, self._now, options)
+        return Reply(200, self._rendering.many(self._resource, _list_meta(found), found.items, self._now))
+
+    def _ask(self, asked: Resource) -> Reply:
+        """A question, answered: of an object, or by itself."""
+        assert asked.answer is not None, f"nobody answers a {asked.kind}"
+        options = queries.write_options(self._request.query, "CreateOptions")
+        body = self._body(options, asked)
+        steps.check_namespace(asked, body["metadata"], self._key.namespace)
+        return Reply(201, msgspec.json.encode(asked.answer(self._call(body, dry_run=options.dry_run))), warnings=tuple(self.told))
+
+    # their parts
+
+    def _one(self, stored: Stored) -> bytes:
+        return self._rendering.one(self._resource, stored, self._now)
+
+    def _written_reply(self, written: Written) -> Reply:
+        return Reply(201 if written.created else 200, self._one(written.stored), warnings=(*self.told, *written.warnings))
+
+    def _writer(self, options: WriteOptions, *, applies: bool = False) -> Writer:
+        return Writer(options.manager or queries.manager_of(self._request.headers.get("user-agent", "")), applies)
+
+    def _call(self, body: Json, *, dry_run: bool = False) -> Call:
+        user = self._request.user
+        return Call(self._store, self._resource, self._key, body, self._now, user, dry_run=dry_run, tokens=self._tokens)
+
+    def _parsed_scope(self) -> Scope:
+        query = self._request.query
+        return parsed(self._route.namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+
+    def _body(self, options: WriteOptions, asked: Resource | None = None) -> Json:
+        """asked: the kind of the body where it is not the object's."""
+        resource = asked or self._resource
+        message = resource.message if resource.custom is None else None
+        value, problems = negotiation.parse_body(self._request.headers.get("content-type", ""), self._request.body, message)
+        try:
+            body, told = decode_object(resource, value, options.validation, problems)
+        except UnknownFields as error:
+            raise unusable(resource, str(error)) from error
+        self.told.extend(told)
+        return body
+
+    def _delete_options(self) -> DeleteOptions:
+        body = None
+        if self._request.body.strip():
+            message = META["DeleteOptions"]
+            body, _ = negotiation.parse_body(self._request.headers.get("content-type", ""), self._request.body, message)
+        return queries.delete_options(self._request.query, body)
+
+
+def _could_be_a_resource(path: tuple[str, ...]) -> bool:
+    return len(path) > {"api": 2, "apis": 3}.get(path[0], len(path))
+
+
+def _list_meta(found: Listing) -> dict[str, Any]:
+    meta: dict[str, Any] = {"resourceVersion": str(found.version)}
+    if found.continue_token:
+        meta["continue"] = found.continue_token
+        if found.remaining is not None:
+            meta["remainingItemCount"] = found.remaining
+    return meta
+
+
+def _not_allowed() -> MethodNotAllowed:
+    return MethodNotAllowed("the server does not allow this method on the requested resource", reason="MethodNotAllowed")
