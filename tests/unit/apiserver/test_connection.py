@@ -274,9 +274,13 @@ def test_no_bytes_break_the_server(identity: Identity, start: bytes, noise: byte
             await still_serves(server)
 
     async def still_serves(server: ApiServer) -> None:
-        async with connected(server, identity) as (reader, writer):
-            writer.write(head(identity, "GET", "/healthz"))
-            assert (200, b"ok") == await answered(reader)
+        async with asyncio.timeout(20.0):
+            while True:
+                with contextlib.suppress(ConnectionResetError, asyncio.IncompleteReadError, BrokenPipeError):
+                    async with connected(server, identity) as (reader, writer):
+                        writer.write(head(identity, "GET", "/healthz"))
+                        assert (200, b"ok") == await answered(reader)
+                        return  # (a busy machine may keep us longer than this server waits: then again)
 
     logged = io.StringIO()
     log.configure(stream=logged)
