@@ -394,6 +394,13 @@ def test_a_definition_without_versions_is_told_all(api: Rest, name: str) -> None
     )
 
 
+def test_the_plural_of_a_kind_has_63_characters(api: Rest) -> None:
+    names = {**SHAPE_DEFINITION["spec"]["names"], "plural": "a" * 64}
+    made = {"metadata": {"name": f"{'a' * 64}.mooring.test"}, "spec": {**SHAPE_DEFINITION["spec"], "names": names}}
+    wrong = api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", made, dryRun="All")
+    wrong.refused(422, "Invalid", (INVALID, "spec.names.plural"), says="must be no more than 63 characters")
+
+
 def test_tokens_in_secrets_need_requests(api: Rest, name: str) -> None:
     wrong = api.post(CSI_DRIVERS, {"metadata": {"name": name}, "spec": {"serviceAccountTokenInSecrets": True}})
     wrong.invalid((INVALID, "spec.serviceAccountTokenInSecrets", "serviceAccountTokenInSecrets is set but no tokenRequests are specified"))

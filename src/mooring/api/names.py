@@ -52,7 +52,7 @@ def dns_label(text: str) -> list[str]:
 
 def dns_1035_label(text: str) -> list[str]:
     """Why text is no DNS label as RFC 1035 has it: one that begins with a letter; [] if it is one."""
-    return _too_long(text, 63) + ([] if _OLD_LABEL.fullmatch(text) else [_OLD_LABEL_TEXT])
+    return _too_long(text, 63, "characters") + ([] if _OLD_LABEL.fullmatch(text) else [_OLD_LABEL_TEXT])
 
 
 def qualified_name(text: str) -> list[str]:
