@@ -42,6 +42,10 @@ sim: .venv/ready ## Many seeds of the simulation: make sim SEEDS=20000
 soak: .venv/ready ## Mixed load on mooring apiserver for MINUTES (30), and whether anything grows
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
 
+.PHONY: storm
+storm: .venv/ready real-parts ## 500 claims at once, an unreliable driver, leaders killed: in process, embedded, real
+	@STORM_CLAIMS=500 KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/pytest -q tests/e2e/test_storm.py $(ARGS)
+
 .PHONY: bench-attach
 bench-attach: .venv/ready real-parts ## Mooring's attacher beside the Go one, on a real API server
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m bench.attach $(ARGS)
