@@ -275,6 +275,7 @@ async def test_an_object_that_may_not_be_stored_yet_is_stored_once_it_may():
     world = await ProvisioningWorld().base()
     rule = world.cluster.refuse(POST_PV, times=None, error=Forbidden("no such right", reason="Forbidden"))
     async with world.provisioning():
+        await world.touch()
         await world.settle(100)
         assert 1 == len(world.intents.open())
         rule.times = 0
@@ -330,6 +331,7 @@ async def test_an_object_of_another_claim_is_not_taken_for_our_own():
         await world.create(PVS, {"metadata": {"name": name}, "spec": {**source, "claimRef": other}})
         gate.set()
         assert 'belongs to claim "default/other" already' in await world.failed()
+        assert SUCCEEDED not in [reason for reason, _ in await world.told_of()]
     assert DELETE not in world.told
 
 
@@ -572,3 +574,16 @@ async def test_a_snapshot_that_becomes_ready_ends_the_wait():
         await world.patch(VOLUME_SNAPSHOTS, "s", {"status": {"readyToUse": True}}, "default", "status")
         await world.provisioned(wait_s=1)
     assert "h" == world.request.volume_content_source.snapshot.snapshot_id
+
+
+@in_virtual_time
+async def test_a_node_that_comes_counts_from_then_on():
+    world = await delayed(None)
+    async with world.provisioning():
+        await world.provisioned()
+        await world.make_node("n3", "c")
+        await world.settle()
+        await world.make_claim("second")
+        await world.provisioned("second")
+    requisites = [call.request.accessibility_requirements.requisite for call in world.driver.made(CREATE)]
+    assert [["a", "b"], ["a", "b", "c"]] == [[place.segments["zone"] for place in one] for one in requisites]
