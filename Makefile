@@ -50,6 +50,10 @@ storm: .venv/ready real-parts ## 500 claims at once, an unreliable driver, leade
 bench-attach: .venv/ready real-parts ## Mooring's attacher beside the Go one, on a real API server
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m bench.attach $(ARGS)
 
+.PHONY: bench-provision
+bench-provision: .venv/ready real-parts ## Mooring's provisioner and binder beside the Go ones, on a real API server
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m bench.provision $(ARGS)
+
 .PHONY: bench-apiserver
 bench-apiserver: .venv/ready real-parts ## The embedded API server beside the real kube-apiserver and etcd
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m bench.apiserver $(ARGS)
