@@ -47,9 +47,17 @@ soak: .venv/ready ## Mixed load on mooring apiserver for MINUTES (30), and wheth
 kills: .venv/ready ## mooring apiserver killed under load KILLS times (300), and whether it kept its word
 	@$(BIN)/python -m tests.kill_apiserver --kills $(KILLS) $(ARGS)
 
+.PHONY: storm
+storm: .venv/ready real-parts ## 500 claims at once, an unreliable driver, leaders killed: in process, embedded, real
+	@STORM_CLAIMS=500 KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/pytest -q tests/e2e/test_storm.py $(ARGS)
+
 .PHONY: bench-attach
 bench-attach: .venv/ready real-parts ## Mooring's attacher beside the Go one, on a real API server
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m bench.attach $(ARGS)
+
+.PHONY: bench-provision
+bench-provision: .venv/ready real-parts ## Mooring's provisioner and binder beside the Go ones, on a real API server
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m bench.provision $(ARGS)
 
 .PHONY: bench-apiserver
 bench-apiserver: .venv/ready real-parts ## The embedded API server beside the real kube-apiserver and etcd

@@ -10,34 +10,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import collections
-import contextlib
 import dataclasses
-import json
-import os
-import re
-import statistics
-import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bench.contender import Contender, LoadDriver, Running, machine, quantile
-from mooring import __version__
+from bench.contender import NO_LIMIT, Contender, LoadDriver, build_driver, quantile, running
+from bench.load import Load, a_load
+from bench.tables import Table, heading, one_row
 from mooring.api.core import PERSISTENT_VOLUMES
-from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
-from mooring.base.chance import Chance
-from mooring.base.clock import LoopClock
-from mooring.kube.cluster import EventType
+from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, VolumeAttachment
+from mooring.kube.cluster import EventType, WatchEvent
 from mooring.kube.http import HttpCluster
-from mooring.kube.kubeconfig import load
 from tests.support.control_plane import ControlPlane
 from tests.support.real import binary
-
-NO_LIMIT = ("--kube-api-qps=-1", "--kube-api-burst=1")
-WRITES = re.compile(r"^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<count>\S+)", re.M)
-ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclasses.dataclass
@@ -56,28 +44,14 @@ class Run:
     rss_after: float
 
 
-class Load:
-    """The client that makes the objects and watches what becomes of them."""
+class AttachLoad(Load):
+    """Makes volumes, nodes and attachments."""
 
     def __init__(self, plane: ControlPlane, cluster: HttpCluster) -> None:
-        self._plane = plane
-        self._cluster = cluster
+        super().__init__(plane, cluster)
         self.created_at: dict[str, float] = {}
         self.attached_at: dict[str, float] = {}
         self.gone_at: dict[str, float] = {}
-        self._changed = asyncio.Event()
-
-    async def each(self, jobs: Iterable[Any]) -> None:
-        """Runs coroutines, 32 at a time."""
-        slots = asyncio.Semaphore(32)
-
-        async def one(job: Any) -> None:
-            async with slots:
-                await job
-
-        async with asyncio.TaskGroup() as group:
-            for job in jobs:
-                group.create_task(one(job))
 
     async def make_volumes(self, names: Iterable[str], driver: str) -> None:
         await self.each(self._cluster.create(PERSISTENT_VOLUMES.whole(), _pv(name, driver)) for name in names)
@@ -96,34 +70,20 @@ class Load:
         await self.each(self._cluster.delete(VOLUME_ATTACHMENTS, name) for name in names)
 
     async def watch(self) -> None:
-        page = await self._cluster.list(VOLUME_ATTACHMENTS)
-        async with contextlib.aclosing(self._cluster.watch(VOLUME_ATTACHMENTS, resource_version=page.resource_version)) as events:
-            async for event in events:
-                if event.object is None:
-                    continue
-                name = event.object.metadata.name
-                if event.type is EventType.DELETED:
-                    self.gone_at.setdefault(name, time.monotonic())
-                elif event.object.status.attached:
-                    self.attached_at.setdefault(name, time.monotonic())
-                self._changed.set()
+        await self.follow(VOLUME_ATTACHMENTS, self._happened)
 
-    async def until(self, seen: dict[str, float], names: list[str], timeout_s: float) -> None:
-        async with asyncio.timeout(timeout_s):
-            while not all(name in seen for name in names):
-                self._changed.clear()
-                await self._changed.wait()
+    def _happened(self, event: WatchEvent[VolumeAttachment]) -> None:
+        assert event.object is not None
+        name = event.object.metadata.name
+        if event.type is EventType.DELETED:
+            self.gone_at.setdefault(name, time.monotonic())
+        elif event.object.status.attached:
+            self.attached_at.setdefault(name, time.monotonic())
 
-    def writes(self) -> collections.Counter[str]:
-        """PATCH and PUT requests of the whole server so far: only the contender patches here."""
-        text = self._plane.request("GET", "/metrics")[1].decode()
-        found: collections.Counter[str] = collections.Counter()
-        for match in WRITES.finditer(text):
-            labels = dict(re.findall(r'(\w+)="([^"]*)"', match["labels"]))
-            if labels["verb"] in ("PATCH", "PUT") and labels["resource"] in ("persistentvolumes", "volumeattachments"):
-                sub = f"/{labels['subresource']}" if labels["subresource"] else ""
-                found[f"{labels['verb']} {labels['resource']}{sub} {labels['code']}"] += int(float(match["count"]))
-        return found
+    async def patches(self) -> collections.Counter[str]:
+        """PATCH and PUT requests so far: only the contender patches here."""
+        found = await self.writes(("persistentvolumes", "volumeattachments"))
+        return collections.Counter({key: count for key, count in found.items() if key.startswith(("PATCH", "PUT"))})
 
 
 def _pv(name: str, driver: str) -> dict[str, Any]:
@@ -135,20 +95,6 @@ def _pv(name: str, driver: str) -> dict[str, Any]:
     }
 
 
-@contextlib.asynccontextmanager
-async def a_load(plane: ControlPlane) -> AsyncIterator[Load]:
-    config = load(str(plane.kubeconfig("bench")), os.environ)
-    async with HttpCluster(config, clock=LoopClock(), chance=Chance(), user_agent="mooring-bench", concurrency_max=64) as cluster:
-        made = Load(plane, cluster)
-        watching = asyncio.create_task(made.watch(), name="bench/watch")
-        await asyncio.sleep(0.3)
-        try:
-            yield made
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
-
-
 class Bench:
     """The rounds on one control plane."""
 
@@ -156,49 +102,41 @@ class Bench:
         self._plane, self._driver_program = plane, driver
         self._number = 0
 
-    @contextlib.contextmanager
-    def _running(self, contender: Contender, flags: tuple[str, ...]) -> Any:
+    def _started(self, contender: Contender) -> tuple[LoadDriver, Path]:
+        """Its driver, and where its log goes."""
         self._number += 1
         driver = LoadDriver(self._driver_program, self._plane.folder / f"driver-{self._number}.sock", contender.driver_name)
-        log = self._plane.folder / f"contender-{self._number}.log"
-        running = Running(contender, self._plane.kubeconfig(contender.name), driver, log, flags)
-        try:
-            yield running, driver
-        except BaseException:
-            print("\n".join(log.read_text(errors="replace").splitlines()[-20:]), file=sys.stderr)
-            raise
-        finally:
-            running.stop()
-            driver.stop()
+        return driver, self._plane.folder / f"contender-{self._number}.log"
 
     async def round(self, contender: Contender, count: int, flags: tuple[str, ...], timeout_s: float) -> Run:
         """count attachments of fresh volumes made as fast as the server takes them, then all deleted."""
-        async with a_load(self._plane) as load_client:
+        async with a_load(self._plane, AttachLoad) as load_client:
             tag = f"b{self._number}"
             names = [f"{tag}-{number}" for number in range(count)]
             nodes = [f"{tag}-node{number}" for number in range(10)]
             driver_name = contender.driver_name
             await load_client.make_volumes([*names, f"{tag}-first"], driver_name)
             await load_client.make_nodes(nodes, driver_name)
-            with self._running(contender, flags) as (running, driver):
+            driver, log = self._started(contender)
+            with running(contender, self._plane.kubeconfig(contender.name), driver, log, flags) as started:
                 await load_client.attach(f"{tag}-first", driver_name, nodes[0])  # the sign that it is up
                 await load_client.until(load_client.attached_at, [f"{tag}-first"], 30)
                 await asyncio.sleep(2)
-                rss_idle, cpu_before = running.rss_mib, running.cpu_s
-                writes_before, calls_before = load_client.writes(), driver.counts()
+                rss_idle, cpu_before = started.rss_mib, started.cpu_s
+                writes_before, calls_before = await load_client.patches(), driver.counts()
                 began = time.monotonic()
                 await load_client.each(load_client.attach(name, driver_name, nodes[n % 10]) for n, name in enumerate(names))
                 await load_client.until(load_client.attached_at, names, timeout_s)
                 attach_s = max(load_client.attached_at[name] for name in names) - began
                 await asyncio.sleep(1)  # echoes count too
-                cpu_attached = running.cpu_s
-                writes, calls = load_client.writes() - writes_before, driver.counts()
+                cpu_attached = started.cpu_s
+                writes, calls = await load_client.patches() - writes_before, driver.counts()
                 detached = time.monotonic()
                 await load_client.detach(names)
                 await load_client.until(load_client.gone_at, names, timeout_s)
                 detach_s = max(load_client.gone_at[name] for name in names) - detached
                 await asyncio.sleep(1)
-                cpu_detached, rss_after = running.cpu_s, running.rss_mib
+                cpu_detached, rss_after = started.cpu_s, started.rss_mib
                 await load_client.detach([f"{tag}-first"])
                 await load_client.until(load_client.gone_at, [f"{tag}-first"], 30)
         waits = [load_client.attached_at[name] - load_client.created_at[name] for name in names]
@@ -217,14 +155,15 @@ class Bench:
 
     async def backlog(self, contender: Contender, count: int) -> float:
         """Attachments a second when so many wait already as the contender starts: from the first attached to the last."""
-        async with a_load(self._plane) as load_client:
+        async with a_load(self._plane, AttachLoad) as load_client:
             tag = f"k{self._number}"
             names = [f"{tag}-{number}" for number in range(count)]
             driver_name = contender.driver_name
             await load_client.make_volumes(names, driver_name)
             await load_client.make_nodes([f"{tag}-node"], driver_name)
             await load_client.each(load_client.attach(name, driver_name, f"{tag}-node") for name in names)
-            with self._running(contender, NO_LIMIT):
+            driver, log = self._started(contender)
+            with running(contender, self._plane.kubeconfig(contender.name), driver, log, NO_LIMIT):
                 await load_client.until(load_client.attached_at, names, 600)
                 await load_client.detach(names)
                 await load_client.until(load_client.gone_at, names, 600)
@@ -233,61 +172,39 @@ class Bench:
 
     async def memory(self, contender: Contender) -> float:
         """Resident memory once its caches hold what is in the cluster."""
-        with self._running(contender, NO_LIMIT) as (running, _):
+        driver, log = self._started(contender)
+        with running(contender, self._plane.kubeconfig(contender.name), driver, log, NO_LIMIT) as started:
             before = -1.0
             for _ in range(30):
                 await asyncio.sleep(2)
-                now = running.rss_mib
+                now = started.rss_mib
                 if abs(now - before) < 0.5:
                     break
                 before = now
             await asyncio.sleep(3)
-            rss: float = running.rss_mib
+            rss: float = started.rss_mib
             return rss
 
     async def fill(self, count: int) -> None:
         """So many PersistentVolumes of another driver."""
-        async with a_load(self._plane) as load_client:
+        async with a_load(self._plane, AttachLoad) as load_client:
             await load_client.make_volumes((f"other-{number}" for number in range(count)), "other.bench.mooring.dev")
-
-
-def build_driver(folder: Path) -> Path:
-    """Compiles bench/driver; takes seconds once Go has it cached."""
-    out = folder / "bench-driver"
-    subprocess.run(["go", "build", "-o", out, "."], cwd=ROOT / "bench" / "driver", check=True, env={**os.environ, "CGO_ENABLED": "0"})
-    return out
 
 
 def table(title: str, runs: dict[str, list[Run]]) -> str:
     """Medians over the rounds, one column a contender."""
-    names = list(runs)
-    lines = [f"### {title}", "", "| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
-
-    def row(label: str, form: str, value: Any) -> None:
-        cells = (form.format(statistics.median(value(run) for run in runs[name])) for name in names)
-        lines.append(f"| {label} | " + " | ".join(cells) + " |")
-
-    each = (", ".join(f"{run.attach_rate:.0f}" for run in runs[name]) for name in names)
-    row("attach rate (1/s)", "{:.1f}", lambda run: run.attach_rate)
-    lines.append("| … each round | " + " | ".join(each) + " |")
-    row("created → attached, p50 (ms)", "{:.0f}", lambda run: run.attach_p50_s * 1000)
-    row("created → attached, p99 (ms)", "{:.0f}", lambda run: run.attach_p99_s * 1000)
-    row("processor time per attach (ms)", "{:.2f}", lambda run: run.attach_cpu_ms)
-    row("detach rate (1/s)", "{:.1f}", lambda run: run.detach_rate)
-    row("processor time per detach (ms)", "{:.2f}", lambda run: run.detach_cpu_ms)
-    for kind in sorted({key for many in runs.values() for run in many for key in run.writes}):
-        row(f"{kind} per attach", "{:.2f}", lambda run, kind=kind: run.writes.get(kind, 0.0))
-    for kind in sorted({key for many in runs.values() for run in many for key in run.calls}):
-        row(f"{kind} per attach", "{:.2f}", lambda run, kind=kind: run.calls.get(kind, 0.0))
-    row("memory at the start (MiB)", "{:.0f}", lambda run: run.rss_idle)
-    row("memory after (MiB)", "{:.0f}", lambda run: run.rss_after)
-    return "\n".join(lines)
-
-
-def _row(title: str, label: str, values: dict[str, list[float]], form: str) -> str:
-    """A table of one row: medians, and what they are of."""
-    cells = (f"{form.format(statistics.median(many))} ({', '.join(form.format(value) for value in many)})" for many in values.values())
-    return f"### {title}\n\n| | {' | '.join(values)} |\n|{'---|' * (len(values) + 1)}\n| {label} | {' | '.join(cells)} |"
+    made = Table(title, runs)
+    made.row("attach rate (1/s)", "{:.1f}", lambda run: run.attach_rate, each_round=True)
+    made.row("created → attached, p50 (ms)", "{:.0f}", lambda run: run.attach_p50_s * 1000)
+    made.row("created → attached, p99 (ms)", "{:.0f}", lambda run: run.attach_p99_s * 1000)
+    made.row("processor time per attach (ms)", "{:.2f}", lambda run: run.attach_cpu_ms)
+    made.row("detach rate (1/s)", "{:.1f}", lambda run: run.detach_rate)
+    made.row("processor time per detach (ms)", "{:.2f}", lambda run: run.detach_cpu_ms)
+    made.rows("{} per attach", "{:.2f}", lambda run: run.writes)
+    made.rows("{} per attach", "{:.2f}", lambda run: run.calls)
+    made.row("memory at the start (MiB)", "{:.0f}", lambda run: run.rss_idle)
+    made.row("memory after (MiB)", "{:.0f}", lambda run: run.rss_after)
+    return str(made)
 
 
 async def measure(options: argparse.Namespace) -> str:
@@ -299,7 +216,7 @@ async def measure(options: argparse.Namespace) -> str:
     try:
         bench = Bench(plane, build_driver(plane.folder))
         idle = {contender.name: [await bench.memory(contender)] for contender in contenders}
-        parts = [_row("An empty cluster", "memory idle (MiB)", idle, "{:.0f}")]
+        parts = [one_row("An empty cluster", "memory idle (MiB)", idle, "{:.0f}")]
         for title, count, flags, rounds in (
             (f"No client limit: {options.count} attachments at once", options.count, NO_LIMIT, options.rounds),
             (f"Flags as shipped: {options.shipped} attachments at once", options.shipped, (), 1),
@@ -316,7 +233,7 @@ async def measure(options: argparse.Namespace) -> str:
             for contender in contenders if number % 2 == 0 else reversed(contenders):
                 rates[contender.name].append(await bench.backlog(contender, options.count))
                 print(f"Backlog, round {number + 1}, {contender.name}: {rates[contender.name][-1]:.1f}/s", file=sys.stderr)
-        parts.append(_row(f"No client limit: {options.count} attachments wait at the start", "attach rate (1/s)", rates, "{:.1f}"))
+        parts.append(one_row(f"No client limit: {options.count} attachments wait at the start", "attach rate (1/s)", rates, "{:.1f}"))
         if options.volumes:
             print(f"making {options.volumes} other volumes", file=sys.stderr)
             await bench.fill(options.volumes)
@@ -328,11 +245,7 @@ async def measure(options: argparse.Namespace) -> str:
             )
     finally:
         plane.stop()
-    described = json.dumps(machine())
-    head = (
-        f"Mooring {__version__}, Python {sys.version.split()[0]}, beside csi-attacher v4.12. Machine: `{described}`. Medians over rounds."
-    )
-    return "\n\n".join([head, *parts])
+    return "\n\n".join([heading("csi-attacher v4.12"), *parts])
 
 
 def main() -> None:

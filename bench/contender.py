@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import subprocess
+import sys
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.support.programs import Program
 
+ROOT = Path(__file__).resolve().parents[1]
+NO_LIMIT = ("--kube-api-qps=-1", "--kube-api-burst=1")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -30,10 +35,10 @@ class Contender:
 class LoadDriver:
     """The driver for load (bench/driver), which answers at once and counts its calls."""
 
-    def __init__(self, program: Path, socket: Path, name: str) -> None:
+    def __init__(self, program: Path, socket: Path, name: str, *words: str) -> None:
         self.socket = socket
         socket.unlink(missing_ok=True)
-        self._process = subprocess.Popen([program, socket, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen([program, socket, name, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 10
         while not socket.exists():
             assert time.monotonic() < deadline, "the driver for load does not come up"
@@ -48,31 +53,90 @@ class LoadDriver:
         counts: dict[str, int] = json.loads(self._process.stdout.readline())
         return counts
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def stop(self) -> None:
         self._process.kill()
         self._process.wait()
 
 
 class Running:
-    """A contender at work. cpu_s, rss_mib: of its process, now."""
+    """A contender at work. cpu_s, rss_mib: of its process, now. driver: None for one that has none. env: beside our own."""
 
-    def __init__(self, contender: Contender, kubeconfig: Path, driver: LoadDriver, log: Path, flags: tuple[str, ...]) -> None:
-        command = [*contender.command, f"--kubeconfig={kubeconfig}", f"--csi-address={driver.socket}", *flags]
-        self._program = Program(command, log)
-        self._proc = Path("/proc") / str(self._program.pid)
+    def __init__(
+        self,
+        contender: Contender,
+        kubeconfig: Path,
+        driver: LoadDriver | None,
+        log: Path,
+        flags: Sequence[str],
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        address = () if driver is None else (f"--csi-address={driver.socket}",)
+        command = [*contender.command, f"--kubeconfig={kubeconfig}", *address, *flags]
+        self._program = Program(command, log, None if env is None else {**os.environ, **env})
+        self.pid = self._program.pid
 
     @property
     def cpu_s(self) -> float:
-        fields = (self._proc / "stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+        return cpu_s(self.pid)
 
     @property
     def rss_mib(self) -> float:
-        lines = (self._proc / "status").read_text().splitlines()
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
 
     def stop(self) -> None:
         self._program.kill()
+
+
+@contextlib.contextmanager
+def running(
+    contender: Contender, kubeconfig: Path, driver: LoadDriver | None, log: Path, flags: Sequence[str], env: Mapping[str, str] | None = None
+) -> Iterator[Running]:
+    """A contender at work; the end of its log is shown when what is measured fails. The driver ends with it."""
+    made = Running(contender, kubeconfig, driver, log, flags, env)
+    try:
+        yield made
+    except BaseException:
+        print("\n".join(log.read_text(errors="replace").splitlines()[-20:]), file=sys.stderr)
+        raise
+    finally:
+        made.stop()
+        if driver is not None:
+            driver.stop()
+
+
+def build_driver(folder: Path) -> Path:
+    """Compiles bench/driver; takes seconds once Go has it cached."""
+    out = folder / "bench-driver"
+    subprocess.run(["go", "build", "-o", out, "."], cwd=ROOT / "bench" / "driver", check=True, env={**os.environ, "CGO_ENABLED": "0"})
+    return out
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time of a process so far, in its own code and in the kernel."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+class Strangers:
+    """How many processors others keep busy, who are no part of the bench. pids: the processes that are."""
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        self._pids = (os.getpid(), *pids)
+        self._began = self._now()
+
+    def busy(self) -> float:
+        """Processors' worth since this was made; the bench's own short-lived helpers count as others."""
+        return (self._now()[0] - self._began[0]) / (self._now()[1] - self._began[1])
+
+    def _now(self) -> tuple[float, float]:
+        fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        ours = sum(cpu_s(pid) for pid in self._pids)
+        return (sum(fields) - fields[3] - fields[4]) / _TICKS_PER_S - ours, time.monotonic()
 
 
 def quantile(values: list[float], share: float) -> float:

@@ -1,7 +1,8 @@
-// A CSI driver for load: it publishes whatever it is asked to, at once, and counts its calls.
+// A CSI driver for load: it makes, deletes and publishes whatever it is asked to, at once, and counts its calls.
 //
-//	driver SOCKET NAME
+//	driver SOCKET NAME [topology]
 //
+// With "topology" it says that volumes are not within reach of every node.
 // A line on standard input is answered with the counts so far, as JSON on standard output: {"ControllerPublishVolume": 12, ...}.
 package main
 
@@ -22,9 +23,10 @@ import (
 type driver struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedControllerServer
-	name   string
-	mutex  sync.Mutex
-	counts map[string]int
+	name     string
+	topology bool
+	mutex    sync.Mutex
+	counts   map[string]int
 }
 
 func (d *driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
@@ -36,15 +38,47 @@ func (d *driver) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, 
 }
 
 func (d *driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
-	service := &csi.PluginCapability_Service{Type: csi.PluginCapability_Service_CONTROLLER_SERVICE}
-	capability := &csi.PluginCapability{Type: &csi.PluginCapability_Service_{Service: service}}
-	return &csi.GetPluginCapabilitiesResponse{Capabilities: []*csi.PluginCapability{capability}}, nil
+	services := []csi.PluginCapability_Service_Type{csi.PluginCapability_Service_CONTROLLER_SERVICE}
+	if d.topology {
+		services = append(services, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
+	}
+	var capabilities []*csi.PluginCapability
+	for _, one := range services {
+		service := &csi.PluginCapability_Service{Type: one}
+		capabilities = append(capabilities, &csi.PluginCapability{Type: &csi.PluginCapability_Service_{Service: service}})
+	}
+	return &csi.GetPluginCapabilitiesResponse{Capabilities: capabilities}, nil
 }
 
 func (d *driver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
-	rpc := &csi.ControllerServiceCapability_RPC{Type: csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME}
-	capability := &csi.ControllerServiceCapability{Type: &csi.ControllerServiceCapability_Rpc{Rpc: rpc}}
-	return &csi.ControllerGetCapabilitiesResponse{Capabilities: []*csi.ControllerServiceCapability{capability}}, nil
+	var capabilities []*csi.ControllerServiceCapability
+	for _, one := range []csi.ControllerServiceCapability_RPC_Type{
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+		csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
+		csi.ControllerServiceCapability_RPC_GET_CAPACITY,
+	} {
+		rpc := &csi.ControllerServiceCapability_RPC{Type: one}
+		capabilities = append(capabilities, &csi.ControllerServiceCapability{Type: &csi.ControllerServiceCapability_Rpc{Rpc: rpc}})
+	}
+	return &csi.ControllerGetCapabilitiesResponse{Capabilities: capabilities}, nil
+}
+
+func (d *driver) CreateVolume(_ context.Context, request *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	volume := &csi.Volume{
+		VolumeId:      "vol-" + request.GetName(),
+		CapacityBytes: request.GetCapacityRange().GetRequiredBytes(),
+		VolumeContext: map[string]string{"pool": "gold", "backend": "array-1"},
+		ContentSource: request.GetVolumeContentSource(),
+	}
+	return &csi.CreateVolumeResponse{Volume: volume}, nil
+}
+
+func (d *driver) DeleteVolume(context.Context, *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	return &csi.DeleteVolumeResponse{}, nil
+}
+
+func (d *driver) GetCapacity(context.Context, *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
+	return &csi.GetCapacityResponse{AvailableCapacity: 1 << 40}, nil
 }
 
 func (d *driver) ControllerPublishVolume(context.Context, *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
@@ -71,15 +105,16 @@ func (d *driver) report() {
 }
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: driver SOCKET NAME")
+	topology := len(os.Args) == 4 && os.Args[3] == "topology"
+	if len(os.Args) != 3 && !topology {
+		fmt.Fprintln(os.Stderr, "usage: driver SOCKET NAME [topology]")
 		os.Exit(2)
 	}
 	listener, err := net.Listen("unix", os.Args[1])
 	if err != nil {
 		panic(err)
 	}
-	d := &driver{name: os.Args[2], counts: map[string]int{}}
+	d := &driver{name: os.Args[2], topology: topology, counts: map[string]int{}}
 	server := grpc.NewServer(grpc.UnaryInterceptor(d.count))
 	csi.RegisterIdentityServer(server, d)
 	csi.RegisterControllerServer(server, d)

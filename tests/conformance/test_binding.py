@@ -6,7 +6,6 @@ Ours runs in process and in virtual time. The real ones run all lives at once, o
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -94,25 +93,25 @@ async def b11_released_then_reserved_by_name(world: World) -> None:
 
 @life
 async def b14_named_volume_comes_later(world: World) -> None:
-    await world.create(a_claim(world("claim"), sc="", volume=world("pv")))
+    await world.create(a_claim(world("claim"), sc=world("sc"), volume=world("pv")))
     await world.settle()
     assert "Pending" == (await world.get(PVC, world("claim")))["status"]["phase"]
-    await world.create(a_volume(world("pv"), sc=""))
+    await world.create(a_volume(world("pv"), sc=world("sc")))
     assert {COMPLETED: "yes"} == annotations(await world.bound(world("claim"), world("pv")))
 
 
 @life
 async def b15_named_volume_does_not_suit(world: World) -> None:
-    await world.create(a_volume(world("pv"), sc="", size="512Mi"))
-    claim = await world.create(a_claim(world("claim"), sc="", volume=world("pv")))
+    await world.create(a_volume(world("pv"), sc=world("sc"), size="512Mi"))
+    claim = await world.create(a_claim(world("claim"), sc=world("sc"), volume=world("pv")))
     text = f'Cannot bind to requested volume "{world("pv")}": requested PV is too small'
     await world.told(claim, "Warning", "VolumeMismatch", text)
 
 
 @life
 async def b16_named_volume_of_someone_else(world: World) -> None:
-    await world.create(a_volume(world("pv"), sc="", claim="somebody-else"))
-    claim = await world.create(a_claim(world("claim"), sc="", volume=world("pv")))
+    await world.create(a_volume(world("pv"), sc=world("sc"), claim="somebody-else"))
+    claim = await world.create(a_claim(world("claim"), sc=world("sc"), volume=world("pv")))
     await world.told(claim, "Warning", "FailedBinding", f'volume "{world("pv")}" already bound to a different claim.')
 
 
@@ -177,12 +176,12 @@ async def b24_volume_removed_by_force(world: World) -> None:
 
 @life
 async def b25_b26_lost_and_misbound(world: World) -> None:
-    bare = await world.create(a_claim(world("bare"), sc="", annotations={COMPLETED: "yes"}))
+    bare = await world.create(a_claim(world("bare"), sc=world("sc"), annotations={COMPLETED: "yes"}))
     await world.told(bare, "Warning", "ClaimLost", "Bound claim has lost reference to PersistentVolume.")
-    other = await world.create(a_claim(world("other"), sc=""))
-    await world.create(a_volume(world("pv"), sc="", claim=other))
+    other = await world.create(a_claim(world("other"), sc=world("sc")))
+    await world.create(a_volume(world("pv"), sc=world("sc"), claim=other))
     await world.bound(world("other"), world("pv"))
-    claim = await world.create(a_claim(world("claim"), sc="", volume=world("pv"), annotations={COMPLETED: "yes"}))
+    claim = await world.create(a_claim(world("claim"), sc=world("sc"), volume=world("pv"), annotations={COMPLETED: "yes"}))
     await world.phase(PVC, world("claim"), "Lost")
     await world.told(claim, "Warning", "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
 
@@ -274,7 +273,7 @@ async def b38_b40_claim_of_the_pod(world: World) -> None:
 async def b39_foreign_claim_of_that_name(world: World) -> None:
     await world.make_node()
     name = f"{world('pod')}-scratch"
-    await world.create(a_claim(name, sc=""))
+    await world.create(a_claim(name, sc=world("sc")))
     pod = await world.make_pod(volumes=(an_ephemeral_volume(sc=world("sc")),))
     text = f"PVC default/{name} was not created for pod default/{world('pod')} (pod is not owner)"
     await world.told(pod, "Warning", "FailedBinding", f"ephemeral volume scratch: {text}")
@@ -423,15 +422,7 @@ def test_ours(name: str) -> None:
 def test_the_real_ones_agree(new_control_plane: Callable[..., ControlPlane]) -> None:
     """The lives above are what they do, too."""
     plane = new_control_plane()
-    parts = ("persistentvolume-binder", "persistentvolumeclaim-protection", "persistentvolume-protection", "ephemeral-volume")
-    quick = ("--kube-api-qps=1000", "--kube-api-burst=2000")
-    controllers = (*(f"{part}-controller" for part in parts), "garbage-collector-controller")
-    plane.start_controllers(*controllers, flags=["--pvclaimbinder-sync-period=1s", *quick])
-    config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "podMaxBackoffSeconds": 1}
-    client = {"kubeconfig": str(plane.kubeconfig("kube-scheduler")), "qps": 1000, "burst": 2000}
-    file = plane.folder / "scheduler.json"
-    file.write_text(json.dumps({**config, "leaderElection": {"leaderElect": False}, "clientConnection": client}))
-    plane.start_scheduler(f"--config={file}")
+    plane.start_binding()
     failures = asyncio.run(_all_on(plane))
     assert {} == failures
 

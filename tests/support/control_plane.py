@@ -127,6 +127,18 @@ class ControlPlane:
         ]
         return self._run("kube-scheduler", command)
 
+    def start_binding(self) -> None:
+        """Everything that binds claims and pods, quick. It acts on the whole cluster."""
+        parts = ("persistentvolume-binder", "persistentvolumeclaim-protection", "persistentvolume-protection", "ephemeral-volume")
+        controllers = (*(f"{part}-controller" for part in parts), "garbage-collector-controller")
+        quick = ("--kube-api-qps=1000", "--kube-api-burst=2000")
+        self.start_controllers(*controllers, flags=["--pvclaimbinder-sync-period=1s", *quick])
+        config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "podMaxBackoffSeconds": 1}
+        client = {"kubeconfig": str(self.kubeconfig("kube-scheduler")), "qps": 1000, "burst": 2000}
+        file = self.folder / "scheduler.json"
+        file.write_text(json.dumps({**config, "leaderElection": {"leaderElect": False}, "clientConnection": client}))
+        self.start_scheduler(f"--config={file}")
+
     def _run(self, name: str, command: Sequence[str | Path]) -> Program:
         assert name not in self._programs, f"{name} runs already"
         self._programs[name] = Program(command, self.folder / f"{name}.log")

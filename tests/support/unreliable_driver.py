@@ -21,7 +21,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,16 +37,39 @@ TROUBLES_MAX: Final = 3  # for each method, volume and node
 FINAL: Final = sorted(set(Code) - NON_FINAL - {Code.OK})
 
 
+class Fates:
+    """How calls go. final: the codes after which nothing has happened. trouble: how often a call goes wrong, 0 to 1.
+
+    slow_s: how long one takes at the most. hang_s: how long, when it hangs.
+    """
+
+    def __init__(self, chance: Chance, final: Sequence[Code], *, trouble: float, slow_s: float, hang_s: float) -> None:
+        self._chance, self._trouble, self._slow_s, self._hang_s = chance, trouble, slow_s, hang_s
+        self._final, self._unsure = final, sorted(NON_FINAL - set(final))
+        self._troubles: dict[tuple[str, ...], int] = defaultdict(int)
+
+    def draw(self, *key: str) -> tuple[Code, bool, float]:
+        """The code that the caller gets, whether it happens, and how long it takes. key: what sees trouble a few times at the most."""
+        seconds = self._chance.uniform(0.0, self._slow_s)
+        if self._troubles[key] >= TROUBLES_MAX or not self._chance.happens(self._trouble):
+            return Code.OK, True, seconds
+        self._troubles[key] += 1
+        if self._chance.happens(0.4):
+            return self._final[self._chance.below(len(self._final))], False, seconds
+        if self._chance.happens(0.2):
+            return Code.OK, True, self._hang_s
+        return self._unsure[self._chance.below(len(self._unsure))], self._chance.happens(0.6), seconds
+
+
 class UnreliableDriver:
     """trouble: how often a call goes wrong, 0 to 1. slow_s: how long one takes at the most. hang_s: how long, when it hangs."""
 
     def __init__(self, name: str, journal: Path, chance: Chance, *, trouble: float, slow_s: float, hang_s: float) -> None:
         self.name = name
         self._journal = journal.open("a", buffering=1)
-        self._chance, self._trouble, self._slow_s, self._hang_s = chance, trouble, slow_s, hang_s
+        self._fates = Fates(chance, FINAL, trouble=trouble, slow_s=slow_s, hang_s=hang_s)
         self._published: dict[str, set[str]] = defaultdict(set)
         self._at_work: set[str] = set()
-        self._troubles: dict[tuple[str, str, str], int] = defaultdict(int)
         self._numbers = itertools.count(1)
         self._operations: set[asyncio.Task[None]] = set()
 
@@ -87,7 +110,7 @@ class UnreliableDriver:
     async def _answer(self, method: str, volume: str, node: str, facts: Mapping[str, Any]) -> None:
         if volume in self._at_work:
             raise DriverError(Code.ABORTED, f"an operation on {volume} is pending")
-        code, takes_effect, seconds = self._fate(method, volume, node)
+        code, takes_effect, seconds = self._fates.draw(method, volume, node)
         self._at_work.add(volume)
         operation = asyncio.create_task(self._operate(volume, seconds, facts if takes_effect else None), name=f"{method}/{volume}")
         self._operations.add(operation)
@@ -110,20 +133,6 @@ class UnreliableDriver:
             nodes.intersection_update(set() if not node else nodes - {node})
         if nodes != before:
             self._note("effect", **effect, nodes=sorted(nodes))
-
-    def _fate(self, method: str, volume: str, node: str) -> tuple[Code, bool, float]:
-        """The code that the caller gets, whether it happens, and how long it takes."""
-        seconds = self._chance.uniform(0.0, self._slow_s)
-        key = (method, volume, node)
-        if self._troubles[key] >= TROUBLES_MAX or not self._chance.happens(self._trouble):
-            return Code.OK, True, seconds
-        self._troubles[key] += 1
-        if self._chance.happens(0.4):
-            return FINAL[self._chance.below(len(FINAL))], False, seconds
-        if self._chance.happens(0.2):
-            return Code.OK, True, self._hang_s
-        unsure = sorted(NON_FINAL)
-        return unsure[self._chance.below(len(unsure))], self._chance.happens(0.6), seconds
 
     def _note(self, event: str, **facts: Any) -> None:
         self._journal.write(json.dumps({"t": time.monotonic(), "event": event, **facts}) + "\n")

@@ -48,13 +48,15 @@ NON_FINAL: Final = frozenset({Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAI
 class DriverError(MooringError):
     """A CSI call that did not succeed. str() is Go's form: `rpc error: code = NotFound desc = no such volume`.
 
-    code: the gRPC code (an int, so that numbers of newer drivers pass). message: the driver's text.
+    code: the gRPC code (an int, so that numbers of newer drivers pass). message: the driver's text. answered: the driver said OK, with an
+    answer that nobody can read: what was asked for has happened, as far as anybody knows.
     """
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, *, answered: bool = False) -> None:
         super().__init__(f"rpc error: code = {go_name(code)} desc = {message}")
         self.code = code
         self.message = message
+        self.answered = answered
 
     @property
     def final(self) -> bool:

@@ -32,6 +32,8 @@ _log = logger(__name__)
 RECEIVE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of one answer. gRPC's default of 4 MiB is reached by ListVolumes without paging at some 20,000 volumes."""
 
+_TOO_LARGE: Final = "Received message larger than max"
+
 ERROR_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of an answer's headers, with an error's text: Go's default. Beyond gRPC's 16 KiB any error would come as ResourceExhausted."""
 
@@ -123,11 +125,12 @@ class GrpcDriver(Client):
                 raise self._closing() from None  # the channel's end, not the caller's
             raise
         if answer is None:
-            raise DriverError(Code.INTERNAL, "the driver answered OK without a message")
+            raise DriverError(Code.INTERNAL, "the driver answered OK without a message", answered=True)
         try:
             return rpc.response_type.FromString(answer)
         except DecodeError:
-            raise DriverError(Code.INTERNAL, f"the driver's answer is no {rpc.response_type.DESCRIPTOR.full_name}") from None
+            text = f"the driver's answer is no {rpc.response_type.DESCRIPTOR.full_name}"
+            raise DriverError(Code.INTERNAL, text, answered=True) from None
 
     def _callable(self, rpc: Rpc[Q, A]) -> grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]:
         channel = self._open()
@@ -156,7 +159,7 @@ class GrpcDriver(Client):
             return DriverError(code, DEADLINE_TEXT if _OWN_DEADLINE.fullmatch(text) else text)
         if code == Code.UNAVAILABLE:
             return DriverError(code, self._unavailable(text))
-        return DriverError(code, text)
+        return DriverError(code, text, answered=code == Code.RESOURCE_EXHAUSTED and _TOO_LARGE in text)
 
     def _unavailable(self, text: str) -> str:
         if _SOCKET_CLOSED.fullmatch(text):

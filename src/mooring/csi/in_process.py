@@ -57,7 +57,8 @@ class InProcessDriver(Client):
             assert limit.expired(), "a TimeoutError of the plugin's own does not get here"
             raise DriverError(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT) from None
         if not isinstance(answer, rpc.response_type):
-            raise DriverError(Code.INTERNAL, f"the driver's answer is no {rpc.response_type.DESCRIPTOR.full_name}")
+            text = f"the driver's answer is no {rpc.response_type.DESCRIPTOR.full_name}"
+            raise DriverError(Code.INTERNAL, text, answered=True)
         return _copy(answer)
 
     async def _answer(self, method: _Method, rpc: Rpc[Q, A], request: Q) -> object:

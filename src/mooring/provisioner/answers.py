@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.provisioner.outcomes import Failure, State
@@ -30,9 +31,57 @@ def judged(order: Order, answer: csi.CreateVolumeResponse) -> Unusable | None:
     if 0 < volume.capacity_bytes < required:
         why = f"created volume capacity {volume.capacity_bytes} less than requested capacity {required}"
         return Unusable(_failure(why, State.BACKGROUND), volume.volume_id)
-    if order.request.HasField("volume_content_source") and not volume.HasField("content_source"):
-        return Unusable(_failure("volume content source missing", State.BACKGROUND), volume.volume_id)
-    return None
+    why = _content_wrong(order.request, volume) or _place_wrong(order.request, volume)
+    return Unusable(_failure(why, State.BACKGROUND), volume.volume_id) if why else None
+
+
+def _content_wrong(request: csi.CreateVolumeRequest, volume: csi.Volume) -> str:
+    """What is wrong with what the volume was filled from, "" when nothing is.
+
+    Differs from external-provisioner, which does not look at what the driver says it was. A driver may write a handle out more fully:
+    the last part counts.
+    """
+    if not request.HasField("volume_content_source"):
+        return ""
+    if not volume.HasField("content_source"):
+        return "volume content source missing"
+    wanted, given = _source(request.volume_content_source), _source(volume.content_source)
+    if (wanted[0], _last_part(wanted[1])) == (given[0], _last_part(given[1])):
+        return ""
+    return f'created volume was filled from {given[0]} "{given[1]}" instead of {wanted[0]} "{wanted[1]}"'
+
+
+def _source(source: csi.VolumeContentSource) -> tuple[str, str]:
+    match source.WhichOneof("type"):
+        case "snapshot":
+            return "snapshot", source.snapshot.snapshot_id
+        case "volume":
+            return "volume", source.volume.volume_id
+    return "nothing", ""
+
+
+def _last_part(handle: str) -> str:
+    return handle.rstrip("/").rpartition("/")[2].lower()
+
+
+def _place_wrong(request: csi.CreateVolumeRequest, volume: csi.Volume) -> str:
+    """What is wrong with where the volume is, "" when it can be reached from somewhere that was asked for, as CSI demands.
+
+    Differs from external-provisioner, which stores a volume that no pod can ever use. Places that have no key in common don't contradict.
+    """
+    asked = [one.segments for one in request.accessibility_requirements.requisite]
+    given = [one.segments for one in volume.accessible_topology if one.segments]
+    if not asked or not given or any(_agree(one, other) for one in asked for other in given):
+        return ""
+    return f"created volume has topology {_shown(given)}, which is nowhere in the requisite {_shown(asked)}"
+
+
+def _agree(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    return all(other[key] == one[key] for key in one if key in other)
+
+
+def _shown(places: Iterable[Mapping[str, str]]) -> str:
+    return " or ".join("map[" + " ".join(f"{key}:{place[key]}" for key in sorted(place)) + "]" for place in places)
 
 
 def _failure(error: str, state: State) -> Failure:

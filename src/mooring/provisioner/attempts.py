@@ -28,7 +28,7 @@ from mooring.provisioner.prepare import source_kind
 from mooring.provisioner.requests import Order
 from mooring.provisioner.saving import Save, Unsaved
 from mooring.provisioner.telling import Telling, claim_reference, failure_text, intent_reference
-from mooring.provisioner.view import Infeasible, Looked, View, Wanted
+from mooring.provisioner.view import BY_UID, Infeasible, Looked, View, Wanted
 from mooring.provisioner.waits import Waits
 from mooring.provisioner.writes import deselect_node
 
@@ -106,8 +106,8 @@ class Attempts:
         """Does for the claim what is to be done now."""
         attempt = self._attempt(view, uid)
         if attempt is None:
-            self._queue.forget(uid)
-            self.forget(uid)
+            await self._creation.let_go(uid)
+            self._done(uid)
             return
         decision = await self._decided(view, attempt)
         match decision.action:
@@ -208,8 +208,9 @@ class Attempts:
         if is_over:
             await self._intents.end(uid)
         told = _told(attempt)
-        if is_over and attempt.claim is None:
+        if is_over and not self._claims.store.by(BY_UID, uid):  # perhaps it has gone meanwhile
             told.error(f"failed to provision a volume for a claim that is gone: {failure.error}")
+            await self._creation.let_go(uid)
             self._done(uid)
             return
         if failure.state is State.RESCHEDULE and await self._rescheduled(attempt, failure):

@@ -126,7 +126,7 @@ class Book:
             page.unreadable = False
         except UnreadablePage as error:
             page.unreadable = True
-            log.error("a page of the journal of intents can't be read and is left alone", page=page.number, why=str(error))
+            log.error("a page of the journal of intents can't be read", page=page.number, why=str(error))
             return
         for uid, intent in entries.items():
             former = self._page_of.get(uid)
@@ -151,6 +151,8 @@ class Book:
                 if not left:
                     raise
                 await self._look_again(page)
+        if page.unreadable and page.entries:
+            raise Conflict("a page of the journal of intents can't be read: going on with another")
         if is_new:
             await self.write(self._pages[0])
 
@@ -179,7 +181,9 @@ class Book:
             self.held, self._why_not, self._take_at = False, Superseded(_TAKEN), self._clock.now() + RETAKE_S
             raise self._why_not
         if page is not first:
+            is_known = page.lease is not None and not page.unreadable
             self._read(page, await self._lease(page.number))
+            page.unreadable = page.unreadable and not is_known  # all that stood there is in our hands: it is written anew
 
     async def _lease(self, number: int) -> dict[str, Any] | None:
         try:

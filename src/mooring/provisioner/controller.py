@@ -105,7 +105,7 @@ class Provisioner:
             metrics=metrics.once(QueueMetrics),
         )
         self._beside = Parts(cluster, driver, facts, options, clock, chance, metrics, events, caches, secrets, view, self._intents)
-        creation = Creation(
+        self._creation = creation = Creation(
             driver,
             self._intents,
             guard or self._beside.protection,
@@ -219,6 +219,8 @@ class Provisioner:
         """Its volume, if there may be one, is still asked for, in the back-off it is in."""
         if uid not in self._view.intents:
             self._attempts.forget(uid)
+            if self._creation.holds(uid):
+                self._queue.add(uid)
             return
         for other in self._orphans.keys() - self._view.intents.keys():
             del self._orphans[other]

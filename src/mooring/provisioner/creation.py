@@ -16,6 +16,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ApiError
 from mooring.kube.secrets import SecretCache
 from mooring.provisioner import answers, outcomes, volumes
+from mooring.provisioner.claims import Source
 from mooring.provisioner.guard import SourceGuard
 from mooring.provisioner.intents import Intents
 from mooring.provisioner.outcomes import CLEANUP_TRIES, Failed, Failure, State
@@ -50,6 +51,7 @@ class Creation:
         self._identity = identity
         self._timeout_s = timeout_s
         self._uses_topology = uses_topology
+        self._held: dict[str, Source] = {}
 
     async def create(self, order: Order, secrets: Mapping[str, str], began: Instant) -> bool:
         """True when the volume is stored, False when that is still to come. Raises Failed."""
@@ -78,13 +80,23 @@ class Creation:
     async def settle(self, order: Order) -> None:
         """The volume is stored: nothing is in the air any more."""
         await self._intents.end(order.intent.uid)
-        if order.source is not None:
-            await self._guard.let_go(order.source, order.intent.uid)
+        await self.let_go(order.intent.uid)
+
+    def holds(self, uid: str) -> bool:
+        """True while a source is held for this claim."""
+        return uid in self._held
+
+    async def let_go(self, uid: str) -> None:
+        """The claim has its volume, or will never have one: its source need not be held any more."""
+        source = self._held.pop(uid, None)
+        if source is not None:
+            await self._guard.let_go(source, uid)
 
     async def _begin(self, order: Order) -> None:
         """Raises Failed."""
         try:
             if order.source is not None:
+                self._held[order.intent.uid] = order.source
                 await self._guard.hold(order.source, order.intent.uid)
             await self._intents.begin(order.intent)
         except ApiError as error:
@@ -118,7 +130,7 @@ class Creation:
             return why
         problem = await self._delete(order, secrets, volume_id)
         if problem is None:
-            return why
+            return dataclasses.replace(why, state=State.FINISHED)
         error = f"{why.error}. Cleanup of volume {order.intent.volume_name} failed, volume is orphaned: {problem}"
         return Failure(error, State.BACKGROUND, from_driver=True)
 

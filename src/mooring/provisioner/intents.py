@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from mooring.api.core import SecretReference
+from mooring.kube.errors import Conflict
+
+STILL_OPEN: Final = "the volume's creation is not over yet"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class Intents(Protocol):
         ...
 
     async def settled(self, uid: str) -> None:
-        """Returns once the end of this uid's intent is durable. Raises ApiError.
+        """Returns once the end of this uid's intent is durable. Raises ApiError, Conflict while it is open.
 
         For whoever lets a volume's object go: a volume that was kept on purpose must not be found again as a lost one.
         """
@@ -101,7 +104,8 @@ class MemoryIntents:
         self._open.pop(uid, None)
 
     async def settled(self, uid: str) -> None:
-        pass
+        if uid in self._open:
+            raise Conflict(STILL_OPEN)
 
     async def tidy(self) -> None:
         pass

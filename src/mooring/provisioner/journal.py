@@ -18,7 +18,7 @@ from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict
 from mooring.provisioner import pages
 from mooring.provisioner.book import Book, Page
-from mooring.provisioner.intents import Intent
+from mooring.provisioner.intents import STILL_OPEN, Intent
 from mooring.provisioner.pages import Place
 
 log = logger(__name__)
@@ -84,12 +84,14 @@ class Journal:
             self._tidy_soon()
 
     async def settled(self, uid: str) -> None:
-        """Returns when nothing that is stored says any more that an ended intent is open. Raises ApiError.
+        """Returns when nothing that is stored says any more that an ended intent is open. Raises ApiError, Conflict for one that is open.
 
         For whoever is about to let the volume's object go: a volume that was kept on purpose must not be found again as a lost one.
         """
+        if uid in self._open:
+            raise Conflict(STILL_OPEN)
         page = self._book.page_of(uid)
-        if page is not None and uid not in self._open and uid in page.stored:
+        if page is not None and uid in page.stored:
             await self._written(page)
 
     async def tidy(self) -> None:

@@ -62,7 +62,7 @@ _BACKGROUND: Final = frozenset({Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAV
 
 def of_call(error: DriverError, *, uses_topology: bool, node_name: str) -> Failure:
     """What CreateVolume's error comes to. node_name: the selected node, "" for none."""
-    if error.code in _BACKGROUND:
+    if error.code in _BACKGROUND or error.answered:
         state = State.BACKGROUND
     elif error.code == Code.RESOURCE_EXHAUSTED and uses_topology and node_name:
         state = State.RESCHEDULE

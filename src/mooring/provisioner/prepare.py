@@ -7,13 +7,16 @@ all of them, so that an attempt which can't work leaves no finalizer.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from mooring.api.class_migration import class_as_csi
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, SECRETS, PersistentVolumeClaim, SecretReference
 from mooring.api.migration import TranslationError
+from mooring.api.names import dns_subdomain
 from mooring.api.snapshot import GROUP as SNAPSHOT_GROUP
 from mooring.api.snapshot import VOLUME_SNAPSHOTS
 from mooring.api.storage import CSI_NODES, VOLUME_ATTRIBUTES_CLASSES, StorageClass, VolumeAttributesClass
+from mooring.base.text import shortened
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ApiError
 from mooring.kube.secrets import SecretError
@@ -28,6 +31,7 @@ from mooring.provisioner.topology import NodeUnknown, TopologyError
 from mooring.provisioner.view import Looked, View, Wanted
 
 _PREFIX_FOR_METADATA = parameters.PREFIX
+NAME_BYTES_SHOWN: Final = 80
 
 
 class LeftToPopulator(Exception):
@@ -53,7 +57,12 @@ def volume_name(view: View, uid: str) -> str:
         raise finished("volume name prefix cannot be of length 0")
     if not uid:
         raise finished("corrupted PVC object, it is missing UID")
-    return f"{prefix}-{uid}" if length == -1 else f"{prefix}-{uid.replace('-', '')[:length]}"
+    name = f"{prefix}-{uid}" if length == -1 else f"{prefix}-{uid.replace('-', '')[:length]}"
+    problems = dns_subdomain(name)
+    if problems:  # the API server would refuse the object, after the volume was made
+        shown = shortened(name, NAME_BYTES_SHOWN)
+        raise finished(f'volume-name-prefix leads to "{shown}", which can\'t be the name of a PersistentVolume: {"; ".join(problems)}')
+    return name
 
 
 def prepared(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, looked: Looked) -> Order:

@@ -143,6 +143,10 @@ class Saving:
         except ApiError as error:
             return Save.LATER, str(error)
         ref = found.spec.claim_ref
-        if ref is None or ref.uid in ("", volume.order.intent.uid):
+        if ref is not None and ref.uid == volume.order.intent.uid:
+            return Save.STORED, ""
+        if found.spec.csi is not None and found.spec.csi.volume_handle != volume.volume_id:
+            return Save.REFUSED, f'PersistentVolume "{volume.name}" is there already, and is about another volume'
+        if ref is None or not ref.uid:
             return Save.STORED, ""
         return Save.TAKEN, f'PersistentVolume "{volume.name}" belongs to claim "{ref.namespace}/{ref.name}" already'

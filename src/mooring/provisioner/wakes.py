@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolume, PersistentVolumeClaim
 from mooring.api.gateway import REFERENCE_GRANTS, ReferenceGrant
 from mooring.api.meta import key_of
 from mooring.api.storage import CSI_NODES, StorageClass
@@ -28,6 +28,7 @@ class Wakes:
         self._queue = queue
         self._ended = ended
         caches.claims.on_change(self.claim_changed)
+        caches.volumes.on_change(self.volume_changed)
         caches.classes.on_change(self.class_changed)
         caches.csi_nodes.on_change(self.node_changed)
         caches.nodes.on_change(self.node_changed)
@@ -45,6 +46,13 @@ class Wakes:
         assert about is not None
         if change.cause is not Cause.RESYNC:
             self.happened(PERSISTENT_VOLUME_CLAIMS.plural, str(key_of(about)))
+
+    def volume_changed(self, change: Change[PersistentVolume]) -> None:
+        """A volume's object that is torn away from a claim which still waits for it has to be made again."""
+        ref = change.old.spec.claim_ref if change.old is not None and change.new is None else None
+        claim = self._view.claim(ref.uid) if ref is not None and ref.uid else None
+        if claim is not None and not claim.spec.volume_name:
+            self._queue.add(claim.metadata.uid)
 
     def class_changed(self, change: Change[StorageClass]) -> None:
         """Its claims were waiting for it, or were wrong with what it said."""

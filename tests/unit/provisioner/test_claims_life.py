@@ -172,6 +172,33 @@ async def test_P09_the_volume_is_there_already():
 
 
 @in_virtual_time
+async def test_a_volumes_object_that_is_torn_away_is_made_again_at_once():
+    """Somebody takes the finalizers off and deletes it, before it is bound: the same volume gets another object."""
+    world = await ProvisioningWorld().base()
+    async with world.provisioning():
+        pv = await world.provisioned()
+        await world.delete(PVS, pv["metadata"]["name"])
+        await world.patch(PVS, pv["metadata"]["name"], {"metadata": {"finalizers": None}})
+        again = await world.volume(pv["metadata"]["name"], wait_s=1)
+    assert pv["spec"]["csi"]["volumeHandle"] == again["spec"]["csi"]["volumeHandle"]
+    assert 1 == len(world.driver.volumes)
+
+
+@in_virtual_time
+async def test_a_volumes_object_that_goes_with_its_claim_is_not_made_again():
+    world = await ProvisioningWorld().base()
+    async with world.provisioning():
+        pv = await world.provisioned()
+        await world.delete_claim()
+        await world.patch(PVS, pv["metadata"]["name"], {"status": {"phase": "Released"}}, subresource="status")
+        await world.patch(PVS, pv["metadata"]["name"], {"metadata": {"finalizers": [names.VOLUME_FINALIZER]}})
+        await world.gone(PVS, pv["metadata"]["name"])
+        await world.settle(1000)
+    assert 1 == len(world.driver.made(CREATE))
+    assert {} == world.driver.volumes
+
+
+@in_virtual_time
 async def test_P10_names_of_volumes():
     """The guard against a second call knows the name that the flags make, too."""
     world = ProvisioningWorld(rules=Rules(volume_name_prefix="vol", volume_name_uuid_length=8))

@@ -388,11 +388,47 @@ async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(short:
 async def test_P81_another_object_under_the_name_is_left_alone():
     world = World()
     await world.released()
-    world.cluster.refuse(DELETE_PV, error=Conflict("another uid", reason="Conflict"))
-    world.cluster.refuse(PATCH_PV, error=Conflict("another uid", reason="Conflict"))
+    gate = world.driver.gate(DELETE)
     async with world.deleting():
+        await world.settle(1)
+        await world.delete(PERSISTENT_VOLUMES, "pv1")
+        await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"finalizers": None}})
+        await world.released(handle="other", phase="Bound")
+        gate.set()
         await world.settle(100)
-    assert WHOLE == world.story
+    meta = (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]
+    assert "deletionTimestamp" not in meta
+    assert names.VOLUME_FINALIZER in meta["finalizers"]
+
+
+@in_virtual_time
+async def test_P81_a_conflict_with_somebodys_write_is_tried_again():
+    """Else the object would stay for ever, and its volume is gone."""
+    world = World()
+    await world.released()
+    world.cluster.refuse(DELETE_PV, error=Conflict("the object has been modified", reason="Conflict"))
+    world.cluster.refuse(PATCH_PV, error=Conflict("the object has been modified", reason="Conflict"))
+    async with world.deleting():
+        await world.only_protection_left()
+    assert 1 == world.story.count(DELETE)
+
+
+@in_virtual_time
+async def test_P81_a_volume_that_is_to_be_kept_at_the_last_moment_is_kept():
+    """The secret takes its time; meanwhile somebody changes the policy."""
+
+    class SlowSecrets(Faults):
+        async def before(self, verb: str, kind: Any, name: str) -> None:
+            if (verb, kind.plural) == ("get", "secrets"):
+                await asyncio.sleep(5)
+
+    world = World(faults=SlowSecrets())
+    await world.released(secret=("s", "default"))
+    async with world.deleting():
+        await world.settle(1)
+        await world.patch(PERSISTENT_VOLUMES, "pv1", {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
+        await world.settle(100)
+    assert 0 == world.story.count(DELETE)
 
 
 @in_virtual_time

@@ -16,7 +16,7 @@ from mooring.apiserver.local import LocalCluster
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.kube.cluster import Patch, PatchType
-from mooring.kube.errors import Forbidden, ServerError, TooLarge, Unreachable
+from mooring.kube.errors import Conflict, Forbidden, ServerError, TooLarge, Unreachable
 from mooring.provisioner import book, pages
 from mooring.provisioner.book import AGAIN_S, RETAKE_S, Superseded
 from mooring.provisioner.intents import Intent
@@ -121,6 +121,8 @@ async def test_who_lets_a_volume_go_waits_until_its_end_is_stored():
     world = await World().base()
     async with world.journal() as journal:
         await journal.begin(an_intent())
+        with pytest.raises(Conflict, match="not over yet"):
+            await journal.settled("u1")
         await journal.end("u1")
         await journal.settled("u1")
         assert {} == await world.stored()
@@ -304,6 +306,44 @@ async def test_a_damaged_page_is_kept_as_it_is_and_another_one_used():
         assert "9:whatever" == (await world.page())["metadata"]["annotations"][pages.ENTRIES]
         assert "second" == pages.holder_of(await world.page())
         assert ["u2"] == [intent.uid for intent in pages.entries_of(await world.page(1))]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("harm", ["deleted", "garbled", "emptied", "of-another-driver"])
+@in_virtual_time
+async def test_whatever_is_done_to_a_page_what_was_begun_is_stored(number: int, harm: str):
+    world = await World().base()
+    notes = {"garbled": {pages.ENTRIES: "9:whatever"}, "emptied": {pages.ENTRIES: None}, "of-another-driver": {pages.DRIVER: "other"}}
+    async with world.journal() as journal:
+        for uid in ("u0", "u1"):
+            await journal.begin(an_intent(uid, request="y" * 150_000))
+        name = PLACE.page_name(number)
+        if harm == "deleted":
+            await world.local.delete(LEASES, name, "storage")
+        else:
+            await world.local.patch(
+                LEASES, name, Patch(PatchType.MERGE, {"metadata": {"annotations": notes[harm], "labels": None}}), "storage"
+            )
+        again = an_intent(f"u{number}", request="z" * 1000)
+        await journal.begin(again)
+        assert again == (await world.stored())[f"u{number}"]
+        assert {"u0", "u1"} == set(await world.stored()) == set(journal.open())
+    async with world.journal("second") as journal:
+        assert {"u0", "u1"} == set(journal.open())
+
+
+@in_virtual_time
+async def test_a_page_that_was_there_already_and_makes_no_sense_is_passed_over():
+    world = await World().base()
+    body = {"metadata": {"name": PLACE.page_name(1), "annotations": {pages.ENTRIES: "9:whatever", pages.DRIVER: "csi.test"}}}
+    async with world.journal() as journal:
+        await world.local.create(LEASES.whole(), body, "storage")
+        await journal.begin(an_intent("u0", request="y" * 150_000))
+        with pytest.raises(Conflict, match="going on with another"):
+            await journal.begin(an_intent("u1", request="y" * 150_000))
+        await journal.begin(an_intent("u1", request="y" * 150_000))
+        assert ["u1"] == [intent.uid for intent in pages.entries_of(await world.page(2))]
+        assert "9:whatever" == (await world.page(1))["metadata"]["annotations"][pages.ENTRIES]
 
 
 @in_virtual_time

@@ -275,6 +275,7 @@ async def test_an_object_that_may_not_be_stored_yet_is_stored_once_it_may():
     world = await ProvisioningWorld().base()
     rule = world.cluster.refuse(POST_PV, times=None, error=Forbidden("no such right", reason="Forbidden"))
     async with world.provisioning():
+        await world.touch()
         await world.settle(100)
         assert 1 == len(world.intents.open())
         rule.times = 0
@@ -317,20 +318,24 @@ async def test_P47_the_answer_of_the_post_is_lost():
     assert [CREATE, POST_PV, POST_PV] == world.told
 
 
+@pytest.mark.parametrize("about", ["this volume", "another"])
 @in_virtual_time
-async def test_an_object_of_another_claim_is_not_taken_for_our_own():
-    """The volume stays: it may be the other's."""
+async def test_an_object_of_another_claim_is_not_taken_for_our_own(about):
+    """The volume stays if the object is about it."""
     world = await ProvisioningWorld(rules=Rules(volume_name_uuid_length=4)).base()
     name = f"pvc-{(await world.claim())['metadata']['uid'].replace('-', '')[:4]}"
     gate = world.driver.gate(CREATE)
     async with world.provisioning():
         await world.calls(1)
         other = {"namespace": "default", "name": "other", "uid": "u", "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
-        source = {"csi": {"driver": "csi.test", "volumeHandle": "h"}, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+        csi = {"driver": "csi.test", "volumeHandle": f"vol-{name}" if about == "this volume" else "h"}
+        source = {"csi": csi, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
         await world.create(PVS, {"metadata": {"name": name}, "spec": {**source, "claimRef": other}})
         gate.set()
-        assert 'belongs to claim "default/other" already' in await world.failed()
-    assert DELETE not in world.told
+        text = await world.failed()
+        assert ('belongs to claim "default/other" already' if about == "this volume" else "is about another volume") in text
+        assert SUCCEEDED not in [reason for reason, _ in await world.told_of()]
+    assert (about == "another") == (DELETE in world.told)
 
 
 @pytest.mark.parametrize(
@@ -475,6 +480,7 @@ async def test_P69_P70_a_node_that_can_not_have_the_volume_is_given_back(gone):
     async with world.provisioning():
         assert "error generating accessibility requirements: " in await world.failed()
         await until_selected(world, None)
+        world.driver.topology = {"zone": "b"}
         await world.annotate({names.SELECTED_NODE: "n2"})
         await world.provisioned()
     assert [PUT_CLAIM, CREATE, POST_PV] == world.told
@@ -572,3 +578,16 @@ async def test_a_snapshot_that_becomes_ready_ends_the_wait():
         await world.patch(VOLUME_SNAPSHOTS, "s", {"status": {"readyToUse": True}}, "default", "status")
         await world.provisioned(wait_s=1)
     assert "h" == world.request.volume_content_source.snapshot.snapshot_id
+
+
+@in_virtual_time
+async def test_a_node_that_comes_counts_from_then_on():
+    world = await delayed(None)
+    async with world.provisioning():
+        await world.provisioned()
+        await world.make_node("n3", "c")
+        await world.settle()
+        await world.make_claim("second")
+        await world.provisioned("second")
+    requisites = [call.request.accessibility_requirements.requisite for call in world.driver.made(CREATE)]
+    assert [["a", "b"], ["a", "b", "c"]] == [[place.segments["zone"] for place in one] for one in requisites]

@@ -32,6 +32,10 @@ class Failed(MooringError):
         self.reported = reported
 
 
+class Changed(MooringError):
+    """What was decided on has changed while the call was prepared: decide again."""
+
+
 class Actions:
     """progress: filled here, read by the view. settled: as of Intents, by the claim's uid. timeout_s: of each call."""
 
@@ -54,8 +58,8 @@ class Actions:
         self._settled = settled
         self._timeout_s = timeout_s
 
-    async def perform(self, pv: PersistentVolume, decision: d.Decision) -> None:
-        """Carries out the actions. Raises Failed."""
+    async def perform(self, pv: PersistentVolume, decision: d.Decision, stands: Callable[[], bool]) -> None:
+        """Carries out the actions. stands: is the decision still the right one? Asked last before a volume goes. Raises Failed, Changed."""
         secret: SecretReference | None = None
         values: Mapping[str, str] = {}
         for action in decision.actions:
@@ -69,6 +73,8 @@ class Actions:
                     secret, values = ref, await self._load(pv, ref)
                 case d.DeleteVolume():
                     await self._settle(pv)
+                    if not stands():
+                        raise Changed(pv.metadata.name)
                     await self._delete_volume(pv, action, secret, values)
                     self._progress[pv.metadata.name] = Progress(pv.metadata.uid)
                 case d.DeleteObject():
@@ -114,10 +120,11 @@ class Actions:
     async def _delete_object(self, pv: PersistentVolume) -> None:
         try:
             await self._cluster.delete(PERSISTENT_VOLUMES, pv.metadata.name, uid=pv.metadata.uid)
-        except (NotFound, Conflict):  # it is gone, and perhaps another one has its name
+        except NotFound:
             return
         except ApiError as error:
-            raise Failed(f"could not delete the PersistentVolume: {error}") from error
+            if not await self._is_gone(pv, error):
+                raise Failed(f"could not delete the PersistentVolume: {error}") from error
 
     async def _patch(self, pv: PersistentVolume, metadata: dict[str, Any]) -> None:
         """A strategic patch joins lists, so that nobody else's finalizer is lost. The uid keeps it from another object of that name."""
@@ -125,7 +132,20 @@ class Actions:
         name = pv.metadata.name
         try:
             await self._volumes.write(key_of(pv), self._cluster.patch(PERSISTENT_VOLUMES, name, patch))
-        except (NotFound, Conflict):
+        except NotFound:
             return
         except ApiError as error:
-            raise Failed(f"could not save the finalizers of the PersistentVolume: {error}", reported=False) from error
+            if not await self._is_gone(pv, error):
+                raise Failed(f"could not save the finalizers of the PersistentVolume: {error}", reported=False) from error
+
+    async def _is_gone(self, pv: PersistentVolume, error: ApiError) -> bool:
+        """A conflict may mean that another object has the name by now, or that somebody wrote at the same time: then it is tried again."""
+        if not isinstance(error, Conflict):
+            return False
+        try:
+            found = await self._volumes.write(key_of(pv), self._cluster.get(PERSISTENT_VOLUMES, pv.metadata.name))
+        except NotFound:
+            return True
+        except ApiError:
+            return False
+        return found.metadata.uid != pv.metadata.uid

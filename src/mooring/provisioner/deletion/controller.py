@@ -25,7 +25,7 @@ from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
 from mooring.kube.secrets import SecretCache
 from mooring.provisioner.caches import Caches
 from mooring.provisioner.deletion import because as why
-from mooring.provisioner.deletion.actions import Actions, Failed
+from mooring.provisioner.deletion.actions import Actions, Changed, Failed
 from mooring.provisioner.deletion.decide import decide_deletion
 from mooring.provisioner.deletion.decision import DeleteVolume
 from mooring.provisioner.deletion.metrics import DeletionMetrics
@@ -204,7 +204,10 @@ class VolumeDeletion:
         self._told.pop(name, None)
         if pv is not None and decision.actions:
             try:
-                await self._actions.perform(pv, decision)
+                await self._actions.perform(pv, decision, lambda: decide_deletion(self._view, name).actions == decision.actions)
+            except Changed:
+                self._queue.add(name)
+                return
             except Failed as failure:
                 self._failed(pv, failure)
                 return

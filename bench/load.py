@@ -1,0 +1,110 @@
+"""The client that makes objects and watches what becomes of them: the same for both contenders."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import os
+import re
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
+
+from mooring.api.meta import Kind
+from mooring.base.chance import Chance
+from mooring.base.clock import LoopClock
+from mooring.kube.cluster import EventType, WatchEvent
+from mooring.kube.http import HttpCluster
+from mooring.kube.kubeconfig import load
+from tests.support.control_plane import ControlPlane
+
+AT_ONCE = 32
+SETTLED_S = 1.0
+_REQUESTS = re.compile(r"^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<count>\S+)", re.M)
+_WRITES = ("POST", "PUT", "PATCH", "DELETE")
+
+L = TypeVar("L", bound="Load")
+Watched = TypeVar("Watched")
+
+
+class Load:
+    """What every bench needs; one adds its own objects, and in `watch` what it looks for."""
+
+    def __init__(self, plane: ControlPlane, cluster: HttpCluster) -> None:
+        self._plane = plane
+        self._cluster = cluster
+        self._changed = asyncio.Event()
+
+    async def each(self, jobs: Iterable[Coroutine[Any, Any, Any]]) -> None:
+        """Runs coroutines, 32 at a time."""
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def one(job: Coroutine[Any, Any, Any]) -> None:
+            async with slots:
+                await job
+
+        async with asyncio.TaskGroup() as group:
+            for job in jobs:
+                group.create_task(one(job))
+
+    async def watch(self) -> None:
+        """Until cancelled."""
+        raise NotImplementedError
+
+    async def follow(self, kind: Kind[Watched], happened: Callable[[WatchEvent[Watched]], None]) -> None:
+        """Calls happened with every change from now on."""
+        version = (await self._cluster.list(kind)).resource_version
+        while True:  # the server ends the stream of whoever falls behind
+            async with contextlib.aclosing(self._cluster.watch(kind, resource_version=version)) as events:
+                async for event in events:
+                    version = event.resource_version
+                    if event.type is not EventType.BOOKMARK:
+                        happened(event)
+                        self._changed.set()
+
+    async def until(self, seen: Mapping[str, float], names: Iterable[str], timeout_s: float) -> None:
+        """Returns once all of these have been seen."""
+        left = list(names)
+        async with asyncio.timeout(timeout_s):
+            while left:
+                self._changed.clear()
+                while left and left[-1] in seen:
+                    left.pop()
+                if left:
+                    await self._changed.wait()
+
+    async def writes(self, resources: Collection[str] = ()) -> collections.Counter[str]:
+        """Writing requests of the whole server so far, as "PATCH persistentvolumes/status 200". resources: () for all."""
+        text = (await asyncio.to_thread(self._plane.request, "GET", "/metrics"))[1].decode()
+        found: collections.Counter[str] = collections.Counter()
+        for match in _REQUESTS.finditer(text):
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', match["labels"]))
+            if labels["verb"] in _WRITES and (not resources or labels["resource"] in resources):
+                sub = f"/{labels['subresource']}" if labels["subresource"] else ""
+                found[f"{labels['verb']} {labels['resource']}{sub} {labels['code']}"] += int(float(match["count"]))
+        return found
+
+    async def settled(self, resources: Collection[str] = ()) -> collections.Counter[str]:
+        """The writes so far, once there have been no more for a second: events come last."""
+        before = await self.writes(resources)
+        while True:
+            await asyncio.sleep(SETTLED_S)
+            now = await self.writes(resources)
+            if now == before:
+                return now
+            before = now
+
+
+@contextlib.asynccontextmanager
+async def a_load(plane: ControlPlane, kind: type[L]) -> AsyncIterator[L]:
+    """One that watches already."""
+    config = load(str(plane.kubeconfig("bench")), os.environ)
+    async with HttpCluster(config, clock=LoopClock(), chance=Chance(), user_agent="mooring-bench", concurrency_max=64) as cluster:
+        made = kind(plane, cluster)
+        async with asyncio.TaskGroup() as group:  # what ends the watch ends the bench
+            watching = group.create_task(made.watch(), name="bench/watch")
+            await asyncio.sleep(0.3)
+            try:
+                yield made
+            finally:
+                watching.cancel()

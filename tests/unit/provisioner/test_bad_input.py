@@ -1,0 +1,297 @@
+"""Bad input, from users, administrators and drivers: the claim tells what is wrong, and nothing is lost or left behind."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mooring.api.coordination import LEASES
+from mooring.api.core import EVENTS, SECRETS
+from mooring.csi.codes import Code
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.errors import BadRequest, Invalid
+from mooring.provisioner import names, pages
+from mooring.provisioner.facts import Rules
+from mooring.provisioner.journal import Journal
+from mooring.provisioner.pages import Place
+from tests.support.provisioning import CLAIMS, CREATE, DELETE, DRIVER, PVS, AnsweringDriver, GiB, ProvisioningWorld, an_answer
+from tests.support.scripted_driver import RPC, Fail, Lose
+from tests.support.virtual_loop import in_virtual_time
+
+PREFIX = "csi.storage.k8s.io/"
+SECRET = {f"{PREFIX}provisioner-secret-name": "s", f"{PREFIX}provisioner-secret-namespace": "default"}
+MESSAGE_BYTES_MAX = 1024
+
+
+def a_world(driver: AnsweringDriver | None = None, **rules: Any) -> ProvisioningWorld:
+    """With durable intents."""
+    world = ProvisioningWorld(driver, rules=Rules(**rules))
+    world.intents = Journal(world.users, Place("default", DRIVER), "me", world.clock)
+    return world
+
+
+async def nothing_is_left(world: ProvisioningWorld) -> None:
+    """What the backend has is what the cluster has, no call may be under way, and no event is longer than events may be."""
+    await world.settle(20)
+    leases = await world.list(LEASES)
+    assert [] == [intent for lease in leases for intent in pages.entries_of(lease)], "an intent is open"
+    handles = [pv["spec"]["csi"]["volumeHandle"] for pv in await world.list(PVS)]
+    assert sorted(world.driver.volumes) == sorted(handles)
+    assert all(len(event["message"].encode()) <= MESSAGE_BYTES_MAX for event in await world.list(EVENTS))
+
+
+async def refused(world: ProvisioningWorld, text: str, *, calls: int = 0) -> None:
+    """The claim says so; the driver was asked so often. Without the claim, and without all else, it is over."""
+    async with world.provisioning():
+        await world.failed(text)
+        await world.settle(0.05)
+        assert calls == len(world.driver.made(CREATE))
+        assert [] == await world.list(PVS)
+        await world.delete_claim()
+        await nothing_is_left(world)
+        assert {} == world.driver.volumes
+
+
+# -- classes
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [
+        ({f"{PREFIX}unknown": "x"}, f'unknown parameter key "{PREFIX}unknown"'),
+        ({"fstype": "xfs", f"{PREFIX}fstype": "xfs"}, "fstype specified in parameters with both"),
+        ({"fstype": "xfs", "FsType": "xfs"}, "fstype specified in parameters with both"),
+        ({f"{PREFIX}provisioner-secret-name": "s"}, "Both must be specified"),
+        ({**SECRET, f"{PREFIX}provisioner-secret-name": ""}, "value of either namespace or name is empty"),
+        ({**SECRET, f"{PREFIX}provisioner-secret-name": "${pvc.uid}"}, 'invalid tokens: ["pvc.uid"]'),
+        ({**SECRET, f"{PREFIX}provisioner-secret-name": "${pvc.annotations['a']}"}, "invalid tokens"),
+        ({**SECRET, f"{PREFIX}provisioner-secret-name": "${"}, "is not a valid secret name"),
+        ({**SECRET, f"{PREFIX}provisioner-secret-name": "$$"}, 'invalid tokens: ["$"]'),
+        ({**SECRET, f"{PREFIX}provisioner-secret-name": "../../s"}, "is not a valid secret name"),
+        ({**SECRET, f"{PREFIX}provisioner-secret-namespace": "kube system"}, "is not a valid namespace name"),
+        ({**SECRET, f"{PREFIX}provisioner-secret-name": "n" * 5000}, "is not a valid secret name"),
+        ({f"{PREFIX}node-stage-secret-name": "$" * 3000, f"{PREFIX}node-stage-secret-namespace": "default"}, "invalid tokens"),
+    ],
+)
+@in_virtual_time
+async def test_classes_that_say_nonsense(parameters: Mapping[str, str], text: str):
+    await refused(await a_world().base(parameters), shown(text, parameters))
+
+
+def shown(text: str, parameters: Mapping[str, str]) -> str:
+    """What of the text is left of an event that is cut."""
+    return "" if any(len(value) > MESSAGE_BYTES_MAX // 2 for value in parameters.values()) else text
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [(None, 'secrets "s" not found'), ({"k": base64.b64encode(b"\xff\xfe").decode()}, "UTF-8")],
+    ids=["missing", "not-text"],
+)
+@in_virtual_time
+async def test_secrets_that_can_not_be_used(data: Mapping[str, str] | None, text: str):
+    world = await a_world().base(SECRET)
+    if data is not None:
+        await world.create(SECRETS, {"metadata": {"name": "s", "namespace": "default"}, "data": dict(data)})
+    await refused(world, text)
+
+
+@pytest.mark.parametrize("prefix", ["p" * 300, "Bad_Prefix", "-", "a..b", "volume of"])
+@in_virtual_time
+async def test_volumes_names_that_no_object_can_have(prefix: str):
+    await refused(await a_world(volume_name_prefix=prefix).base(), "volume-name-prefix")
+
+
+# -- claims
+
+
+@pytest.mark.parametrize("size", ["16Ei", "9223372036854775808", "1e30", "1e400", "1e99999999"])
+@in_virtual_time
+async def test_sizes_that_no_driver_can_be_asked_for(size: str):
+    """What the API server lets through, it may have made smaller; then the driver says no."""
+    world = a_world()
+    world.driver.maximum_volume_size = 2**62
+    await world.make_class()
+    try:
+        made = await world.make_claim(size=size)
+    except (BadRequest, Invalid):
+        return
+    if made["spec"]["resources"]["requests"]["storage"] == str(2**63 - 1):
+        return
+    await refused(world, "bytes can't be asked for")
+
+
+@pytest.mark.parametrize("size", ["0", "-1Gi", "nothing"])
+@in_virtual_time
+async def test_sizes_that_the_api_server_refuses(size: str):
+    world = a_world()
+    await world.make_class()
+    with pytest.raises((BadRequest, Invalid)):
+        await world.make_claim(size=size)
+
+
+@in_virtual_time
+async def test_names_as_long_as_they_may_be():
+    """Of the claim, its class and its annotations: the event gets through."""
+    name, sc = "c" * 253, "s" * 253
+    world = a_world()
+    await world.make_class({f"{PREFIX}nonsense": "x"}, name=sc)
+    await world.make_claim(name, sc)
+    async with world.provisioning():
+        assert "nonsense" in await world.failed(name=name)
+
+
+# -- places
+
+
+@in_virtual_time
+async def test_a_topology_that_fits_nothing():
+    world = a_world(AnsweringDriver(topology={}), strict_topology=True)
+    allowed = [{"matchLabelExpressions": [{"key": "zone", "values": ["mars"]}]}]
+    await world.make_class(binding="WaitForFirstConsumer", allowedTopologies=allowed)
+    await world.make_node("n1", "a")
+    await world.make_claim(node="n1")
+    await refused(world, "is not in allowed topologies")
+
+
+@in_virtual_time
+async def test_no_node_has_the_driver():
+    await refused(await a_world(AnsweringDriver(topology={})).base(), "no available topology found")
+
+
+# -- answers of drivers
+
+
+def answering(*answers: csi.CreateVolumeResponse, topology: bool = False, controller: tuple[int, ...] = ()) -> ProvisioningWorld:
+    driver = AnsweringDriver(controller=controller, topology={} if topology else None)
+    driver.answers += answers
+    return a_world(driver)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "deleted"),
+    [
+        (csi.CreateVolumeResponse(), "has no volume", 0),
+        (an_answer(volume_id=""), "has no volume_id", 0),
+        (an_answer(capacity_bytes=GiB - 1), f"created volume capacity {GiB - 1} less than requested capacity {GiB}", 1),
+        (an_answer(capacity_bytes=-5), "the API server refused the PersistentVolume", 1),
+    ],
+    ids=["nil", "no-id", "smaller", "negative"],
+)
+@in_virtual_time
+async def test_answers_that_make_no_volume(answer: csi.CreateVolumeResponse, text: str, deleted: int):
+    world = await answering(answer).base()
+    async with world.provisioning():
+        await world.failed(text)
+        await world.settle(0.05)
+        assert (1, deleted) == (len(world.driver.made(CREATE)), len(world.driver.made(DELETE)))
+        assert [] == await world.list(PVS)
+        await world.settle(400)  # the next answer is a good one
+        await world.provisioned()
+        await nothing_is_left(world)
+
+
+@pytest.mark.parametrize(
+    "segments",
+    [{"zone": "mars"}, {"not a key!": "a"}, {"zone": "v" * 300}],
+    ids=["unknown", "invalid-key", "long"],
+)
+@in_virtual_time
+async def test_a_volume_in_a_place_that_nobody_asked_for(segments: Mapping[str, str]):
+    world = answering(an_answer(capacity_bytes=GiB, accessible_topology=[{"segments": segments}]), topology=True)
+    await world.make_node("n1", "a")
+    await world.base()
+    async with world.provisioning():
+        text = await world.failed()
+        assert "topology" in text or "refused" in text
+        await world.settle(0.05)
+        assert (1, 1) == (len(world.driver.made(CREATE)), len(world.driver.made(DELETE)))
+        world.driver.topology = {"zone": "a"}
+        await world.settle(400)
+        await world.provisioned()
+        await nothing_is_left(world)
+
+
+# -- sources
+
+
+async def with_origin(world: ProvisioningWorld, **answer: Any) -> ProvisioningWorld:
+    """A claim to be cloned, and the claim of the clone. answer: the driver's first."""
+    world.driver.controller = (*world.driver.controller, RPC.CLONE_VOLUME)
+    origin = await world.make_claim("origin", ask=False, volumeName="pv")
+    ref = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "origin", "uid": origin["metadata"]["uid"]}
+    spec = {"csi": {"driver": DRIVER, "volumeHandle": "a/vol-1"}, "claimRef": ref, "capacity": {"storage": "1Gi"}}
+    await world.create(PVS, {"metadata": {"name": "pv"}, "spec": {**spec, "accessModes": ["ReadWriteOnce"]}, "status": {"phase": "Bound"}})
+    await world.patch(CLAIMS, "origin", {"status": {"phase": "Bound"}}, "default", "status")
+    world.driver.volumes["a/vol-1"] = GiB
+    return await world.base(dataSource={"kind": "PersistentVolumeClaim", "name": "origin"})
+
+
+@pytest.mark.parametrize(
+    ("source", "is_fine"),
+    [
+        ({"volume": {"volume_id": "a/vol-1"}}, True),
+        ({"volume": {"volume_id": "https://storage.example/a/Vol-1"}}, True),
+        ({"volume": {"volume_id": "a/vol-2"}}, False),
+        ({"snapshot": {"snapshot_id": "a/vol-1"}}, False),
+        ({}, False),
+    ],
+)
+@in_virtual_time
+async def test_a_volume_that_was_filled_from_something_else(source: Mapping[str, Any], is_fine: bool):
+    world = await with_origin(answering(an_answer(capacity_bytes=GiB, content_source=source)))
+    async with world.provisioning():
+        if not is_fine:
+            assert 'instead of volume "a/vol-1"' in await world.failed()
+        await world.provisioned()
+        assert (0 if is_fine else 1) == len(world.driver.made(DELETE))
+        await nothing_is_left(world)
+
+
+@in_virtual_time
+async def test_a_claim_that_was_given_up_holds_its_source_no_more():
+    """The origin of a clone that never came to be can be deleted."""
+    world = await with_origin(a_world())
+    world.driver.always(CREATE, Fail(Code.INTERNAL, "no"))
+    async with world.provisioning():
+        await world.failed("desc = no")
+        assert names.CLONE_FINALIZER in (await world.claim("origin"))["metadata"]["finalizers"]
+        await world.delete_claim()
+        await world.delete(CLAIMS, "origin", "default")
+        await world.settle(1)
+        assert names.CLONE_FINALIZER not in (await world.claim("origin"))["metadata"]["finalizers"]
+
+
+@pytest.mark.parametrize("ends", ["made", "refused"])
+@in_virtual_time
+async def test_the_clone_of_a_claim_that_is_gone_holds_its_source_until_its_end_is_known(ends: str):
+    world = await with_origin(a_world())
+    world.driver.script(CREATE, Lose())
+    if ends == "refused":
+        world.driver.always(CREATE, Fail(Code.INTERNAL, "no"))
+        world.driver.script(CREATE, Fail(Code.UNAVAILABLE, "no"))
+    async with world.provisioning():
+        await world.failed("Unavailable")
+        await world.delete_claim()
+        await world.delete(CLAIMS, "origin", "default")
+        assert names.CLONE_FINALIZER in (await world.claim("origin"))["metadata"]["finalizers"]
+        await world.settle(20)
+        assert names.CLONE_FINALIZER not in (await world.claim("origin"))["metadata"]["finalizers"]
+
+
+@in_virtual_time
+async def test_a_driver_that_never_makes_what_is_wanted_is_left_alone_once_nobody_wants_it():
+    world = a_world()
+    world.driver.answers += [an_answer(capacity_bytes=1) for _ in range(100)]
+    await world.base()
+    async with world.provisioning():
+        await world.failed("less than requested")
+        await world.delete_claim()
+        await world.settle(1000)
+        made = len(world.driver.made(CREATE))
+        await world.settle(10_000)
+        assert made == len(world.driver.made(CREATE))
+        await nothing_is_left(world)
