@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from mooring.apiserver.bootstrap import new_store
-from mooring.apiserver.housekeeping import Housekeeping
 from mooring.apiserver.local import LocalCluster
+from mooring.apiserver.upkeep.housekeeping import Housekeeping
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock, LoopClock
 from mooring.base.flags import parse
