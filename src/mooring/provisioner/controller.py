@@ -29,7 +29,7 @@ from mooring.provisioner.facts import facts_of
 from mooring.provisioner.guard import SourceGuard
 from mooring.provisioner.intents import Intent, Intents, MemoryIntents
 from mooring.provisioner.metrics import ProvisionMetrics
-from mooring.provisioner.options import ProvisionerOptions
+from mooring.provisioner.options import JITTER, ProvisionerOptions
 from mooring.provisioner.parts import Parts
 from mooring.provisioner.placing import NodePlaces
 from mooring.provisioner.saving import WORKERS, Save, Saving, Unsaved
@@ -101,7 +101,7 @@ class Provisioner:
             "claims",
             clock=clock,
             chance=chance,
-            backoff=BackOff(options.retry_interval_start_s, options.retry_interval_max_s),
+            backoff=BackOff(options.retry_interval_start_s, options.retry_interval_max_s, jitter=JITTER),
             metrics=metrics.once(QueueMetrics),
         )
         self._beside = Parts(cluster, driver, facts, options, clock, chance, metrics, events, caches, secrets, view, self._intents)

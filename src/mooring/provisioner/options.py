@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Final
 
 from mooring.provisioner.facts import Rules
+
+JITTER: Final = 0.02
+"""Of back-offs, as a share. Upstream has none: the intervals are what the flags say, and yet thousands of volumes don't stay in step."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -31,14 +31,11 @@ from mooring.provisioner.deletion.decision import DeleteVolume
 from mooring.provisioner.deletion.metrics import DeletionMetrics
 from mooring.provisioner.deletion.view import ATTACHMENT_INDEXES, Here, Progress, View, prune_attachment
 from mooring.provisioner.facts import DriverFacts
-from mooring.provisioner.options import ProvisionerOptions
+from mooring.provisioner.options import JITTER, ProvisionerOptions
 
 log = logger(__name__)
 
 FAILED_DELETE: Final = "VolumeFailedDelete"
-
-JITTER: Final = 0.02
-"""Hardly more than upstream's none: the intervals are what the flags say, and yet thousands of volumes don't stay in step."""
 
 EVENT_LASTS_S: Final = 3600.0
 """The API server forgets events after an hour; what still holds then is told again, at the next resync."""
