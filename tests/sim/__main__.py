@@ -12,49 +12,59 @@ import os
 import sys
 import time
 from collections import Counter
+from typing import Any, Final
 
-from tests.sim.bugs import BUGS
-from tests.sim.run import failures, run_seed
+from tests.sim import bugs, run
+from tests.sim.provisioning import bugs as claim_bugs
+from tests.sim.provisioning import run as claim_run
+
+PARTS: Final = {"attacher": (run, bugs.BUGS), "provisioner": (claim_run, claim_bugs.BUGS)}
+"""What is simulated: how a seed is lived, and the bugs that can be planted."""
 
 CHUNK = 50
 SHOWN_EVERY_S = 5.0
 
 
 def main() -> int:
-    options = _parser().parse_args()
+    parser = _parser()
+    options = parser.parse_args()
+    part, known = PARTS[options.part]
+    if options.bug is not None and options.bug not in known:
+        parser.error(f"the {options.part} has these bugs to plant: {', '.join(known)}")
     if options.seed is not None:
-        return _one(options.seed, options.bug, options.whole)
-    return _many(range(options.first, options.first + options.seeds), options.bug, options.jobs, options.keep_going)
+        return _one(part, options.seed, options.bug, options.whole)
+    return _many(part, range(options.first, options.first + options.seeds), options.bug, options.jobs, options.keep_going)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.sim", description="The deterministic simulation of the attacher.")
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description="The deterministic simulation.")
+    parser.add_argument("--part", choices=sorted(PARTS), default="attacher", help="what is simulated; provisioner: with the binder")
     parser.add_argument("--seeds", type=int, default=1000, help="how many")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
     parser.add_argument("--seed", type=int, help="only this one, with its story")
     parser.add_argument("--whole", action="store_true", help="with --seed: the whole story, not only its end")
-    parser.add_argument("--bug", choices=sorted(BUGS), help="plant a bug, to see that it is found")
+    parser.add_argument("--bug", help="plant a bug, to see that it is found")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure; all failing seeds are named at the end")
     return parser
 
 
-def _one(seed: int, bug: str | None, whole: bool) -> int:
-    outcome = run_seed(seed, bug=bug)
+def _one(part: Any, seed: int, bug: str | None, whole: bool) -> int:
+    outcome = part.run_seed(seed, bug=bug)
     if whole:
         print("\n".join(map(str, outcome.story.steps)))
     print(outcome.report())
-    print(f"story {outcome.story.digest()}, {len(outcome.story.steps)} steps, {outcome.attachers} attachers")
+    print(f"story {outcome.story.digest()}, {len(outcome.story.steps)} steps, {outcome.attachers} {outcome.part}s")
     return 1 if outcome.broken else 0
 
 
-def _many(seeds: range, bug: str | None, jobs: int, keep_going: bool) -> int:
+def _many(part: Any, seeds: range, bug: str | None, jobs: int, keep_going: bool) -> int:
     """Chunks of seeds side by side; failures are shown as they come."""
     began, shown_at, done = time.monotonic(), time.monotonic(), 0
     failed: Counter[str] = Counter()
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
-        running = {pool.submit(failures, chunk, bug): len(chunk) for chunk in chunks}
+        running = {pool.submit(part.failures, chunk, bug): len(chunk) for chunk in chunks}
         for future in concurrent.futures.as_completed(running):
             done += running[future]
             for report, invariant in future.result():

@@ -36,7 +36,9 @@ class Fate:
 
 
 class Line:
-    """Implements Cluster for one incarnation of the attacher."""
+    """Implements Cluster for one incarnation of the attacher. watched: the kinds whose changes it waits to be shown."""
+
+    watched = WATCHED
 
     def __init__(self, world: World, mortal: Mortal) -> None:
         self._world, self._mortal = world, mortal
@@ -47,7 +49,7 @@ class Line:
 
     def unsettled(self) -> list[str]:
         """What is still on its way: writes, and kinds whose newest change the attacher has not been shown yet."""
-        return [*self._writing, *(plural for plural in WATCHED if self._seen.get(plural, -1) < self._world.truth.newest(plural))]
+        return [*self._writing, *(plural for plural in self.watched if self._seen.get(plural, -1) < self._world.truth.newest(plural))]
 
     # -- reads
 
@@ -205,4 +207,4 @@ class Line:
         self._seen[kind.plural] = max(self._seen.get(kind.plural, 0), int(version))
 
     def _tell(self, what: str) -> None:
-        self._world.story.tell(f"attacher#{self._mortal.number}", what)
+        self._world.story.tell(self._mortal.who, what)

@@ -8,12 +8,13 @@ from tests.sim.world import World
 
 
 class Mortal:
-    """One incarnation of the attacher. number: from 1. task: what dies with it."""
+    """One incarnation of a controller. number: from 1. task: what dies with it."""
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: World, number: int, who: str = "attacher") -> None:
         self._world = world
         self._chance = world.chances["life"]
         self.number = number
+        self.who = f"{who}#{number}"
         self.alive = True
         self.task: asyncio.Task[None] | None = None
 
@@ -28,7 +29,7 @@ class Mortal:
         """As kill -9 does: nothing of it reaches the world from now on."""
         if not self.alive or self.task is None:
             return
-        self._world.story.tell(f"attacher#{self.number}", f"killed {where}")
+        self._world.story.tell(self.who, f"killed {where}")
         self._world.kills_count += 1
         self.alive = False
         self.task.cancel()

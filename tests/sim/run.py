@@ -42,24 +42,26 @@ class Outcome:
     story: Story
     attachers: int
     rested_s: float
+    part: str = "attacher"
 
     def report(self) -> str:
         """What broke, the story's end, and how to see it again."""
         bug = f" --bug {self.bug}" if self.bug else ""
-        replay = f"replay: .venv/bin/python -m tests.sim --seed {self.seed}{bug}"
+        part = "" if self.part == "attacher" else f" --part {self.part}"
+        replay = f"replay: .venv/bin/python -m tests.sim{part} --seed {self.seed}{bug}"
         return f"seed {self.seed}\n{self.story.tail(STORY_STEPS)}\n{self.broken or 'nothing broke'}\n{replay}"
 
 
 def run_seed(seed: int, *, bug: str | None = None) -> Outcome:
     """Lives the life of a seed. bug: one of `bugs.BUGS`, planted in the attacher for this life."""
     life = _Life(plan_of(seed))
-    with planted(bug), _watched_log(life):
-        loop = _BoundedLoop(seed)
+    with planted(bug), watched_log(life):
+        loop = BoundedLoop(seed)
         try:
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
                 runner.run(life.run())
-        except (Deadlock, _RunsHot) as error:
-            life.broken = Broken("hot-loop" if isinstance(error, _RunsHot) else "standstill", str(error), loop.time())
+        except (Deadlock, RunsHot) as error:
+            life.broken = Broken("hot-loop" if isinstance(error, RunsHot) else "standstill", str(error), loop.time())
         except BaseException as error:
             error.add_note(f"in the simulation of seed {seed}")
             raise
@@ -139,11 +141,11 @@ class _Life:
             world.fail("restless", f"all was well, and then something was done: {before} became {fingerprint(world)}")
 
 
-class _RunsHot(Exception):
+class RunsHot(Exception):
     """Turn after turn of the loop without end."""
 
 
-class _BoundedLoop(VirtualLoop):
+class BoundedLoop(VirtualLoop):
     """Too many turns in a second are a loop without end. It is told once, so that what runs can still be ended."""
 
     def __init__(self, seed: int) -> None:
@@ -156,7 +158,7 @@ class _BoundedLoop(VirtualLoop):
             self._turns_count, self._second = 0, int(self.time())
         self._turns_count += 1
         if self._turns_count == TURNS_MAX:
-            raise _RunsHot(f"{TURNS_MAX} turns of the loop in a second: something runs hot without a request")
+            raise RunsHot(f"{TURNS_MAX} turns of the loop in a second: something runs hot without a request")
 
 
 class _Log(io.StringIO):
@@ -173,7 +175,7 @@ class _Log(io.StringIO):
 
 
 @contextlib.contextmanager
-def _watched_log(life: _Life) -> Iterator[None]:
+def watched_log(life: _Life) -> Iterator[None]:
     log.configure(stream=_Log(life), wall_s=lambda: 0.0)
     try:
         yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from mooring.base.errors import MooringError
 
@@ -130,6 +130,10 @@ _BY_CODE: Mapping[int, type[ApiError]] = {
 }
 
 
+_ETCD_TOO_LARGE: Final = ("etcdserver: request is too large", "trying to send message larger than max")
+"""kube-apiserver, when etcd does not take an object: beyond 1.5 MiB, and beyond 2 MiB."""
+
+
 def from_status(status: Mapping[str, Any], code: int, retry_after_s: float | None = None) -> ApiError:
     """The error of a `Status` object (possibly {} when the body was no Status).
 
@@ -141,7 +145,9 @@ def from_status(status: Mapping[str, Any], code: int, retry_after_s: float | Non
     details = details if isinstance(details, Mapping) else {}
     if retry_after_s is None and isinstance(details.get("retryAfterSeconds"), int):
         retry_after_s = float(details["retryAfterSeconds"])
-    by_code = ServerError if code >= 500 else ApiError
+    by_code: type[ApiError] = ServerError if code >= 500 else ApiError
+    if any(text in message for text in _ETCD_TOO_LARGE):  # as a 500, which would be tried for ever
+        by_code = TooLarge
     cls: type[ApiError] = AlreadyExists if reason == "AlreadyExists" else _BY_CODE.get(code, by_code)
     return cls(message, reason=reason, code=code, details=details, retry_after_s=retry_after_s)
 

@@ -20,7 +20,7 @@ from mooring.provisioner.claims import class_name_of, selected_node
 from mooring.provisioner.creation import Creation
 from mooring.provisioner.decide import decide_claim, fingerprint
 from mooring.provisioner.decision import Create, Decision, LeaveToPopulator, LookUp
-from mooring.provisioner.intents import Intents
+from mooring.provisioner.intents import Intent, Intents
 from mooring.provisioner.lookups import look_up
 from mooring.provisioner.metrics import ProvisionMetrics
 from mooring.provisioner.outcomes import Failed, Failure, State
@@ -174,12 +174,16 @@ class Attempts:
         self._telling.succeeded(ref, intent.volume_name)
         await self._creation.settle(order)
 
+    def save_delayed(self, view: View, volume: Unsaved, error: str) -> None:
+        """A volume can't be stored for a while."""
+        intent = volume.order.intent
+        self._telling.failed(_reference(view, intent), failure_text(intent.class_name, error, infeasible=False))
+
     async def settled(self, view: View, volume: Unsaved, saved: Save, error: str) -> None:
         """A volume that could not be stored at once has been stored, or never will be."""
         order = volume.order
         intent, uid = order.intent, order.intent.uid
-        claim = view.claim(uid)
-        ref = intent_reference(intent) if claim is None else claim_reference(claim)
+        claim, ref = view.claim(uid), _reference(view, intent)
         if saved is Save.STORED:
             await self._succeeded(ref, order, volume.began)
             return
@@ -243,6 +247,11 @@ class Attempts:
         _told(attempt).info(2, "asked for another node", node=selected_node(claim), because=failure.error)
         self._waits.drop(uid)
         return True
+
+
+def _reference(view: View, intent: Intent) -> ObjectReference:
+    claim = view.claim(intent.uid)
+    return intent_reference(intent) if claim is None else claim_reference(claim)
 
 
 def _told(attempt: Attempt) -> Logger:

@@ -79,7 +79,7 @@ class Provisioner:
         self.caches = caches = Caches(cluster, facts, options, clock, chance)
         places = NodePlaces(caches.csi_nodes.store, caches.nodes.store)
         secrets = SecretCache(cluster, clock)
-        self._saving = Saving(cluster, caches.volumes, clock, chance, metrics, self._settled)
+        self._saving = Saving(cluster, caches.volumes, clock, chance, metrics, self._settled, self._save_delayed)
         slow: dict[str, Infeasible] = {}
         self._view = view = View(
             driver=facts,
@@ -230,6 +230,9 @@ class Provisioner:
         for uid in found:
             self._orphans[uid] = self._clock.now()
             self._queue.add(uid)
+
+    def _save_delayed(self, volume: Unsaved, error: str) -> None:
+        self._attempts.save_delayed(self._view, volume, error)
 
     async def _settled(self, volume: Unsaved, saved: Save, error: str) -> None:
         await self._attempts.settled(self._view, volume, saved, error)

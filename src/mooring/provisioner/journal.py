@@ -92,6 +92,7 @@ class Journal:
 
         For whoever is about to let the volume's object go: a volume that was kept on purpose must not be found again as a lost one.
         """
+        await self._hold()  # before that nobody knows what is open
         if uid in self._open:
             raise Conflict(STILL_OPEN)
         page = self._book.page_of(uid)

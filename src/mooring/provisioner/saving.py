@@ -29,6 +29,9 @@ log = logger(__name__)
 WORKERS: Final = 4
 FIRST_RETRY_S: Final = 0.05
 LAST_RETRY_S: Final = 60.0
+TOLD_AT: Final = 6
+"""Failures before users are told: a short outage is not their business."""
+
 _REFUSALS: Final = (Invalid, BadRequest, TooLarge)
 
 
@@ -55,18 +58,30 @@ class Unsaved:
         return self.order.intent.volume_name
 
 
+Delayed = Callable[[Unsaved, str], None]
 Settled = Callable[[Unsaved, Save, str], Awaitable[None]]
 
 
 class Saving:
-    """settled: awaited with what became of a volume that could not be stored at once, and why it was refused."""
+    """settled: awaited with what became of a volume that could not be stored at once, and why it was refused.
+
+    delayed: called once for a volume that can't be stored for a while, with the error.
+    """
 
     def __init__(
-        self, cluster: Cluster, volumes: Informer[PersistentVolume], clock: Clock, chance: Chance, metrics: Metrics, settled: Settled
+        self,
+        cluster: Cluster,
+        volumes: Informer[PersistentVolume],
+        clock: Clock,
+        chance: Chance,
+        metrics: Metrics,
+        settled: Settled,
+        delayed: Delayed,
     ) -> None:
         self._cluster = cluster
         self._volumes = volumes
         self._settled = settled
+        self._delayed = delayed
         self.unsaved: dict[str, Unsaved] = {}
         self._queue: WorkQueue[str] = WorkQueue(
             "unsavedpvs",
@@ -81,7 +96,7 @@ class Saving:
         self.unsaved[volume.name] = volume
         result = await self._try(volume)
         if result[0] is Save.LATER:
-            self._later(volume.name, result[1])
+            self._later(volume, result[1])
         else:
             del self.unsaved[volume.name]
         return result
@@ -109,15 +124,17 @@ class Saving:
         volume = self.unsaved[name]
         result, error = await self._try(volume)
         if result is Save.LATER:
-            self._later(name, error)
+            self._later(volume, error)
             return
         self._queue.forget(name)
         await self._settled(volume, result, error)
         self.unsaved.pop(name, None)
 
-    def _later(self, name: str, error: str) -> None:
-        delay_s = self._queue.retry(name)
+    def _later(self, volume: Unsaved, error: str) -> None:
+        name, delay_s = volume.name, self._queue.retry(volume.name)
         log.error("the volume exists, its object could not be stored yet", why=error, PersistentVolume=name, retry_in_s=round(delay_s, 3))
+        if self._queue.failures(name) == TOLD_AT:
+            self._delayed(volume, f"the volume exists, its PersistentVolume could not be stored yet: {error}")
 
     async def _try(self, volume: Unsaved) -> tuple[Save, str]:
         key = Key("", volume.name)

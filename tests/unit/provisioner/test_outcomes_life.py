@@ -285,6 +285,16 @@ async def test_an_object_that_may_not_be_stored_yet_is_stored_once_it_may():
 
 
 @in_virtual_time
+async def test_an_object_that_may_not_be_stored_for_a_while_is_told_once():
+    world = await ProvisioningWorld().base()
+    world.cluster.refuse(POST_PV, times=20, error=Forbidden("no right to create persistentvolumes"))
+    async with world.provisioning():
+        assert "the volume exists" in await world.failed("no right to create")
+        await world.provisioned()
+        assert 1 == len([reason for reason, _ in await world.told_of() if reason == "ProvisioningFailed"])
+
+
+@in_virtual_time
 async def test_P46_a_volume_whose_object_is_refused_for_good_is_deleted_and_told():
     world = await ProvisioningWorld(resync_s=0.0).base()
     world.cluster.refuse(POST_PV, error=Invalid("metadata.name: too odd", reason="Invalid"))

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume, SecretReference
+from mooring.api.core import (
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    SecretReference,
+)
 from mooring.api.meta import key_of
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
@@ -18,6 +25,7 @@ from mooring.kube.secrets import SecretCache, SecretError
 from mooring.provisioner import names
 from mooring.provisioner.deletion import decision as d
 from mooring.provisioner.deletion.view import Progress
+from mooring.provisioner.view import BY_UID
 
 log = logger(__name__)
 
@@ -44,6 +52,7 @@ class Actions:
         cluster: Cluster,
         driver: Driver,
         volumes: Informer[PersistentVolume],
+        claims: Informer[PersistentVolumeClaim],
         secrets: SecretCache,
         progress: dict[str, Progress],
         settled: Callable[[str], Awaitable[None]],
@@ -53,6 +62,7 @@ class Actions:
         self._cluster = cluster
         self._driver = driver
         self._volumes = volumes
+        self._claims = claims
         self._secrets = secrets
         self._progress = progress
         self._settled = settled
@@ -82,9 +92,13 @@ class Actions:
                     self._progress[pv.metadata.name] = Progress(pv.metadata.uid, object_deleted=True)
 
     async def _settle(self, pv: PersistentVolume) -> None:
-        """No intent must bring the volume back once it is let go."""
+        """No intent must bring the volume back once it is let go, nor a claim that is still in our cache and nowhere else."""
         if pv.spec.claim_ref is None:
             return
+        for claim in self._claims.store.by(BY_UID, pv.spec.claim_ref.uid):
+            with contextlib.suppress(ApiError):
+                name, namespace = claim.metadata.name, claim.metadata.namespace
+                await self._claims.write(key_of(claim), self._cluster.get(PERSISTENT_VOLUME_CLAIMS, name, namespace))
         try:
             await self._settled(pv.spec.claim_ref.uid)
         except ApiError as error:

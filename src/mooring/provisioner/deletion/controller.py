@@ -92,7 +92,9 @@ class VolumeDeletion:
             here=None if options.node is None else Here(options.node.node_name, {} if segments is None else segments),
             progress=self._progress,
         )
-        self._actions = Actions(cluster, driver, caches.volumes, secrets, self._progress, settled, timeout_s=options.timeout_s)
+        self._actions = Actions(
+            cluster, driver, caches.volumes, caches.claims, secrets, self._progress, settled, timeout_s=options.timeout_s
+        )
         back_off = BackOff(options.retry_interval_start_s, options.retry_interval_max_s, jitter=JITTER)
         self._queue: WorkQueue[str] = WorkQueue("volumes", clock=clock, chance=chance, backoff=back_off, metrics=metrics.once(QueueMetrics))
         self._running = False

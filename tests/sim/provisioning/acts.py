@@ -1,0 +1,164 @@
+"""What users and administrators do: each act is a method, drawn by its weight in the plan. They see the truth, and nothing fails them."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS, PersistentVolumeClaim
+from mooring.api.meta import annotation, is_deleting
+from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
+from mooring.kube.cluster import Patch, PatchType
+from mooring.kube.errors import ApiError
+from mooring.provisioner.names import SELECTED_NODE
+from tests.sim.provisioning.life import Keeper
+from tests.sim.provisioning.plan import DRIVER, NAMESPACE, NODES, SECRET, ClassPlan
+from tests.sim.provisioning.world import ClaimWorld
+from tests.support.objects import a_va
+
+T = TypeVar("T")
+CLAIMS_MAX = 6
+_PREFIX = "csi.storage.k8s.io"
+
+
+class Acts:
+    def __init__(self, world: ClaimWorld, provisioner: Keeper, binder: Keeper) -> None:
+        self._world, self._provisioner, self._binder = world, provisioner, binder
+        self._chance, self._truth, self._cluster = world.chances["actor"], world.truth, world.cluster
+        self._count = 0
+
+    async def prepare(self) -> None:
+        await self.restore_secret()
+        for planned in self._world.plan.classes:
+            await self._make_class(planned)
+
+    async def disturb(self) -> None:
+        """One act."""
+        act: Callable[[], Awaitable[None]] = getattr(self, self._one_of(self._world.plan.acts))
+        await act()
+
+    async def tend(self) -> None:
+        """The scheduler: a node for each claim that waits for one."""
+        waiting = {planned.name for planned in self._world.plan.classes if planned.waits}
+        for claim in self._claims():
+            if claim.spec.storage_class_name in waiting and not claim.spec.volume_name and not annotation(claim, SELECTED_NODE):
+                notes = {SELECTED_NODE: self._one_of(NODES)}
+                await self._merge(PERSISTENT_VOLUME_CLAIMS, claim.metadata.name, {"metadata": {"annotations": notes}}, NAMESPACE)
+
+    async def make_peace(self) -> None:
+        """Everything is back that is needed, and nothing stands in the way any more."""
+        await self.restore_secret()
+        for planned in self._world.plan.classes:
+            await self._make_class(planned)
+        for attachment in self._truth.all(VOLUME_ATTACHMENTS):
+            await self._delete(VOLUME_ATTACHMENTS, attachment.metadata.name)
+
+    # -- claims and volumes
+
+    async def make_claim(self) -> None:
+        if len(self._claims()) >= CLAIMS_MAX:
+            return
+        self._count += 1
+        spec = {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": self._one_of(self._world.plan.classes).name,
+        }
+        await self._do(
+            f"create claim c{self._count}",
+            self._cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), {"metadata": {"name": f"c{self._count}"}, "spec": spec}, NAMESPACE),
+        )
+
+    async def drop_claim(self) -> None:
+        if claims := self._claims():
+            await self._delete(PERSISTENT_VOLUME_CLAIMS, self._one_of(claims).metadata.name, NAMESPACE)
+
+    async def drop_volume(self) -> None:
+        """One that is in use, or no more; who deletes one before its claim is bound to it, leaves that stuck, as in Kubernetes."""
+        unbound = {claim.metadata.uid for claim in self._truth.all(PERSISTENT_VOLUME_CLAIMS) if not claim.spec.volume_name}
+        if volumes := [pv for pv in self._truth.all(PERSISTENT_VOLUMES) if pv.spec.claim_ref and pv.spec.claim_ref.uid not in unbound]:
+            await self._delete(PERSISTENT_VOLUMES, self._one_of(volumes).metadata.name)
+
+    async def keep_volume(self) -> None:
+        """An administrator wants the data of a volume whatever becomes of its claim."""
+        if volumes := self._truth.all(PERSISTENT_VOLUMES):
+            spec = {"persistentVolumeReclaimPolicy": "Retain"}
+            await self._merge(PERSISTENT_VOLUMES, self._one_of(volumes).metadata.name, {"spec": spec})
+
+    async def touch(self) -> None:
+        if claims := self._claims():
+            self._count += 1
+            notes = {"users.example.com/count": str(self._count)}
+            await self._merge(PERSISTENT_VOLUME_CLAIMS, self._one_of(claims).metadata.name, {"metadata": {"annotations": notes}}, NAMESPACE)
+
+    async def attach(self) -> None:
+        if volumes := self._truth.all(PERSISTENT_VOLUMES):
+            name = self._one_of(volumes).metadata.name
+            body = a_va(f"va-{name}", name, "node0", attacher=DRIVER)
+            await self._do(f"attach {name}", self._cluster.create(VOLUME_ATTACHMENTS.whole(), body))
+
+    async def detach(self) -> None:
+        if attachments := self._truth.all(VOLUME_ATTACHMENTS):
+            await self._delete(VOLUME_ATTACHMENTS, self._one_of(attachments).metadata.name)
+
+    # -- classes and secrets
+
+    async def drop_class(self) -> None:
+        if classes := self._truth.all(STORAGE_CLASSES):
+            await self._delete(STORAGE_CLASSES, self._one_of(classes).metadata.name)
+
+    async def restore_class(self) -> None:
+        await self._make_class(self._one_of(self._world.plan.classes))
+
+    async def drop_secret(self) -> None:
+        await self._delete(SECRETS, SECRET, NAMESPACE)
+
+    async def restore_secret(self) -> None:
+        data = {"token": base64.b64encode(self._world.backend.token.encode()).decode()}
+        await self._do("create secret", self._cluster.create(SECRETS.whole(), {"metadata": {"name": SECRET}, "data": data}, NAMESPACE))
+
+    async def _make_class(self, planned: ClassPlan) -> None:
+        secret = {f"{_PREFIX}/provisioner-secret-name": SECRET, f"{_PREFIX}/provisioner-secret-namespace": NAMESPACE, "secret": "yes"}
+        body = {
+            "metadata": {"name": planned.name},
+            "provisioner": DRIVER,
+            "reclaimPolicy": planned.policy,
+            "volumeBindingMode": "WaitForFirstConsumer" if planned.waits else "Immediate",
+            "parameters": secret if planned.secret else {},
+        }
+        await self._do(f"create class {planned.name}", self._cluster.create(STORAGE_CLASSES.whole(), body))
+
+    # -- processes
+
+    async def restart_driver(self) -> None:
+        self._world.backend.restart(self._chance.uniform(0.0, 2.0))
+
+    async def kill_provisioner(self) -> None:
+        self._provisioner.kill()
+
+    async def roll_provisioner(self) -> None:
+        await self._provisioner.roll()
+
+    async def kill_binder(self) -> None:
+        self._binder.kill()
+
+    # -- hands
+
+    def _claims(self) -> list[PersistentVolumeClaim]:
+        return [claim for claim in self._truth.all(PERSISTENT_VOLUME_CLAIMS) if not is_deleting(claim)]
+
+    async def _merge(self, kind: Any, name: str, body: dict[str, Any], namespace: str = "") -> None:
+        await self._do(f"patch {kind.name} {name} {body}", self._cluster.patch(kind.whole(), name, Patch(PatchType.MERGE, body), namespace))
+
+    async def _delete(self, kind: Any, name: str, namespace: str = "") -> None:
+        await self._do(f"delete {kind.name} {name}", self._cluster.delete(kind, name, namespace))
+
+    async def _do(self, what: str, request: Awaitable[Any]) -> None:
+        with contextlib.suppress(ApiError):
+            await request
+            self._world.story.tell("actor", what)
+
+    def _one_of(self, items: Sequence[T]) -> T:
+        return items[self._chance.below(len(items))]

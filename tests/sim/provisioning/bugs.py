@@ -1,0 +1,154 @@
+"""Bugs to plant in the provisioner and what is around it, each of which the simulation must find."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+from unittest import mock
+
+from mooring.csi.codes import Code
+from mooring.kube.queue import WorkQueue
+from mooring.provisioner import journal, outcomes
+from mooring.provisioner.attempts import Attempts
+from mooring.provisioner.creation import Creation
+from mooring.provisioner.deletion import view as deletion
+from mooring.provisioner.intents import MemoryIntents
+from mooring.provisioner.journal import Journal
+from mooring.provisioner.prepare import volume_name
+from tests.sim.provisioning import life
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bug:
+    """found_by: the invariants that may find it first."""
+
+    plant: Callable[[], contextlib.AbstractContextManager[Any]]
+    found_by: AbstractSet[str]
+
+
+@contextlib.contextmanager
+def planted(name: str | None) -> Iterator[None]:
+    """Plants the bug for a while; None plants nothing."""
+    if name is None:
+        yield
+        return
+    with BUGS[name].plant():
+        yield
+
+
+def _intents_in_memory() -> contextlib.AbstractContextManager[Any]:
+    """As external-provisioner has them."""
+    return mock.patch.object(life, "Journal", _forgetful)
+
+
+def _forgetful(*_ports: Any) -> MemoryIntents:
+    return MemoryIntents()
+
+
+def _begins_do_not_wait() -> contextlib.AbstractContextManager[Any]:
+    """CreateVolume is called while the intent is still on its way."""
+    return mock.patch.object(Journal, "_written", mock.AsyncMock())
+
+
+def _timeouts_are_final() -> contextlib.AbstractContextManager[Any]:
+    """A call that was not answered in time is taken for not done."""
+    return mock.patch.object(outcomes, "_BACKGROUND", frozenset({Code.CANCELED, Code.UNAVAILABLE, Code.ABORTED}))
+
+
+def _what_is_found_is_dropped() -> contextlib.AbstractContextManager[Any]:
+    """Who takes the journal over takes nothing from it."""
+
+    def forget(self: Journal) -> None:
+        for uid in self._book.found:
+            self._book.drop(uid)
+        self._book.found = {}
+
+    return mock.patch.object(Journal, "_take_in", forget)
+
+
+def _orphans_are_given_up() -> contextlib.AbstractContextManager[Any]:
+    """Once the claim is gone, nobody asks what became of its volume."""
+
+    async def make(self: Attempts, view: Any, uid: str) -> None:
+        if view.claim(uid) is None:
+            await self._intents.end(uid)
+        await original(self, view, uid)
+
+    original = Attempts.make
+    return mock.patch.object(Attempts, "make", make)
+
+
+def _intents_end_early() -> contextlib.AbstractContextManager[Any]:
+    """An intent ends with the driver's answer, before the object is stored."""
+    ask = Creation._ask
+
+    async def asked(self: Creation, order: Any, secrets: Any) -> Any:
+        answer = await ask(self, order, secrets)
+        await self._intents.end(order.intent.uid)
+        await self._intents.tidy()
+        return answer
+
+    return mock.patch.object(Creation, "_ask", asked)
+
+
+def _names_are_random() -> contextlib.AbstractContextManager[Any]:
+    """Each attempt asks for another volume."""
+    count = iter(range(10_000_000))
+    named = lambda view, uid: f"{volume_name(view, uid)}-{next(count)}"  # noqa: E731
+    return mock.patch.multiple("mooring.provisioner.prepare", volume_name=named)
+
+
+def _attachments_are_not_seen() -> contextlib.AbstractContextManager[Any]:
+    """Nobody looks whether a volume is still attached."""
+    return mock.patch.object(deletion.View, "nodes_of", return_value=())
+
+
+def _no_back_off() -> contextlib.AbstractContextManager[Any]:
+    def at_once(self: WorkQueue[Any], key: Any) -> float:
+        self.add_after(key, 0.0001)
+        return 0.0001
+
+    return mock.patch.object(WorkQueue, "retry", at_once)
+
+
+def _failures_are_final() -> contextlib.AbstractContextManager[Any]:
+    return mock.patch.object(WorkQueue, "retry", return_value=0.0)
+
+
+def _ends_are_never_written() -> contextlib.AbstractContextManager[Any]:
+    """Journal.end forgets to tell the book."""
+
+    async def end(self: Journal, uid: str) -> None:
+        self._open.pop(uid, None)
+
+    return mock.patch.object(Journal, "end", end)
+
+
+def _objects_go_before_the_end_is_written() -> contextlib.AbstractContextManager[Any]:
+    """A volume is let go while the journal still says that it is being made: the next process makes it again."""
+    return _unsettled()
+
+
+@contextlib.contextmanager
+def _unsettled() -> Iterator[None]:
+    with mock.patch.object(Journal, "settled", mock.AsyncMock()), mock.patch.object(journal, "TIDY_S", 30.0):
+        yield
+
+
+BUGS: Final[Mapping[str, Bug]] = {
+    "intents-in-memory": Bug(_intents_in_memory, {"create-unwritten"}),
+    "begins-do-not-wait": Bug(_begins_do_not_wait, {"create-unwritten"}),
+    "timeouts-final": Bug(_timeouts_are_final, {"leaked"}),
+    "found-dropped": Bug(_what_is_found_is_dropped, {"leaked", "intent-left"}),
+    "orphans-given-up": Bug(_orphans_are_given_up, {"leaked"}),
+    "intents-end-early": Bug(_intents_end_early, {"leaked"}),
+    "names-random": Bug(_names_are_random, {"two-volumes", "leaked"}),
+    "attachments-unseen": Bug(_attachments_are_not_seen, {"deleted-attached"}),
+    "no-back-off": Bug(_no_back_off, {"hot-loop"}),
+    "failures-final": Bug(_failures_are_final, {"claim-pending", "volume-left", "claim-left", "intent-left", "leaked"}),
+    "ends-unwritten": Bug(_ends_are_never_written, {"intent-left"}),
+    "let-go-too-early": Bug(_objects_go_before_the_end_is_written, {"made-again", "deleted-kept"}),
+}

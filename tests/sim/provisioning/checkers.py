@@ -1,0 +1,62 @@
+"""What must be true of a world of claims at rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from mooring.api.meta import is_deleting
+from tests.sim.checkers import Complaint
+from tests.sim.provisioning.world import ClaimWorld
+
+
+def complaints(world: ClaimWorld) -> list[Complaint]:
+    return [*_volumes(world), *_claims(world), *_objects(world), *_nothing_is_open(world)]
+
+
+def fingerprint(world: ClaimWorld) -> tuple[object, ...]:
+    """Changes with every write, and with every call."""
+    return world.store.version, tuple(sorted(world.backend.volumes)), world.laws.counts["calls"]
+
+
+def _volumes(world: ClaimWorld) -> Iterator[Complaint]:
+    """Backend = cluster, but for what was kept on purpose."""
+    handles = {pv.spec.csi.volume_handle for pv in world.truth.all(PERSISTENT_VOLUMES) if pv.spec.csi is not None}
+    for handle in sorted(set(world.backend.volumes) - handles - world.laws.kept):
+        yield "leaked", f"{handle} is in the backend, no PersistentVolume names it"
+    for handle in sorted(handles - set(world.backend.volumes) - world.laws.doomed):
+        yield "ghost", f"{handle} has a PersistentVolume, the backend has it not"
+    for handle in sorted(world.laws.kept - set(world.backend.volumes) - world.laws.doomed):
+        yield "deleted-kept", f"{handle} was to be kept, and is gone"
+
+
+def _claims(world: ClaimWorld) -> Iterator[Complaint]:
+    volumes = {pv.metadata.name: pv for pv in world.truth.all(PERSISTENT_VOLUMES)}
+    for claim in world.truth.all(PERSISTENT_VOLUME_CLAIMS):
+        name = claim.metadata.name
+        if is_deleting(claim):
+            yield "claim-left", f"{name} was deleted and is still there"
+            continue
+        volume = volumes.get(claim.spec.volume_name)
+        if claim.status.phase == "Lost" and volume is None:
+            continue  # somebody has taken its retained volume's object away
+        if volume is None or claim.status.phase != "Bound":
+            yield "claim-pending", f"{name} is {claim.status.phase}, its volume is {claim.spec.volume_name!r}"
+        elif volume.spec.claim_ref is None or volume.spec.claim_ref.uid != claim.metadata.uid:
+            yield "bound-twice", f"{name} is bound to {volume.metadata.name}, which is of {volume.spec.claim_ref}"
+
+
+def _objects(world: ClaimWorld) -> Iterator[Complaint]:
+    claims = {claim.metadata.uid for claim in world.truth.all(PERSISTENT_VOLUME_CLAIMS)}
+    for pv in world.truth.all(PERSISTENT_VOLUMES):
+        ref, retained = pv.spec.claim_ref, pv.spec.persistent_volume_reclaim_policy == "Retain"
+        orphaned = ref is None or ref.uid not in claims
+        if orphaned and (not retained or is_deleting(pv)):
+            yield "volume-left", f"{pv.metadata.name} is {pv.status.phase} and still there: {pv.metadata.finalizers}"
+
+
+def _nothing_is_open(world: ClaimWorld) -> Iterator[Complaint]:
+    for intent in world.laws.intents():
+        yield "intent-left", f"the intent for {intent.volume_name} is still open"
+    for name, operation in world.backend.locks.items():
+        yield "still-working", f"{operation} is at work for {name}"

@@ -1,0 +1,137 @@
+"""What must hold at every step of a life of claims, judged on the truth.
+
+| law              | broken when                                                                                     |
+|------------------|-------------------------------------------------------------------------------------------------|
+| create-unwritten | a volume is created that no stored intent names: a crash leaks it                               |
+| made-again       | a volume is created that an earlier process has stored, and deleted with its object             |
+| two-volumes      | a claim has two PersistentVolumes                                                               |
+| shared-volume    | two PersistentVolumes have one volume                                                           |
+| bound-twice      | a bound PersistentVolume, or claim, is bound to another                                         |
+| deleted-attached | a volume is deleted while an attachment names it that the provisioner has been shown            |
+| deleted-wanted   | a volume is deleted whose claim is there and bound to it                                        |
+| deleted-kept     | a volume is deleted that is to be retained, or whose object was taken away to keep it           |
+| overlap          | two calls are in flight for one volume                                                          |
+| hot-loop         | one thing is done too often                                                                     |
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable
+from typing import Any
+
+from mooring.api.coordination import LEASES
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume
+from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.table import Change
+from mooring.provisioner import pages
+from mooring.provisioner.intents import Intent
+from tests.sim.laws import PER_SECOND_MAX
+from tests.sim.provisioning.backend import VolumeBackend
+from tests.sim.truth import Truth
+
+
+class Laws:
+    """kept: handles of volumes whose object went while it was to be retained. doomed: those whose deletion was begun, rightly.
+
+    over: names of volumes that were deleted for their objects, and by whom. fail: called with the law's name and what broke it.
+    """
+
+    def __init__(self, truth: Truth, backend: VolumeBackend, fail: Callable[[str, str], None]) -> None:
+        self._truth, self._backend, self._fail = truth, backend, fail
+        self._in_flight: set[tuple[int, str]] = set()
+        self._recent: dict[tuple[int, str], deque[float]] = defaultdict(deque)
+        self.kept: set[str] = set()
+        self.doomed: set[str] = set()
+        self.over: dict[str, int] = {}
+        self.shown: Callable[[int, str], int] = lambda process, plural: 0
+        """Up to which version of a kind a provisioner has been shown everything."""
+        self.counts: Counter[str] = Counter()
+
+    def done(self, process: int, what: str, at_s: float) -> None:
+        recent = self._recent[process, what]
+        recent.append(at_s)
+        while recent[0] < at_s - 1.0:
+            recent.popleft()
+        if len(recent) > PER_SECOND_MAX and "events" not in what and not what.startswith("list"):  # one request a page
+            self._fail("hot-loop", f"{what}: {len(recent)} times in a second")
+
+    def intents(self) -> list[Intent]:
+        """As they are stored."""
+        return [intent for lease in self._truth.all(LEASES.whole()) for intent in pages.entries_of(lease)]
+
+    # -- calls
+
+    def create_begins(self, process: int, name: str) -> None:
+        self._begins(process, name)
+        if self.over.get(name, process) != process:  # whose cache shows the claim for a while longer, may try; the next one must not
+            self._fail("made-again", f"{name} is created, it was stored and deleted by another process before")
+        if not any(intent.volume_name == name for intent in self.intents()):
+            self._fail("create-unwritten", f"{name} is created, no intent names it")
+
+    def delete_begins(self, process: int, name: str, handle: str) -> None:
+        self._begins(process, name)
+        self.doomed.add(handle)
+        if handle in self.kept:
+            self._fail("deleted-kept", f"{handle} is deleted, its object was taken away to keep it")
+        for pv in self._of(handle):
+            self.over[name] = process
+            pv_name, ref = pv.metadata.name, pv.spec.claim_ref
+            known = int(pv.metadata.resource_version) <= self.shown(process, "persistentvolumes")
+            if known and pv.spec.persistent_volume_reclaim_policy != "Delete":
+                self._fail("deleted-kept", f"{handle} is deleted, {pv_name} says {pv.spec.persistent_volume_reclaim_policy}")
+            for attachment in self._truth.all(VOLUME_ATTACHMENTS):
+                known = int(attachment.metadata.resource_version) <= self.shown(process, "volumeattachments")
+                if known and attachment.spec.source.persistent_volume_name == pv_name:
+                    self._fail("deleted-attached", f"{handle} is deleted, {attachment.metadata.name} names {pv_name}")
+            for claim in self._truth.all(PERSISTENT_VOLUME_CLAIMS):
+                if ref is not None and claim.metadata.uid == ref.uid and claim.spec.volume_name == pv_name:
+                    self._fail("deleted-wanted", f"{handle} is deleted, {claim.metadata.name} is bound to it")
+
+    def call_ends(self, process: int, name: str) -> None:
+        self._in_flight.discard((process, name))
+
+    def _begins(self, process: int, name: str) -> None:
+        self.counts["calls"] += 1
+        if (process, name) in self._in_flight:
+            self._fail("overlap", f"two calls for {name} are in flight")
+        self._in_flight.add((process, name))
+
+    def _of(self, handle: str) -> list[PersistentVolume]:
+        return [pv for pv in self._truth.all(PERSISTENT_VOLUMES) if pv.spec.csi is not None and pv.spec.csi.volume_handle == handle]
+
+    # -- changes
+
+    def changed(self, resource: Resource, change: Change) -> None:
+        """The store has changed. Told of every change, at once."""
+        old = None if change.old is None else change.old.whole()
+        new = None if change.new is None else change.new.whole()
+        if resource.plural == "persistentvolumes":
+            self._volume_changed(old, new)
+        elif resource.plural == "persistentvolumeclaims" and old and new:
+            before, after = (obj["spec"].get("volumeName", "") for obj in (old, new))
+            if before and before != after:
+                self._fail("bound-twice", f"claim {new['metadata']['name']} was bound to {before}, now to {after!r}")
+
+    def _volume_changed(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        if old is None and new is not None:
+            self._volume_made(new)
+        elif old is not None and new is None:
+            if old["spec"].get("persistentVolumeReclaimPolicy") != "Delete":
+                self.kept.add(old["spec"]["csi"]["volumeHandle"])
+        elif old is not None and new is not None:
+            before, after = ((obj["spec"].get("claimRef") or {}).get("uid", "") for obj in (old, new))
+            if before and before != after:
+                self._fail("bound-twice", f"{new['metadata']['name']} was of claim {before}, now of {after!r}")
+
+    def _volume_made(self, new: dict[str, Any]) -> None:
+        name, uid, handle = new["metadata"]["name"], new["spec"]["claimRef"]["uid"], new["spec"]["csi"]["volumeHandle"]
+        self.kept.discard(handle)  # it has an object again
+        for pv in self._truth.all(PERSISTENT_VOLUMES):
+            if pv.metadata.name == name or pv.spec.csi is None or pv.spec.claim_ref is None:
+                continue
+            if pv.spec.claim_ref.uid == uid:
+                self._fail("two-volumes", f"{name} and {pv.metadata.name} are both of claim {uid}")
+            if pv.spec.csi.volume_handle == handle:
+                self._fail("shared-volume", f"{name} and {pv.metadata.name} both have {handle}")

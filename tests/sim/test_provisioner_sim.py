@@ -1,0 +1,39 @@
+"""The simulation of provisioner and binder, as far as every run of the tests takes it. More: `python -m tests.sim --part provisioner`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.provisioning.bugs import BUGS
+from tests.sim.provisioning.run import run_seed
+
+SEEDS = 200
+CHUNK = 10
+BUG_SEEDS_MAX = 300
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_no_invariant_is_broken(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        outcome = run_seed(seed)
+        assert outcome.broken is None, outcome.report()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str) -> None:
+    """By an invariant that tells of it, not by some crash."""
+    for seed in range(BUG_SEEDS_MAX):
+        broken = run_seed(seed, bug=name).broken
+        if broken is not None:
+            assert broken.invariant in BUGS[name].found_by, broken
+            return
+    pytest.fail(f"not found in {BUG_SEEDS_MAX} seeds")
+
+
+@pytest.mark.slow
+def test_a_seed_lives_the_same_life_again() -> None:
+    for seed in range(5):
+        first, second = run_seed(seed), run_seed(seed)
+        assert first.story.steps == second.story.steps

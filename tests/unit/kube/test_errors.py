@@ -1,0 +1,23 @@
+"""What a Status means."""
+
+from __future__ import annotations
+
+import pytest
+
+from mooring.kube.errors import AlreadyExists, ApiError, Conflict, ServerError, TooLarge, from_status
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        ({"reason": "AlreadyExists"}, 409, AlreadyExists),
+        ({"reason": "Conflict"}, 409, Conflict),
+        ({}, 503, ServerError),
+        ({"message": "etcdserver: request is too large"}, 500, TooLarge),
+        ({"message": "rpc error: code = ResourceExhausted desc = trying to send message larger than max (3 vs. 2)"}, 500, TooLarge),
+        ({"message": "etcdserver: request timed out"}, 500, ServerError),
+    ],
+)
+def test_the_kind_of_error(status: dict[str, str], code: int, kind: type[ApiError]):
+    error = from_status(status, code)
+    assert (kind, code) == (type(error), error.status_code)
