@@ -16,7 +16,7 @@ from mooring.api.coordination import LEASES
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.kube.cluster import Cluster, Selection
-from mooring.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, TooLarge
+from mooring.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, TooLarge
 from mooring.provisioner import pages
 from mooring.provisioner.intents import Intent
 from mooring.provisioner.pages import JOURNAL_LABEL, PAGE_BYTES_MAX, PAGES_MAX, Place, UnreadablePage
@@ -26,18 +26,11 @@ log = logger(__name__)
 AGAIN_S: Final = 5.0
 """After the journal could not be taken over: how long until that is tried again."""
 
-FORBIDDEN_S: Final = 300.0
-"""The same when there is no right to it."""
-
 RETAKE_S: Final = 30.0
 """After somebody else has taken it: how long until we try to get it back. Who lost an election has ended by then."""
 
 TRIES_MAX: Final = 5
 _LEASES: Final = LEASES.whole()
-_NO_RIGHTS: Final = (
-    "no right to keep a journal of intents: a volume is lost when its claim is deleted while no provisioner runs, as with "
-    "external-provisioner; grant get, list, create and update of leases in this namespace, as deploy/provisioner does"
-)
 _TAKEN: Final = "another provisioner of this driver has taken over the journal of intents"
 
 
@@ -209,10 +202,6 @@ class Book:
                 raise self._why_not
             try:
                 await self._take_over()
-            except Forbidden as error:
-                self._why_not, self._take_at = error, self._clock.now() + FORBIDDEN_S
-                log.error(_NO_RIGHTS, error=error, again_in_s=FORBIDDEN_S)
-                raise
             except ApiError as error:
                 self._why_not, self._take_at = error, self._clock.now() + AGAIN_S
                 log.error("could not take over the journal of intents: no volume is created before that", error=error, again_in_s=AGAIN_S)

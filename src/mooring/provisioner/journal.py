@@ -15,7 +15,7 @@ from typing import Final
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.kube.cluster import Cluster
-from mooring.kube.errors import ApiError, Conflict, Forbidden
+from mooring.kube.errors import ApiError, Conflict
 from mooring.provisioner import pages
 from mooring.provisioner.book import Book, Page
 from mooring.provisioner.intents import STILL_OPEN, Intent
@@ -56,13 +56,9 @@ class Journal:
             await self._hold()
 
     async def begin(self, intent: Intent) -> None:
-        """Returns when it is durable, or in memory where we may not write Leases. Raises ApiError; then what was open before is open."""
+        """Returns when it is durable. Raises ApiError; then what was open before is open."""
         uid, known = intent.uid, intent.uid in self._open
-        try:
-            await self._hold()
-        except Forbidden:
-            self._open[uid] = intent  # as external-provisioner, which keeps it in memory; the book has told so
-            return
+        await self._hold()
         before = self._open.get(uid)
         if before is not None and not known:
             raise Conflict(f"the volume {intent.volume_name} was begun by an earlier provisioner: going on with that")
@@ -83,7 +79,7 @@ class Journal:
 
     async def end(self, uid: str) -> None:
         """Durable with one of the next writes; nothing happens if none is open."""
-        if self._open.pop(uid, None) is not None and self._book.page_of(uid) is not None:
+        if self._open.pop(uid, None) is not None:
             self._book.drop(uid)
             self._tidy_soon()
 

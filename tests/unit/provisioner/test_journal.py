@@ -18,7 +18,7 @@ from mooring.base.clock import LoopClock
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import Conflict, Forbidden, ServerError, TooLarge, Unreachable
 from mooring.provisioner import book, pages
-from mooring.provisioner.book import AGAIN_S, FORBIDDEN_S, RETAKE_S, Superseded
+from mooring.provisioner.book import AGAIN_S, RETAKE_S, Superseded
 from mooring.provisioner.intents import Intent
 from mooring.provisioner.journal import TIDY_S, Journal
 from mooring.provisioner.pages import Place
@@ -182,23 +182,20 @@ async def test_a_refused_change_leaves_what_was_open_before():
 
 
 @in_virtual_time
-async def test_without_the_right_to_write_there_intents_are_kept_in_memory_until_it_is_granted():
-    """An operator may swap the image under manifests of external-provisioner's, which keeps nothing."""
+async def test_without_the_right_to_write_there_nothing_is_begun_until_it_is_granted():
+    """Whoever is about to create a volume hears which right is missing, and so does its user."""
     world = await World().base()
     rule = world.cluster.refuse(CREATE, times=None, error=Forbidden("leases is forbidden"))
     async with world.journal() as journal:
-        await journal.begin(an_intent("u1"))
-        await journal.begin(an_intent("u2"))
-        assert {"u1", "u2"} == set(journal.open())
-        await journal.end("u1")
-        await journal.settled("u1")
-        assert {"u2"} == set(journal.open())
+        for _ in range(3):
+            with pytest.raises(Forbidden, match="leases is forbidden"):
+                await journal.begin(an_intent())
         assert 1 == world.story.count(CREATE), "no storm of refused requests"
+        assert {} == journal.open()
         rule.times = 0
-        await asyncio.sleep(FORBIDDEN_S + 1)
-        await journal.begin(an_intent("u3"))
-        assert {"u3"} == set(await world.stored())
-        await journal.end("u2")
+        await asyncio.sleep(AGAIN_S + 1)
+        await journal.begin(an_intent())
+        assert ["u1"] == list(await world.stored())
 
 
 @in_virtual_time
