@@ -143,20 +143,21 @@ class Saving:
         except AlreadyExists:
             return await self._whose(volume)
         except _REFUSALS as error:
-            return Save.REFUSED, str(error)
+            return await self._whose(volume, refused=str(error))
         except ApiError as error:
             return Save.LATER, str(error)
         return Save.STORED, ""
 
-    async def _whose(self, volume: Unsaved) -> tuple[Save, str]:
+    async def _whose(self, volume: Unsaved, refused: str = "") -> tuple[Save, str]:
         """An object of that name is there: our own, when an answer was lost; or another claim's.
 
+        refused: the object will not be taken, unless it has been: an earlier try may have been, and then its volume must not be deleted.
         Differs from external-provisioner, to which it is always our own.
         """
         try:
             found = await self._volumes.write(Key("", volume.name), self._cluster.get(PERSISTENT_VOLUMES, volume.name))
         except NotFound:
-            return Save.LATER, "it was there, and is gone again"
+            return (Save.REFUSED, refused) if refused else (Save.LATER, "it was there, and is gone again")
         except ApiError as error:
             return Save.LATER, str(error)
         ref = found.spec.claim_ref

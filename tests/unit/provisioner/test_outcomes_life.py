@@ -319,6 +319,19 @@ async def test_an_object_that_is_refused_after_some_tries_takes_its_volume_along
 
 
 @in_virtual_time
+async def test_P47_an_object_that_is_refused_after_a_lost_answer_may_be_there_and_keeps_its_volume():
+    """The rules have changed between the two tries: the first was stored, so its volume is in use."""
+    world = await ProvisioningWorld(resync_s=0.0).base()
+    world.cluster.refuse(POST_PV, after=True, error=ServerError("lost", code=500))
+    world.cluster.refuse(POST_PV, error=Invalid("no", reason="Invalid"))
+    async with world.provisioning():
+        await world.provisioned()
+        await world.settle(50)
+        assert 1 == len(world.driver.volumes)
+    assert [CREATE, POST_PV, POST_PV] == world.told
+
+
+@in_virtual_time
 async def test_P47_the_answer_of_the_post_is_lost():
     world = await ProvisioningWorld().base()
     world.cluster.refuse(POST_PV, after=True, error=ServerError("lost", code=500))
