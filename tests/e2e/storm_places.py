@@ -16,7 +16,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +72,9 @@ class _Ports:
 
 
 class _InProcess(Replica):
-    def __init__(self, cluster: Cluster, driver: UnreliableVolumes, clock: Clock, seed: int) -> None:
+    def __init__(self, cluster: Cluster, driver: UnreliableVolumes, clock: Clock, seed: int, flags: Sequence[str]) -> None:
         self._life, self._works = killing.Life(), False
-        parsed = parse(ProvisionerFlags, FLAGS)
+        parsed = parse(ProvisionerFlags, flags)
         gates = {**{name: gate.default for name, gate in KNOWN_GATES.items()}, **parsed.flags.feature_gates}
         setup, machine = Setup("csi-provisioner", parsed.flags, parsed.given, gates), Machine(environ={})
         known = sidecar(setup, machine)
@@ -99,7 +99,8 @@ class _InProcess(Replica):
 
 
 class _InProcessStorm(Storm):
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, flags: Sequence[str]) -> None:
+        self._flags = flags
         self._clock, self._chance = LoopClock(EPOCH_S), Chance(7)
         self.store = new_store(self._chance, EPOCH_S)
         driver = UnreliableVolumes("csi.test", Chance(11), trouble=TROUBLE)
@@ -109,7 +110,7 @@ class _InProcessStorm(Storm):
         return LocalCluster(self.store, clock=self._clock, chance=self._chance)
 
     def a_replica(self, number: int) -> Replica:
-        return _InProcess(self.a_client(), self.driver, self._clock, number)
+        return _InProcess(self.a_client(), self.driver, self._clock, number, self._flags)
 
     @contextlib.asynccontextmanager
     async def binding(self) -> AsyncIterator[None]:
@@ -125,8 +126,8 @@ class _InProcessStorm(Storm):
 
 
 @contextlib.asynccontextmanager
-async def in_process(count: int) -> AsyncIterator[Storm]:
-    storm = _InProcessStorm(count)
+async def in_process(count: int, flags: Sequence[str] = FLAGS) -> AsyncIterator[Storm]:
+    storm = _InProcessStorm(count, flags)
     async with storm.binding():
         try:
             yield storm

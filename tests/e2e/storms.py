@@ -15,6 +15,7 @@ from mooring.api.coordination import LEASES
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
+from mooring.base.chance import Chance
 from mooring.kube.cluster import Cluster
 from mooring.provisioner import pages
 from tests.support.bindables import a_claim, a_class, a_csi_node
@@ -26,8 +27,9 @@ NODES_PER_ZONE: Final = 2
 MAKERS: Final = 20
 """Objects that are made or deleted side by side."""
 
+ELECTION: Final = "--leader-election"
 FLAGS: Final = (
-    "--leader-election",
+    ELECTION,
     "--leader-election-lease-duration=2s",
     "--leader-election-renew-deadline=1500ms",
     "--leader-election-retry-period=300ms",
@@ -126,6 +128,21 @@ class Storm(abc.ABC):
             place = {ZONE: ZONES[number // 2 % len(ZONES)]} if number % 3 else {}
             await self.world.make_pod(name, base=f"p{number}", nodeSelector=place)
 
+    async def change_minds(self, chance: Chance, times: int) -> None:
+        """Claims are deleted, their pods with them, and made anew under the same names; classes, too."""
+        for _ in range(times):
+            number = chance.below(self.count)
+            if number % 2:
+                await self.world.delete(POD, self.world(f"p{number}"))
+            await self.world.delete(PVC, self.world(f"c{number}"))
+            if chance.happens(0.2):
+                await self.world.delete("StorageClass", self.world("now"))
+                await asyncio.sleep(chance.uniform(0.0, 1.0))
+                await self.world.create(a_class(self.world("now"), provisioner=self.driver.name))
+            await self.world.gone(PVC, self.world(f"c{number}"))
+            await self._wish(number)
+            await asyncio.sleep(chance.uniform(0.0, 0.5))
+
     async def bound(self, share: float) -> None:
         """At least this share of the claims is bound."""
 
@@ -165,6 +182,7 @@ class Storm(abc.ABC):
 
     async def judge_bound(self) -> None:
         """Each claim has one volume, each volume one claim, in the API and in the backend; and it is where its pod is."""
+        await self.world.until(self._nobody_is_too_many, "what nobody wants any more is gone")
         claims, volumes = await self._claims(), {pv.metadata.name: pv for pv in await self._volumes()}
         assert self.count == len(claims) == len(volumes)
         backend = self.driver.volumes
@@ -173,6 +191,11 @@ class Storm(abc.ABC):
         assert all(_claim_uid(volumes[one.spec.volume_name]) == one.metadata.uid for one in claims)
         assert {pv.metadata.name: backend[_handle(pv)].zone for pv in volumes.values()} == {name: _zone(pv) for name, pv in volumes.items()}
         await self._judge_pods({one.metadata.name: _zone(volumes[one.spec.volume_name]) for one in claims})
+
+    async def _nobody_is_too_many(self) -> bool:
+        return self.count == len(await self._volumes()) == len(self.driver.volumes)
+
+    def judge_made_once(self) -> None:
         again = {name: times for name, times in self.driver.made.items() if times > 1}
         assert {} == again, "made more than once"
 

@@ -23,6 +23,7 @@ ZONE: Final = "topology.test/zone"
 RPC = csi.ControllerServiceCapability.RPC
 SERVICE = csi.PluginCapability.Service
 T = TypeVar("T")
+CREATE, DELETE = "create", "delete"
 
 FINAL: Final = sorted({*unreliable_driver.FINAL, Code.RESOURCE_EXHAUSTED} - {Code.INVALID_ARGUMENT, Code.NOT_FOUND})
 """Of provisioning. After InvalidArgument a claim rests for five minutes; a volume that is not found counts as deleted."""
@@ -83,7 +84,7 @@ class UnreliableVolumes:
             made = csi.Volume(volume_id=handle, capacity_bytes=volume.size, accessible_topology=topology)
             return csi.CreateVolumeResponse(volume=made)
 
-        return await self._call("create", request.name, create)
+        return await self._call(CREATE, request.name, create)
 
     async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
         def delete() -> csi.DeleteVolumeResponse:
@@ -91,7 +92,7 @@ class UnreliableVolumes:
             return csi.DeleteVolumeResponse()
 
         volume = self.volumes.get(request.volume_id)
-        return await self._call("delete", request.volume_id if volume is None else volume.name, delete)
+        return await self._call(DELETE, request.volume_id if volume is None else volume.name, delete)
 
     async def _call(self, method: str, name: str, effect: Callable[[], T]) -> T:
         code = Code.CANCELED
@@ -109,6 +110,8 @@ class UnreliableVolumes:
         if name in self._at_work:
             raise DriverError(Code.ABORTED, f"an operation on {name} is pending")
         code, takes_effect, seconds = self._fates.draw(method, name)
+        if method == CREATE and code in FINAL and any(volume.name == name for volume in self.volumes.values()):
+            code, takes_effect = Code.OK, True  # it must not say that there is nothing
         self._at_work.add(name)
         operation = asyncio.create_task(self._operate(name, seconds, effect if takes_effect else None), name=f"{method}/{name}")
         self._operations.add(operation)

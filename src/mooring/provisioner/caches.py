@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import contextlib
+from typing import Any, Final
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.gateway import REFERENCE_GRANTS, ReferenceGrant
@@ -14,6 +16,9 @@ from mooring.kube.informer import Informer
 from mooring.provisioner.facts import DriverFacts
 from mooring.provisioner.options import ProvisionerOptions
 from mooring.provisioner.view import CLAIM_INDEXES, csi_node_pruner, prune_claim, prune_node, prune_volume
+
+GRANTS_S_MAX: Final = 5.0
+"""How long grants are waited for at the start; one that comes later wakes its claims."""
 
 
 class Caches:
@@ -42,5 +47,15 @@ class Caches:
 
     @property
     def have_synced(self) -> bool:
-        """True while all that are in use follow the API server."""
-        return all(informer.has_synced for informer in self.running)
+        """True while all that are in use follow the API server. Not so the grants: a cluster may lack their kind."""
+        return all(informer.has_synced for informer in self.running if informer is not self.grants)
+
+    async def synced(self) -> None:
+        """Returns once all that are in use have been filled.
+
+        Differs from external-provisioner, which never begins where the gate is on and the kind of grants is missing: then there are none.
+        """
+        for informer in self.running:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GRANTS_S_MAX if informer is self.grants else None):
+                    await informer.synced()

@@ -158,8 +158,7 @@ class Provisioner:
             ]
             await self._intents.start()
             helpers.append(group.create_task(self._intents.run(), name="provisioner/intents"))
-            for informer in self.caches.running:
-                await informer.synced()
+            await self.caches.synced()
             log.info(2, "caches synced", driver=self._facts.name)
             await self._work()
             with contextlib.suppress(TimeoutError):

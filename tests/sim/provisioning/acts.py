@@ -14,12 +14,11 @@ from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
 from mooring.provisioner.names import SELECTED_NODE
 from tests.sim.provisioning.life import Keeper
-from tests.sim.provisioning.plan import DRIVER, NAMESPACE, NODES, SECRET, ClassPlan
+from tests.sim.provisioning.plan import CLAIMS_MAX, DRIVER, NAMESPACE, NODES, SECRET, ClassPlan
 from tests.sim.provisioning.world import ClaimWorld
 from tests.support.objects import a_va
 
 T = TypeVar("T")
-CLAIMS_MAX = 6
 _PREFIX = "csi.storage.k8s.io"
 
 

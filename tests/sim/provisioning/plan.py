@@ -12,6 +12,8 @@ DRIVER: Final = "csi.example.com"
 NODES: Final = ("node0", "node1")
 NAMESPACE: Final = "default"
 SECRET: Final = "storage-secret"
+CLAIMS_MAX: Final = 6
+"""At once, all of one secret."""
 
 ACTS: Final = {
     "make_claim": 10,

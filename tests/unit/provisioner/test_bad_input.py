@@ -10,6 +10,7 @@ import pytest
 
 from mooring.api.coordination import LEASES
 from mooring.api.core import EVENTS, SECRETS
+from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import BadRequest, Invalid
@@ -295,3 +296,58 @@ async def test_a_driver_that_never_makes_what_is_wanted_is_left_alone_once_nobod
         await world.settle(10_000)
         assert made == len(world.driver.made(CREATE))
         await nothing_is_left(world)
+
+
+class GarbledDriver(AnsweringDriver):
+    """The first volume is made; nobody can read what is said of it."""
+
+    async def create_volume(self, request: csi.CreateVolumeRequest) -> Any:
+        answer = await super().create_volume(request)
+        return answer if len(self.made(CREATE)) > 1 else csi.ProbeResponse()
+
+
+@in_virtual_time
+async def test_an_answer_that_nobody_can_read_leaves_open_whether_there_is_a_volume():
+    """It is asked for again, though the claim is gone: else it would be lost."""
+    world = await a_world(GarbledDriver()).base()
+    async with world.provisioning():
+        await world.failed("the driver's answer is no csi.v1.CreateVolumeResponse")
+        await world.delete_claim()
+        await world.calls(2)
+        await nothing_is_left(world)
+        assert 1 == len(world.driver.volumes)
+
+
+@pytest.mark.parametrize(
+    ("driver", "ready", "text"),
+    [
+        ("other.csi.test", True, "is not handled by CSI driver of StorageClass sc"),
+        (DRIVER, False, "snapshot snap is not Ready"),
+    ],
+    ids=["another-drivers", "not-ready"],
+)
+@in_virtual_time
+async def test_snapshots_that_can_not_be_used(driver: str, ready: bool, text: str):
+    world = a_world()
+    world.driver.controller = (*world.driver.controller, RPC.CREATE_DELETE_SNAPSHOT)
+    await world.make_snapshot_kinds()
+    own = {"name": "snap", "namespace": "default"}
+    source = {"source": {"volumeSnapshotContentName": "content"}}
+    made = await world.create(VOLUME_SNAPSHOTS, {"metadata": own, "spec": source})
+    status = {"boundVolumeSnapshotContentName": "content", "readyToUse": ready}
+    await world.patch(VOLUME_SNAPSHOTS, "snap", {"status": status}, "default", "status")
+    of = {"driver": driver, "deletionPolicy": "Delete", "source": {"snapshotHandle": "h"}}
+    content = {**of, "volumeSnapshotRef": {**own, "uid": made["metadata"]["uid"]}}
+    await world.create(VOLUME_SNAPSHOT_CONTENTS, {"metadata": {"name": "content"}, "spec": content, "status": {"snapshotHandle": "h"}})
+    await world.base(dataSource={"apiGroup": GROUP, "kind": "VolumeSnapshot", "name": "snap"})
+    await refused(world, text)
+    assert names.SNAPSHOT_FINALIZER not in (await world.get(VOLUME_SNAPSHOTS, "snap", "default"))["metadata"].get("finalizers", [])
+
+
+@in_virtual_time
+async def test_a_cluster_without_the_kind_of_grants():
+    """The gate is on, and nobody can grant anything: all other claims have their volumes."""
+    world = await a_world(cross_namespace_data_source=True).base()
+    async with world.provisioning() as provisioner:
+        await world.provisioned()
+        assert provisioner.has_synced
