@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from mooring.api.coordination import LEASES
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume
@@ -31,9 +31,6 @@ from tests.sim.laws import PER_SECOND_MAX
 from tests.sim.provisioning.backend import VolumeBackend
 from tests.sim.provisioning.plan import CLAIMS_MAX
 from tests.sim.truth import Truth
-
-JOURNAL_PER_SECOND_MAX: Final = 4 * PER_SECOND_MAX
-"""All claims write on the same page, each for itself when they come one after the other."""
 
 
 class Laws:
@@ -58,13 +55,8 @@ class Laws:
         recent.append(at_s)
         while recent[0] < at_s - 1.0:
             recent.popleft()
-<<<<<<< HEAD
-        limit = JOURNAL_PER_SECOND_MAX if "leases" in what else PER_SECOND_MAX
-        if len(recent) > limit and "events" not in what and not what.startswith("list"):  # one request a page
-=======
-        users = CLAIMS_MAX if what.startswith("get secrets") else 1
+        users = CLAIMS_MAX if what.startswith("get secrets") else 4 if "leases" in what else 1  # (all claims share a page of the journal)
         if len(recent) > PER_SECOND_MAX * users and "events" not in what and not what.startswith("list"):  # one request a page
->>>>>>> 2424176146d771bacf727f225aed3f62903c7646
             self._fail("hot-loop", f"{what}: {len(recent)} times in a second")
 
     def intents(self) -> list[Intent]:
