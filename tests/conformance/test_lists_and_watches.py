@@ -190,7 +190,7 @@ def test_a_bookmark_comes_before_the_time_out(server: Server, name: str) -> None
     """So that the next watch goes on from there, however quiet the kind was."""
     api = server.api
     version = api.get(SECRETS).ok()["metadata"]["resourceVersion"]
-    wait_s = 6 if server.is_real else 1
+    wait_s = 12 if server.is_real else 1
     with api.watch(SECRETS, resourceVersion=version, allowWatchBookmarks="true", timeoutSeconds=wait_s) as watch:
         (made,) = secrets(api, name, 1)
         events = watch.rest()
