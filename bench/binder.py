@@ -13,7 +13,8 @@ from pathlib import Path
 from bench.claims import Json, a_claim, a_volume
 from bench.contender import Contender, Strangers, quantile, running
 from bench.load import Load, a_load
-from bench.tables import Table, in_turns
+from bench.tables import Table
+from bench.turns import Turns
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolumeClaim
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.kube.cluster import EventType, WatchEvent
@@ -53,6 +54,7 @@ class Idle:
     cpu_s: float
     writes: float
     rss: float
+    strangers: float = 0.0
 
 
 class BindLoad(Load):
@@ -89,17 +91,18 @@ class BindLoad(Load):
         return [(self.bound_at[name] - self.posted_at[name]) * 1000 for name in names]
 
 
-async def measured(pending: int, rounds: int) -> list[str]:
+async def measured(pending: int, rounds: int, quiet: float) -> list[str]:
     """The tables."""
     plane = ControlPlane.start(etcd_flags=["--unsafe-no-fsync=false"])
     try:
         go = Contender("Go", (*_controller_manager(plane),))
         mooring = Contender("Mooring", (str(Path(sys.executable).parent / "mooring"), "binder", PART))
+        turns = Turns([go, mooring], rounds, quiet)
         numbers = iter(range(1000))
-        runs = await in_turns("Binding", [go, mooring], rounds, lambda one: _round(plane, one, f"b{next(numbers)}"))
+        runs = await turns.take("Binding", lambda one: _round(plane, one, f"b{next(numbers)}"))
         async with a_load(plane, BindLoad) as load:
             await load.each(load.claim(f"pending-{number}") for number in range(pending))
-        idle = await in_turns("Idle", [go, mooring], 1, lambda one: _idle(plane, one))
+        idle = await turns.take("Idle", lambda one: _idle(plane, one), 1)
     finally:
         plane.stop()
     bound = Table("Binding: a volume is posted for a claim that waits, no client limit", runs)

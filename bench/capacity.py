@@ -9,7 +9,8 @@ from pathlib import Path
 
 from bench.contender import NO_LIMIT, Contender, LoadDriver, Running, Strangers, running
 from bench.load import Load, a_load
-from bench.tables import Table, in_turns
+from bench.tables import Table
+from bench.turns import Turns
 from mooring.api.core import NODES
 from mooring.api.storage import CSI_NODES, CSI_STORAGE_CAPACITIES, STORAGE_CLASSES, CSIStorageCapacity
 from mooring.kube.cluster import EventType, WatchEvent
@@ -96,9 +97,9 @@ class CapacityLoad(Load):
             self._names.discard(event.object.metadata.name)
 
 
-async def measured(plane: ControlPlane, driver_program: Path, contenders: list[Contender], segments: int, rounds: int) -> list[str]:
+async def measured(plane: ControlPlane, driver_program: Path, turns: Turns, segments: int) -> list[str]:
     """The tables."""
-    runs = await in_turns("Capacity", contenders, rounds, lambda one: _round(plane, driver_program, one, segments))
+    runs = await turns.take("Capacity", lambda one: _round(plane, driver_program, one, segments))
     made = Table(f"Capacity: {segments} places, {CLASSES} classes; no client limit, one worker as shipped", runs)
     made.row("start → an object for each item (s)", "{:.1f}", lambda run: run.whole_s, each_round=True)
     made.row("processor time until then (s)", "{:.1f}", lambda run: run.cpu_s)

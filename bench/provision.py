@@ -20,11 +20,13 @@ from bench import binder, capacity
 from bench.claims import ProvisionLoad
 from bench.contender import NO_LIMIT, Contender, LoadDriver, Strangers, build_driver, quantile, running
 from bench.load import a_load
-from bench.tables import Table, heading, in_turns, one_row
+from bench.tables import Table, heading
+from bench.turns import Turns
 from tests.support.control_plane import ControlPlane
 from tests.support.real import binary
 
 PARTS = ("provision", "capacity", "memory", "binder")
+BUSY = "processors that others kept busy"
 NO_PROTECTION = "--disable-admission-plugins=StorageObjectInUseProtection"
 """Nobody is there who would take those finalizers off."""
 
@@ -48,6 +50,29 @@ class Run:
     rss_idle: float
     rss_after: float
     strangers: float
+
+
+@dataclasses.dataclass
+class Backlog:
+    rate: float
+    strangers: float
+
+
+@dataclasses.dataclass
+class Alone:
+    """One claim after the other, in milliseconds."""
+
+    p50: float
+    p99: float
+    strangers: float
+
+
+@dataclasses.dataclass
+class Memory:
+    """In MiB."""
+
+    rss: float
+    strangers: float = 0.0
 
 
 class Bench:
@@ -108,40 +133,44 @@ class Bench:
             strangers=busy,
         )
 
-    async def backlog(self, contender: Contender, count: int) -> float:
+    async def backlog(self, contender: Contender, count: int) -> Backlog:
         """Volumes a second when so many claims wait already as the contender starts: from the first volume to the last."""
         async with a_load(self._plane, ProvisionLoad) as load:
             driver, kubeconfig, log = self._new(contender)
             names = [f"k{self._number}-{number}" for number in range(count)]
             await load.make_class(contender.driver_name)
             await load.each(load.claim(name, contender.driver_name) for name in names)
-            with running(contender, kubeconfig, driver, log, NO_LIMIT):
+            with running(contender, kubeconfig, driver, log, NO_LIMIT) as started:
+                strangers = Strangers([*self._plane.pids(), started.pid, driver.pid])
                 await load.until(load.made_at, names, 600)
+                busy = strangers.busy()
                 await load.settled()
                 await load.each(load.drop(name) for name in names)
                 await load.each(load.release(name) for name in names)
                 await load.until(load.gone_at, names, 600)
         times = sorted(load.made_at[name] for name in names)
-        return (count - 1) / (times[-1] - times[0])
+        return Backlog((count - 1) / (times[-1] - times[0]), busy)
 
-    async def trickle(self, contender: Contender, count: int) -> tuple[float, float]:
-        """Claims one after the other, each once the one before has its volume: milliseconds to the volume, median and p99."""
+    async def trickle(self, contender: Contender, count: int) -> Alone:
+        """Claims one after the other, each once the one before has its volume."""
         async with a_load(self._plane, ProvisionLoad) as load:
             driver, kubeconfig, log = self._new(contender)
             names = [f"t{self._number}-{number}" for number in range(count + 1)]
             await load.make_class(contender.driver_name)
-            with running(contender, kubeconfig, driver, log, NO_LIMIT):
+            with running(contender, kubeconfig, driver, log, NO_LIMIT) as started:
+                strangers = Strangers([*self._plane.pids(), started.pid, driver.pid])
                 for name in names:
                     await load.claim(name, contender.driver_name)
                     await load.until(load.made_at, [name], 30)
                     await asyncio.sleep(0.02)
+                busy = strangers.busy()
                 await load.each(load.drop(name) for name in names)
                 await load.each(load.release(name) for name in names)
                 await load.until(load.gone_at, names, 60)
         waits = [(load.made_at[name] - load.created_at[name]) * 1000 for name in names[1:]]
-        return quantile(waits, 0.5), quantile(waits, 0.99)
+        return Alone(quantile(waits, 0.5), quantile(waits, 0.99), busy)
 
-    async def memory(self, contender: Contender) -> float:
+    async def memory(self, contender: Contender) -> Memory:
         """Resident memory once its caches hold what is in the cluster."""
         driver, kubeconfig, log = self._new(contender)
         with running(contender, kubeconfig, driver, log, NO_LIMIT) as started:
@@ -153,7 +182,7 @@ class Bench:
                     break
                 before = now
             await asyncio.sleep(3)
-            return started.rss_mib
+            return Memory(started.rss_mib)
 
 
 def _each(before: Mapping[str, int], after: Mapping[str, int], count: int) -> dict[str, float]:
@@ -175,53 +204,58 @@ def table(title: str, runs: Mapping[str, list[Run]]) -> str:
     made.rows("{} per volume", "{:.2f}", lambda run: run.calls)
     made.row("memory at the start (MiB)", "{:.0f}", lambda run: run.rss_idle)
     made.row("memory after (MiB)", "{:.0f}", lambda run: run.rss_after)
-    made.row("processors that others kept busy", "{:.2f}", lambda run: run.strangers)
+    made.row(BUSY, "{:.2f}", lambda run: run.strangers)
     return str(made)
 
 
 async def measure(options: argparse.Namespace) -> str:
     scripts = Path(sys.executable).parent
     contenders = [Contender("Go", (str(binary("csi-provisioner")),)), Contender("Mooring", (str(scripts / "csi-provisioner"),))]
+    turns = Turns(contenders, options.rounds, options.quiet)
     plane = ControlPlane.start(etcd_flags=["--unsafe-no-fsync=false"], apiserver_flags=[NO_PROTECTION])
     parts: list[str] = []
     try:
         bench = Bench(plane, build_driver(plane.folder))
         if "provision" in options.what:
-            parts += await _provisioning(bench, contenders, options)
+            parts += await _provisioning(bench, turns, options)
         if "capacity" in options.what:
-            parts += await capacity.measured(plane, plane.folder / "bench-driver", contenders, options.segments, options.rounds)
+            parts += await capacity.measured(plane, plane.folder / "bench-driver", turns, options.segments)
         if "memory" in options.what:
-            parts.append(await _memory(bench, plane, contenders, options.volumes))
+            parts.append(await _memory(bench, plane, turns, options.volumes))
     finally:
         plane.stop()
     if "binder" in options.what:
-        parts += await binder.measured(options.pending, options.rounds)
+        parts += await binder.measured(options.pending, options.rounds, options.quiet)
     return "\n\n".join([heading("csi-provisioner v6.3 and kube-controller-manager v1.36"), *parts])
 
 
-async def _provisioning(bench: Bench, contenders: list[Contender], options: argparse.Namespace) -> list[str]:
-    unlimited = await in_turns("No limit", contenders, options.rounds, lambda one: bench.round(one, options.count, NO_LIMIT, 600))
-    rates = await in_turns("Backlog", contenders, options.rounds, lambda one: bench.backlog(one, options.count))
-    single = await in_turns("One by one", contenders, options.rounds, lambda one: bench.trickle(one, options.singles))
-    shipped = await in_turns("As shipped", contenders, 1, lambda one: bench.round(one, options.shipped, (), 600))
+async def _provisioning(bench: Bench, turns: Turns, options: argparse.Namespace) -> list[str]:
+    unlimited = await turns.take("No limit", lambda one: bench.round(one, options.count, NO_LIMIT, 600))
+    backlogs = await turns.take("Backlog", lambda one: bench.backlog(one, options.count))
+    single = await turns.take("One by one", lambda one: bench.trickle(one, options.singles))
+    shipped = await turns.take("As shipped", lambda one: bench.round(one, options.shipped, (), 600), 1)
+    waiting = Table(f"No client limit: {options.count} claims wait at the start", backlogs)
+    waiting.row("provision rate (1/s)", "{:.1f}", lambda run: run.rate, each_round=True)
+    waiting.row(BUSY, "{:.2f}", lambda run: run.strangers)
     alone = Table(f"No client limit: {options.singles} claims, each once the one before has its volume", single)
-    alone.row("claim created → volume, p50 (ms)", "{:.1f}", lambda both: both[0])
-    alone.row("claim created → volume, p99 (ms)", "{:.1f}", lambda both: both[1])
+    alone.row("claim created → volume, p50 (ms)", "{:.1f}", lambda run: run.p50)
+    alone.row("claim created → volume, p99 (ms)", "{:.1f}", lambda run: run.p99)
+    alone.row(BUSY, "{:.2f}", lambda run: run.strangers)
     return [
         table(f"No client limit: {options.count} claims at once", unlimited),
-        one_row(f"No client limit: {options.count} claims wait at the start", "provision rate (1/s)", rates, "{:.1f}"),
+        str(waiting),
         str(alone),
         table(f"Flags as shipped: {options.shipped} claims at once", shipped),
     ]
 
 
-async def _memory(bench: Bench, plane: ControlPlane, contenders: list[Contender], volumes: int) -> str:
-    idle = await in_turns("Idle", contenders, 1, bench.memory)
+async def _memory(bench: Bench, plane: ControlPlane, turns: Turns, volumes: int) -> str:
+    idle = await turns.take("Idle", bench.memory, 1)
     print(f"making {volumes} other volumes and claims", file=sys.stderr, flush=True)
     async with a_load(plane, ProvisionLoad) as load:
         await load.fill(volumes)
-    filled = await in_turns("Filled", contenders, 1, bench.memory)
-    made = Table("Memory", {name: [(idle[name][0], filled[name][0])] for name in idle})
+    filled = await turns.take("Filled", bench.memory, 1)
+    made = Table("Memory", {name: [(idle[name][0].rss, filled[name][0].rss)] for name in idle})
     made.row("idle, next to nothing in the cluster (MiB)", "{:.0f}", lambda both: both[0])
     made.row(f"{volumes} volumes of another driver, each with its claim (MiB)", "{:.0f}", lambda both: both[1])
     return str(made)
@@ -234,6 +268,7 @@ def main() -> None:
     parser.add_argument("--shipped", type=int, default=40, help="claims at once with flags as shipped")
     parser.add_argument("--singles", type=int, default=100, help="claims one after the other")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quiet", type=float, default=2.0, help="measure a round again in which others kept more processors busy")
     parser.add_argument("--volumes", type=int, default=20000, help="other volumes and claims for the memory figure")
     parser.add_argument("--segments", type=int, default=1000, help="places for capacity, each with five classes")
     parser.add_argument("--pending", type=int, default=5000, help="claims that wait while the binders are idle")

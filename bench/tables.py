@@ -6,10 +6,10 @@ import functools
 import json
 import statistics
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from bench.contender import Contender, machine
+from bench.contender import machine
 from mooring import __version__
 
 R = TypeVar("R")
@@ -50,17 +50,6 @@ def one_row(title: str, label: str, values: Mapping[str, Sequence[float]], form:
     """A table of one row: medians, and what they are of."""
     cells = (f"{form.format(statistics.median(many))} ({', '.join(form.format(value) for value in many)})" for many in values.values())
     return f"### {title}\n\n| | {' | '.join(values)} |\n|{'---|' * (len(values) + 1)}\n| {label} | {' | '.join(cells)} |"
-
-
-async def in_turns(what: str, contenders: list[Contender], rounds: int, job: Callable[[Contender], Awaitable[R]]) -> dict[str, list[R]]:
-    """The job for each contender in each round; every other round begins with the other one."""
-    found: dict[str, list[R]] = {contender.name: [] for contender in contenders}
-    for number in range(rounds):
-        for contender in contenders if number % 2 == 0 else reversed(contenders):
-            done = await job(contender)
-            found[contender.name].append(done)
-            print(f"{what}, round {number + 1}, {contender.name}: {done}", file=sys.stderr, flush=True)
-    return found
 
 
 def heading(beside: str) -> str:
