@@ -64,6 +64,7 @@ class ObjectMeta(ApiStruct, frozen=True):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
+    generate_name: str = ""
 
 
 class Key(NamedTuple):

@@ -194,7 +194,9 @@ async def test_P82_a_driver_without_keys_is_everywhere():
         await world.has(("one", ""))
     [obj] = await world.objects()
     assert {} == obj["nodeTopology"]
-    assert not world.driver.made(CAPACITY)[0].request.HasField("accessible_topology")
+    request = world.driver.made(CAPACITY)[0].request
+    assert request.HasField("accessible_topology")
+    assert {} == dict(request.accessible_topology.segments)
 
 
 @in_virtual_time
@@ -212,7 +214,8 @@ async def test_P83_a_changed_value_is_one_put():
     assert {("one", "a"): "50Gi", ("one", "b"): "100Gi"} == await world.table()
     after = {obj["metadata"]["uid"]: obj for obj in await world.objects()}
     assert before.keys() == after.keys()
-    assert all(before[uid]["metadata"]["labels"] == after[uid]["metadata"]["labels"] for uid in before)
+    for kept in ("labels", "generateName"):
+        assert all(before[uid]["metadata"][kept] == after[uid]["metadata"][kept] for uid in before)
 
 
 @in_virtual_time
@@ -598,6 +601,25 @@ async def test_P84_adoption_adds_the_owner_and_keeps_the_others():
     assert ["other", pod["metadata"]["uid"]] == [owner["uid"] for owner in adopted["metadata"]["ownerReferences"]]
     assert {"a": "b"} == adopted["metadata"]["annotations"]
     assert [POST, PUT] == sorted(world.writes())
+
+
+@in_virtual_time
+async def test_P84_of_all_owners_only_ours_controls():
+    """After a rollout the former ReplicaSet still lives; the API server refuses an object with two controllers."""
+    world = World(owner_level=0, pod_name="pod")
+    pod = await world.create(PODS, a_pod("pod"))
+    await world.node("n1", "a")
+    await world.classes("one")
+    name = await world.stored("one", "a", "1")
+    former = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "former", "uid": "uid-former", "controller": True}
+    known = {**former, "name": "pod", "uid": pod["metadata"]["uid"], "controller": False}
+    await world.patch(CSI_STORAGE_CAPACITIES, name, {"metadata": {"ownerReferences": [known, former]}}, "ns")
+    async with world.publishing():
+        await world.settle(1000)
+    adopted = await world.get(CSI_STORAGE_CAPACITIES, name, "ns")
+    owners = [(owner["uid"], owner.get("controller")) for owner in adopted["metadata"]["ownerReferences"]]
+    assert [("uid-former", None), (pod["metadata"]["uid"], True)] == owners
+    assert ([PUT], {("one", "a"): "100Gi"}) == (world.writes(), await world.table())
 
 
 class Answers(Faults):

@@ -102,9 +102,8 @@ def decide_item(view: View, item: Item) -> Decision:
     published = view.published(item)
     if storage_class is None:
         return Decision(why.Obsolete(), tuple(Remove(obj) for obj in published))
-    request = csi.GetCapacityRequest(parameters=storage_class.parameters or {})
-    if item.segment:
-        request.accessible_topology.CopyFrom(csi.Topology(segments=dict(item.segment)))
+    place = csi.Topology(segments=dict(item.segment))  # an empty one for all nodes, as external-provisioner sends it
+    request = csi.GetCapacityRequest(parameters=storage_class.parameters or {}, accessible_topology=place)
     return Decision(why.Asked(), (*(Remove(obj) for obj in published[1:]), Ask(request)))
 
 
@@ -127,8 +126,8 @@ def says(obj: CSIStorageCapacity, room: Room) -> bool:
 
 
 def is_owned(obj: CSIStorageCapacity, owner: OwnerReference | None) -> bool:
-    """True when the owner is among its owners, or when there is to be none."""
-    return owner is None or any(one.uid == owner.uid for one in obj.metadata.owner_references or ())
+    """True when the owner is the one of its owners that controls it, or when there is to be none."""
+    return owner is None or any(one.uid == owner.uid and one.controller for one in obj.metadata.owner_references or ())
 
 
 def _same(left: str | None, right: str | None) -> bool:

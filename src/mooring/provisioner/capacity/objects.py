@@ -64,12 +64,14 @@ def changed_object(kind: Kind[CSIStorageCapacity], obj: CSIStorageCapacity, room
     """The whole object with these amounts, for a PUT: what external-provisioner's audit trails have.
 
     The struct holds every field of this kind, and of its metadata all that the server does not manage itself: nothing is lost.
+    Differs from external-provisioner: other owners control it no longer once ours does, since the API server takes one controller only.
     """
     body: dict[str, Any] = msgspec.to_builtins(obj)
     body |= {"apiVersion": kind.api_version, "kind": kind.name}
     body.pop("maximumVolumeSize", None)
     if owner is not None and not is_owned(obj, owner):
-        body["metadata"]["ownerReferences"] = [*body["metadata"].get("ownerReferences", []), msgspec.to_builtins(owner)]
+        others = (msgspec.structs.replace(one, controller=None) for one in obj.metadata.owner_references or () if one.uid != owner.uid)
+        body["metadata"]["ownerReferences"] = msgspec.to_builtins([*others, owner])
     return {**body, **_amounts(room)}
 
 
