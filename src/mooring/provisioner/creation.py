@@ -95,12 +95,23 @@ class Creation:
     async def _begin(self, order: Order) -> None:
         """Raises Failed."""
         try:
-            if order.source is not None:
-                self._held[order.intent.uid] = order.source
-                await self._guard.hold(order.source, order.intent.uid)
+            await self._hold(order)
             await self._intents.begin(order.intent)
         except ApiError as error:
             raise Failed(Failure(str(error), State.NO_CHANGE)) from error
+
+    async def _hold(self, order: Order) -> None:
+        """A volume that may exist is asked for again whether or not its source can be held. Raises ApiError."""
+        source, uid = order.source, order.intent.uid
+        if source is None:
+            return
+        self._held[uid] = source
+        try:
+            await self._guard.hold(source, uid)
+        except ApiError as error:
+            if uid not in self._intents.open():
+                raise
+            log.info(2, "could not hold the source of a volume that may exist", why=str(error), source=f"{source.namespace}/{source.name}")
 
     async def _ask(self, order: Order, secrets: Mapping[str, str]) -> csi.CreateVolumeResponse:
         """Raises Failed."""

@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeAlias
 
 from mooring.api.core import SecretReference
 from mooring.kube.errors import Conflict
+from mooring.provisioner.claims import Source
 
 STILL_OPEN: Final = "the volume's creation is not over yet"
 
@@ -21,7 +22,7 @@ class Intent:
 
     uid: of the claim, the intent's key. request: the CreateVolumeRequest without secrets, JSON text as protobuf has it.
     volume: the PersistentVolume as far as it is known before the answer, JSON text. node_name: the selected node, "" for none.
-    migrated: the class is an in-tree one. class_name, source_kind: for metrics.
+    migrated: the class is an in-tree one. class_name, source_kind: for metrics. source: what the volume is made from, to be held.
     """
 
     uid: str
@@ -35,6 +36,7 @@ class Intent:
     migrated: bool = False
     class_name: str = ""
     source_kind: str = ""
+    source: Source | None = None
 
 
 Found: TypeAlias = Callable[[Mapping[str, "Intent"]], None]

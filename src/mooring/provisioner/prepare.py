@@ -118,6 +118,7 @@ def prepared(view: View, claim: PersistentVolumeClaim, storage_class: StorageCla
         migrated=storage_class.provisioner == view.driver.in_tree_name,
         class_name=class_name_of(claim),
         source_kind=source_kind(claim),
+        source=source,
     )
     return Order(intent, request, source)
 

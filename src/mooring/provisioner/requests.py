@@ -97,7 +97,7 @@ class Order:
 
 def ordered_again(intent: Intent) -> Order:
     """The order that an open intent stands for."""
-    return Order(intent, json_format.Parse(intent.request, csi.CreateVolumeRequest()))
+    return Order(intent, json_format.Parse(intent.request, csi.CreateVolumeRequest()), intent.source)
 
 
 def request_text(request: csi.CreateVolumeRequest) -> str:

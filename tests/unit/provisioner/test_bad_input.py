@@ -284,6 +284,19 @@ async def test_the_clone_of_a_claim_that_is_gone_holds_its_source_until_its_end_
 
 
 @in_virtual_time
+async def test_a_clone_that_may_exist_is_asked_for_though_its_source_is_gone():
+    world = await with_origin(a_world())
+    world.driver.script(CREATE, Lose())
+    async with world.provisioning():
+        await world.failed("Unavailable")
+        await world.delete_claim()
+        await world.delete_claim("origin")
+        await world.calls(2)
+        await nothing_is_left(world)
+        assert 2 == len(world.driver.volumes)
+
+
+@in_virtual_time
 async def test_a_driver_that_never_makes_what_is_wanted_is_left_alone_once_nobody_wants_it():
     world = a_world()
     world.driver.answers += [an_answer(capacity_bytes=1) for _ in range(100)]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import zlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -78,6 +80,13 @@ async def test_what_was_begun_is_stored_and_found_by_the_next_holder():
     async with world.journal("second") as journal:
         assert {"u1": an_intent()} == journal.open()
         assert "second" == pages.holder_of(await world.page())
+
+
+def test_an_intent_that_an_earlier_version_wrote_can_be_read():
+    written = b'{"uid":"u1","namespace":"ns","claim_name":"c","volume_name":"pvc-u1","request":"{}","volume":"{}"}'
+    packed = base64.b64encode(zlib.compress(b"[" + written + b"]")).decode()
+    lease = {"metadata": {"annotations": {pages.ENTRIES: f"1:{packed}"}}}
+    assert (Intent("u1", "ns", "c", "pvc-u1", "{}", "{}"),) == pages.entries_of(lease)
 
 
 @in_virtual_time

@@ -14,11 +14,14 @@ from mooring.api.storage import CSINode, StorageClass
 from mooring.kube.errors import NotFound
 from mooring.kube.store import Store
 from mooring.provisioner import names
+from mooring.provisioner.claims import Source
 from mooring.provisioner.facts import DriverFacts, Rules
+from mooring.provisioner.intents import Intent
 from mooring.provisioner.outcomes import Failed, Heals, State
+from mooring.provisioner.pages import encoded
 from mooring.provisioner.placing import NodePlaces
 from mooring.provisioner.prepare import LeftToPopulator, prepared
-from mooring.provisioner.requests import Order
+from mooring.provisioner.requests import Order, ordered_again
 from mooring.provisioner.view import CLAIM_INDEXES, Looked, NotLookedUp, View, Wanted
 
 GiB = 1 << 30
@@ -267,6 +270,14 @@ def test_P50_from_a_snapshot():
     assert "h" == order.request.volume_content_source.snapshot.snapshot_id
     assert order.source is not None
     assert ("VolumeSnapshot", "ns", "s") == (order.source.kind, order.source.namespace, order.source.name)
+
+
+def test_an_intent_says_what_its_volume_is_made_from():
+    """Its claim may be gone when the call is repeated, and the source be needed still."""
+    order = an_order(a_claim(**FROM_SNAPSHOT), looked=with_snapshot())
+    assert Source("VolumeSnapshot", GROUP, "ns", "s") == order.intent.source
+    assert order == ordered_again(order.intent)
+    assert order.intent == msgspec.json.decode(encoded(order.intent), type=Intent)
 
 
 @pytest.mark.parametrize(
