@@ -55,7 +55,7 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
         hindered = why.Hindered(failed.failure)
         return Decision(hindered, attempting=True, failure=failed.failure, class_name=class_name, source_kind=told)
     before = view.intents.get(uid)
-    if before is not None and before.request != order.intent.request:
+    if before is not None and not requests.is_same_request(before.request, order.intent.request):
         return _decide_orphan(view, uid, now, looked)  # to another request the driver could say no, and the volume be there
     if before is not None and before.secret == order.intent.secret:
         order = dataclasses.replace(order, intent=before)

@@ -97,10 +97,19 @@ class Order:
 
 def ordered_again(intent: Intent) -> Order:
     """The order that an open intent stands for."""
-    return Order(intent, json_format.Parse(intent.request, csi.CreateVolumeRequest()), intent.source)
+    return Order(intent, _parsed(intent.request), intent.source)
 
 
 def request_text(request: csi.CreateVolumeRequest) -> str:
-    """As an intent holds it. The request has no secrets."""
+    """As an intent holds it, the same in every process: protobuf has an order of map keys for each. The request has no secrets."""
     assert not request.secrets
-    return json_format.MessageToJson(request, indent=None, preserving_proto_field_name=True)
+    return json_format.MessageToJson(request, indent=None, preserving_proto_field_name=True, sort_keys=True)
+
+
+def is_same_request(one: str, other: str) -> bool:
+    """Both as intents hold them; earlier versions wrote the keys of maps in any order."""
+    return one == other or _parsed(one) == _parsed(other)
+
+
+def _parsed(text: str) -> csi.CreateVolumeRequest:
+    return json_format.Parse(text, csi.CreateVolumeRequest())

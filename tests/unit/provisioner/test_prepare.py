@@ -11,6 +11,7 @@ from mooring.api.core import PERSISTENT_VOLUMES, SECRETS, Node, PersistentVolume
 from mooring.api.gateway import ReferenceGrant
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotContent
 from mooring.api.storage import CSINode, StorageClass
+from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import NotFound
 from mooring.kube.store import Store
 from mooring.provisioner import names
@@ -21,7 +22,7 @@ from mooring.provisioner.outcomes import Failed, Heals, State
 from mooring.provisioner.pages import encoded
 from mooring.provisioner.placing import NodePlaces
 from mooring.provisioner.prepare import LeftToPopulator, prepared
-from mooring.provisioner.requests import Order, ordered_again
+from mooring.provisioner.requests import Order, is_same_request, ordered_again, request_text
 from mooring.provisioner.view import CLAIM_INDEXES, Looked, NotLookedUp, View, Wanted
 
 GiB = 1 << 30
@@ -278,6 +279,16 @@ def test_an_intent_says_what_its_volume_is_made_from():
     assert Source("VolumeSnapshot", GROUP, "ns", "s") == order.intent.source
     assert order == ordered_again(order.intent)
     assert order.intent == msgspec.json.decode(encoded(order.intent), type=Intent)
+
+
+def test_the_same_request_has_the_same_text_in_every_process():
+    """Else the next process would take its own request for another one, and never get beyond the repetition of the first."""
+    keys = [f"k{number}" for number in range(20)]
+    one, other = (csi.CreateVolumeRequest(parameters=dict.fromkeys(order, "v")) for order in (keys, reversed(keys)))
+    assert request_text(one) == request_text(other)
+    written_before = '{"parameters": {"b": "v", "a": "v"}, "name": "n"}'
+    assert is_same_request(written_before, request_text(csi.CreateVolumeRequest(name="n", parameters={"a": "v", "b": "v"})))
+    assert not is_same_request(written_before, request_text(csi.CreateVolumeRequest(name="n", parameters={"a": "v"})))
 
 
 @pytest.mark.parametrize(
