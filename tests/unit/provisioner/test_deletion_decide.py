@@ -52,7 +52,16 @@ def a_pv(
     return msgspec.convert({"metadata": metadata, "spec": body, "status": {"phase": phase}}, PersistentVolume)
 
 
-def a_view(pv: PersistentVolume | None, *, parameters: Mapping[str, str] | None = None, attached: Iterable[str] = (), **more: Any) -> View:
+def a_view(
+    pv: PersistentVolume | None,
+    *,
+    parameters: Mapping[str, str] | None = None,
+    provisioner: str = DRIVER,
+    allowed_topologies: Iterable[Mapping[str, Any]] = (),
+    attached: Iterable[str] = (),
+    **more: Any,
+) -> View:
+    """parameters, provisioner, allowed_topologies: of the class."""
     volumes: Store[PersistentVolume] = Store()
     classes: Store[StorageClass] = Store()
     attachments: Store[VolumeAttachment] = Store(ATTACHMENT_INDEXES)
@@ -60,7 +69,8 @@ def a_view(pv: PersistentVolume | None, *, parameters: Mapping[str, str] | None 
         volumes.apply(pv)
     if parameters is not None:
         meta = {"name": "sc", "resourceVersion": "1"}
-        classes.apply(msgspec.convert({"metadata": meta, "provisioner": DRIVER, "parameters": dict(parameters)}, StorageClass))
+        body = {"provisioner": provisioner, "parameters": dict(parameters), "allowedTopologies": list(allowed_topologies)}
+        classes.apply(msgspec.convert({"metadata": meta, **body}, StorageClass))
     for number, node in enumerate(attached, start=1):
         spec = {"attacher": DRIVER, "nodeName": node, "source": {"persistentVolumeName": "pv1"}}
         attachment = msgspec.convert({"metadata": {"name": node, "resourceVersion": str(number)}, "spec": spec}, VolumeAttachment)
@@ -142,6 +152,40 @@ def test_P78_without_notes_the_class_says_which_secret():
     assert (LoadSecret(SecretReference("s-c", "ns")), *DELETE) == decision.actions
     assert DELETE == decided(a_pv(annotations=OURS), parameters=SECRET_PARAMETERS).actions, "no claim to fill the template from"
     assert DELETE == decided(a_pv(annotations=OURS, claimRef=claim)).actions, "no class"
+
+
+def test_P78_the_beta_annotation_names_the_class():
+    claim = {"name": "c", "namespace": "ns"}
+    older = a_pv(annotations={**OURS, names.STORAGE_CLASS_BETA: "sc"}, claimRef=claim, storageClassName="")
+    assert (LoadSecret(SecretReference("s-c", "ns")), *DELETE) == decided(older, parameters=SECRET_PARAMETERS).actions
+    none = a_pv(annotations={**OURS, names.STORAGE_CLASS_BETA: ""}, claimRef=claim)
+    assert DELETE == decided(none, parameters=SECRET_PARAMETERS).actions
+
+
+PORTWORX = "kubernetes.io/portworx-volume"
+PORTWORX_SECRET = {"openstorage.io/auth-secret-name": "px", "openstorage.io/auth-secret-namespace": "ns"}
+
+
+def test_P78_the_class_of_an_in_tree_volume_is_read_as_its_driver_reads_it():
+    driver = DriverFacts("pxd.portworx.com", in_tree_name=PORTWORX)
+    claim = {"name": "c", "namespace": "ns"}
+    pv = a_pv(annotations={names.PROVISIONED_BY: PORTWORX}, csi={}, claimRef=claim, portworxVolume={"volumeID": "1"})
+    decision = decided(pv, driver=driver, parameters=PORTWORX_SECRET, provisioner=PORTWORX)
+    assert (LoadSecret(SecretReference("px", "ns")), DeleteVolume("1", migrated=True)) == decision.actions[:2]
+    own = decided(pv, driver=driver, parameters=PORTWORX_SECRET, provisioner="pxd.portworx.com")
+    assert DeleteVolume("1", migrated=True) == own.actions[0], "a class that names the driver says what it says"
+
+
+def test_P78_an_in_tree_class_that_nobody_can_read_is_told_of():
+    driver = DriverFacts("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
+    claim = {"name": "c", "namespace": "ns"}
+    volume = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
+    pv = a_pv(annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"}, csi={}, claimRef=claim, **volume)
+    topologies = [{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]
+    decision = decided(pv, driver=driver, parameters={"zone": "a"}, provisioner="kubernetes.io/aws-ebs", allowed_topologies=topologies)
+    assert decision.problem is not None
+    assert "cannot simultaneously set allowed topologies and zone/zones parameters" == decision.problem.error
+    assert () == decision.actions
 
 
 def test_P78_a_template_that_needs_the_claims_annotations_can_not_be_resolved():

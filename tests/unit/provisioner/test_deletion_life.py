@@ -17,12 +17,13 @@ from mooring.base.chance import Chance
 from mooring.csi.codes import Code
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.session import greet
-from mooring.kube.errors import Conflict, Forbidden, ServerError, Unreachable
+from mooring.kube.errors import ApiError, Conflict, Forbidden, ServerError, Unreachable
 from mooring.kube.secrets import SecretCache
 from mooring.provisioner import names
 from mooring.provisioner.caches import Caches
 from mooring.provisioner.deletion.controller import FAILED_DELETE, VolumeDeletion
 from mooring.provisioner.facts import facts_of
+from mooring.provisioner.intents import STILL_OPEN
 from mooring.provisioner.options import NodeOptions, ProvisionerOptions
 from tests.support.cluster_world import ClusterWorld, metric
 from tests.support.objects import a_pv, a_va
@@ -45,6 +46,13 @@ class World(ClusterWorld):
         self.options = ProvisionerOptions(**{"worker_threads": 4, **options})
         self.deletion: VolumeDeletion | None = None
         self.room: list[str] = []
+        self.settled_uids: list[str] = []
+        self.unsettled: list[ApiError] = []  # what keeps ends from being written down, one each time
+
+    async def settled(self, uid: str) -> None:
+        self.settled_uids.append(uid)
+        if self.unsettled:
+            raise self.unsettled.pop(0)
 
     @contextlib.asynccontextmanager
     async def deleting(self, segments: Mapping[str, str] | None = None) -> AsyncIterator[VolumeDeletion]:
@@ -63,6 +71,7 @@ class World(ClusterWorld):
             self.recorder,
             caches,
             secrets,
+            settled=self.settled,
             segments=segments,
             deleted=lambda pv: self.room.append(pv.metadata.name),
         )
@@ -382,6 +391,76 @@ async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(short:
         await world.only_protection_left()
         await world.settle(50)
     assert 1 == world.story.count(DELETE)
+
+
+@pytest.mark.parametrize("short", [DELETE_PV, PATCH_PV])
+@pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("protected", [False, True])
+@in_virtual_time
+async def test_P81_a_volume_counts_as_deleted_once_though_its_object_goes_later(short: str, lost: bool, protected: bool):
+    world = World()
+    await world.released(protected=protected)
+    world.cluster.refuse(short, error=ServerError("busy"), after=lost)
+    async with world.deleting():
+        await world.settle(50)
+    assert ["pv1"] == world.room
+    assert 1 == metric(world.metrics, "controller_persistentvolume_delete_total", **{"class": "sc"})
+    assert 1 == metric(world.metrics, "controller_persistentvolume_delete_duration_seconds_count", **{"class": "sc"})
+
+
+CLAIM_REF = {"namespace": "ns", "name": "c", "uid": "u"}
+
+
+@pytest.mark.parametrize("policy", ["Delete", "Retain"])
+@in_virtual_time
+async def test_P74_a_volume_is_let_go_once_its_creation_is_written_off(policy: str):
+    world = World()
+    await world.released(policy=policy, claimRef=CLAIM_REF)
+    world.unsettled = [Forbidden("leases are forbidden", reason="Forbidden")]
+    async with world.deleting():
+        await world.settle(0.1)
+        assert [] == world.story
+        assert ["could not write down that the volume's creation is over: leases are forbidden"] == await world.failures()
+        await world.settle(10)
+    assert {"Delete": WHOLE, "Retain": [PATCH_PV]}[policy] == world.story
+    assert {"u"} == set(world.settled_uids)
+
+
+@pytest.mark.parametrize("error", [ServerError("busy"), Unreachable("cut"), Conflict(STILL_OPEN)])
+@in_virtual_time
+async def test_P81_what_passes_by_itself_is_told_when_it_lasts(error: ApiError):
+    world = World(retry_interval_start_s=1.0, retry_interval_max_s=1.0)
+    await world.released(claimRef=CLAIM_REF)
+    world.unsettled = [error] * 10
+    async with world.deleting():
+        await world.settle(3)
+        assert [] == await world.failures()
+        await world.settle(5)
+        assert [f"could not write down that the volume's creation is over: {error}"] == await world.failures()
+        await world.only_protection_left()
+
+
+@in_virtual_time
+async def test_P81_a_finalizer_that_can_not_be_taken_off_is_told_of():
+    """Else the object is Terminating for ever, and nobody knows why."""
+    world = World()
+    await world.released(policy="Retain")
+    world.cluster.refuse(PATCH_PV, times=8, error=Forbidden("no", reason="Forbidden"))
+    async with world.deleting():
+        await world.settle(100)
+        assert ["could not save the finalizers of the PersistentVolume: no"] == await world.failures()
+
+
+@in_virtual_time
+async def test_P79_a_static_volume_has_no_creation_to_be_written_off():
+    world = World()
+    await world.released(claimRef=CLAIM_REF)
+    await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"annotations": {names.PROVISIONED_BY: None}}})
+    world.unsettled = [Forbidden("no", reason="Forbidden")] * 10
+    async with world.deleting():
+        await world.only_protection_left()
+    assert [] == world.settled_uids
+    assert WHOLE == world.story
 
 
 @in_virtual_time

@@ -29,15 +29,17 @@ from mooring.provisioner.view import BY_UID
 
 log = logger(__name__)
 
+PATIENCE: Final = 5
+
 _PASSING: Final = (Unreachable, ServerError, TooManyRequests)
 
 
 class Failed(MooringError):
-    """An action failed. str() is the event's text. reported: False for what is not the user's business."""
+    """An action failed. str() is the event's text. patience: how many in a row before people are told; most pass by themselves."""
 
-    def __init__(self, text: str, *, reported: bool = True) -> None:
+    def __init__(self, text: str, *, patience: int = 1) -> None:
         super().__init__(text)
-        self.reported = reported
+        self.patience = patience
 
 
 class Changed(MooringError):
@@ -68,8 +70,11 @@ class Actions:
         self._settled = settled
         self._timeout_s = timeout_s
 
-    async def perform(self, pv: PersistentVolume, decision: d.Decision, stands: Callable[[], bool]) -> None:
-        """Carries out the actions. stands: is the decision still the right one? Asked last before a volume goes. Raises Failed, Changed."""
+    async def perform(self, pv: PersistentVolume, decision: d.Decision, stands: Callable[[], bool], deleted: Callable[[], None]) -> None:
+        """Carries out the actions. Raises Failed, Changed.
+
+        stands: is the decision still the right one? Asked last before a volume goes. deleted: called once it has gone.
+        """
         secret: SecretReference | None = None
         values: Mapping[str, str] = {}
         for action in decision.actions:
@@ -87,13 +92,17 @@ class Actions:
                         raise Changed(pv.metadata.name)
                     await self._delete_volume(pv, action, secret, values)
                     self._progress[pv.metadata.name] = Progress(pv.metadata.uid)
+                    deleted()
                 case d.DeleteObject():
                     await self._delete_object(pv)
                     self._progress[pv.metadata.name] = Progress(pv.metadata.uid, object_deleted=True)
 
     async def _settle(self, pv: PersistentVolume) -> None:
-        """No intent must bring the volume back once it is let go, nor a claim that is still in our cache and nowhere else."""
-        if pv.spec.claim_ref is None:
+        """No intent must bring the volume back once it is let go, nor a claim that is still in our cache and nowhere else.
+
+        There was none for a volume that no provisioner made.
+        """
+        if pv.spec.claim_ref is None or names.PROVISIONED_BY not in (pv.metadata.annotations or {}):
             return
         for claim in self._claims.store.by(BY_UID, pv.spec.claim_ref.uid):
             with contextlib.suppress(ApiError):
@@ -102,7 +111,8 @@ class Actions:
         try:
             await self._settled(pv.spec.claim_ref.uid)
         except ApiError as error:
-            raise Failed(f"could not write down that the volume's creation is over: {error}", reported=False) from error
+            patience = PATIENCE if isinstance(error, (*_PASSING, Conflict)) else 1
+            raise Failed(f"could not write down that the volume's creation is over: {error}", patience=patience) from error
 
     async def _load(self, pv: PersistentVolume, ref: SecretReference) -> Mapping[str, str]:
         """The values; none when the Secret is gone: the volume must not outlive it for ever. A server that fails is asked again."""
@@ -150,7 +160,7 @@ class Actions:
             return
         except ApiError as error:
             if not await self._is_gone(pv, error):
-                raise Failed(f"could not save the finalizers of the PersistentVolume: {error}", reported=False) from error
+                raise Failed(f"could not save the finalizers of the PersistentVolume: {error}", patience=PATIENCE) from error
 
     async def _is_gone(self, pv: PersistentVolume, error: ApiError) -> bool:
         """A conflict may mean that another object has the name by now, or that somebody wrote at the same time: then it is tried again."""

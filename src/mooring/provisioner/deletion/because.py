@@ -139,6 +139,16 @@ class Untranslatable:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class UntranslatableClass:
+    """Of an in-tree plugin; its CSI driver's parameters would tell the secret."""
+
+    error: str
+
+    def __str__(self) -> str:
+        return f"its StorageClass can't be read as its CSI driver reads it: {self.error}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class NoSecret:
     """The class's templates can't be resolved: what they name is gone with the claim."""
 

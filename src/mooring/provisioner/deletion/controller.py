@@ -27,9 +27,8 @@ from mooring.provisioner.caches import Caches
 from mooring.provisioner.deletion import because as why
 from mooring.provisioner.deletion.actions import Actions, Changed, Failed
 from mooring.provisioner.deletion.decide import decide_deletion
-from mooring.provisioner.deletion.decision import DeleteVolume
 from mooring.provisioner.deletion.metrics import DeletionMetrics
-from mooring.provisioner.deletion.view import ATTACHMENT_INDEXES, Here, Progress, View, prune_attachment
+from mooring.provisioner.deletion.view import ATTACHMENT_INDEXES, Here, Progress, View, class_name_of, prune_attachment
 from mooring.provisioner.facts import DriverFacts
 from mooring.provisioner.options import JITTER, ProvisionerOptions
 
@@ -49,7 +48,7 @@ class VolumeDeletion:
     """Deletes volumes of released PersistentVolumes, and keeps their finalizer.
 
     caches: run by whoever made them; has to be made before they run. here: the one node that is served, None: all. settled: as of Intents.
-    deleted: called with the PersistentVolume after each success: there is room again.
+    deleted: called with the PersistentVolume once the driver has deleted its volume: there is room again.
     """
 
     def __init__(
@@ -179,7 +178,7 @@ class VolumeDeletion:
         assert about is not None
         for name in tuple(self._told):
             pv = self._view.volume(name)
-            if pv is not None and pv.spec.storage_class_name == about.metadata.name:
+            if pv is not None and class_name_of(pv) == about.metadata.name:
                 self._queue.add(name)
 
     def _heal(self, name: str) -> None:
@@ -203,7 +202,12 @@ class VolumeDeletion:
         self._told.pop(name, None)
         if pv is not None and decision.actions:
             try:
-                await self._actions.perform(pv, decision, lambda: decide_deletion(self._view, name).actions == decision.actions)
+                await self._actions.perform(
+                    pv,
+                    decision,
+                    stands=lambda: decide_deletion(self._view, name).actions == decision.actions,
+                    deleted=lambda: self._succeeded(pv, self._clock.now() - started),
+                )
             except Changed:
                 self._queue.add(name)
                 return
@@ -211,13 +215,12 @@ class VolumeDeletion:
                 self._failed(pv, failure)
                 return
             told.info(2, "done", because=str(decision.because))
-            if any(isinstance(action, DeleteVolume) for action in decision.actions):
-                self._succeeded(pv, self._clock.now() - started)
         self._queue.forget(name)
         if self._view.volume(name) is None:  # the watch was quicker than the answer
             self._forget(name)
 
     def _succeeded(self, pv: PersistentVolume, seconds: float) -> None:
+        """The volume is gone, whatever becomes of its object: that may go without us."""
         class_name = pv.spec.storage_class_name
         self._metrics.deleted.labels(class_name).inc()
         self._metrics.duration.labels(class_name).observe(seconds)
@@ -236,7 +239,7 @@ class VolumeDeletion:
     def _failed(self, pv: PersistentVolume, failure: Failed) -> None:
         delay_s = self._queue.retry(pv.metadata.name)
         log.error(f"failed to delete: {failure}", PersistentVolume=pv.metadata.name, retry_in_s=round(delay_s, 3))
-        if failure.reported:
+        if self._queue.failures(pv.metadata.name) >= failure.patience:
             self._tell(pv, str(failure))
 
     def _tell(self, pv: PersistentVolume, text: str) -> None:

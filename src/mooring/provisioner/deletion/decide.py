@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from mooring.api.class_migration import class_as_csi
 from mooring.api.core import CSIPersistentVolumeSource, PersistentVolume, SecretReference
 from mooring.api.meta import Key, annotation, is_deleting
 from mooring.api.migration import TranslationError, is_migratable, translated
 from mooring.provisioner import names
 from mooring.provisioner.deletion import because as why
 from mooring.provisioner.deletion.decision import Action, Decision, DeleteObject, DeleteVolume, Hold, LoadSecret, Release
-from mooring.provisioner.deletion.view import View, holds
+from mooring.provisioner.deletion.view import View, class_name_of, holds
 from mooring.provisioner.parameters import ParameterError, Places, SecretKind, secret_of
 
 BOUND: Final = "Bound"
@@ -56,9 +57,11 @@ def _delete(view: View, pv: PersistentVolume) -> Decision:
         return _stuck(problem)
     assert source is not None
     try:
-        secret = _secret(view, pv)
+        secret = _secret(view, pv, migrated)
     except ParameterError as error:
         return _stuck(why.NoSecret(pv.metadata.name, str(error)))
+    except TranslationError as error:
+        return _stuck(why.UntranslatableClass(str(error)))
     node_names = view.nodes_of(pv)
     if node_names:
         return _stuck(why.StillAttached(pv.metadata.name, node_names))
@@ -86,15 +89,17 @@ def _cannot_delete(view: View, source: CSIPersistentVolumeSource | None) -> why.
     return None if view.driver.creates else why.NoCapability(_NO_RPC)
 
 
-def _secret(view: View, pv: PersistentVolume) -> SecretReference | None:
-    """As the provisioner noted it; for volumes without a note as their class says. Raises ParameterError."""
+def _secret(view: View, pv: PersistentVolume, migrated: bool) -> SecretReference | None:
+    """As the provisioner noted it; for volumes without a note as their class says. Raises ParameterError, TranslationError."""
     notes = pv.metadata.annotations or {}
     if names.DELETION_SECRET_NAME in notes and names.DELETION_SECRET_NAMESPACE in notes:
         name, namespace = annotation(pv, names.DELETION_SECRET_NAME), annotation(pv, names.DELETION_SECRET_NAMESPACE)
         return SecretReference(name=name, namespace=namespace) if name and namespace else None
-    storage_class = view.classes.get(Key("", pv.spec.storage_class_name))
+    storage_class = view.classes.get(Key("", class_name_of(pv)))
     claim = pv.spec.claim_ref
     if storage_class is None or claim is None:
         return None
+    if migrated and storage_class.provisioner == view.driver.in_tree_name:
+        storage_class = class_as_csi(storage_class)
     places = Places(pv_name=pv.metadata.name, claim_namespace=claim.namespace, claim_name=claim.name)
     return secret_of(SecretKind.PROVISIONER, storage_class.parameters or {}, places)

@@ -80,6 +80,11 @@ def holds(pv: PersistentVolume) -> bool:
     return names.VOLUME_FINALIZER in finalizers_of(pv)
 
 
+def class_name_of(pv: PersistentVolume) -> str:
+    """The name of its class: the old annotation goes before the field."""
+    return (pv.metadata.annotations or {}).get(names.STORAGE_CLASS_BETA, pv.spec.storage_class_name)
+
+
 # -- the cache of attachments
 
 
