@@ -9,8 +9,9 @@ from mooring.api.meta import Key
 from mooring.binding import decision as d
 from mooring.binding import edits
 from mooring.binding.decision import Step
+from mooring.binding.edits import Moved
 from mooring.binding.view import View
-from mooring.binding.writes import Moved, Whole
+from mooring.binding.writes import Whole
 
 
 class Actions:

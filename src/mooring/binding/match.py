@@ -8,7 +8,7 @@ from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.matching import node_matches, selects
 from mooring.api.meta import is_deleting, key_of
 from mooring.binding.names import capacity_of, mode_of, names_claim, request_of, volume_class_of
-from mooring.binding.shelf import shape_of_claim, shape_of_volume
+from mooring.binding.shelf import is_free, shape_of_claim, shape_of_volume
 from mooring.binding.view import BY_CLAIM, Volumes
 
 Fits = Callable[[PersistentVolume], bool]
@@ -31,8 +31,8 @@ def best_match(
     modes = frozenset(claim.spec.access_modes or ())
     for group in volumes.shelf.fitting(shape_of_claim(claim), modes, request_of(claim)):
         for name in group:
-            pv = volumes.get(name)
-            if pv is not None and _selected(claim, pv) and fits(pv):
+            pv = volumes.get(name)  # while a write of ours to it is under way, the shelf is behind the cache
+            if pv is not None and is_free(pv) and _selected(claim, pv) and fits(pv):
                 return pv
     return None
 

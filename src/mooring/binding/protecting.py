@@ -22,11 +22,12 @@ from mooring.binding import edits
 from mooring.binding.announce import Announcer
 from mooring.binding.because import Told
 from mooring.binding.caches import Caches
+from mooring.binding.edits import Moved
 from mooring.binding.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claims_of, reference_to
 from mooring.binding.protect import Guard, Judgement, judge_attributes_class, judge_claim, judge_volume
 from mooring.binding.view import BY_ATTRIBUTES, BY_CLAIM, attributes_of
 from mooring.binding.workers import Workers
-from mooring.binding.writes import Moved, Whole
+from mooring.binding.writes import Whole
 from mooring.kube.cluster import Cluster, Selection
 from mooring.kube.informer import Change
 from mooring.kube.versions import order

@@ -23,13 +23,13 @@ from mooring.binding.caches import Caches
 from mooring.binding.decide import decide_claim
 from mooring.binding.decide_volume import decide_volume
 from mooring.binding.decision import Bind, Decision, SetClass
+from mooring.binding.edits import Moved
 from mooring.binding.hands import Hands
 from mooring.binding.metrics import BindingMetrics
 from mooring.binding.names import DELETE, PROVISIONED_BY, reference_to
 from mooring.binding.view import View
 from mooring.binding.wakes import Wakes
 from mooring.binding.workers import Workers
-from mooring.binding.writes import Moved
 from mooring.kube.errors import ApiError
 from mooring.kube.events import EventRecorder
 from mooring.kube.informer import Change

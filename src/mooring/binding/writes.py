@@ -13,8 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from mooring.api.meta import Key, Kind, Object, key_of
-from mooring.base.errors import MooringError
-from mooring.binding.edits import Edit
+from mooring.binding.edits import Edit, Moved
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import Conflict, NotFound
 from mooring.kube.informer import Informer
@@ -23,10 +22,6 @@ T = TypeVar("T", bound=Object)
 
 WHOLE_MAX: Final = 256
 """Whole objects that are remembered, of each kind."""
-
-
-class Moved(MooringError):
-    """The object has changed, or is no more: the cache knows by now, decide anew."""
 
 
 class Whole(Generic[T]):

@@ -26,13 +26,17 @@ def annotations(body: Json) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("before", "ours"), [(None, True), ("claim", False), ("other", True), (CLAIM, False), (a_claim(uid="uid-before"), True)]
-)
+@pytest.mark.parametrize(("before", "ours"), [(None, True), ("claim", False), (CLAIM, False)])
 def test_B05_B07_a_volume_says_who_chose_it(before: Any, ours: bool) -> None:
     volume = edited(a_volume(claim=before), edits.claim_volume(typed(CLAIM)))
     assert {**a_reference(CLAIM), "resourceVersion": "7"} == volume["spec"]["claimRef"]
     assert ours is (BOUND_BY_CONTROLLER in annotations(volume))
+
+
+@pytest.mark.parametrize("before", ["other", a_claim(uid="uid-before")])
+def test_B08_a_volume_of_another_claim_is_not_claimed(before: Any) -> None:
+    with pytest.raises(edits.Moved, match="belongs to another claim"):
+        edited(a_volume(claim=before), edits.claim_volume(typed(CLAIM)))
 
 
 def test_B14_a_claim_says_who_chose() -> None:

@@ -358,6 +358,16 @@ FAILED: dict[str, tuple[list[Json], bool, str]] = {
         True,
         'pv "pv" node affinity doesn\'t match node "n1": no matching NodeSelectorTerms',
     ),
+    "static-anothers": (
+        [a_node(), a_claim(uid="u"), a_volume(claim=a_claim(uid="before"))],
+        True,
+        'ClaimRef got reset for pv "pv"',
+    ),
+    "static-claim-chose-another": (
+        [a_node(), a_bound_claim(volume="pv2"), a_volume(claim=a_bound_claim())],
+        True,
+        'PVC "claim" is bound to pv "pv2" instead of pv "pv"',
+    ),
     "static-let-go": ([a_node(), a_claim(), a_volume()], True, 'ClaimRef got reset for pv "pv"'),
     "static-gone": ([a_node(), a_claim()], True, 'could not find v1.PersistentVolume "pv"'),
     "claim-gone": ([a_node()], False, 'could not find v1.PersistentVolumeClaim "default/claim"'),

@@ -10,8 +10,8 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
 from mooring.api.meta import Key
 from mooring.binding import edits, options
 from mooring.binding.caches import Caches
+from mooring.binding.edits import Moved
 from mooring.binding.hands import Hands
-from mooring.binding.writes import Moved
 from tests.support.bindables import NS, a_claim, a_volume
 from tests.support.binding import POD, PV, PVC, LateWatch, Ours, World, annotations
 from tests.support.virtual_loop import in_virtual_time

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from mooring.api.core import NODES
-from mooring.api.meta import Key, key_of
+from mooring.api.core import NODES, PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import Key, annotation, key_of
 from mooring.api.pods import PODS, Pod
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES, VOLUME_ATTACHMENTS
 from mooring.base.chance import Chance
@@ -20,6 +20,7 @@ from mooring.base.metrics import Metrics
 from mooring.binding import edits
 from mooring.binding.announce import Announcer
 from mooring.binding.caches import Caches
+from mooring.binding.edits import Moved
 from mooring.binding.names import SELECTED_NODE, reference_to
 from mooring.binding.options import BinderOptions
 from mooring.binding.scheduler import because as why
@@ -32,7 +33,6 @@ from mooring.binding.scheduler.view import ATTACHMENT_INDEXES, CAPACITY_INDEXES,
 from mooring.binding.scheduler.wakes import Wakes
 from mooring.binding.view import prune_meta
 from mooring.binding.workers import Workers
-from mooring.binding.writes import Moved
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError, Conflict, NotFound
 from mooring.kube.events import EventRecorder
@@ -157,12 +157,21 @@ class Scheduler:
                 self._tell(f"claim/{claim}")
 
     async def _carry_out(self, plan: Plan) -> bool:
-        """Writes what was chosen; nothing is taken back when a later write fails. Raises ApiError."""
+        """Writes what was chosen, on exactly the states that it was chosen from; nothing is taken back when a later write fails.
+
+        Raises ApiError.
+        """
+        view = self.view
+        static = [(view.volumes.get(pv_name), view.claims.get(key)) for pv_name, key in plan.static]
+        provision = [view.claims.get(key) for key in plan.provision]  # no await since it was decided
         try:
-            for pv_name, key in plan.static:
-                await self._claim_volume(pv_name, key)
-            for key in plan.provision:
-                await self._select_node(key, plan.node_name)
+            for pv, claim in static:
+                assert pv is not None, "chosen a moment ago"
+                assert claim is not None, "it was chosen for"
+                await self._claim_volume(pv, claim)
+            for claim in provision:
+                assert claim is not None, "looked at a moment ago"
+                await self._select_node(claim, plan.node_name)
         except Moved:
             self._drop(plan.pod)
             return True
@@ -176,18 +185,14 @@ class Scheduler:
         plan.written = True
         return True
 
-    async def _claim_volume(self, pv_name: str, key: Key) -> None:
-        pv, claim = self.view.volumes.get(pv_name), self.view.claims.get(key)
-        if pv is None or claim is None:
-            raise Moved(f'"{pv_name}" or "{key}" is no more')
+    async def _claim_volume(self, pv: PersistentVolume, claim: PersistentVolumeClaim) -> None:
+        if self.view.claims.get(key_of(claim)) is not claim:
+            raise Moved(f'"{key_of(claim)}" has changed')
         if pv.spec.claim_ref is None or pv.spec.claim_ref.uid != claim.metadata.uid:
             await self._volumes.put(pv, edits.claim_volume(claim))
 
-    async def _select_node(self, key: Key, node_name: str) -> None:
-        claim = self.view.claims.get(key)
-        if claim is None:
-            raise Moved(f'"{key}" is no more')
-        if (claim.metadata.annotations or {}).get(SELECTED_NODE) != node_name:
+    async def _select_node(self, claim: PersistentVolumeClaim, node_name: str) -> None:
+        if annotation(claim, SELECTED_NODE) != node_name:
             await self._claims.put(claim, edits.select_node(node_name))
 
     async def _bind(self, pod: Pod) -> None:

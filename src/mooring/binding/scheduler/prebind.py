@@ -29,9 +29,12 @@ def _static_is_bound(view: View, node: Node, pv_name: str, key: Key) -> bool:
     if pv is None:
         raise PlanFailed(f'could not find v1.PersistentVolume "{pv_name}"')
     _check_affinity(pv, node)
-    if pv.spec.claim_ref is None or not pv.spec.claim_ref.uid:
+    claim, ref = _claim(view, key), pv.spec.claim_ref
+    if ref is None or ref.uid != claim.metadata.uid:
         raise PlanFailed(f'ClaimRef got reset for pv "{pv_name}"')
-    return is_fully_bound(_claim(view, key))
+    if claim.spec.volume_name not in ("", pv_name):
+        raise PlanFailed(f'PVC "{key.name}" is bound to pv "{claim.spec.volume_name}" instead of pv "{pv_name}"')
+    return is_fully_bound(claim)
 
 
 def _provisioned_is_bound(view: View, node: Node, key: Key) -> bool:

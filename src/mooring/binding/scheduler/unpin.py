@@ -13,12 +13,13 @@ from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.binding import edits
+from mooring.binding.edits import Moved
 from mooring.binding.match import reserved_for
 from mooring.binding.names import SELECTED_NODE
 from mooring.binding.scheduler.view import View
 from mooring.binding.view import BY_SELECTED
 from mooring.binding.workers import Workers
-from mooring.binding.writes import Moved, Whole
+from mooring.binding.writes import Whole
 
 log = logger(__name__)
 
