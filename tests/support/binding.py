@@ -22,7 +22,7 @@ from mooring.base.metrics import Metrics
 from mooring.binding.controller import Binder
 from mooring.binding.options import BinderOptions
 from mooring.kube.cluster import Cluster, Patch, PatchType, WatchEvent
-from mooring.kube.errors import Conflict, NotFound
+from mooring.kube.errors import ApiError, Conflict, NotFound
 from tests.support.bindables import KINDS, NS, Json, a_class, a_node, a_pod, a_volume
 from tests.support.recording import RecordingCluster
 
@@ -199,6 +199,27 @@ class LateWatch(Faults):
     async def deliver(self, kind: Kind[Any], event: WatchEvent[Any]) -> None:
         if kind.plural in self._plurals:
             await asyncio.sleep(self._seconds)
+
+
+class HeldWrites(Faults):
+    """The first PUT of one object waits until it is let go. begun: it has come."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        self._error: ApiError | None = None
+        self.begun, self._go = asyncio.Event(), asyncio.Event()
+
+    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
+        if verb == "replace" and name == self.name and not self.begun.is_set():
+            self.begun.set()
+            await self._go.wait()
+            if self._error is not None:
+                raise self._error
+
+    def let_go(self, error: ApiError | None = None) -> None:
+        """error: what it fails with, None for a PUT that reaches the server."""
+        self._error = error
+        self._go.set()
 
 
 class Ours:

@@ -3,30 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
-from mooring.api.meta import Kind
-from mooring.apiserver.local import Faults
 from mooring.binding.names import NO_PROVISIONER, SELECTED_NODE
 from tests.support.bindables import a_claim, a_volume
-from tests.support.binding import NODE, POD, PV, PVC, Ours, World, annotations
+from tests.support.binding import NODE, POD, PV, PVC, HeldWrites, Ours, World, annotations
 from tests.support.virtual_loop import in_virtual_time
-
-
-class HeldWrites(Faults):
-    """The first PUT of one object waits until it is let go. begun: it has come."""
-
-    def __init__(self) -> None:
-        self.name = ""
-        self.begun, self._go = asyncio.Event(), asyncio.Event()
-
-    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
-        if verb == "replace" and name == self.name and not self.begun.is_set():
-            self.begun.set()
-            await self._go.wait()
-
-    def let_go(self) -> None:
-        self._go.set()
 
 
 async def _available(world: World, base: str, size: str = "1Gi") -> None:

@@ -30,7 +30,7 @@ from mooring.binding.scheduler.plans import Plan, Plans
 from mooring.binding.scheduler.topics import Waiting
 from mooring.binding.scheduler.unpin import Unpin
 from mooring.binding.scheduler.view import ATTACHMENT_INDEXES, CAPACITY_INDEXES, View, prune_node
-from mooring.binding.scheduler.wakes import Wakes
+from mooring.binding.scheduler.wakes import Wakes, has_its_node, let_go
 from mooring.binding.view import prune_meta
 from mooring.binding.workers import Workers
 from mooring.kube.cluster import Patch, PatchType
@@ -124,6 +124,8 @@ class Scheduler:
         self._waiting.set(key, decision.waits)
         if decision.over:
             self._drop(key)
+        if decision.again:
+            return True
         if decision.plan is not None:
             self._plans.add(decision.plan)  # no await since it was decided
             return await self._carry_out(decision.plan)
@@ -148,13 +150,11 @@ class Scheduler:
         return False
 
     def _drop(self, key: Key) -> None:
-        """Others may have waited for what the plan held."""
+        """Others may have waited for what the plan held, unless the pod holds it now."""
         plan = self._plans.drop(key)
-        if plan is not None and not plan.bound:
-            self._tell("limits")
-            for claim in (*plan.provision, *(claim for _, claim in plan.static)):
-                self._tell(f"users/{claim}")
-                self._tell(f"claim/{claim}")
+        if plan is not None and not has_its_node(self.view.pods.get(key), plan):
+            for topic in let_go(self.view, plan):
+                self._tell(topic)
 
     async def _carry_out(self, plan: Plan) -> bool:
         """Writes what was chosen, on exactly the states that it was chosen from; nothing is taken back when a later write fails.

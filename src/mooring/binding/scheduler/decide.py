@@ -7,13 +7,13 @@ What it waits for comes out as topics.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from mooring.api.core import Node
 from mooring.api.meta import Key, is_deleting
 from mooring.api.pods import Pod
 from mooring.base.clock import Instant
-from mooring.binding.names import claims_of, class_of, is_finished
+from mooring.binding.names import claims_of, class_of, is_finished, is_fully_bound
 from mooring.binding.scheduler import because as why
 from mooring.binding.scheduler import topics
 from mooring.binding.scheduler.claims import PodClaims, look_at_claims
@@ -31,13 +31,14 @@ TIMED_OUT = "context deadline exceeded"
 class Decision:
     """plan: a new one, to be written. bind: the plan's node is the pod's. over: a plan that there may be is to be dropped.
 
-    waits: for these topics. wake_at: looked at again at that time, whatever happens.
+    again: then there is more to decide at once. waits: for these topics. wake_at: looked at again at that time, whatever happens.
     """
 
     because: why.Because
     plan: Plan | None = None
     bind: bool = False
     over: bool = False
+    again: bool = False
     waits: frozenset[str] = frozenset()
     wake_at: Instant | None = None
 
@@ -53,7 +54,7 @@ def decide_pod(view: View, key: Key, now: Instant, *, scheduler_name: str, bind_
         return Decision(why.NothingToDo("it has scheduling gates"), over=True)
     plan = view.plans.get(key)
     if plan is not None and plan.uid != pod.metadata.uid:
-        return Decision(why.NothingToDo("its name was another pod's"), over=True)
+        return Decision(why.NothingToDo("its name was another pod's"), over=True, again=True)
     return _place(view, pod, now + bind_timeout_s) if plan is None else _go_on(view, plan, now)
 
 
@@ -82,14 +83,23 @@ def _place(view: View, pod: Pod, deadline: Instant) -> Decision:
     nodes = view.nodes.values()
     claims = look_at_claims(view, pod)
     if claims.problem:
-        waits = frozenset(topics.claim(claim) for claim in claims_of(pod))
-        return Decision(why.Rejected(len(nodes), pod=claims.problem), waits=waits | {topics.NODES} if not nodes else waits)
+        waits = {*_waits_for_claims(view, pod), *(() if nodes else (topics.NODES,))}
+        return Decision(why.Rejected(len(nodes), pod=claims.problem), waits=frozenset(waits))
     fits, reasons = _filter(view, pod, claims, nodes)
     if not fits:
         return Decision(why.Rejected(len(nodes), reasons=tuple(reasons)), waits=_healed_by(view, pod, claims, reasons))
     node, fit = min(fits, key=lambda one: (view.pod_count(one[0].metadata.name), one[0].metadata.name))
-    plan = Plan(key, pod.metadata.uid, node.metadata.name, fit.static, fit.provision, deadline)
+    plan = Plan(key, pod.metadata.uid, node.metadata.name, fit.static, fit.provision, claims_of(pod), deadline)
     return Decision(why.GoesTo(node.metadata.name), plan=plan)
+
+
+def _waits_for_claims(view: View, pod: Pod) -> Iterator[str]:
+    """The claims, and the classes that say how they are bound."""
+    for key in claims_of(pod):
+        yield topics.claim(key)
+        claim = view.claims.get(key)
+        if claim is not None and not is_fully_bound(claim):
+            yield topics.storage_class(class_of(claim))
 
 
 def _filter(view: View, pod: Pod, claims: PodClaims, nodes: Iterable[Node]) -> tuple[list[tuple[Node, Fit]], list[str]]:

@@ -12,7 +12,8 @@ from mooring.base.clock import Instant
 class Plan:
     """One pod's. static: volumes with the claims that they are for. provision: claims that a volume is to be made for.
 
-    written: all of that stands in the API. bound: the pod has its node, and only the watch does not show it yet.
+    claims: all that the pod names. written: the choice stands in the API. bound: the pod has its node, and only the watch does not show
+    it yet.
     """
 
     pod: Key
@@ -20,6 +21,7 @@ class Plan:
     node_name: str
     static: tuple[tuple[str, Key], ...] = ()
     provision: tuple[Key, ...] = ()
+    claims: tuple[Key, ...] = ()
     deadline: Instant = 0.0
     written: bool = False
     bound: bool = False

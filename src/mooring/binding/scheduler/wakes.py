@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
-from mooring.api.meta import key_of
+from mooring.api.meta import annotation, key_of
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
-from mooring.binding.names import BOUND, claims_of, class_of, is_finished, volume_class_of
+from mooring.binding.names import BOUND, SELECTED_NODE, claims_of, class_of, is_finished, volume_class_of
 from mooring.binding.scheduler import topics
+from mooring.binding.scheduler.plans import Plan
+from mooring.binding.scheduler.view import View
 from mooring.binding.view import changed
 from mooring.kube.informer import Change
 
@@ -38,7 +40,9 @@ class Wakes:
         about = change.new or change.old
         assert about is not None
         self._tell(topics.claim(key_of(about)))
-        if change.new is None or change.new.spec.volume_name:  # room that was promised to it
+        selected = annotation(change.old, SELECTED_NODE) if change.old is not None else ""
+        taken_back = selected and change.new is not None and annotation(change.new, SELECTED_NODE) != selected
+        if change.new is None or change.new.spec.volume_name or taken_back:  # room that was promised to it
             self._tell(topics.room_of(class_of(about)))
 
     def volume_changed(self, change: Change[PersistentVolume]) -> None:
@@ -83,3 +87,25 @@ class Wakes:
     def attachment_changed(self, change: Change[VolumeAttachment]) -> None:
         if change.new is None:
             self._tell(topics.LIMITS)
+
+
+def has_its_node(pod: Pod | None, plan: Plan) -> bool:
+    """True when the plan has become true: what it held is the pod's."""
+    return pod is not None and (pod.metadata.uid, pod.spec.node_name) == (plan.uid, plan.node_name) and not is_finished(pod)
+
+
+def let_go(view: View, plan: Plan) -> Iterator[str]:
+    """What pods can have waited for because of a plan that is no more."""
+    yield topics.LIMITS
+    for key in plan.claims:
+        yield topics.users(key)
+    for pv_name, key in plan.static:
+        yield topics.claim(key)
+        pv = view.volumes.get(pv_name)
+        if pv is not None:
+            yield topics.volumes_of(volume_class_of(pv))
+    for key in plan.provision:
+        yield topics.claim(key)
+        claim = view.claims.get(key)
+        if claim is not None:
+            yield topics.room_of(class_of(claim))
