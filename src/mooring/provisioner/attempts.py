@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from mooring.api.core import SECRETS, ObjectReference, PersistentVolumeClaim, SecretReference
-from mooring.api.storage import StorageClass
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import Logger, logger
 from mooring.kube.cluster import Cluster
@@ -16,9 +15,9 @@ from mooring.kube.informer import Informer
 from mooring.kube.queue import WorkQueue
 from mooring.kube.secrets import SecretCache, SecretError
 from mooring.provisioner import because as why
-from mooring.provisioner.claims import class_name_of, selected_node
+from mooring.provisioner.claims import selected_node
 from mooring.provisioner.creation import Creation
-from mooring.provisioner.decide import decide_claim, fingerprint
+from mooring.provisioner.decide import decide_claim
 from mooring.provisioner.decision import Create, Decision, LeaveToPopulator, LookUp
 from mooring.provisioner.intents import Intent, Intents
 from mooring.provisioner.lookups import look_up
@@ -43,12 +42,11 @@ RESCHEDULES_MAX: Final = 10
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attempt:
-    """claim, storage_class: as they were when it began; None when gone. began: on the clock."""
+    """claim: as it was when it began; None when gone. began: on the clock."""
 
     uid: str
     ref: ObjectReference
     claim: PersistentVolumeClaim | None
-    storage_class: StorageClass | None
     began: Instant
     looked: Looked = dataclasses.field(default_factory=Looked, repr=False)
 
@@ -124,8 +122,8 @@ class Attempts:
     def _attempt(self, view: View, uid: str) -> Attempt | None:
         claim, intent = view.claim(uid), view.intents.get(uid)
         if claim is not None:
-            return Attempt(uid, claim_reference(claim), claim, view.storage_class(class_name_of(claim)), self._clock.now())
-        return None if intent is None else Attempt(uid, intent_reference(intent), None, None, self._clock.now())
+            return Attempt(uid, claim_reference(claim), claim, self._clock.now())
+        return None if intent is None else Attempt(uid, intent_reference(intent), None, self._clock.now())
 
     async def _decided(self, view: View, attempt: Attempt) -> Decision:
         """The decision, once all is looked up that it needs. The user is told at once that an attempt has begun."""
@@ -145,7 +143,7 @@ class Attempts:
         try:
             stored = await self._creation.create(order, _values(order, attempt.looked), attempt.began)
         except Failed as failed:
-            await self._failed(attempt, decision.class_name, decision.source_kind, failed.failure)
+            await self._failed(attempt, decision.class_name, decision.source_kind, failed.failure, order)
             return
         if stored:
             await self._succeeded(attempt.ref, order, attempt.began)
@@ -188,8 +186,7 @@ class Attempts:
             await self._succeeded(ref, order, volume.began)
             return
         failure = await self._creation.refused(order, await self._read_again(intent.secret), saved, error, volume.volume_id)
-        attempt = Attempt(uid, ref, claim, view.storage_class(intent.class_name), volume.began)
-        await self._failed(attempt, intent.class_name, intent.source_kind, failure)
+        await self._failed(Attempt(uid, ref, claim, volume.began), intent.class_name, intent.source_kind, failure, order)
 
     async def _read_again(self, ref: SecretReference | None) -> Mapping[str, str]:
         """The secret for a deletion, {} when it can't be had, as deletions do it."""
@@ -201,9 +198,11 @@ class Attempts:
             log.error("could not read a secret, going on without", error=error, secret=f"{ref.namespace}/{ref.name}")
             return {}
 
-    async def _failed(self, attempt: Attempt, class_name: str, kind: str, failure: Failure) -> None:
-        """Tells the user, and says when the claim comes again."""
+    async def _failed(self, attempt: Attempt, class_name: str, kind: str, failure: Failure, order: Order | None = None) -> None:
+        """Tells the user, and says when the claim comes again. order: what failed, None when it did not get that far."""
         uid = attempt.uid
+        if order is not None and order.is_former:
+            failure = dataclasses.replace(failure, infeasible=False)
         self._metrics.has_failed(class_name, kind)
         self._telling.failed(attempt.ref, failure_text(class_name, failure.error, failure.infeasible))
         if failure.state is not State.NO_CHANGE:
@@ -212,17 +211,22 @@ class Attempts:
         if is_over:
             await self._intents.end(uid)
         told = _told(attempt)
-        if is_over and not self._claims.store.by(BY_UID, uid):  # perhaps it has gone meanwhile
+        claim = next(iter(self._claims.store.by(BY_UID, uid)), None)  # perhaps it has gone meanwhile
+        if is_over and claim is None:
             told.error(f"failed to provision a volume for a claim that is gone: {failure.error}")
             await self._creation.let_go(uid)
             self._done(uid)
             return
-        if failure.state is State.RESCHEDULE and await self._rescheduled(attempt, failure):
+        if failure.state is State.RESCHEDULE and await self._rescheduled(attempt, claim, _node_tried(attempt, order), failure):
+            return
+        if is_over and order is not None and order.is_former:
+            told.error(f"what was asked for before can't be had, asking for what is wanted now: {failure.error}")
+            self._waits.drop(uid)
+            self._queue.add(uid)
             return
         self._waits.put(uid, failure)
-        if failure.infeasible and attempt.claim is not None:
-            until = self._clock.now() + self._slow_s
-            self._slow[uid] = Infeasible(until, fingerprint(attempt.claim, attempt.storage_class), failure.error)
+        if failure.infeasible and order is not None:
+            self._slow[uid] = Infeasible(self._clock.now() + self._slow_s, order.fingerprint, failure.error)
             self._queue.forget(uid)
             self._queue.add_after(uid, self._slow_s)
             delay_s = self._slow_s
@@ -230,10 +234,10 @@ class Attempts:
             delay_s = self._queue.retry(uid)
         told.error(f"failed to provision: {failure.error}", state=failure.state.value, retry_in_s=round(delay_s, 3))
 
-    async def _rescheduled(self, attempt: Attempt, failure: Failure) -> bool:
-        """True when the scheduler has been asked for another node: then the claim waits for that."""
-        claim, uid = attempt.claim, attempt.uid
-        if claim is None or not selected_node(claim):
+    async def _rescheduled(self, attempt: Attempt, claim: PersistentVolumeClaim | None, node_name: str, failure: Failure) -> bool:
+        """True when the scheduler has been asked for another node than this one: then the claim waits for that."""
+        uid = attempt.uid
+        if claim is None or not node_name or selected_node(claim) != node_name:
             return False
         times = self._reschedules[uid] = self._reschedules.get(uid, 0) + 1
         if times > RESCHEDULES_MAX and times % 2 == 0:
@@ -252,6 +256,12 @@ class Attempts:
 def _reference(view: View, intent: Intent) -> ObjectReference:
     claim = view.claim(intent.uid)
     return intent_reference(intent) if claim is None else claim_reference(claim)
+
+
+def _node_tried(attempt: Attempt, order: Order | None) -> str:
+    if order is not None:
+        return order.intent.node_name
+    return "" if attempt.claim is None else selected_node(attempt.claim)
 
 
 def _told(attempt: Attempt) -> Logger:

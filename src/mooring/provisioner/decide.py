@@ -57,16 +57,15 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
     before = view.intents.get(uid)
     if before is not None and not requests.is_same_request(before.request, order.intent.request):
         return _decide_orphan(view, uid, now, looked)  # to another request the driver could say no, and the volume be there
-    if before is not None and before.secret == order.intent.secret:
-        order = dataclasses.replace(order, intent=before)
+    intent = before if before is not None and before.secret == order.intent.secret else order.intent
+    order = dataclasses.replace(order, intent=intent, fingerprint=fingerprint(claim, storage_class))
     creating = why.Creating(order.intent.volume_name, before is not None)
     return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=told)
 
 
-def fingerprint(claim: PersistentVolumeClaim, storage_class: StorageClass | None) -> object:
+def fingerprint(claim: PersistentVolumeClaim, storage_class: StorageClass) -> object:
     """Of what the driver judges: the claim's spec, with its attributes class, and the class, with its uid."""
-    uid = storage_class.metadata.uid if storage_class else ""
-    return claim.spec, uid, storage_class and msgspec.structs.replace(storage_class, metadata=ObjectMeta())
+    return claim.spec, storage_class.metadata.uid, msgspec.structs.replace(storage_class, metadata=ObjectMeta())
 
 
 def _not_due(view: View, claim: PersistentVolumeClaim) -> why.Because | None:

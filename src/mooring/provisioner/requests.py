@@ -74,13 +74,19 @@ def content_source(source: Source, handle: str) -> csi.VolumeContentSource:
 class Order:
     """A volume to be created: the intent, and its request without the secret's values. source: what it is made from, to be held.
 
-    secret_is_lost: the driver is asked without it, since it is gone for good as far as anybody can tell.
+    fingerprint: of the claim and the class that it was made from; None for one that repeats what was asked for before, whose failure says
+    nothing of what they ask for now. secret_is_lost: the driver is asked without it, since it is gone for good as far as anybody can tell.
     """
 
     intent: Intent
     request: csi.CreateVolumeRequest
     source: Source | None = None
+    fingerprint: object = None
     secret_is_lost: bool = False
+
+    @property
+    def is_former(self) -> bool:
+        return self.fingerprint is None
 
     @property
     def required_bytes(self) -> int:

@@ -1,0 +1,75 @@
+"""Claims and classes that change while a volume may exist that was asked for as they were: in process, in virtual time."""
+
+from __future__ import annotations
+
+from mooring.api.storage import STORAGE_CLASSES
+from mooring.csi.codes import Code
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.provisioner import names
+from tests.support.provisioning import CREATE, AnsweringDriver, ProvisioningWorld
+from tests.support.scripted_driver import Fail, Step
+from tests.support.virtual_loop import in_virtual_time
+
+
+async def on_nodes() -> ProvisioningWorld:
+    """The claim's volume is to be made for node n1, in zone a."""
+    world = ProvisioningWorld(AnsweringDriver(topology={"zone": "b"}))
+    await world.make_node("n1", "a")
+    await world.make_node("n2", "b")
+    await world.make_class(binding="WaitForFirstConsumer")
+    await world.make_claim(node="n1")
+    return world
+
+
+async def selected(world: ProvisioningWorld) -> str | None:
+    return (await world.claim())["metadata"]["annotations"].get(names.SELECTED_NODE)
+
+
+def zones(world: ProvisioningWorld) -> list[str]:
+    return [call.request.accessibility_requirements.preferred[0].segments["zone"] for call in world.driver.made(CREATE)]
+
+
+# -- what the driver says to the old request is no verdict on the new one
+
+
+@in_virtual_time
+async def test_what_a_former_class_was_refused_for_is_not_held_against_the_new_one():
+    world = await ProvisioningWorld().base({"tier": "bad"})
+
+    def judged(request: csi.CreateVolumeRequest) -> Step:
+        return Fail(Code.INVALID_ARGUMENT, "no such tier") if request.parameters["tier"] == "bad" else None
+
+    world.driver.script(CREATE, Fail(Code.DEADLINE_EXCEEDED))
+    world.driver.always(CREATE, judged)
+    async with world.provisioning():
+        await world.calls(1)
+        await world.delete(STORAGE_CLASSES, "sc")
+        await world.make_class({"tier": "good"})
+        await world.provisioned(wait_s=5)
+    assert ["bad", "bad", "good"] == [call.request.parameters["tier"] for call in world.driver.made(CREATE)]
+    assert not any("infeasible" in message for _, message in await world.told_of())
+
+
+@in_virtual_time
+async def test_a_node_that_was_not_tried_is_not_given_back_for_another():
+    world = await on_nodes()
+    world.driver.script(CREATE, Fail(Code.DEADLINE_EXCEEDED), Fail(Code.RESOURCE_EXHAUSTED, "full"))
+    async with world.provisioning():
+        await world.calls(1)
+        await world.annotate({names.SELECTED_NODE: "n2"})
+        await world.provisioned(wait_s=5)
+        assert "n2" == await selected(world)
+    assert ["a", "a", "b"] == zones(world)
+
+
+@in_virtual_time
+async def test_the_node_that_was_tried_is_given_back_though_the_class_has_changed():
+    world = await on_nodes()
+    world.driver.script(CREATE, Fail(Code.DEADLINE_EXCEEDED), Fail(Code.RESOURCE_EXHAUSTED, "full"))
+    async with world.provisioning():
+        await world.calls(1)
+        await world.delete(STORAGE_CLASSES, "sc")
+        await world.make_class({"tier": "other"}, binding="WaitForFirstConsumer")
+        await world.settle(5)
+        assert await selected(world) is None
+        assert ["a", "a"] == zones(world)
