@@ -16,7 +16,12 @@ from mooring.kube.events import EventRecorder
 REMIND_S: Final = 1800.0
 """While a reason lasts, it is told again after so long: the API server keeps events for an hour."""
 
+CROWDED_S: Final = 10.0
+"""When too many events wait to be sent, what was to be told is looked at again after so long."""
+
 REMEMBERED_MAX: Final = 50_000
+
+_NEVER: Final[Instant] = float("-inf")
 
 
 class Announcer:
@@ -27,17 +32,22 @@ class Announcer:
         self._clock = clock
         self._told: OrderedDict[str, tuple[Told, Instant]] = OrderedDict()
 
-    def tell(self, ref: ObjectReference, told: Told) -> None:
-        """Sends it unless it is what was last told, and not long ago."""
+    def tell(self, ref: ObjectReference, told: Told) -> bool:
+        """Sends it unless it is what was last told, and not long ago. Returns False when there was no room for it: then it is owed."""
         now = self._clock.now()
         before = self._told.get(ref.uid)
         if before is not None and before[0] == told and now - before[1] < REMIND_S:
-            return
-        self._told[ref.uid] = told, now
+            return True
+        sent = self._recorder.event(ref, *told)
+        self._told[ref.uid] = told, now if sent else _NEVER
         self._told.move_to_end(ref.uid)
         if len(self._told) > REMEMBERED_MAX:
             self._told.popitem(last=False)
-        self._recorder.event(ref, *told)
+        return sent
+
+    def owes(self, uid: str) -> bool:
+        """True for an object of which something is to be told that found no room."""
+        return uid in self._told and self._told[uid][1] == _NEVER
 
     def forget(self, uid: str) -> None:
         """The object has no more to wait for."""

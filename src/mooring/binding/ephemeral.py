@@ -17,14 +17,14 @@ from mooring.binding.names import claim_name_of, is_finished, not_owner_text, ow
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a pod's ephemeral volumes need. bodies: claims to create. problem: a claim of that name is somebody else's."""
+    """What a pod's ephemeral volumes need. bodies: claims to create, by volume. problem: a claim of that name is somebody else's."""
 
-    bodies: tuple[dict[str, Any], ...] = ()
+    bodies: tuple[tuple[str, dict[str, Any]], ...] = ()
     problem: str = ""
 
     @property
     def event(self) -> Told | None:
-        return Told("Warning", "FailedBinding", self.problem) if self.problem else None
+        return told(self.problem) if self.problem else None
 
     def __str__(self) -> str:
         return self.problem or f"{len(self.bodies)} claims are to be made"
@@ -34,16 +34,25 @@ def judge_pod(pod: Pod, claim_of: Callable[[Key], PersistentVolumeClaim | None])
     """The claims that a pod lacks. A pod that is going or has ended needs none."""
     if is_deleting(pod) or is_finished(pod):
         return Wanted()
-    bodies: list[dict[str, Any]] = []
+    bodies: list[tuple[str, dict[str, Any]]] = []
     for volume in pod.spec.volumes or ():
         if volume.ephemeral is None or volume.ephemeral.volume_claim_template is None:
             continue
         claim = claim_of(Key(pod.metadata.namespace, claim_name_of(pod, volume)))
         if claim is None:
-            bodies.append(_body(pod, volume))
+            bodies.append((volume.name, _body(pod, volume)))
         elif not owns(pod, claim):
             return Wanted(tuple(bodies), f"ephemeral volume {volume.name}: {not_owner_text(pod, claim)}")
     return Wanted(tuple(bodies))
+
+
+def refused(volume_name: str, claim_name: str, error: str) -> Told:
+    """What the pod's users are told of a claim that could not be made."""
+    return told(f"ephemeral volume {volume_name}: create PVC {claim_name}: {error}")
+
+
+def told(problem: str) -> Told:
+    return Told("Warning", "FailedBinding", problem)
 
 
 def _body(pod: Pod, volume: Volume) -> dict[str, Any]:

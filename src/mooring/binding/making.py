@@ -13,7 +13,7 @@ from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.binding.announce import Announcer
 from mooring.binding.caches import Caches
-from mooring.binding.ephemeral import judge_pod
+from mooring.binding.ephemeral import judge_pod, refused
 from mooring.binding.metrics import BindingMetrics
 from mooring.binding.names import reference_to
 from mooring.binding.view import BY_CLAIM
@@ -53,17 +53,20 @@ class EphemeralVolumes:
         if pod is None:
             return
         wanted = judge_pod(pod, self._caches.claims.store.get)
-        for body in wanted.bodies:
+        for volume_name, body in wanted.bodies:
+            name = body["metadata"]["name"]
             self._metrics.ephemeral.inc()
             try:
                 made = await self._caches.cluster.create(PERSISTENT_VOLUME_CLAIMS, body, key.namespace)
             except AlreadyExists:  # the cache is behind
                 self._metrics.ephemeral_failures.inc()
-                claim = await self._caches.whole_claims.refresh(Key(key.namespace, body["metadata"]["name"]))
+                claim = await self._caches.whole_claims.refresh(Key(key.namespace, name))
                 log.info(4, "the claim is there already", claim=str(claim.metadata.uid if claim else ""))
-                self.workers.queue.add(key)
-            except ApiError:
+                self.workers.queue.retry(key)
+                return
+            except ApiError as error:
                 self._metrics.ephemeral_failures.inc()
+                self._announcer.tell(reference_to(pod, "Pod"), refused(volume_name, name, str(error)))
                 raise
             else:
                 self._caches.claims.wrote(made)

@@ -7,7 +7,7 @@ claim was deleted; the peer asks for each batch of claims.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Hashable
 from typing import Final, TypeVar
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
@@ -19,7 +19,7 @@ from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.binding import edits
-from mooring.binding.announce import Announcer
+from mooring.binding.announce import CROWDED_S, Announcer
 from mooring.binding.because import Told
 from mooring.binding.caches import Caches
 from mooring.binding.edits import Moved
@@ -30,10 +30,12 @@ from mooring.binding.workers import Workers
 from mooring.binding.writes import Whole
 from mooring.kube.cluster import Cluster, Selection
 from mooring.kube.informer import Change
+from mooring.kube.queue import WorkQueue
 from mooring.kube.versions import order
 
 log = logger(__name__)
 T = TypeVar("T", bound=Object)
+K = TypeVar("K", bound=Hashable)
 
 WORKERS: Final = 4
 _EDITS: Final = {Guard.ADD: edits.add_finalizer, Guard.REMOVE: edits.remove_finalizer}
@@ -96,8 +98,9 @@ class ClaimProtection:
             judgement = judge_claim(claim, live, pods_are_fresh=True)
         if judgement.holder_finished:
             told = Told("Normal", "ClaimInUse", f"the claim stays until it is free: {judgement}")
-            self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), told)
-        await _guard(self._writes, claim, judgement, PVC_PROTECTION, lambda: self.workers.queue.add(key))
+            if not self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), told):
+                self.workers.queue.add_after(key, CROWDED_S)
+        await _guard(self.workers.queue, key, self._writes, claim, judgement, PVC_PROTECTION)
 
 
 class VolumeProtection:
@@ -115,7 +118,7 @@ class VolumeProtection:
     async def _sync(self, name: str) -> None:
         pv = self._volumes.get(name)
         if pv is not None:
-            await _guard(self._writes, pv, judge_volume(pv), PV_PROTECTION, lambda: self.workers.queue.add(name))
+            await _guard(self.workers.queue, name, self._writes, pv, judge_volume(pv), PV_PROTECTION)
 
 
 class AttributesClassProtection:
@@ -151,17 +154,19 @@ class AttributesClassProtection:
         if one is None:
             return
         holders: list[Object] = [*self._caches.claims.store.by(BY_ATTRIBUTES, name), *self._caches.volumes.store.by(BY_ATTRIBUTES, name)]
-        await _guard(self._writes, one, judge_attributes_class(one, holders), VAC_PROTECTION, lambda: self.workers.queue.add(name))
+        await _guard(self.workers.queue, name, self._writes, one, judge_attributes_class(one, holders), VAC_PROTECTION)
 
 
-async def _guard(writes: Whole[T], obj: T, judgement: Judgement, finalizer: str, again: Callable[[], None]) -> None:
-    """Does what was judged; again: when the object has changed meanwhile. Raises ApiError."""
+async def _guard(queue: WorkQueue[K], key: K, writes: Whole[T], obj: T, judgement: Judgement, finalizer: str) -> None:
+    """Does what was judged; the key comes again when the object has changed meanwhile. Raises ApiError."""
     edit = _EDITS.get(judgement.guard)
     if edit is None:
+        queue.forget(key)
         return
     try:
         await writes.put(obj, edit(finalizer))
     except Moved:
-        again()
+        queue.retry(key)
         return
+    queue.forget(key)
     log.info(2, f"finalizer: {judgement.guard.value}", finalizer=finalizer, key=str(key_of(obj)))

@@ -18,7 +18,7 @@ from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.binding import because as why
 from mooring.binding.actions import Actions
-from mooring.binding.announce import REMIND_S, Announcer
+from mooring.binding.announce import CROWDED_S, REMIND_S, Announcer
 from mooring.binding.caches import Caches
 from mooring.binding.decide import decide_claim
 from mooring.binding.decide_volume import decide_volume
@@ -37,7 +37,7 @@ from mooring.kube.informer import Change
 log = logger(__name__)
 
 STEPS_MAX: Final = 5
-"""Decisions for one key in a row before others get their turn."""
+"""Decisions for one key in a row; what has changed under the last of them, too, comes again after a back-off."""
 
 COMPONENT: Final = "persistentvolume-controller"
 
@@ -81,7 +81,8 @@ class VolumeBinding:
                 if not await self._step_of_claim(key):
                     break
             else:
-                self._claims.queue.add(key)
+                self._claims.queue.retry(key)
+                self._wakes.looked_at(key, failed=True)
                 return
         except ApiError:
             self._wakes.looked_at(key, failed=True)
@@ -125,9 +126,9 @@ class VolumeBinding:
             elif isinstance(decision.because, why.Binding):
                 self._metrics.ended("provision", claim.metadata.uid, self._clock.now())
         told = decision.because.event
-        if told is not None and not decision.quiet:
-            self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), told)
-            self._claims.queue.add_after(key, REMIND_S)
+        if told is not None and (not decision.quiet or self._announcer.owes(claim.metadata.uid)):
+            sent = self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), told)
+            self._claims.queue.add_after(key, REMIND_S if sent else CROWDED_S)
         elif told is None:
             self._announcer.forget(claim.metadata.uid)
         if decision.failed:
@@ -157,6 +158,7 @@ class VolumeBinding:
                 decision = decide_volume(self.view, name, gone_uid)
                 log.info(4, "decided", PersistentVolume=name, because=str(decision.because))
                 if pv is None:
+                    self._volumes.queue.forget(name)
                     return
                 try:
                     gone_uid = await self._actions.on_volume(pv, decision)
@@ -167,23 +169,27 @@ class VolumeBinding:
                 if not decision.again:
                     self._volumes.queue.forget(name)
                     return
-        self._volumes.queue.add(name)
+        self._volumes.queue.retry(name)
 
     def _told_of_volume(self, pv: PersistentVolume, decision: Decision) -> None:
         because = decision.because
         if isinstance(because, why.ModesDiffer):
             assert pv.spec.claim_ref is not None
-            self._announcer.tell(reference_to(pv, "PersistentVolume"), because.of_volume)
+            self._tell_of_volume(pv, because.of_volume)
             claim = self.view.claims.get(Key(pv.spec.claim_ref.namespace, pv.spec.claim_ref.name))
             if claim is not None:
                 self._events.event(reference_to(claim, "PersistentVolumeClaim"), *because.of_claim)
-        elif because.event is not None and not decision.quiet:
-            self._announcer.tell(reference_to(pv, "PersistentVolume"), because.event)
+        elif because.event is not None and (not decision.quiet or self._announcer.owes(pv.metadata.uid)):
+            self._tell_of_volume(pv, because.event)
         if decision.actions:
             log.info(2, "done", PersistentVolume=pv.metadata.name, because=str(because))
             provisioner = annotation(pv, PROVISIONED_BY)
             if isinstance(because, why.Released) and because.policy == DELETE and provisioner:
                 self._metrics.began("delete", pv.metadata.uid, provisioner, self._clock.now())
+
+    def _tell_of_volume(self, pv: PersistentVolume, told: why.Told) -> None:
+        if not self._announcer.tell(reference_to(pv, "PersistentVolume"), told):
+            self._volumes.queue.add_after(pv.metadata.name, CROWDED_S)
 
     def _volume_gone(self, change: Change[PersistentVolume]) -> None:
         if change.new is None and change.old is not None:

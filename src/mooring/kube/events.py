@@ -50,17 +50,21 @@ class EventRecorder:
         self._last_nanoseconds = 0
         self.dropped_count = 0
 
-    def event(self, ref: ObjectReference, type: str, reason: str, message: str) -> None:
-        """Records that something happened to the object. type: Normal or Warning. Never waits; when too many wait, it is dropped."""
+    def event(self, ref: ObjectReference, type: str, reason: str, message: str) -> bool:
+        """Records that something happened to the object. type: Normal or Warning. Never waits.
+
+        Returns False when too many wait, and this one is dropped.
+        """
         if len(self._waiting) >= WAITING_MAX:
             self.dropped_count += 1
             if not self._overflowing:
                 self._overflowing = True
                 _log.warning("Too many events are waiting, dropping new ones", component=self._component, limit=WAITING_MAX)
-            return
+            return False
         self._waiting.append(Occurrence(ref, type, reason, message, rfc3339(self._clock.wall_s())))
         self._some.set()
         self._idle.clear()
+        return True
 
     async def run(self) -> None:
         """Sends until cancelled."""

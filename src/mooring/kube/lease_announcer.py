@@ -13,7 +13,7 @@ from mooring.base.log import Logger
 class Recorder(Protocol):
     """Takes events; `kube/events.py` has one."""
 
-    def event(self, ref: ObjectReference, type: str, reason: str, message: str) -> None: ...
+    def event(self, ref: ObjectReference, type: str, reason: str, message: str) -> object: ...
 
 
 class LeaseMetrics:

@@ -96,7 +96,7 @@ POD = a_pod("pod", uid="uid-pod", volumes=(SCRATCH,))
 
 
 def test_B38_a_pod_brings_its_claims() -> None:
-    (body,) = judge_pod(typed(POD), lambda _: None).bodies
+    ((_, body),) = judge_pod(typed(POD), lambda _: None).bodies
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": "uid-pod", "controller": True, "blockOwnerDeletion": True}
     assert ("pod-scratch", [owner]) == (body["metadata"]["name"], body["metadata"]["ownerReferences"])
     assert ({"l": "1"}, {"a": "2"}) == (body["metadata"]["labels"], body["metadata"]["annotations"])

@@ -18,7 +18,7 @@ from mooring.base.clock import Clock, rfc3339
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.binding import edits
-from mooring.binding.announce import Announcer
+from mooring.binding.announce import CROWDED_S, Announcer
 from mooring.binding.caches import Caches
 from mooring.binding.edits import Moved
 from mooring.binding.names import SELECTED_NODE, reference_to
@@ -44,6 +44,7 @@ BACK_OFF: Final = BackOff(1.0, 10.0)
 """Of pods whose volumes did not come, or that could not be written; kube-scheduler's."""
 
 STEPS_MAX: Final = 4
+"""Decisions for one pod in a row; what has changed under the last of them, too, comes again after a back-off."""
 
 
 class Scheduler:
@@ -111,7 +112,7 @@ class Scheduler:
         for _ in range(STEPS_MAX):
             if not await self._step(key):
                 return
-        self._pods.queue.add(key)
+        self._pods.queue.retry(key)
 
     async def _step(self, key: Key) -> bool:
         """Returns True when there is more to decide at once."""
@@ -225,7 +226,8 @@ class Scheduler:
 
     async def _told(self, pod: Pod, because: why.Rejected | why.BindingFailed) -> None:
         """Into the pod's condition, when it says something else, and as an event."""
-        self._announcer.tell(reference_to(pod, "Pod"), because.event)
+        if not self._announcer.tell(reference_to(pod, "Pod"), because.event):
+            self._pods.queue.add_after(key_of(pod), CROWDED_S)
         old = next((one for one in pod.status.conditions or () if one.type == "PodScheduled"), None)
         if old is not None and (old.status, old.reason, old.message) == ("False", because.condition, str(because)):
             return

@@ -44,6 +44,7 @@ class Unpin:
         try:
             await self._writes.put(claim, edits.unselect_node)
         except Moved:
-            self.workers.queue.add(key)
+            self.workers.queue.retry(key)
             return
+        self.workers.queue.forget(key)
         log.info(2, "the node chosen for the claim is gone: another may be chosen", PersistentVolumeClaim=str(key[0]), node=node_name)
