@@ -11,14 +11,14 @@ import dataclasses
 
 import msgspec
 
-from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, SecretReference
 from mooring.api.meta import ObjectMeta, annotation
 from mooring.api.storage import StorageClass
 from mooring.base.clock import Instant
 from mooring.kube.errors import ApiError, NotFound
 from mooring.kube.secrets import SecretError
 from mooring.provisioner import because as why
-from mooring.provisioner import names, requests
+from mooring.provisioner import names, requests, volumes
 from mooring.provisioner.claims import class_name_of, provisioner_of, selected_node
 from mooring.provisioner.decision import Create, Decision, LeaveToPopulator, LookUp
 from mooring.provisioner.intents import Intent
@@ -55,8 +55,11 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
         hindered = why.Hindered(failed.failure)
         return Decision(hindered, attempting=True, failure=failed.failure, class_name=class_name, source_kind=told)
     before = view.intents.get(uid)
-    if before is not None and not requests.is_same_request(before.request, order.intent.request):
-        return _decide_orphan(view, uid, now, looked)  # to another request the driver could say no, and the volume be there
+    try:
+        if before is not None and _differs(before, order.intent, looked):
+            return _decide_orphan(view, uid, now, looked, order.intent)
+    except NotLookedUp as missing:
+        return _looking_up(missing, class_name, told)
     intent = before if before is not None and before.secret == order.intent.secret else order.intent
     order = dataclasses.replace(order, intent=intent, fingerprint=fingerprint(claim, storage_class))
     creating = why.Creating(order.intent.volume_name, before is not None)
@@ -116,8 +119,34 @@ def _check_name(view: View, claim: PersistentVolumeClaim) -> None:
         raise Failed(Failure(error, State.FINISHED))
 
 
-def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
-    """The volume of an intent may exist, and what it was asked for by is gone or has changed: the call is repeated as it was."""
+def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:
+    """True when the open intent is to be asked for as it was. Raises NotLookedUp.
+
+    To another request the driver could say no, and the volume be there; with another secret it could make a second one elsewhere.
+    """
+    if not requests.is_same_request(before.request, wanted.request):
+        return True
+    return before.secret != wanted.secret and not _is_gone(before.secret, looked)
+
+
+def _is_gone(secret: SecretReference | None, looked: Looked) -> bool:
+    """True for a Secret that is not there any more. Raises NotLookedUp."""
+    if secret is None:
+        return False
+    try:
+        looked.get(Wanted(SECRETS, secret.name, secret.namespace))
+    except NotFound:
+        return True
+    except (ApiError, SecretError):
+        pass
+    return False
+
+
+def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: Intent | None = None) -> Decision:
+    """The volume of an intent may exist, and what it was asked for by is gone or has changed: the call is repeated as it was.
+
+    wanted: by the claim, as it is now; its secret serves where the former one is gone.
+    """
     intent = view.intents[uid]
     if intent.volume_name in view.unsaved:
         return Decision(why.Saving(intent.volume_name))
@@ -125,8 +154,11 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked) -> Decisi
     if pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == uid:
         return Decision(why.Provisioned(intent.volume_name), settled=True)
     class_name, kind = intent.class_name, intent.source_kind
-    order = requests.ordered_again(intent)
     try:
+        if wanted is not None and wanted.secret != intent.secret and _is_gone(intent.secret, looked):
+            volume = volumes.with_secrets_of(intent.volume, wanted.volume)
+            intent = dataclasses.replace(intent, secret=wanted.secret, volume=volume)
+        order = requests.ordered_again(intent)
         if _secret_is_lost(view, intent, now, looked):
             order = dataclasses.replace(order, secret_is_lost=True)
         else:
@@ -143,15 +175,9 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked) -> Decisi
 def _secret_is_lost(view: View, intent: Intent, now: Instant, looked: Looked) -> bool:
     """True when claim and secret are gone, and nobody is about to bring the secret back. Raises NotLookedUp."""
     since = view.orphans.get(intent.uid)
-    if intent.secret is None or since is None or now < since or view.claim(intent.uid) is not None:
+    if since is None or now < since or view.claim(intent.uid) is not None:
         return False
-    try:
-        looked.get(Wanted(SECRETS, intent.secret.name, intent.secret.namespace))
-    except NotFound:
-        return True
-    except (ApiError, SecretError):
-        pass
-    return False
+    return _is_gone(intent.secret, looked)
 
 
 def _looking_up(missing: NotLookedUp, class_name: str, source_kind: str) -> Decision:

@@ -26,6 +26,14 @@ _REFS: Final[Mapping[SecretKind, str]] = {
     SecretKind.NODE_EXPAND: "nodeExpandSecretRef",
 }
 
+_NOTES: Final = (
+    names.DELETION_SECRET_NAME,
+    names.DELETION_SECRET_NAMESPACE,
+    names.MODIFY_SECRET_NAME,
+    names.MODIFY_SECRET_NAMESPACE,
+)
+"""Annotations that name secrets."""
+
 
 def begun(
     name: str,
@@ -110,6 +118,20 @@ def completed(text: str, volume: csi.Volume, required_bytes: int, identity: str,
     if affinity is not None:
         spec["nodeAffinity"] = affinity
     return body
+
+
+def with_secrets_of(text: str, other: str) -> str:
+    """The object that was begun, with the secrets of another one. Both as JSON."""
+    body, newer = msgspec.json.decode(text), msgspec.json.decode(other)
+    for fields, others, keys in (
+        (body["metadata"]["annotations"], newer["metadata"]["annotations"], _NOTES),
+        (body["spec"]["csi"], newer["spec"]["csi"], _REFS.values()),
+    ):
+        for key in keys:
+            fields.pop(key, None)
+            if key in others:
+                fields[key] = others[key]
+    return text_of(body)
 
 
 def text_of(body: Json) -> str:

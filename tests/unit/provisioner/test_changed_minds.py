@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+
+from mooring.api.core import SECRETS
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.provisioner import names
 from tests.support.provisioning import CREATE, AnsweringDriver, ProvisioningWorld
-from tests.support.scripted_driver import Fail, Step
+from tests.support.scripted_driver import Fail, Lose, Step
 from tests.support.virtual_loop import in_virtual_time
+
+TEAMS = {
+    "csi.storage.k8s.io/provisioner-secret-name": "t-${pvc.annotations['team']}",
+    "csi.storage.k8s.io/provisioner-secret-namespace": "default",
+}
 
 
 async def on_nodes() -> ProvisioningWorld:
@@ -73,3 +81,61 @@ async def test_the_node_that_was_tried_is_given_back_though_the_class_has_change
         await world.settle(5)
         assert await selected(world) is None
         assert ["a", "a"] == zones(world)
+
+
+# -- a secret is a part of what was asked for
+
+
+async def of_team_a() -> ProvisioningWorld:
+    """The claim's annotation names the secret, which is the driver's account; the answer to the first call is lost."""
+    world = ProvisioningWorld()
+    for team in ("a", "b"):
+        await world.make_secret(f"t-{team}", account=team)
+    await world.base(TEAMS, annotations={"team": "a"})
+    world.driver.script(CREATE, Lose(Code.DEADLINE_EXCEEDED))
+    return world
+
+
+def accounts(world: ProvisioningWorld) -> list[str]:
+    return [call.request.secrets["account"] for call in world.driver.made(CREATE)]
+
+
+@in_virtual_time
+async def test_a_volume_that_may_exist_is_asked_for_with_the_secret_it_was_asked_for_with():
+    """In another account there would be a second one, and nobody would know of the first."""
+    world = await of_team_a()
+    async with world.provisioning():
+        await world.calls(1)
+        await world.annotate({"team": "b"})
+        pv = await world.provisioned()
+    assert ["a", "a"] == accounts(world)
+    assert "t-a" == pv["metadata"]["annotations"][names.DELETION_SECRET_NAME]
+
+
+@in_virtual_time
+async def test_another_secret_is_taken_once_the_former_one_answers_for_sure():
+    world = await of_team_a()
+    world.driver.script(CREATE, Fail(Code.PERMISSION_DENIED))
+    async with world.provisioning():
+        await world.calls(1)
+        await world.annotate({"team": "b"})
+        pv = await world.provisioned()
+    assert ["a", "a", "b"] == accounts(world)
+    assert "t-b" == pv["metadata"]["annotations"][names.DELETION_SECRET_NAME]
+
+
+@pytest.mark.parametrize("class_is", ["the same", "another"])
+@in_virtual_time
+async def test_another_secret_is_taken_where_the_former_one_is_gone(class_is: str):
+    world = await of_team_a()
+    async with world.provisioning():
+        await world.calls(1)
+        await world.delete(SECRETS, "t-a", "default")
+        if class_is == "another":
+            await world.delete(STORAGE_CLASSES, "sc")
+            await world.make_class({**TEAMS, "tier": "gold"})
+        await world.annotate({"team": "b"})
+        pv = await world.provisioned()
+    assert ["a", "b"] == accounts(world)
+    assert ["", ""] == [call.request.parameters["tier"] for call in world.driver.made(CREATE)]
+    assert "t-b" == pv["metadata"]["annotations"][names.DELETION_SECRET_NAME]
