@@ -10,7 +10,7 @@ from mooring.api.volume_migration import as_in_tree
 from mooring.base.clock import Clock, Instant
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
-from mooring.csi.codes import DriverError
+from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ApiError
@@ -157,8 +157,10 @@ class Creation:
             try:
                 await self._driver.delete_volume(request, Call(left_s, order.intent.migrated))
             except DriverError as error:
-                problem = error
-                continue
+                if error.code != Code.NOT_FOUND:
+                    problem = error
+                    continue
+                log.warning("the driver answers NotFound to DeleteVolume, where CSI asks for OK: the volume counts as deleted", volume=volume_id)
             log.info(2, "deleted a volume that is of no use", PersistentVolume=order.intent.volume_name, volume=volume_id)
             return None
         return problem

@@ -90,6 +90,17 @@ async def test_a_clean_up_that_fails_five_times_says_so_and_stays_in_the_air():
 
 
 @in_virtual_time
+async def test_a_clean_up_that_finds_nothing_has_cleaned_up():
+    """CSI asks for OK there; a driver that says NotFound has no volume either."""
+    world = await answering(an_answer(capacity_bytes=1)).base()
+    world.driver.script(DELETE, Fail(Code.NOT_FOUND, "no such volume"))
+    async with world.provisioning():
+        assert "orphaned" not in await world.failed("less than requested")
+        assert {} == world.intents.open()
+    assert 1 == world.told.count(DELETE)
+
+
+@in_virtual_time
 async def test_P55_a_volume_that_was_not_filled_is_deleted_and_asked_for_again():
     world = answering(an_answer(capacity_bytes=GiB), controller=[RPC.CLONE_VOLUME])
     await world.base(dataSource={"kind": "PersistentVolumeClaim", "name": "origin"})
