@@ -169,13 +169,14 @@ def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions
     from mooring.kube.events import EventRecorder
     from mooring.provisioner.controller import Provisioner
     from mooring.provisioner.journal import Journal
+    from mooring.provisioner.metrics import JournalMetrics
     from mooring.provisioner.pages import Place
 
     cluster, clock, chance, driver_name = context.cluster, context.clock, context.chance, context.info.name
     identity = f"{machine.host_name()}_{chance.uid()}"
     events = EventRecorder(cluster, f"{driver_name}_{identity}", clock=clock, chance=chance)
     place = Place(namespace(context.setup.flags, machine), driver_name, options.node.node_name if options.node else "")
-    intents = Journal(cluster, place, identity, clock)
+    intents = Journal(cluster, place, identity, clock, context.metrics.once(JournalMetrics))
     return Provisioner(cluster, context.driver, context.info, options, clock, chance, context.metrics, events, intents=intents)
 
 

@@ -2,6 +2,8 @@
 
 Whoever begins an intent while a write is under way waits for the next, with everybody else who came meanwhile: one write covers them
 all, so a burst pays a fraction of a write each. Ends wait for the next begin, or a few seconds. What it is written on: `book.py`.
+
+Who has no right to write there, as the API server itself says at the start, keeps the intents in memory, as external-provisioner does.
 """
 
 from __future__ import annotations
@@ -12,14 +14,17 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from mooring.api.coordination import LEASES
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.kube.cluster import Cluster
-from mooring.kube.errors import ApiError, Conflict
+from mooring.kube.errors import ApiError, Conflict, Forbidden
 from mooring.provisioner import pages
 from mooring.provisioner.book import Book, Page
 from mooring.provisioner.intents import STILL_OPEN, Intent
+from mooring.provisioner.metrics import JournalMetrics
 from mooring.provisioner.pages import Place
+from mooring.provisioner.rights import denied
 
 log = logger(__name__)
 
@@ -29,11 +34,15 @@ Waiter = asyncio.Future[None]
 TIDY_S: Final = 5.0
 """How long an end may wait for a begin that carries it along."""
 
+VERBS: Final = ("get", "list", "create", "update")
+"""What a journal takes, of Leases."""
+
 
 class Journal:
     """Implements Intents on Leases. identity: whose process this is. `start` before the work, then `run` beside it."""
 
-    def __init__(self, cluster: Cluster, place: Place, identity: str, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster, place: Place, identity: str, clock: Clock, metrics: JournalMetrics | None = None) -> None:
+        self._cluster, self._place, self._metrics = cluster, place, metrics
         self._book = Book(cluster, place, identity, clock)
         self._open: dict[str, Intent] = {}
         self._handlers: list[Found] = []
@@ -41,6 +50,8 @@ class Journal:
         self._wake = asyncio.Event()
         self._tidy_timer: asyncio.TimerHandle | None = None
         self._tidy_due = False
+        self._was_held = False
+        self._in_memory = False
 
     def on_found(self, handler: Found) -> None:
         """Calls the handler with intents that others left open, whenever such are found."""
@@ -52,13 +63,15 @@ class Journal:
 
     async def start(self) -> None:
         """Takes the journal over; what an earlier holder left open is open from now on. What keeps us from it is tried again by `run`."""
-        with contextlib.suppress(ApiError):
-            await self._hold()
+        await self._try_to_hold()
 
     async def begin(self, intent: Intent) -> None:
         """Returns when it is durable. Raises ApiError; then what was open before is open."""
         uid, known = intent.uid, intent.uid in self._open
         await self._hold()
+        if self._in_memory:
+            self._open[uid] = intent
+            return
         before = self._open.get(uid)
         if before is not None and not known:
             raise Conflict(f"the volume {intent.volume_name} was begun by an earlier provisioner: going on with that")
@@ -79,7 +92,7 @@ class Journal:
 
     async def end(self, uid: str) -> None:
         """Durable with one of the next writes; nothing happens if none is open."""
-        if self._open.pop(uid, None) is not None:
+        if self._open.pop(uid, None) is not None and not self._in_memory:
             self._book.drop(uid)
             self._tidy_soon()
 
@@ -105,11 +118,10 @@ class Journal:
         """Writes until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if self._book.held else self._book.take_in_s):
+                async with asyncio.timeout(None if self._book.held or self._in_memory else self._book.take_in_s):
                     await self._wake.wait()
             self._wake.clear()
-            with contextlib.suppress(ApiError):
-                await self._hold()
+            await self._try_to_hold()
             tidies, self._tidy_due = self._tidy_due, False
             for page in self._book.pages:
                 if self._waiters[page] or (tidies and page.stale):
@@ -119,9 +131,34 @@ class Journal:
 
     async def _hold(self) -> None:
         """Raises ApiError."""
-        if not self._book.held:
+        if not self._book.held and not self._in_memory:
             await self._book.hold()
+            self._was_held = True
             self._take_in()
+
+    async def _try_to_hold(self) -> None:
+        try:
+            await self._hold()
+        except Forbidden:
+            if not self._was_held:
+                await self._ask_for_rights()
+        except ApiError:
+            pass  # the book has logged it
+
+    async def _ask_for_rights(self) -> None:
+        """A refusal alone may pass, as one of a webhook or a quota does: to forget for that would lose a volume."""
+        missing = await denied(self._cluster, LEASES, self._place.namespace, VERBS)
+        if not missing:
+            return
+        self._in_memory = True
+        if self._metrics is not None:
+            self._metrics.in_memory()
+        log.error(
+            "there is no right to write down what is about to be created, so it is kept in memory: when this process is killed while a "
+            "volume is made, and its claim is deleted before the next process starts, the volume leaks. Grant it and start again",
+            missing=f"{', '.join(missing)} leases.coordination.k8s.io",
+            namespace=self._place.namespace,
+        )
 
     def _take_in(self) -> None:
         """What others left is open from now on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -29,3 +29,17 @@ class ProvisionMetrics:
 
     def has_failed(self, class_name: str, source_kind: str) -> None:
         self.failed.labels(class_name, source_kind).inc()
+
+
+class JournalMetrics:
+    """Of our own: external-provisioner has no journal."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._in_memory = Gauge(
+            "mooring_provisioner_intents_in_memory",
+            "1 while there is no right to write down what is about to be created, so that a kill may leak a volume.",
+            registry=registry,
+        )
+
+    def in_memory(self) -> None:
+        self._in_memory.set(1)

@@ -13,22 +13,27 @@ import pytest
 
 from mooring.api.coordination import LEASES
 from mooring.api.core import NAMESPACES, SecretReference
+from mooring.api.meta import Kind
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.metrics import Metrics
 from mooring.kube.cluster import Patch, PatchType
-from mooring.kube.errors import Conflict, Forbidden, ServerError, TooLarge, Unreachable
+from mooring.kube.errors import Conflict, Forbidden, NotFound, ServerError, TooLarge, Unreachable
 from mooring.provisioner import book, pages
 from mooring.provisioner.book import AGAIN_S, RETAKE_S, Superseded
 from mooring.provisioner.intents import Intent
 from mooring.provisioner.journal import TIDY_S, Journal
+from mooring.provisioner.metrics import JournalMetrics
 from mooring.provisioner.pages import Place
+from tests.support.cluster_world import metric
 from tests.support.recording import RecordingCluster
 from tests.support.virtual_loop import in_virtual_time
 
 PLACE = Place("storage", "csi.test")
 CREATE, UPDATE, GET = "create leases", "update leases", "get leases"
+IN_MEMORY = "mooring_provisioner_intents_in_memory"
 
 
 def an_intent(uid: str = "u1", **more: Any) -> Intent:
@@ -51,9 +56,9 @@ class World:
         return self
 
     @contextlib.asynccontextmanager
-    async def journal(self, identity: str = "me", place: Place = PLACE) -> AsyncIterator[Journal]:
+    async def journal(self, identity: str = "me", place: Place = PLACE, metrics: JournalMetrics | None = None) -> AsyncIterator[Journal]:
         """A running journal; its process is killed at the end."""
-        made = Journal(self.cluster, place, identity, self.clock)
+        made = Journal(self.cluster, place, identity, self.clock, metrics)
         await made.start()
         running = asyncio.create_task(made.run(), name="journal")
         try:
@@ -205,6 +210,83 @@ async def test_without_the_right_to_write_there_nothing_is_begun_until_it_is_gra
         await asyncio.sleep(AGAIN_S + 1)
         await journal.begin(an_intent())
         assert ["u1"] == list(await world.stored())
+
+
+class Reviewed(RecordingCluster):
+    """A user with only these rights; None where the API server can't say, and answers what he asks by the error."""
+
+    rights: frozenset[str] | None = frozenset()
+    evaluation_error = ""
+
+    async def create(self, kind: Kind[Any], body: Any, namespace: str = "") -> Any:
+        if kind.name != "SelfSubjectAccessReview":
+            return await super().create(kind, body, namespace)
+        self.story.append("review")
+        if self.rights is None:
+            raise NotFound("the server could not find the requested resource")
+        attributes = body["spec"]["resourceAttributes"]
+        assert ("coordination.k8s.io", "leases", "storage") == (attributes["group"], attributes["resource"], attributes["namespace"])
+        return {**body, "status": {"allowed": attributes["verb"] in self.rights, "evaluationError": self.evaluation_error}}
+
+
+async def without_rights(rights: frozenset[str] | None = frozenset(), evaluation_error: str = "") -> World:
+    world = await World().base()
+    world.cluster = cluster = Reviewed(world.local, [])
+    cluster.rights, cluster.evaluation_error = rights, evaluation_error
+    for verb in ("create", "update", "get"):
+        cluster.refuse(f"{verb} leases", times=None, error=Forbidden("leases is forbidden"))
+    return world
+
+
+@pytest.mark.parametrize("rights", [frozenset(), frozenset({"get", "list", "update"})], ids=["none", "almost all"])
+@in_virtual_time
+async def test_who_may_not_write_there_for_certain_goes_on_in_memory(rights):
+    """A swapped image must work under the rights that upstream's has."""
+    world, metrics = await without_rights(rights), Metrics()
+    async with world.journal(metrics=metrics.once(JournalMetrics)) as journal:
+        assert 1 == metric(metrics, IN_MEMORY)
+        asked = len(world.story)
+        await journal.begin(an_intent())
+        assert {"u1": an_intent()} == journal.open()
+        with pytest.raises(Conflict):
+            await journal.settled("u1")
+        await journal.end("u1")
+        await journal.settled("u1")
+        await journal.tidy()
+        await asyncio.sleep(100)
+        assert {} == journal.open()
+        assert asked == len(world.story), "nothing more is asked of Leases"
+        assert 4 == world.story.count("review")
+
+
+@pytest.mark.parametrize(
+    ("rights", "evaluation_error"),
+    [(None, ""), (frozenset(), "webhook: no answer"), (frozenset({"get", "list", "create", "update"}), "")],
+    ids=["can't be asked", "can't be told", "passing"],
+)
+@in_virtual_time
+async def test_where_no_right_is_missing_for_certain_nothing_is_begun(rights, evaluation_error):
+    """A refusal that passes must not make the provisioner forgetful."""
+    world, metrics = await without_rights(rights, evaluation_error), Metrics()
+    async with world.journal(metrics=metrics.once(JournalMetrics)) as journal:
+        with pytest.raises(Forbidden, match="leases is forbidden"):
+            await journal.begin(an_intent())
+        assert {} == journal.open()
+        assert 0 == metric(metrics, IN_MEMORY)
+
+
+@in_virtual_time
+async def test_rights_that_are_lost_later_make_nobody_forgetful():
+    world = await World().base()
+    world.cluster = Reviewed(world.local, [])
+    async with world.journal() as journal:
+        await journal.begin(an_intent("u1"))
+        world.cluster.refuse(UPDATE, times=None, error=Forbidden("leases is forbidden"))
+        for _ in range(2):
+            with pytest.raises(Forbidden):
+                await journal.begin(an_intent("u2"))
+            await asyncio.sleep(RETAKE_S + 1)
+        assert 0 == world.story.count("review")
 
 
 @in_virtual_time
