@@ -8,22 +8,22 @@ from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key
 from mooring.binding import decision as d
 from mooring.binding import edits
+from mooring.binding.caches import Caches
 from mooring.binding.decision import Step
 from mooring.binding.edits import Moved
 from mooring.binding.view import View
-from mooring.binding.writes import Whole
 
 
 class Actions:
     """wake_claim: puts a claim into its queue. All methods raise ApiError, Moved."""
 
-    def __init__(
-        self, view: View, claims: Whole[PersistentVolumeClaim], volumes: Whole[PersistentVolume], wake_claim: Callable[[Key], None]
-    ) -> None:
-        self._view, self._claims, self._volumes, self._wake_claim = view, claims, volumes, wake_claim
+    def __init__(self, view: View, caches: Caches, wake_claim: Callable[[Key], None]) -> None:
+        self._view, self._wake_claim = view, wake_claim
+        self._claims, self._volumes, self._classes = caches.whole_claims, caches.whole_volumes, caches.whole_classes
 
-    async def on_claim(self, claim: PersistentVolumeClaim, decision: d.Decision) -> None:
-        """claim: as the decision saw it."""
+    async def on_claim(self, claim: PersistentVolumeClaim, decision: d.Decision) -> str:
+        """claim: as the decision saw it. Gives the name of a class that the API server does not have, "" for none."""
+        absent_class = ""
         for action in decision.actions:
             match action:
                 case d.Bind(pv_name, steps):
@@ -34,8 +34,11 @@ class Actions:
                     await self._claims.put(claim, edits.ask(provisioner))
                 case d.SetClaimPhase(phase):
                     await self._claims.put(claim, edits.set_claim_phase(phase), "status")
+                case d.LookUpClass(name):
+                    absent_class = "" if await self._classes.refresh(Key("", name)) is not None else name
                 case _:
                     raise AssertionError(f"no action for a claim: {action}")
+        return absent_class
 
     async def _bind(self, claim: PersistentVolumeClaim, pv_name: str, steps: tuple[Step, ...]) -> None:
         pv = self._view.volumes.get(pv_name)

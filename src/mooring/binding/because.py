@@ -130,6 +130,14 @@ class ClassMissing:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class LooksForClass(_Quiet):
+    class_name: str
+
+    def __str__(self) -> str:
+        return f'the StorageClass "{self.class_name}" is not in the cache: the API server is asked whether its claims wait for a pod'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class NoSuchPlugin:
     """A provisioner of a name that only plug-ins inside Kubernetes had; also what a static class shows when no volume fits."""
 

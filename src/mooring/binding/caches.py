@@ -39,6 +39,7 @@ class Caches:
         self.volumes.on_change(self._shelve)  # before any other handler: they look there
         self.by_name = Volumes(self.volumes.store, self.shelf)
         self.whole_claims = Whole(cluster, PERSISTENT_VOLUME_CLAIMS, self.claims)
+        self.whole_classes = Whole(cluster, STORAGE_CLASSES, self.classes)
         self.whole_volumes = Whole(cluster, PERSISTENT_VOLUMES, self.volumes)
 
     def of(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation, key_of
 from mooring.binding import because as why
-from mooring.binding.decision import Ask, Bind, Decision, SetClaimPhase, SetClass, Step
+from mooring.binding.decision import Ask, Bind, Decision, LookUpClass, SetClaimPhase, SetClass, Step
 from mooring.binding.match import best_match, why_unsuited
 from mooring.binding.names import (
     BIND_COMPLETED,
@@ -31,8 +31,8 @@ from mooring.binding.names import (
 from mooring.binding.view import View
 
 
-def decide_claim(view: View, key: Key) -> Decision:
-    """The next step for one PersistentVolumeClaim."""
+def decide_claim(view: View, key: Key, absent_class: str = "") -> Decision:
+    """The next step for one PersistentVolumeClaim. absent_class: one that the API server has just said it does not have."""
     claim = view.claims.get(key)
     if claim is None:
         return Decision(why.Gone(str(key)))
@@ -40,15 +40,17 @@ def decide_claim(view: View, key: Key) -> Decision:
         return _decide_bound(view, claim)
     if claim.spec.volume_name:
         return _decide_named(view, claim)
-    return _decide_unbound(view, claim)
+    return _decide_unbound(view, claim, absent_class)
 
 
-def _decide_unbound(view: View, claim: PersistentVolumeClaim) -> Decision:
+def _decide_unbound(view: View, claim: PersistentVolumeClaim, absent_class: str) -> Decision:
     class_name = class_of(claim)
     storage_class = view.storage_class(class_name)
     delayed = is_delayed(storage_class)
     pv = best_match(view.volumes, claim, delayed=delayed, fits=_not_taken(view, key_of(claim)))
     if pv is not None:
+        if storage_class is None and class_name not in ("", absent_class) and not names_claim(pv, claim):
+            return Decision(why.LooksForClass(class_name), (LookUpClass(class_name),), again=True)
         return _bind(pv, claim)
     if has_no_class(claim):
         default = view.default_class()

@@ -69,11 +69,18 @@ class LookUpClaim:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class LookUpClass:
+    """Ask the API server for a class that the cache lacks, before a claim of it is bound: it may have to wait for a pod."""
+
+    class_name: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class WakeClaim:
     claim: Key
 
 
-Action = Bind | SetClass | Ask | SetClaimPhase | SetVolumePhase | GiveBack | LookUpClaim | WakeClaim
+Action = Bind | SetClass | Ask | SetClaimPhase | SetVolumePhase | GiveBack | LookUpClaim | LookUpClass | WakeClaim
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

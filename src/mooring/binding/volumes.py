@@ -54,7 +54,7 @@ class VolumeBinding:
         self._claims: Workers[Key] = Workers("claims", workers, self._sync_claim, clock=clock, chance=chance, metrics=metrics)
         self._volumes: Workers[str] = Workers("volumes", workers, self._sync_volume, clock=clock, chance=chance, metrics=metrics)
         self.view = View(caches.claims.store, caches.by_name, caches.classes.store, caches.pods.store, self._hands.taken)
-        self._actions = Actions(self.view, caches.whole_claims, caches.whole_volumes, self._claims.queue.add)
+        self._actions = Actions(self.view, caches, self._claims.queue.add)
         wakes = self._wakes = Wakes(self.view, caches.claims.store, self._claims.queue, self._volumes.queue)
         caches.claims.on_change(wakes.claim_changed)
         caches.volumes.on_change(wakes.volume_changed)
@@ -76,10 +76,13 @@ class VolumeBinding:
     # -- claims
 
     async def _sync_claim(self, key: Key) -> None:
+        absent_class = ""
         try:
             for _ in range(STEPS_MAX):
-                if not await self._step_of_claim(key):
+                known = await self._step_of_claim(key, absent_class)
+                if known is None:
                     break
+                absent_class = known
             else:
                 self._claims.queue.retry(key)
                 self._wakes.looked_at(key, failed=True)
@@ -90,30 +93,33 @@ class VolumeBinding:
         if not self._hands.has_waiting(key):
             self._wakes.looked_at(key)
 
-    async def _step_of_claim(self, key: Key) -> bool:
-        """Returns True when there is more to decide at once."""
-        decision = decide_claim(self.view, key)  # no await between this and the hands
+    async def _step_of_claim(self, key: Key, absent_class: str) -> str | None:
+        """absent_class: one that the API server has just said it does not have, "" for none.
+
+        Returns the same for the next decision, None when there is no more to decide at once.
+        """
+        decision = decide_claim(self.view, key, absent_class)  # no await between this and the hands
         claim = self.view.claims.get(key)
         log.info(4, "decided", PersistentVolumeClaim=str(key), because=str(decision.because))
         if claim is None:
-            return False
+            return None
         pv_name = next((action.pv_name for action in decision.actions if isinstance(action, Bind)), "")
         if pv_name and self._hands.is_held(pv_name):
             self._hands.wait(pv_name, key, functools.partial(self._claims.queue.add, key))
-            return False
+            return None
         try:
             if pv_name:
                 with self._hands.hold(pv_name, key):
-                    await self._actions.on_claim(claim, decision)
+                    absent_class = await self._actions.on_claim(claim, decision)
             else:
-                await self._actions.on_claim(claim, decision)
+                absent_class = await self._actions.on_claim(claim, decision)
         except Moved:
-            return True
+            return absent_class
         except ApiError as error:
             self._count_failure(decision, error, claim)
             raise
         self._told_of_claim(claim, decision)
-        return decision.again
+        return absent_class if decision.again else None
 
     def _told_of_claim(self, claim: PersistentVolumeClaim, decision: Decision) -> None:
         key = key_of(claim)
@@ -133,7 +139,7 @@ class VolumeBinding:
             self._announcer.forget(claim.metadata.uid)
         if decision.failed:
             self._claims.queue.retry(key)
-        else:
+        elif not decision.again:
             self._claims.queue.forget(key)
 
     def _count_failure(self, decision: Decision, error: ApiError, claim: PersistentVolumeClaim) -> None:

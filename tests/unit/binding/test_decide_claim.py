@@ -10,7 +10,7 @@ import pytest
 from mooring.api.meta import Key
 from mooring.binding import because as why
 from mooring.binding.decide import decide_claim
-from mooring.binding.decision import Ask, Bind, Decision, SetClaimPhase, SetClass, Step
+from mooring.binding.decision import Ask, Bind, Decision, LookUpClass, SetClaimPhase, SetClass, Step
 from mooring.binding.names import BIND_COMPLETED, BOUND_BY_CONTROLLER, CLASS_BETA, PROVISIONER
 from tests.support.bindables import DRIVER, NS, Json, Stores, a_bound_claim, a_claim, a_class, a_pod, a_volume
 
@@ -21,8 +21,8 @@ DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 A_B: Json = {"matchLabels": {"a": "b"}}
 
 
-def decided(*bodies: Json, taken: dict[str, Key] | None = None) -> Decision:
-    return decide_claim(Stores(*bodies).binder(taken), CLAIM)
+def decided(*bodies: Json, taken: dict[str, Key] | None = None, absent_class: str = "") -> Decision:
+    return decide_claim(Stores(*bodies).binder(taken), CLAIM, absent_class)
 
 
 def bound_to(name: str, *steps: Step) -> tuple[Bind, ...]:
@@ -68,17 +68,26 @@ MATCHES = {
 
 @pytest.mark.parametrize(("bodies", "expected"), MATCHES.values(), ids=MATCHES)
 def test_the_best_match(bodies: list[Json], expected: str | None) -> None:
-    decision = decided(*bodies)
+    decision = decided(a_class(), a_class("old"), *bodies)
     found = [action.pv_name for action in decision.actions if isinstance(action, Bind)]
     assert ([expected] if expected else []) == found
 
 
 def test_B05_four_writes_in_order() -> None:
-    assert bound_to("pv") == decided(a_claim(), a_volume()).actions
+    assert bound_to("pv") == decided(a_claim(), a_class(), a_volume()).actions
+
+
+def test_B22_a_class_that_is_not_in_the_cache_is_asked_for_before_its_claim_is_bound() -> None:
+    decision = decided(a_claim(), a_volume())
+    assert ((LookUpClass("sc"),), True) == (decision.actions, decision.again)
+    assert bound_to("pv") == decided(a_claim(), a_volume(), absent_class="sc").actions
+    assert bound_to("pv") == decided(a_claim(), a_volume(claim="claim")).actions, "reserved: it would not wait"
+    assert UNCHANGED == decided(a_claim()).actions, "nothing to bind"
 
 
 def test_a_volume_that_another_claim_is_getting_is_left_alone() -> None:
-    assert bound_to("larger") == decided(a_claim(), a_volume(), a_volume("larger", size="2Gi"), taken={"pv": Key(NS, "other")}).actions
+    volumes = [a_volume(), a_volume("larger", size="2Gi")]
+    assert bound_to("larger") == decided(a_claim(), a_class(), *volumes, taken={"pv": Key(NS, "other")}).actions
 
 
 def test_B06_too_small_asks_for_another() -> None:

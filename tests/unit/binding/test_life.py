@@ -9,6 +9,7 @@ import pytest
 
 from mooring.api.core import EVENTS
 from mooring.binding import options
+from mooring.binding.names import NO_PROVISIONER
 from mooring.kube.errors import Conflict, ServerError, Unreachable
 from tests.support.bindables import KINDS, a_capacity, a_claim, a_class, a_csi_driver, a_node, a_pod, a_volume, an_ephemeral_volume
 from tests.support.binding import NODE, POD, PV, PVC, LateWatch, Ours, World, annotations, finalizers
@@ -234,6 +235,29 @@ async def test_B27_a_claim_that_the_cache_lacks_keeps_its_volume() -> None:
         await world.bound(world("claim"), world("pv"))
         phases = [one.body["status"]["phase"] for one in ours.cluster.writes(PUT_PV_STATUS)]
         assert ["Bound"] == phases
+
+
+@in_virtual_time
+async def test_B22_a_class_that_the_cache_lacks_makes_its_claims_wait() -> None:
+    """The watch of classes is late: the volume must not be bound before a pod says where."""
+    ours = Ours(LateWatch("storageclasses"))
+    async with ours.binding() as world:
+        await available(world)
+        await world.make_class(wffc=True, provisioner=NO_PROVISIONER)
+        claim = await world.create(a_claim(world("claim"), sc=world("sc")))
+        await world.told(claim, "Normal", "WaitForFirstConsumer", "waiting for first consumer")
+        assert "" == (await world.get(PVC, world("claim")))["spec"].get("volumeName", "")
+
+
+@in_virtual_time
+async def test_B05_a_class_that_nobody_has_is_asked_for_once() -> None:
+    """Classes of hand-made volumes often are but a name."""
+    ours = Ours()
+    async with ours.binding() as world:
+        await available(world)
+        await world.create(a_claim(world("claim"), sc=world("sc")))
+        await world.bound(world("claim"), world("pv"))
+        assert 1 == sum(one.short == "get storageclasses" for one in ours.cluster.requests)
 
 
 @in_virtual_time
