@@ -1,6 +1,7 @@
 """The binder's judgement on one PersistentVolume: whether it is free, bound, or let go.
 
 Pure. A volume is let go only when the API server itself has said that its claim is no more: a cache that is behind must not cost data.
+A claim that names another volume is believed at once: what it names never changes.
 """
 
 from __future__ import annotations

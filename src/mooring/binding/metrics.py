@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, UntypedMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -35,7 +35,6 @@ class BindingMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ["plugin_name", "operation_name"]
         self._errors = Counter("volume_operation_errors_total", "Total volume operation errors", labels, registry=registry)
-        self._old_errors = Counter("volume_operation_total_errors", "Total volume operation errors (deprecated)", labels, registry=registry)
         self._seconds = Histogram(
             "volume_operation_total_seconds",
             "Storage operation end to end duration in seconds",
@@ -62,8 +61,8 @@ class BindingMetrics:
         registry.register(self._counted)
 
     def failed(self, plugin: str, operation: str) -> None:
-        for counter in (self._errors, self._old_errors):
-            counter.labels(plugin, operation).inc()
+        self._errors.labels(plugin, operation).inc()
+        self._counted.errors[plugin, operation] += 1
 
     def began(self, operation: str, uid: str, plugin: str, now: Instant) -> None:
         """operation: provision (asked, until bound) or delete (released, until gone). uid: of the claim, or the volume."""
@@ -83,13 +82,23 @@ class BindingMetrics:
 
 
 class _Counted(Collector):
-    """Numbers of claims and volumes; one walk over the caches for each page."""
+    """Numbers of claims and volumes; one walk over the caches for each page.
+
+    errors: also told under the old name, to which prometheus_client's counters would append `_total`.
+    """
 
     def __init__(self) -> None:
+        self.errors: Tally[tuple[str, ...]] = Tally()
         self.claims: Claims | None = None
         self.volumes: AllVolumes | None = None
 
     def collect(self) -> Iterable[Metric]:
+        old_errors = UntypedMetricFamily(
+            "volume_operation_total_errors", "Total volume operation errors (deprecated)", labels=["plugin_name", "operation_name"]
+        )
+        for values, count in sorted(self.errors.items()):
+            old_errors.add_metric(list(values), count)
+        yield old_errors
         if self.claims is None or self.volumes is None:
             return
         volumes = self.volumes.values()

@@ -34,10 +34,11 @@ def parts_of(words: Sequence[str]) -> frozenset[str]:
         if word != "*" and word.removeprefix("-") not in PARTS:
             raise ConfigError(f"controllers: {word!r} is not known; there are {', '.join(PARTS)}, and * for all")
     off = {word[1:] for word in words if word.startswith("-")}
-    on = set(PARTS) if "*" in words or not set(words) - {f"-{one}" for one in off} else {word for word in words if word in PARTS}
+    only_off = bool(words) and all(word.startswith("-") for word in words)
+    on = set(PARTS) if "*" in words or only_off else {word for word in words if word in PARTS}
     found = frozenset(on - off)
     if not found:
-        raise ConfigError("controllers: nothing is left to run")
+        raise ConfigError("controllers: nothing is left to run; name a part, or * for all")
     return found
 
 

@@ -447,6 +447,50 @@ async def test_B06_who_can_not_take_a_volume_does_not_keep_it() -> None:
 
 
 @in_virtual_time
+async def test_metrics_count_failures_under_both_names() -> None:
+    ours = Ours()
+    ours.cluster.refuse(PUT_PVC)
+    async with ours.binding() as world:
+        await world.make_class()
+        await world.create(a_claim(world("claim"), sc=world("sc")))
+        await world.asked(world("claim"))
+        page = ours.metrics.render().decode()
+    series = f'operation_name="provision",plugin_name="{world.driver}"'
+    assert f"\nvolume_operation_errors_total{{{series}}} 1.0" in page
+    assert f"\nvolume_operation_total_errors{{{series}}} 1.0" in page
+    assert "volume_operation_total_errors_total" not in page
+
+
+@in_virtual_time
+async def test_metrics_count_attempts_to_schedule() -> None:
+    ours = Ours()
+    ours.cluster.refuse("create pods/binding", error=ServerError("timed out", code=500))
+    async with ours.binding() as world:
+        await world.make_pod()
+        await world.rejected(world("pod"), "no nodes available")
+        node = await world.make_node()
+        await world.scheduled(world("pod"), node)
+        await world.make_class(wffc=True)
+        await world.create(a_claim(world("claim"), sc=world("sc")))
+        await world.make_pod(world("claim"), base="second")
+        await world.selected(world("claim"), node)
+        ours.cluster.refuse(PUT_PVC)
+        await world.create(a_claim(world("other"), sc=world("sc")))
+        third = await world.make_pod(world("other"), base="third")
+        await world.told(third, "Warning", "FailedScheduling", 'running PreBind plugin "VolumeBinding": binding volumes: not now')
+        await world.patch(PVC, world("claim"), {"metadata": {"annotations": None}})
+        await world.rejected(world("second"), "selectedNode annotation reset")
+        page = ours.metrics.render().decode()
+
+    def attempts(result: str) -> float:
+        series = f'scheduler_schedule_attempts_total{{profile="default-scheduler",result="{result}"}} '
+        return next(float(line.removeprefix(series)) for line in page.splitlines() if line.startswith(series))
+
+    assert attempts("unschedulable") >= 1
+    assert (1, 3) == (attempts("scheduled"), attempts("error")), "a refused bind, a refused write, a choice taken back"
+
+
+@in_virtual_time
 async def test_metrics_time_provisioning_and_deletion() -> None:
     ours = Ours()
     async with ours.binding() as world:

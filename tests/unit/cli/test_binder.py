@@ -14,7 +14,6 @@ from mooring.cli.binder import COMMAND, BinderFlags, parts_of, run
 
 ROWS = {
     "*": frozenset(PARTS),
-    "": frozenset(PARTS),
     "-scheduler": frozenset(PARTS) - {SCHEDULER},
     "*,-scheduler": frozenset(PARTS) - {SCHEDULER},
     "scheduler": frozenset({SCHEDULER}),
@@ -31,7 +30,8 @@ def test_parts(text: str, expected: frozenset[str]) -> None:
     ("argv", "problem"),
     [
         (["--controllers=attacher"], "controllers: 'attacher' is not known"),
-        (["--controllers=scheduler,-scheduler"], "controllers: nothing is left to run"),
+        (["--controllers=scheduler,-scheduler"], "controllers: nothing is left to run; name a part"),
+        (["--controllers="], "controllers: nothing is left to run; name a part"),
         (["--bind-timeout=0s"], "bind-timeout: must be greater than zero"),
         (["--workers=0"], "workers: must be between 1 and 1000, got 0"),
         (["--metrics-path=x"], "metrics-path"),

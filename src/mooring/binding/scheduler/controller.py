@@ -140,9 +140,10 @@ class Scheduler:
         if decision.bind:
             await self._bind(pod)
         elif isinstance(decision.because, why.Rejected):
-            self._metrics.rejected.inc()
+            self._attempted("unschedulable")
             await self._told(pod, decision.because)
         elif isinstance(decision.because, why.BindingFailed):
+            self._attempted("error")
             self._metrics.failed("bind")
             await self._told(pod, decision.because)
             self._pods.queue.retry(key)
@@ -178,6 +179,7 @@ class Scheduler:
             return True
         except ApiError as error:
             self._drop(plan.pod)
+            self._attempted("error")
             self._metrics.failed("bind")
             pod = self.view.pods.get(plan.pod)
             if pod is not None:
@@ -211,18 +213,23 @@ class Scheduler:
             await self._cluster.post(PODS, key.name, "binding", body, key.namespace)
         except (Conflict, NotFound) as error:  # somebody else was quicker: the watch will say who
             self._drop(key)
+            self._attempted("error")
             log.info(2, "the pod could not be bound", Pod=str(key), why=str(error))
             self._pods.queue.retry(key)
             return
         except ApiError:
             self._drop(key)
+            self._attempted("error")
             raise
         plan.bound = True
         self._pods.queue.forget(key)
-        self._metrics.scheduled.inc()
+        self._attempted("scheduled")
         log.info(2, "bound", Pod=str(key), node=plan.node_name)
         self._announcer.forget(pod.metadata.uid)
         self._events.event(reference_to(pod, "Pod"), "Normal", "Scheduled", f"Successfully assigned {key} to {plan.node_name}")
+
+    def _attempted(self, result: str) -> None:
+        self._metrics.attempted(result, self._options.scheduler_name)
 
     async def _told(self, pod: Pod, because: why.Rejected | why.BindingFailed) -> None:
         """Into the pod's condition, when it says something else, and as an event."""

@@ -13,10 +13,15 @@ class SchedulerMetrics:
             "scheduler_volume_scheduling_stage_error_total", "Volume scheduling stage error count", ["operation"], registry=registry
         )
         self._attempts = Counter(
-            "scheduler_schedule_attempts_total", "Number of attempts to schedule pods, by the result.", ["result"], registry=registry
+            "scheduler_schedule_attempts_total",
+            "Number of attempts to schedule pods, by the result.",
+            ["result", "profile"],
+            registry=registry,
         )
-        self.scheduled = self._attempts.labels("scheduled")
-        self.rejected = self._attempts.labels("unschedulable")
+
+    def attempted(self, result: str, profile: str) -> None:
+        """result: scheduled, unschedulable, or error when the node was chosen and something failed. profile: the scheduler's name."""
+        self._attempts.labels(result, profile).inc()
 
     def failed(self, operation: str) -> None:
         """operation: predicate, assume, bind."""
