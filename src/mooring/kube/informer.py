@@ -15,12 +15,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 from mooring.api.meta import Key, Kind, Object, finalizers_of, is_deleting, key_of
 from mooring.base.chance import Chance
-from mooring.base.clock import Clock
+from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Selection, WatchEvent
 from mooring.kube.errors import NotFound
@@ -69,7 +70,7 @@ class Informer(Generic[T]):
         assert resync_s >= 0
         self.name = name or f"informer/{kind.plural}"
         self.store: Store[T] = Store(indexes)
-        self._feed = _Feed(self.store, prune, self.name)
+        self._feed = _Feed(self.store, prune, self.name, clock)
         self._cluster, self._kind, self._selection, self._page_limit = cluster, kind, selection, page_limit
         self._clock, self._chance = clock, chance
         self._resync_s = resync_s
@@ -79,6 +80,11 @@ class Informer(Generic[T]):
     def has_synced(self) -> bool:
         """True while the cache follows the API server and has listed everything."""
         return self._feed.synced.is_set()
+
+    @property
+    def heard_at(self) -> Instant:
+        """When list or watch told something last, if only a bookmark; a server sends one about each minute."""
+        return self._feed.heard_at
 
     async def synced(self) -> None:
         """Waits for the first list to be complete."""
@@ -191,8 +197,10 @@ def _is_over(obj: Object) -> bool:
 class _Feed(Generic[T]):
     """The reflector's sink, and the door for own writes: prunes, interns, stores, tells."""
 
-    def __init__(self, store: Store[T], prune: Callable[[T], T | None], name: str) -> None:
+    def __init__(self, store: Store[T], prune: Callable[[T], T | None], name: str, clock: Clock) -> None:
         self.handlers: list[Handler[T]] = []
+        self.heard_at: Instant = -math.inf
+        self._clock = clock
         self.synced = asyncio.Event()
         self._store = store
         self._prune = prune
@@ -216,9 +224,11 @@ class _Feed(Generic[T]):
         assert self._relist is not None
         self.tell(self._relist.end(version))
         self._relist = None
+        self.heard_at = self._clock.now()
         self.synced.set()
 
     def event(self, event: WatchEvent[T]) -> None:
+        self.heard_at = self._clock.now()
         obj = event.object
         if obj is None:
             self._store.bookmark(event.resource_version)

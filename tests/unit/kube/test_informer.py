@@ -75,6 +75,23 @@ async def settle() -> None:
 
 
 @in_virtual_time
+async def test_it_knows_when_it_heard_something_last():
+    cluster = a_cluster("a")
+    async with following(cluster) as followed:
+        listed_at = followed.informer.heard_at
+        await asyncio.sleep(30)
+        assert listed_at == followed.informer.heard_at
+        cluster.bookmark()
+        await settle()
+        bookmarked_at = followed.informer.heard_at
+        assert bookmarked_at > listed_at
+        await asyncio.sleep(30)
+        cluster.put(PVS, "b")
+        await settle()
+        assert followed.informer.heard_at > bookmarked_at
+
+
+@in_virtual_time
 async def test_it_is_synced_once_everything_was_listed():
     cluster = a_cluster("a", "b", "c")
     cluster.fail("list", None, delay_s=5)

@@ -21,6 +21,7 @@ from mooring.kube.errors import ApiError, Conflict, Forbidden, ServerError, Unre
 from mooring.kube.secrets import SecretCache
 from mooring.provisioner import names
 from mooring.provisioner.caches import Caches
+from mooring.provisioner.deletion.attachments import SILENCE_S_MAX
 from mooring.provisioner.deletion.controller import FAILED_DELETE, VolumeDeletion
 from mooring.provisioner.facts import facts_of
 from mooring.provisioner.intents import STILL_OPEN
@@ -224,6 +225,70 @@ async def test_P76_told_once_and_woken_by_the_end_of_the_attachment():
         await world.settle(0.1)
         assert WHOLE == world.story
     assert 2 == metric(world.metrics, "controller_persistentvolume_delete_failed_total", **{"class": "sc"})
+
+
+class Deaf(Faults):
+    """Attachments are listed once, and from then on their watch shows nothing until `hears`. refusing: nor can they be listed."""
+
+    def __init__(self, refusing: ApiError | None = None) -> None:
+        self.refusing, self.hears = refusing, asyncio.Event()
+        self.listed_count = 0
+
+    async def before(self, verb: str, kind: Any, name: str) -> None:
+        if kind is VOLUME_ATTACHMENTS and verb == "list":
+            self.listed_count += 1
+            if self.refusing is not None and self.listed_count > 1:
+                raise self.refusing
+
+    async def deliver(self, kind: Any, event: Any) -> None:
+        if kind is VOLUME_ATTACHMENTS:
+            await self.hears.wait()
+
+
+@in_virtual_time
+async def test_P76_an_attachment_that_a_silent_watch_hides_is_looked_up():
+    deaf = Deaf()
+    world = World(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), deaf)
+    for number in range(4):
+        await world.released(f"pv{number}", handle=f"h{number}", phase="Bound")
+    async with world.deleting():
+        await world.settle(SILENCE_S_MAX + 1)
+        await world.create(VOLUME_ATTACHMENTS, a_va("va", "pv1", "n1"))
+        for number in range(4):
+            await world.to_phase("Released", f"pv{number}")
+        await world.settle(20)
+        assert {"h1"} == set(world.driver.volumes)
+        assert ["persistentvolume pv1 is still attached to node n1"] == await world.failures("pv1")
+        assert 2 == deaf.listed_count, "one list for all who ask at once"
+        await world.delete(VOLUME_ATTACHMENTS, "va")
+        deaf.hears.set()
+        await world.only_protection_left("pv1")
+    assert {} == world.driver.volumes
+
+
+@in_virtual_time
+async def test_P76_without_a_look_at_the_attachments_nothing_is_deleted():
+    world = World(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), Deaf(Forbidden("no", reason="Forbidden")))
+    await world.released(phase="Bound")
+    async with world.deleting():
+        await world.settle(SILENCE_S_MAX + 1)
+        await world.to_phase("Released")
+        await world.settle(100)
+        assert ["failed to list volumeattachments: no"] == await world.failures()
+    assert 0 == world.story.count(DELETE)
+
+
+@in_virtual_time
+async def test_P76_a_watch_that_is_heard_of_is_believed():
+    deaf = Deaf()
+    deaf.hears.set()
+    world = World(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), deaf)
+    await world.released(phase="Bound")
+    async with world.deleting():
+        await world.settle(5000)
+        await world.to_phase("Released")
+        await world.only_protection_left()
+    assert 1 == deaf.listed_count
 
 
 @in_virtual_time

@@ -24,6 +24,7 @@ from mooring.kube.informer import Informer
 from mooring.kube.secrets import SecretCache, SecretError
 from mooring.provisioner import names
 from mooring.provisioner.deletion import decision as d
+from mooring.provisioner.deletion.attachments import Attachments
 from mooring.provisioner.deletion.view import Progress
 from mooring.provisioner.view import BY_UID
 
@@ -42,12 +43,19 @@ class Failed(MooringError):
         self.patience = patience
 
 
+def _patience(error: ApiError) -> int:
+    return PATIENCE if isinstance(error, (*_PASSING, Conflict)) else 1
+
+
 class Changed(MooringError):
     """What was decided on has changed while the call was prepared: decide again."""
 
 
 class Actions:
-    """progress: filled here, read by the view. settled: as of Intents, by the claim's uid. timeout_s: of each call."""
+    """progress: filled here, read by the view. settled: as of Intents, by the claim's uid. timeout_s: of each call.
+
+    attachments: None for a driver that does not publish.
+    """
 
     def __init__(
         self,
@@ -57,6 +65,7 @@ class Actions:
         claims: Informer[PersistentVolumeClaim],
         secrets: SecretCache,
         progress: dict[str, Progress],
+        attachments: Attachments | None,
         settled: Callable[[str], Awaitable[None]],
         *,
         timeout_s: float,
@@ -67,6 +76,7 @@ class Actions:
         self._claims = claims
         self._secrets = secrets
         self._progress = progress
+        self._attachments = attachments
         self._settled = settled
         self._timeout_s = timeout_s
 
@@ -88,6 +98,7 @@ class Actions:
                     secret, values = ref, await self._load(pv, ref)
                 case d.DeleteVolume():
                     await self._settle(pv)
+                    await self._look_at_attachments()
                     if not stands():
                         raise Changed(pv.metadata.name)
                     await self._delete_volume(pv, action, secret, values)
@@ -111,8 +122,15 @@ class Actions:
         try:
             await self._settled(pv.spec.claim_ref.uid)
         except ApiError as error:
-            patience = PATIENCE if isinstance(error, (*_PASSING, Conflict)) else 1
-            raise Failed(f"could not write down that the volume's creation is over: {error}", patience=patience) from error
+            raise Failed(f"could not write down that the volume's creation is over: {error}", patience=_patience(error)) from error
+
+    async def _look_at_attachments(self) -> None:
+        if self._attachments is None:
+            return
+        try:
+            await self._attachments.look()
+        except ApiError as error:
+            raise Failed(f"failed to list volumeattachments: {error}", patience=_patience(error)) from error
 
     async def _load(self, pv: PersistentVolume, ref: SecretReference) -> Mapping[str, str]:
         """The values; none when the Secret is gone: the volume must not outlive it for ever. A server that fails is asked again."""

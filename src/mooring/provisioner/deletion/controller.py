@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from mooring.api.core import ObjectReference, PersistentVolume
-from mooring.api.storage import VOLUME_ATTACHMENTS, StorageClass, VolumeAttachment
+from mooring.api.storage import StorageClass, VolumeAttachment
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
@@ -20,15 +20,16 @@ from mooring.base.metrics import Metrics
 from mooring.csi.driver import Driver
 from mooring.kube.cluster import Cluster
 from mooring.kube.events import EventRecorder
-from mooring.kube.informer import Change, Informer
+from mooring.kube.informer import Change
 from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
 from mooring.kube.secrets import SecretCache
 from mooring.provisioner.caches import Caches
 from mooring.provisioner.deletion import because as why
 from mooring.provisioner.deletion.actions import Actions, Changed, Failed
+from mooring.provisioner.deletion.attachments import Attachments
 from mooring.provisioner.deletion.decide import decide_deletion
 from mooring.provisioner.deletion.metrics import DeletionMetrics
-from mooring.provisioner.deletion.view import ATTACHMENT_INDEXES, Here, Progress, View, class_name_of, prune_attachment
+from mooring.provisioner.deletion.view import Here, Progress, View, class_name_of
 from mooring.provisioner.facts import DriverFacts
 from mooring.provisioner.options import JITTER, ProvisionerOptions
 
@@ -75,11 +76,9 @@ class VolumeDeletion:
         self._worker_count = options.worker_threads
         self._volumes = caches.volumes
         self._metrics = metrics.once(DeletionMetrics)
-        self._attachments: Informer[VolumeAttachment] | None = None
-        if facts.publishes:
-            self._attachments = Informer(
-                cluster, VOLUME_ATTACHMENTS, clock=clock, chance=chance, indexes=ATTACHMENT_INDEXES, prune=prune_attachment
-            )
+        attachments = Attachments(cluster, clock, chance) if facts.publishes else None
+        self._attachments = None if attachments is None else attachments.informer
+        if self._attachments is not None:
             self._attachments.on_change(self._attachment_changed)
         self._progress: dict[str, Progress] = {}
         self._told: dict[str, tuple[str, type, Instant]] = {}  # of volumes that wait: uid, kind of problem, and when it was told
@@ -92,7 +91,15 @@ class VolumeDeletion:
             progress=self._progress,
         )
         self._actions = Actions(
-            cluster, driver, caches.volumes, caches.claims, secrets, self._progress, settled, timeout_s=options.timeout_s
+            cluster,
+            driver,
+            caches.volumes,
+            caches.claims,
+            secrets,
+            self._progress,
+            attachments,
+            settled,
+            timeout_s=options.timeout_s,
         )
         back_off = BackOff(options.retry_interval_start_s, options.retry_interval_max_s, jitter=JITTER)
         self._queue: WorkQueue[str] = WorkQueue("volumes", clock=clock, chance=chance, backoff=back_off, metrics=metrics.once(QueueMetrics))
