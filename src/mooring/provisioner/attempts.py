@@ -19,7 +19,8 @@ from mooring.provisioner.claims import selected_node
 from mooring.provisioner.creation import Creation
 from mooring.provisioner.decide import decide_claim
 from mooring.provisioner.decision import Create, Decision, LeaveToPopulator, LookUp
-from mooring.provisioner.intents import Intent, Intents
+from mooring.provisioner.intents import Intent
+from mooring.provisioner.ledger import Ledger
 from mooring.provisioner.lookups import look_up
 from mooring.provisioner.metrics import ProvisionMetrics
 from mooring.provisioner.outcomes import Failed, Failure, State
@@ -63,7 +64,7 @@ class Attempts:
         claims: Informer[PersistentVolumeClaim],
         secrets: SecretCache,
         creation: Creation,
-        intents: Intents,
+        ledger: Ledger,
         waits: Waits,
         queue: WorkQueue[str],
         telling: Telling,
@@ -79,7 +80,7 @@ class Attempts:
         self._claims = claims
         self._secrets = secrets
         self._creation = creation
-        self._intents = intents
+        self._ledger = ledger
         self._waits = waits
         self._queue = queue
         self._telling = telling
@@ -156,7 +157,7 @@ class Attempts:
             self._queue.add_after(attempt.uid, decision.wait_s)
             return
         if decision.settled:
-            await self._intents.end(attempt.uid)
+            await self._ledger.end(attempt.uid)
         self._waits.drop(attempt.uid)
 
     def _done(self, uid: str) -> None:
@@ -209,17 +210,19 @@ class Attempts:
             self._making_failed(class_name)
         is_over = failure.state in (State.FINISHED, State.RESCHEDULE)
         if is_over:
-            await self._intents.end(uid)
+            await self._ledger.refuse(uid, conclusive=failure.conclusive)
+        elif failure.state is State.BACKGROUND:
+            self._ledger.doubt(uid)
         told = _told(attempt)
         claim = next(iter(self._claims.store.by(BY_UID, uid)), None)  # perhaps it has gone meanwhile
-        if is_over and claim is None:
+        if is_over and claim is None and uid not in self._ledger:
             told.error(f"failed to provision a volume for a claim that is gone: {failure.error}")
             await self._creation.let_go(uid)
             self._done(uid)
             return
         if failure.state is State.RESCHEDULE and await self._rescheduled(attempt, claim, _node_tried(attempt, order), failure):
             return
-        if is_over and order is not None and order.is_former:
+        if is_over and claim is not None and order is not None and order.is_former:
             told.error(f"what was asked for before can't be had, asking for what is wanted now: {failure.error}")
             self._waits.drop(uid)
             self._queue.add(uid)

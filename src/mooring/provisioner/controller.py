@@ -28,6 +28,7 @@ from mooring.provisioner.creation import Creation
 from mooring.provisioner.facts import facts_of
 from mooring.provisioner.guard import SourceGuard
 from mooring.provisioner.intents import Intent, Intents, MemoryIntents
+from mooring.provisioner.ledger import Ledger
 from mooring.provisioner.metrics import ProvisionMetrics
 from mooring.provisioner.options import JITTER, ProvisionerOptions
 from mooring.provisioner.parts import Parts
@@ -75,6 +76,7 @@ class Provisioner:
         self._events = events
         self._populating = EventRecorder(cluster, POPULATING, clock=clock, chance=chance)
         self._intents: Intents = intents or MemoryIntents()
+        self._ledger = ledger = Ledger(self._intents)
         self._orphans: dict[str, Instant] = {}
         self.caches = caches = Caches(cluster, facts, options, clock, chance)
         places = NodePlaces(caches.csi_nodes.store, caches.nodes.store)
@@ -95,6 +97,7 @@ class Provisioner:
             slow=slow,
             unsaved=self._saving.unsaved,
             orphans=self._orphans,
+            kept=ledger.kept,
             node_name=options.node.node_name if options.node else "",
         )
         self._queue: WorkQueue[str] = WorkQueue(
@@ -107,7 +110,7 @@ class Provisioner:
         self._beside = Parts(cluster, driver, facts, options, clock, chance, metrics, events, caches, secrets, view, self._intents)
         self._creation = creation = Creation(
             driver,
-            self._intents,
+            ledger,
             guard or self._beside.protection,
             self._saving,
             secrets,
@@ -122,7 +125,7 @@ class Provisioner:
             caches.claims,
             secrets,
             creation,
-            self._intents,
+            ledger,
             waits,
             self._queue,
             Telling(events, self._populating),
@@ -224,8 +227,11 @@ class Provisioner:
         for other in self._orphans.keys() - self._view.intents.keys():
             del self._orphans[other]
         self._orphans[uid] = self._clock.now() + SECRET_S_MAX
+        if uid in self._ledger.kept:
+            self._queue.add(uid)
 
     def _intents_found(self, found: Mapping[str, Intent]) -> None:
+        self._ledger.found(found)
         for uid in found:
             self._orphans[uid] = self._clock.now()
             self._queue.add(uid)

@@ -18,7 +18,7 @@ from mooring.kube.secrets import SecretCache
 from mooring.provisioner import answers, outcomes, volumes
 from mooring.provisioner.claims import Source
 from mooring.provisioner.guard import SourceGuard
-from mooring.provisioner.intents import Intents
+from mooring.provisioner.ledger import Ledger
 from mooring.provisioner.outcomes import CLEANUP_TRIES, Failed, Failure, State
 from mooring.provisioner.requests import Order
 from mooring.provisioner.saving import Save, Saving, Unsaved
@@ -32,7 +32,7 @@ class Creation:
     def __init__(
         self,
         driver: Driver,
-        intents: Intents,
+        ledger: Ledger,
         guard: SourceGuard,
         saving: Saving,
         secrets: SecretCache,
@@ -43,7 +43,7 @@ class Creation:
         uses_topology: bool,
     ) -> None:
         self._driver = driver
-        self._intents = intents
+        self._ledger = ledger
         self._guard = guard
         self._saving = saving
         self._secrets = secrets
@@ -79,7 +79,7 @@ class Creation:
 
     async def settle(self, order: Order) -> None:
         """The volume is stored: nothing is in the air any more."""
-        await self._intents.end(order.intent.uid)
+        await self._ledger.end(order.intent.uid)
         await self.let_go(order.intent.uid)
 
     def holds(self, uid: str) -> bool:
@@ -96,7 +96,7 @@ class Creation:
         """Raises Failed."""
         try:
             await self._hold(order)
-            await self._intents.begin(order.intent)
+            await self._ledger.begin(order.intent)
         except ApiError as error:
             raise Failed(Failure(str(error), State.NO_CHANGE)) from error
 
@@ -109,7 +109,7 @@ class Creation:
         try:
             await self._guard.hold(source, uid)
         except ApiError as error:
-            if uid not in self._intents.open():
+            if uid not in self._ledger:
                 raise
             log.info(2, "could not hold the source of a volume that may exist", why=str(error), source=f"{source.namespace}/{source.name}")
 
@@ -122,7 +122,7 @@ class Creation:
                 self._secrets.forget(order.intent.secret)
             failure = outcomes.of_call(error, uses_topology=self._uses_topology, node_name=order.intent.node_name)
             if order.secret_is_lost:  # what is refused without its secret may be there all the same
-                failure = dataclasses.replace(failure, state=State.BACKGROUND, infeasible=False)
+                failure = dataclasses.replace(failure, state=State.BACKGROUND, infeasible=False, conclusive=False)
             raise Failed(failure) from error
 
     async def refused(self, order: Order, secrets: Mapping[str, str], saved: Save, error: str, volume_id: str) -> Failure:
@@ -131,7 +131,7 @@ class Creation:
         Differs from external-provisioner, which sends a refused object for ever and tells nobody.
         """
         if saved is Save.TAKEN:
-            return Failure(error, State.FINISHED)
+            return Failure(error, State.FINISHED, conclusive=True)
         why = Failure(f"the API server refused the PersistentVolume, so its volume was deleted: {error}", State.FINISHED, infeasible=True)
         return await self._cleaned(order, secrets, why, volume_id)
 
@@ -141,7 +141,7 @@ class Creation:
             return why
         problem = await self._delete(order, secrets, volume_id)
         if problem is None:
-            return dataclasses.replace(why, state=State.FINISHED)
+            return dataclasses.replace(why, state=State.FINISHED, conclusive=True)
         error = f"{why.error}. Cleanup of volume {order.intent.volume_name} failed, volume is orphaned: {problem}"
         return Failure(error, State.BACKGROUND, from_driver=True)
 
@@ -160,7 +160,9 @@ class Creation:
                 if error.code != Code.NOT_FOUND:
                     problem = error
                     continue
-                log.warning("the driver answers NotFound to DeleteVolume, where CSI asks for OK: the volume counts as deleted", volume=volume_id)
+                log.warning(
+                    "the driver answers NotFound to DeleteVolume, where CSI asks for OK: the volume counts as deleted", volume=volume_id
+                )
             log.info(2, "deleted a volume that is of no use", PersistentVolume=order.intent.volume_name, volume=volume_id)
             return None
         return problem

@@ -2,7 +2,8 @@
 
 is it ours, and due?            decide_claim: no events, no metrics, nothing is tried
 what would be asked for?        prepare.py
-an open intent                  its volume may exist: it is asked for until the driver has said for sure, whatever became of the claim
+an open intent                  its volume may exist: it is asked for until the driver has answered, whatever became of the claim
+a kept one                      the driver has refused it, and yet its volume may exist: it is asked for again once the claim is gone
 """
 
 from __future__ import annotations
@@ -33,8 +34,11 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
     if claim is None:
         return _decide_orphan(view, uid, now, looked) if uid in view.intents else Decision(why.Gone(uid))
     not_due = _not_due(view, claim)
+    before = view.intents.get(uid)
+    is_repeated = before is not None and uid not in view.kept
     if not_due is not None:
-        return _decide_orphan(view, uid, now, looked) if uid in view.intents else Decision(not_due)
+        settled = before is not None and _is_settled(view, before)
+        return _decide_orphan(view, uid, now, looked) if is_repeated and not settled else Decision(not_due, settled=settled)
     class_name = class_name_of(claim)
     storage_class = view.storage_class(class_name)
     assert storage_class is not None, "it would not be due"
@@ -50,18 +54,18 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
     except LeftToPopulator as other:
         return Decision(why.Populated(other.kind), LeaveToPopulator(), attempting=True, class_name=class_name, source_kind=told)
     except Failed as failed:
-        if uid in view.intents:
+        if is_repeated:
             return _decide_orphan(view, uid, now, looked)
         hindered = why.Hindered(failed.failure)
         return Decision(hindered, attempting=True, failure=failed.failure, class_name=class_name, source_kind=told)
-    before = view.intents.get(uid)
     try:
-        if before is not None and _differs(before, order.intent, looked):
+        if before is not None and is_repeated and _differs(before, order.intent, looked):
             return _decide_orphan(view, uid, now, looked, order.intent)
     except NotLookedUp as missing:
         return _looking_up(missing, class_name, told)
-    intent = before if before is not None and before.secret == order.intent.secret else order.intent
-    order = dataclasses.replace(order, intent=intent, fingerprint=fingerprint(claim, storage_class))
+    if before is not None and _is_same(before, order.intent):
+        order = dataclasses.replace(order, intent=before)
+    order = dataclasses.replace(order, fingerprint=fingerprint(claim, storage_class))
     creating = why.Creating(order.intent.volume_name, before is not None)
     return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=told)
 
@@ -119,6 +123,16 @@ def _check_name(view: View, claim: PersistentVolumeClaim) -> None:
         raise Failed(Failure(error, State.FINISHED))
 
 
+def _is_settled(view: View, intent: Intent) -> bool:
+    """True when its volume is stored."""
+    pv = view.volume(intent.volume_name)
+    return pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == intent.uid
+
+
+def _is_same(before: Intent, wanted: Intent) -> bool:
+    return before.secret == wanted.secret and requests.is_same_request(before.request, wanted.request)
+
+
 def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:
     """True when the open intent is to be asked for as it was. Raises NotLookedUp.
 
@@ -150,8 +164,7 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
     intent = view.intents[uid]
     if intent.volume_name in view.unsaved:
         return Decision(why.Saving(intent.volume_name))
-    pv = view.volume(intent.volume_name)
-    if pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == uid:
+    if _is_settled(view, intent):
         return Decision(why.Provisioned(intent.volume_name), settled=True)
     class_name, kind = intent.class_name, intent.source_kind
     try:

@@ -39,7 +39,7 @@ class Heals:
 class Failure:
     """error: for the event. infeasible: it would fail again as it is. heals: the changes after which it is tried again at once.
 
-    from_driver: the driver's return may heal it. rejected: the volume's object was refused, the volume deleted.
+    from_driver: the driver's return may heal it. conclusive: there is no volume, whatever earlier calls came to.
     """
 
     error: str
@@ -47,6 +47,7 @@ class Failure:
     infeasible: bool = False
     heals: tuple[Heals, ...] = ()
     from_driver: bool = False
+    conclusive: bool = False
 
 
 class Failed(MooringError):
@@ -59,6 +60,9 @@ class Failed(MooringError):
 
 _BACKGROUND: Final = frozenset({Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
 
+_CONCLUSIVE: Final = frozenset({Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.ALREADY_EXISTS})
+"""Of a volume that the same request has made before, none of these can be said."""
+
 
 def of_call(error: DriverError, *, uses_topology: bool, node_name: str) -> Failure:
     """What CreateVolume's error comes to. node_name: the selected node, "" for none."""
@@ -68,4 +72,5 @@ def of_call(error: DriverError, *, uses_topology: bool, node_name: str) -> Failu
         state = State.RESCHEDULE
     else:
         state = State.FINISHED
-    return Failure(str(error), state, infeasible=error.code == Code.INVALID_ARGUMENT, from_driver=True)
+    is_conclusive = state is State.FINISHED and error.code in _CONCLUSIVE
+    return Failure(str(error), state, infeasible=error.code == Code.INVALID_ARGUMENT, from_driver=True, conclusive=is_conclusive)

@@ -103,8 +103,8 @@ class Infeasible:
 class View:
     """The world as the provisioner sees it, live.
 
-    intents: by claim uid, those whose volume may exist. slow: infeasible claims by uid. unsaved: names of volumes whose object is
-    still to be stored.
+    intents: by claim uid, those whose volume may exist. kept: uids of those that the driver has refused since. slow: infeasible claims
+    by uid. unsaved: names of volumes whose object is still to be stored.
     orphans: by claim uid, intents without their claim, and since when nobody brings their secret back.
     node_name: the one node that this instance provisions for; "" for all.
     """
@@ -123,6 +123,7 @@ class View:
     unsaved: Container[str]
     orphans: Mapping[str, Instant] = dataclasses.field(default_factory=dict)
     node_name: str = ""
+    kept: Container[str] = ()
 
     def claim(self, uid: str) -> PersistentVolumeClaim | None:
         return next(iter(self.claims.by(BY_UID, uid)), None)

@@ -63,11 +63,14 @@ class VolumeBackend(Backend):
         return None
 
     def _fate(self) -> Fate:
-        """A call that took effect is never answered with an error that says it did not, nor one whose volume is there already."""
+        """A call that took effect is never answered with an error that says it did not.
+
+        One whose volume is there already may fail of anything, but for what would say that it is not.
+        """
         fate = super()._fate()
-        if fate.error is None or (not fate.takes_effect and not self.volumes):
+        if fate.error is None or fate.error in UNSURE:
             return fate
-        if fate.error in UNSURE:
+        if not fate.takes_effect and not (self.volumes and fate.error in (Code.INVALID_ARGUMENT, Code.NOT_FOUND)):
             return fate
         return Fate(fate.before_s, fate.after_s, fate.takes_effect, _one_of(UNSURE, self._chance))
 

@@ -272,7 +272,7 @@ async def test_the_clone_of_a_claim_that_is_gone_holds_its_source_until_its_end_
     world = await with_origin(a_world())
     world.driver.script(CREATE, Lose())
     if ends == "refused":
-        world.driver.always(CREATE, Fail(Code.INTERNAL, "no"))
+        world.driver.always(CREATE, Fail(Code.OUT_OF_RANGE, "no"))
         world.driver.script(CREATE, Fail(Code.UNAVAILABLE, "no"))
     async with world.provisioning():
         await world.failed("Unavailable")

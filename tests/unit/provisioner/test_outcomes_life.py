@@ -16,11 +16,14 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError
 from mooring.provisioner import names
 from mooring.provisioner.facts import Rules
+from mooring.provisioner.journal import Journal
+from mooring.provisioner.pages import Place
 from tests.support.cluster_world import metric
 from tests.support.provisioning import (
     CLAIMS,
     CREATE,
     DELETE,
+    DRIVER,
     FAILED,
     POST_PV,
     PROVISIONING,
@@ -36,7 +39,9 @@ from tests.support.scripted_driver import RPC, Fail, Lose, Wait
 from tests.support.virtual_loop import in_virtual_time
 
 BACKGROUND = (Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED)
+CONCLUSIVE = (Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.ALREADY_EXISTS)
 FINISHED = tuple(code for code in Code if code not in (Code.OK, Code.INVALID_ARGUMENT, *BACKGROUND))
+INCONCLUSIVE = tuple(code for code in FINISHED if code not in CONCLUSIVE)
 PREFIX = "csi.storage.k8s.io/"
 WITH_SECRET = {f"{PREFIX}provisioner-secret-name": "s", f"{PREFIX}provisioner-secret-namespace": "default"}
 
@@ -193,16 +198,66 @@ async def test_P40_a_late_answer_is_asked_for_by_the_same_name():
     assert 1 == len(await world.list(PVS))
 
 
+@pytest.mark.parametrize("code", CONCLUSIVE)
 @in_virtual_time
-async def test_P42_in_background_then_a_final_error():
+async def test_P42_in_background_then_a_final_error(code):
     world = await ProvisioningWorld().base()
     world.driver.script(CREATE, Fail(Code.ABORTED), Fail(Code.ABORTED))
-    world.driver.always(CREATE, Fail(Code.INTERNAL))
+    world.driver.always(CREATE, Fail(code))
     async with world.provisioning():
         await world.calls(2)
         await world.delete_claim()
         await world.settle(2000)
     assert [CREATE] * 3 == world.told
+    assert {} == world.intents.open()
+
+
+@pytest.mark.parametrize("code", INCONCLUSIVE)
+@pytest.mark.parametrize("deleted", ["before the error", "after the error"])
+@in_virtual_time
+async def test_P42_an_error_that_rules_no_volume_out_does_not_hide_one(deleted, code):
+    """The first call has made it. The error is final for the claim; without the claim nobody else would ever ask for the volume."""
+    world = await ProvisioningWorld().base()
+    name = f"pvc-{(await world.claim())['metadata']['uid']}"
+    world.driver.script(CREATE, Lose(), Fail(code), Fail(code))
+    async with world.provisioning():
+        await world.calls(1 if deleted.startswith("before") else 2)
+        await world.delete_claim()
+        await world.volume(name)
+        await world.settle()
+    assert {} == world.intents.open()
+    assert [CREATE] * 4 == [step for step in world.told if step == CREATE]
+
+
+@in_virtual_time
+async def test_P42_after_a_final_error_the_claim_gets_what_it_wants_by_then():
+    """The volume that may exist has the same name: there is none beside it."""
+    world = await ProvisioningWorld().base({"tier": "gold"})
+    world.driver.script(CREATE, Fail(Code.ABORTED), Fail(Code.INTERNAL, "no gold"))
+    async with world.provisioning():
+        await world.failed("no gold")
+        await world.delete(STORAGE_CLASSES, "sc")
+        await world.make_class({"tier": "iron"})
+        await world.provisioned(wait_s=1)
+        await world.settle()
+    assert ["gold", "gold", "iron"] == [call.request.parameters["tier"] for call in world.driver.made(CREATE)]
+    assert {} == world.intents.open()
+
+
+@in_virtual_time
+async def test_P42_a_found_intent_has_been_in_doubt_since_its_process_died():
+    world = await ProvisioningWorld().base()
+    name = f"pvc-{(await world.claim())['metadata']['uid']}"
+    world.intents = Journal(world.users, Place("default", DRIVER), "first", world.clock)
+    world.driver.script(CREATE, Wait(1.0, Lose()), Fail(Code.INTERNAL))
+    async with world.provisioning():
+        await world.calls(1)
+    await world.settle(2)
+    world.intents = Journal(world.users, Place("default", DRIVER), "second", world.clock)
+    async with world.provisioning():
+        await world.calls(2)
+        await world.delete_claim()
+        await world.volume(name)
 
 
 @in_virtual_time
@@ -480,6 +535,19 @@ async def test_P38_no_room_on_the_selected_node():
         await world.annotate({names.SELECTED_NODE: "n2"})
         await world.provisioned(wait_s=1)
     assert {} == world.intents.open()
+
+
+@in_virtual_time
+async def test_P38_a_volume_that_may_exist_is_not_forgotten_with_its_node():
+    world = await delayed()
+    name = f"pvc-{(await world.claim())['metadata']['uid']}"
+    world.driver.script(CREATE, Lose(), Fail(Code.RESOURCE_EXHAUSTED, "full"))
+    async with world.provisioning():
+        await until_selected(world, None)
+        await world.settle(1000)
+        assert [CREATE, CREATE, PUT_CLAIM] == world.told
+        await world.delete_claim()
+        await world.volume(name)
 
 
 @in_virtual_time
