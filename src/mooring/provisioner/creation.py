@@ -59,23 +59,36 @@ class Creation:
         answer = await self._ask(order, secrets)
         unusable = answers.judged(order, answer)
         if unusable is not None:
-            raise Failed(await self._cleaned(order, secrets, unusable.failure, unusable.volume_id))
+            return await self._undone(order, secrets, unusable.failure, unusable.volume_id)
         volume = answer.volume
         body = volumes.completed(order.intent.volume, volume, order.required_bytes, self._identity, self._uses_topology)
         if order.intent.migrated:
-            body = await self._as_in_tree(order, secrets, body, volume.volume_id)
+            try:
+                body = as_in_tree(body)
+            except TranslationError as problem:
+                why = Failure(f"failed to translate CSI PV to in-tree due to: {problem}", State.FINISHED)
+                return await self._undone(order, secrets, why, volume.volume_id)
         saved, error = await self._saving.store(Unsaved(order, volume.volume_id, body, began))
         if saved in (Save.REFUSED, Save.TAKEN):
             raise Failed(await self.refused(order, secrets, saved, error, volume.volume_id))
         return saved is Save.STORED
 
-    async def _as_in_tree(self, order: Order, secrets: Mapping[str, str], body: volumes.Json, volume_id: str) -> volumes.Json:
-        """The object as the class's in-tree plugin would have it. Raises Failed, the volume deleted where that works."""
-        try:
-            return as_in_tree(body)
-        except TranslationError as error:
-            why = Failure(f"failed to translate CSI PV to in-tree due to: {error}", State.FINISHED)
-            raise Failed(await self._cleaned(order, secrets, why, volume_id)) from error
+    async def _undone(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> bool:
+        """A volume of no use is deleted, unless an object names it: what is in use is not deleted for one odd answer.
+
+        True when the object is the claim's own. Raises Failed.
+        """
+        if not volume_id:
+            raise Failed(why)
+        found, error = await self._saving.whose(order.intent, volume_id, why.error)
+        match found:
+            case Save.STORED:
+                return True
+            case Save.LATER:
+                raise Failed(Failure(f"{why.error}; its PersistentVolume can't be looked up: {error}", State.BACKGROUND))
+            case Save.TAKEN:
+                raise Failed(Failure(error, State.FINISHED, conclusive=True))
+        raise Failed(await self._cleaned(order, secrets, why, volume_id))
 
     async def settle(self, order: Order) -> None:
         """The volume is stored: nothing is in the air any more."""

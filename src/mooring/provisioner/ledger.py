@@ -8,9 +8,11 @@ An intent that was found has been in doubt since its former process died.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
+from mooring.kube.errors import ApiError
 from mooring.provisioner.intents import Intent, Intents
+from mooring.provisioner.outcomes import Failed, Failure, State
 
 
 class Ledger:
@@ -19,18 +21,29 @@ class Ledger:
     def __init__(self, intents: Intents) -> None:
         self._intents = intents
         self._in_doubt: set[str] = set()
+        self._uid_of: dict[str, str] = {}
         self.kept: set[str] = set()
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._intents.open()
 
-    def found(self, uids: Iterable[str]) -> None:
+    def found(self, intents: Mapping[str, Intent]) -> None:
         """An earlier process, or another one, has left these open."""
-        self._in_doubt.update(uids)
+        self._in_doubt.update(intents)
+        for uid, intent in intents.items():
+            self._uid_of.setdefault(intent.volume_name, uid)
 
     async def begin(self, intent: Intent) -> None:
-        """As of Intents. Raises ApiError."""
-        await self._intents.begin(intent)
+        """As of Intents. Raises ApiError; Failed while another open intent has the volume's name: names cut short can meet."""
+        if self._uid_of.setdefault(intent.volume_name, intent.uid) != intent.uid:
+            error = f'a volume "{intent.volume_name}" is being made for another claim: the names of volumes are cut too short'
+            raise Failed(Failure(error, State.FINISHED))
+        try:
+            await self._intents.begin(intent)
+        except ApiError:
+            if intent.uid not in self:
+                del self._uid_of[intent.volume_name]
+            raise
         self.kept.discard(intent.uid)
 
     def doubt(self, uid: str) -> None:
@@ -48,4 +61,7 @@ class Ledger:
         """As of Intents."""
         self._in_doubt.discard(uid)
         self.kept.discard(uid)
+        intent = self._intents.open().get(uid)
+        if intent is not None and self._uid_of.get(intent.volume_name) == uid:
+            del self._uid_of[intent.volume_name]
         await self._intents.end(uid)

@@ -21,6 +21,7 @@ from mooring.kube.cluster import Cluster
 from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Invalid, NotFound, TooLarge
 from mooring.kube.informer import Informer
 from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
+from mooring.provisioner.intents import Intent
 from mooring.provisioner.requests import Order
 from mooring.provisioner.volumes import Json
 
@@ -141,30 +142,31 @@ class Saving:
         try:
             await self._volumes.write(key, self._cluster.create(PERSISTENT_VOLUMES, volume.body))
         except AlreadyExists:
-            return await self._whose(volume)
+            return await self.whose(volume.order.intent, volume.volume_id)
         except _REFUSALS as error:
-            return await self._whose(volume, refused=str(error))
+            return await self.whose(volume.order.intent, volume.volume_id, refused=str(error))
         except ApiError as error:
             return Save.LATER, str(error)
         return Save.STORED, ""
 
-    async def _whose(self, volume: Unsaved, refused: str = "") -> tuple[Save, str]:
-        """An object of that name is there: our own, when an answer was lost; or another claim's.
+    async def whose(self, intent: Intent, volume_id: str, refused: str = "") -> tuple[Save, str]:
+        """An object of the volume's name is there: our own, when an answer was lost; or another claim's.
 
-        refused: the object will not be taken, unless it has been: an earlier try may have been, and then its volume must not be deleted.
+        refused: why there will be none, unless there is: an earlier try may have been taken, and then its volume must not be deleted.
         Differs from external-provisioner, to which it is always our own.
         """
+        name = intent.volume_name
         try:
-            found = await self._volumes.write(Key("", volume.name), self._cluster.get(PERSISTENT_VOLUMES, volume.name))
+            found = await self._volumes.write(Key("", name), self._cluster.get(PERSISTENT_VOLUMES, name))
         except NotFound:
             return (Save.REFUSED, refused) if refused else (Save.LATER, "it was there, and is gone again")
         except ApiError as error:
             return Save.LATER, str(error)
         ref = found.spec.claim_ref
-        if ref is not None and ref.uid == volume.order.intent.uid:
+        if ref is not None and ref.uid == intent.uid:
             return Save.STORED, ""
-        if found.spec.csi is not None and found.spec.csi.volume_handle != volume.volume_id:
-            return Save.REFUSED, f'PersistentVolume "{volume.name}" is there already, and is about another volume'
+        if found.spec.csi is not None and found.spec.csi.volume_handle != volume_id:
+            return Save.REFUSED, f'PersistentVolume "{name}" is there already, and is about another volume'
         if ref is None or not ref.uid:
             return Save.STORED, ""
-        return Save.TAKEN, f'PersistentVolume "{volume.name}" belongs to claim "{ref.namespace}/{ref.name}" already'
+        return Save.TAKEN, f'PersistentVolume "{name}" belongs to claim "{ref.namespace}/{ref.name}" already'

@@ -226,6 +226,23 @@ async def test_names_cut_too_short_do_not_give_two_claims_one_volume():
 
 
 @in_virtual_time
+async def test_names_cut_too_short_do_not_meet_in_the_driver():
+    """While the volume of one claim is being made, the other one waits, and is told."""
+    world = ProvisioningWorld(rules=Rules(volume_name_prefix="vol", volume_name_uuid_length=1))
+    await world.make_class()
+    for number in range(40):
+        await world.make_claim(f"c{number}")
+    world.driver.gate(CREATE)
+    async with world.provisioning():
+        await world.settle(5)
+        asked = [call.request.name for call in world.driver.made(CREATE)]
+        assert len(set(asked)) == len(asked) < 40
+        told = [text for number in range(40) for reason, text in await world.told_of(f"c{number}") if reason == FAILED]
+        assert all("is being made for another claim" in text for text in told)
+        assert told
+
+
+@in_virtual_time
 async def test_P11_an_empty_prefix_is_told():
     world = await ProvisioningWorld(rules=Rules(volume_name_prefix="")).base()
     async with world.provisioning():

@@ -427,6 +427,35 @@ async def test_an_object_of_another_claim_is_not_taken_for_our_own(about):
     assert (about == "another") == (DELETE in world.told)
 
 
+@pytest.mark.parametrize("whose", ["another claim's", "the claim's own", "nobody's", "unknown"])
+@in_virtual_time
+async def test_a_volume_that_an_object_names_is_not_deleted_for_an_odd_answer(whose):
+    """Names are cut short, so the driver has given us another claim's volume, which is too small for ours."""
+    world = await ProvisioningWorld(rules=Rules(volume_name_uuid_length=4)).base(size="2Gi")
+    uid = (await world.claim())["metadata"]["uid"]
+    name = f"pvc-{uid.replace('-', '')[:4]}"
+    world.driver.names[name], world.driver.volumes[f"vol-{name}"] = f"vol-{name}", GiB
+    gate = world.driver.gate(CREATE)
+    async with world.provisioning():
+        await world.calls(1)
+        ref = {"namespace": "default", "name": "other", "uid": "u", "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
+        if whose == "the claim's own":
+            ref |= {"name": "c", "uid": uid}
+        source = {
+            "csi": {"driver": DRIVER, "volumeHandle": f"vol-{name}"},
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+        }
+        if whose != "nobody's":
+            await world.create(PVS, {"metadata": {"name": name}, "spec": {**source, "claimRef": ref}})
+        if whose == "unknown":
+            world.cluster.refuse("get persistentvolumes", error=ServerError("overloaded", code=500))
+        gate.set()
+        await world.event(SUCCEEDED if whose == "the claim's own" else FAILED)
+        assert (whose == "nobody's") == (DELETE in world.told)
+        assert (whose == "unknown") == (uid in world.intents.open())
+
+
 @pytest.mark.parametrize(
     ("answer", "missing"),
     [(csi.CreateVolumeResponse(), "volume"), (csi.CreateVolumeResponse(volume={"capacity_bytes": GiB}), "volume_id")],
