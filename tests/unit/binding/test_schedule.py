@@ -369,8 +369,9 @@ FAILED: dict[str, tuple[list[Json], bool, str]] = {
         'PVC "claim" is bound to pv "pv2" instead of pv "pv"',
     ),
     "static-let-go": ([a_node(), a_claim(), a_volume()], True, 'ClaimRef got reset for pv "pv"'),
-    "static-gone": ([a_node(), a_claim()], True, 'could not find v1.PersistentVolume "pv"'),
-    "claim-gone": ([a_node()], False, 'could not find v1.PersistentVolumeClaim "default/claim"'),
+    "static-gone": ([a_node(), a_claim()], True, 'failed to check binding: persistentvolumes "pv" not found'),
+    "static-claim-gone": ([a_node(), a_volume()], True, 'failed to check binding: persistentvolumeclaims "default/claim" not found'),
+    "claim-gone": ([a_node()], False, 'failed to check provisioning pvc: persistentvolumeclaims "default/claim" not found'),
     "node-gone": ([a_claim(selected="n1")], False, 'failed to get node "n1": node "n1" not found'),
 }
 

@@ -19,6 +19,8 @@ UNSCHEDULABLE: Final = "node(s) were unschedulable"
 TAINTED: Final = "node(s) had untolerated taint(s)"
 SELECTOR: Final = "node(s) didn't match Pod's node affinity/selector"
 NOT_READY: Final = "node(s) were not ready"
+VOLUME_BINDING: Final = 'PreBind plugin "VolumeBinding"'
+BINDER: Final = 'Bind plugin "DefaultBinder"'
 NO_NODES: Final = "no nodes available to schedule pods"
 
 
@@ -59,12 +61,16 @@ class Rejected:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BindingFailed:
-    """The volumes did not come to the node that was chosen; it is tried again, with another node perhaps."""
+    """A node was chosen, and the pod did not come to it; it is tried again, with another node perhaps.
+
+    plugin: of kube-scheduler, that does there what failed here.
+    """
 
     why: str
+    plugin: str = VOLUME_BINDING
 
     def __str__(self) -> str:
-        return f'running PreBind plugin "VolumeBinding": binding volumes: {self.why}'
+        return f"running {self.plugin}: {self.why}"
 
     condition: str = dataclasses.field(default="SchedulerError", init=False)
 

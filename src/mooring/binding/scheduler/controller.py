@@ -34,7 +34,7 @@ from mooring.binding.scheduler.wakes import Wakes, has_its_node, let_go
 from mooring.binding.view import prune_meta
 from mooring.binding.workers import Workers
 from mooring.kube.cluster import Patch, PatchType
-from mooring.kube.errors import ApiError, Conflict, NotFound
+from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, Unreachable
 from mooring.kube.events import EventRecorder
 from mooring.kube.queue import BackOff
 
@@ -217,9 +217,11 @@ class Scheduler:
             log.info(2, "the pod could not be bound", Pod=str(key), why=str(error))
             self._pods.queue.retry(key)
             return
-        except ApiError:
+        except ApiError as error:
             self._drop(key)
             self._attempted("error")
+            if not isinstance(error, ServerError | Unreachable):  # else the pod may have its node
+                await self._told(pod, why.BindingFailed(str(error), why.BINDER))
             raise
         plan.bound = True
         self._pods.queue.forget(key)

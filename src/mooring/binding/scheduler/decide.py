@@ -64,11 +64,11 @@ def _go_on(view: View, plan: Plan, now: Instant) -> Decision:
     try:
         missing = missing_claims(view, plan)
     except PlanFailed as failure:
-        return Decision(why.BindingFailed(str(failure)), over=True)
+        return Decision(why.BindingFailed(f"binding volumes: {failure}"), over=True)
     if not missing:
         return Decision(why.GoesTo(plan.node_name), bind=True)
     if now >= plan.deadline:
-        return Decision(why.BindingFailed(TIMED_OUT), over=True)
+        return Decision(why.BindingFailed(f"binding volumes: {TIMED_OUT}"), over=True)
     waits = {topics.node(plan.node_name), *(topics.volume(name) for name, _ in plan.static)}
     for claim_key in (*plan.provision, *(key for _, key in plan.static)):
         claim = view.claims.get(claim_key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import Node, PersistentVolume
 from mooring.api.meta import Key, annotation
 from mooring.binding.match import fits_node
 from mooring.binding.names import SELECTED_NODE, is_fully_bound
@@ -25,11 +25,13 @@ def missing_claims(view: View, plan: Plan) -> tuple[str, ...]:
 
 
 def _static_is_bound(view: View, node: Node, pv_name: str, key: Key) -> bool:
-    pv = view.volumes.get(pv_name)
+    pv, claim = view.volumes.get(pv_name), view.claims.get(key)
     if pv is None:
-        raise PlanFailed(f'could not find v1.PersistentVolume "{pv_name}"')
+        raise PlanFailed(f'failed to check binding: persistentvolumes "{pv_name}" not found')
+    if claim is None:
+        raise PlanFailed(f'failed to check binding: persistentvolumeclaims "{key}" not found')
     _check_affinity(pv, node)
-    claim, ref = _claim(view, key), pv.spec.claim_ref
+    ref = pv.spec.claim_ref
     if ref is None or ref.uid != claim.metadata.uid:
         raise PlanFailed(f'ClaimRef got reset for pv "{pv_name}"')
     if claim.spec.volume_name not in ("", pv_name):
@@ -38,7 +40,9 @@ def _static_is_bound(view: View, node: Node, pv_name: str, key: Key) -> bool:
 
 
 def _provisioned_is_bound(view: View, node: Node, key: Key) -> bool:
-    claim = _claim(view, key)
+    claim = view.claims.get(key)
+    if claim is None:
+        raise PlanFailed(f'failed to check provisioning pvc: persistentvolumeclaims "{key}" not found')
     if claim.metadata.annotations is None:
         raise PlanFailed(f'selectedNode annotation reset for PVC "{key.name}"')
     if annotation(claim, SELECTED_NODE) != node.metadata.name:
@@ -49,13 +53,6 @@ def _provisioned_is_bound(view: View, node: Node, key: Key) -> bool:
             return False
         _check_affinity(pv, node)
     return is_fully_bound(claim)
-
-
-def _claim(view: View, key: Key) -> PersistentVolumeClaim:
-    claim = view.claims.get(key)
-    if claim is None:
-        raise PlanFailed(f'could not find v1.PersistentVolumeClaim "{key}"')
-    return claim
 
 
 def _check_affinity(pv: PersistentVolume, node: Node) -> None:
