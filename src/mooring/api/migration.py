@@ -164,6 +164,22 @@ _TRANSLATIONS: Final[Mapping[str, Callable[[PersistentVolume], CSIPersistentVolu
 }
 
 
+_DRIVERS: Final[Mapping[str, str]] = {
+    "gce_persistent_disk": "pd.csi.storage.gke.io",
+    "aws_elastic_block_store": "ebs.csi.aws.com",
+    "cinder": "cinder.csi.openstack.org",
+    "azure_disk": "disk.csi.azure.com",
+    "azure_file": "file.csi.azure.com",
+    "vsphere_volume": "csi.vsphere.vmware.com",
+    "portworx_volume": "pxd.portworx.com",
+}
+
+
+def csi_driver_of(spec: PersistentVolumeSpec) -> str:
+    """The driver that took over the volume's in-tree source, "" when it has none."""
+    return next((driver for field, driver in _DRIVERS.items() if getattr(spec, field) is not None), "")
+
+
 def is_migratable(spec: PersistentVolumeSpec) -> bool:
     """True when the volume has an in-tree source that a CSI driver took over."""
     return any(getattr(spec, field) is not None for field in _TRANSLATIONS)

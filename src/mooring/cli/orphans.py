@@ -2,7 +2,7 @@
 
 | exit code | when |
 |---|---|
-| 0 | nothing has leaked and no object is without its volume; or all that had leaked was deleted |
+| 0 | nothing has leaked, nothing was begun and left, and no object is without its volume; or all that was so is deleted |
 | 3 | something is left |
 | 2 | a command line that can't be read |
 | 1 | it could not be looked, or somebody said no |
@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
 from mooring.base.errors import ConfigError, MooringError
@@ -41,10 +42,13 @@ class OrphansFlags(ProcessFlags):
     timeout_s: float = flag("timeout", DURATION, 60.0, "Timeout of each call to the driver.")
     output: str = flag("o", STRING, "table", "table or json.")
     prefix: str = flag(
-        "prefix", STRING, "", "Volumes whose names do not begin so are foreign; needed where others share the storage. Usual: pvc-."
+        "prefix",
+        STRING,
+        "",
+        "Volumes whose names do not begin so are foreign; needed where others share the storage. pvc-, the usual one, is every cluster's.",
     )
     delete: bool = flag("delete", BOOL, False, "Delete leaked volumes, after a look, a question, and a second look.")
-    yes: bool = flag("yes", BOOL, False, "With --delete: do not ask.")
+    yes: bool = flag("yes", BOOL, False, "With --delete: do not ask. Only with --volume, or with a --prefix that is this cluster's alone.")
     older_than_s: float = flag(
         "older-than",
         DURATION,
@@ -66,9 +70,18 @@ def _check(parsed: Parsed[OrphansFlags]) -> None:
     if not flags.delete and (flags.yes or flags.volume or flags.secret):
         raise ConfigError("yes, volume and secret go with --delete", exit_code=2)
     if flags.yes and not (flags.prefix or flags.volume):
-        raise ConfigError("yes: needs --prefix or --volume: without a question, say which volumes are this cluster's", exit_code=2)
+        raise ConfigError("yes: needs --volume, or a --prefix of this cluster's own: without a question, say which volumes go", exit_code=2)
+    if flags.yes and not flags.volume and _is_everybodys(flags.prefix):
+        raise ConfigError(
+            f"yes: --prefix={flags.prefix} fits every cluster's volumes: name them with --volume, or leave --yes out", exit_code=2
+        )
     if flags.secret and len([part for part in flags.secret.split("/") if part]) != 2:
         raise ConfigError(f"secret: must be namespace/name, got {flags.secret!r}", exit_code=2)
+
+
+def _is_everybodys(prefix: str) -> bool:
+    """True for what a provisioner's usual names, pvc- and a uid, may begin with in any cluster."""
+    return "pvc-".startswith(prefix) or re.fullmatch("pvc-[0-9a-f-]*", prefix) is not None
 
 
 COMMAND: Final[Command[OrphansFlags]] = Command(OrphansFlags, check=_check)
@@ -117,23 +130,27 @@ class Orphans:
         self._flags, self._cluster, self._driver, self._clock = flags, cluster, driver, clock
         self._stdin, self._stdout, self._stderr = stdin, stdout, stderr
         self._driver_name = ""
+        self._place: Mapping[str, str] = {}
+        self._named = frozenset(handle.strip() for handle in flags.volume.split(",") if handle.strip())
 
     async def run(self) -> int:
         """Gives the exit code. Raises MooringError."""
         await self._greet()
         report = await self._look()
-        left = not report.is_clean
-        removed: list[tuple[Finding, str]] = []
+        removed: dict[str, str] = {}
         if self._flags.delete:
             chosen = self._chosen(report)
             if chosen and not self._is_confirmed(chosen):
                 self._say("nothing is deleted")
                 return CANNOT
-            removed = await self._remove(report, chosen) if chosen else []
-            gone = {finding.handle for finding, problem in removed if not problem}
-            left = any(finding.handle not in gone for finding in report.findings if finding.kind.value in ("leaked", "ghost"))
+            try:
+                await self._remove(chosen, removed)
+            except (MooringError, asyncio.CancelledError):
+                self._show(report, removed)
+                raise
         self._show(report, removed)
-        return LEFT if left else CLEAN
+        gone = {handle for handle, problem in removed.items() if not problem}
+        return LEFT if any(finding.handle not in gone for finding in report.wrong()) else CLEAN
 
     async def _greet(self) -> None:
         from mooring.csi.greeting import greet
@@ -143,24 +160,39 @@ class Orphans:
         self._driver_name = info.name
         if csi.ControllerServiceCapability.RPC.LIST_VOLUMES not in info.controller:
             raise ConfigError(f"the driver {info.name} does not list its volumes (LIST_VOLUMES): nobody can say what has leaked")
+        if csi.PluginCapability.Service.VOLUME_ACCESSIBILITY_CONSTRAINTS in info.plugin:
+            self._place = await self._learn_place()
+
+    async def _learn_place(self) -> Mapping[str, str]:
+        """Where the driver is, {} when it has no node service or does not know."""
+        from mooring.csi.codes import DriverError
+        from mooring.provisioner.nodemode.place import learn_place
+
+        try:
+            return await learn_place(self._driver, self._flags.timeout_s)
+        except DriverError:
+            return {}
 
     async def _look(self) -> Report:
-        from mooring.why.inventory import inventory
+        from mooring.why.inventory import Looker
         from mooring.why.orphans import judged
 
-        return judged(await inventory(self._cluster, self._driver, self._driver_name, self._flags.timeout_s), self._flags.prefix)
+        looker = Looker(self._cluster, self._driver, self._clock, self._driver_name, self._place, self._flags.timeout_s)
+        return judged(await looker.look(), self._flags.prefix)
 
     # -- deleting
 
     def _chosen(self, report: Report) -> tuple[Finding, ...]:
-        """Raises ConfigError for a volume that must stay."""
-        deletable = {finding.handle: finding for finding in report.deletable()}
-        named = [handle.strip() for handle in self._flags.volume.split(",") if handle.strip()]
-        for handle in named:
-            if handle not in deletable:
-                spared = next((found.spared or found.why for found in report.findings if found.handle == handle), "it is no orphan")
-                raise ConfigError(f"volume: {handle} is not deleted: {spared}")
-        return tuple(deletable[handle] for handle in named) if named else tuple(deletable.values())
+        """Raises ConfigError for a volume that must stay, and where the cluster may be the wrong one."""
+        deletable = report.deletable(self._named)
+        for handle in sorted(self._named - {finding.handle for finding in deletable}):
+            raise ConfigError(f"volume: {handle} is not deleted: {report.why_kept(handle)}")
+        if deletable and not report.object_count and (self._flags.yes or not self._named):
+            raise ConfigError(
+                f"the cluster has no PersistentVolume of the driver {self._driver_name}: is it the right one? "
+                "If it is, name the volumes with --volume, and answer the question"
+            )
+        return deletable
 
     def _is_confirmed(self, chosen: Sequence[Finding]) -> bool:
         if self._flags.yes:
@@ -172,18 +204,20 @@ class Orphans:
         self._stderr.flush()
         return self._stdin.readline().strip() == self._driver_name
 
-    async def _remove(self, report: Report, chosen: Sequence[Finding]) -> list[tuple[Finding, str]]:
-        from mooring.why.removal import removed
+    async def _remove(self, chosen: Sequence[Finding], removed: dict[str, str]) -> None:
+        """removed: is told of each volume what kept it from being deleted, "" for nothing. Raises MooringError."""
+        from mooring.why.removal import Removal
 
+        if not chosen:
+            return
         secrets = await self._secret()
         if self._flags.older_than_s:
             self._say(f"looking again in {format_duration(self._flags.older_than_s)}, before anything is deleted")
             await self._clock.sleep(self._flags.older_than_s)
-        done = []
-        async for finding, problem in removed(self._driver, chosen, report, self._look, secrets, self._flags.timeout_s):
-            done.append((finding, problem))
+        removal = Removal(self._driver, self._clock, self._look, self._named, secrets, self._flags.timeout_s)
+        async for finding, problem in removal.run(chosen):
+            removed[finding.handle] = problem
             self._say(f"{finding.handle}: {problem or 'deleted'}")
-        return done
 
     async def _secret(self) -> dict[str, str]:
         from mooring.api.core import SecretReference
@@ -196,11 +230,11 @@ class Orphans:
 
     # -- telling
 
-    def _show(self, report: Report, removed: Sequence[tuple[Finding, str]]) -> None:
+    def _show(self, report: Report, removed: Mapping[str, str]) -> None:
         from mooring.why.shown import as_json, as_table
 
         shown = as_json if self._flags.output == "json" else as_table
-        self._stdout.write(shown(report, {finding.handle: problem for finding, problem in removed}, self._clock.wall_s()))
+        self._stdout.write(shown(report, removed, self._clock.wall_s()))
 
     def _say(self, text: str) -> None:
         self._stderr.write(f"{text}\n")

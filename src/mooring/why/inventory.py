@@ -2,49 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from typing import Any, Final, TypeVar
+import dataclasses
+import re
+from collections.abc import AsyncIterator, Collection, Mapping
+from typing import Final, TypeVar
 
 from mooring.api.coordination import LEASES
-from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
-from mooring.api.migration import is_migratable, translated
+from mooring.api.pods import PODS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS
-from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.base.clock import parse_rfc3339
-from mooring.base.errors import MooringError
+from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
+from mooring.base.clock import Clock
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cluster import Cluster, Selection
 from mooring.kube.errors import NotFound
 from mooring.provisioner import pages
-from mooring.provisioner.intents import Intent
-from mooring.why.orphans import Inventory, Object, Volume
+from mooring.why.facts import Claim, Inventory, Object, Volume
+from mooring.why.reading import CannotLook, attachment_of, claims_of, intents_of, objects_of, own_volumes_of, snapshots_of
 
 PAGE: Final = 500
 PAGES_MAX: Final = 10_000
 
+_POD_OWNED: Final = re.compile("csi-[0-9a-f]{64}")
+
 T = TypeVar("T")
 
 
-class CannotLook(MooringError):
-    """The look would not show everything, so it shows nothing."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Looker:
+    """place: the segments of the driver's own node, {} when it does not say. timeout_s: of each call to the driver."""
 
+    cluster: Cluster
+    driver: Driver
+    clock: Clock
+    driver_name: str
+    place: Mapping[str, str]
+    timeout_s: float
 
-async def inventory(cluster: Cluster, driver: Driver, driver_name: str, timeout_s: float) -> Inventory:
-    """Objects, then volumes, then objects and whatever else names volumes. Raises ApiError, DriverError, CannotLook."""
-    before = await _objects(cluster)
-    volumes = tuple([volume async for volume in _volumes(driver, timeout_s)])
-    intents = await _intents(cluster, driver_name)  # before the objects: an intent ends when its object is there
-    return Inventory(
-        driver=driver_name,
-        volumes=volumes,
-        objects_before=before,
-        objects=await _objects(cluster),
-        attached=dict([pair async for pair in _attached(cluster)]),
-        snapshots=dict([pair async for pair in _snapshots(cluster, driver_name)]),
-        intents=intents,
-    )
+    async def look(self) -> Inventory:
+        """Objects, then volumes, then whatever else names volumes, and objects again. Raises ApiError, DriverError, CannotLook.
+
+        Objects come last: what has waited for its object until then, or for its end, has got it.
+        """
+        before = await self._objects()
+        volumes = tuple([volume async for volume in _volumes(self.driver, self.timeout_s)])
+        journal = await _all(self.cluster, LEASES.whole(), Selection(label_selector=pages.JOURNAL_LABEL))
+        intents = tuple(intents_of(journal, self.driver_name, self.clock.wall_s()))
+        return Inventory(
+            driver=self.driver_name,
+            volumes=volumes,
+            objects_before=before,
+            place=self.place,
+            attachments=tuple(map(attachment_of, await _all(self.cluster, VOLUME_ATTACHMENTS))),
+            claims=await self._claims(),
+            snapshots=await self._snapshots(),
+            pods=await self._pods(volumes),
+            intents=tuple(intent for intent, _ in intents),
+            idle=frozenset(intent.uid for intent, is_idle in intents if is_idle),
+            objects=await self._objects(),
+        )
+
+    async def _objects(self) -> tuple[Object, ...]:
+        return tuple(found for pv in await _all(self.cluster, PERSISTENT_VOLUMES) for found in objects_of(pv, self.driver_name))
+
+    async def _claims(self) -> tuple[Claim, ...]:
+        claims = await _all(self.cluster, PERSISTENT_VOLUME_CLAIMS)
+        return tuple(claims_of(claims, await _all(self.cluster, STORAGE_CLASSES)))
+
+    async def _snapshots(self) -> Mapping[str, str]:
+        try:
+            contents = await _all(self.cluster, VOLUME_SNAPSHOT_CONTENTS)
+        except NotFound:  # a cluster without snapshots
+            return {}
+        return dict(snapshots_of(contents, self.driver_name))
+
+    async def _pods(self, volumes: Collection[Volume]) -> Mapping[str, str]:
+        """Pods are many, so they are asked for only where a volume looks like one of theirs."""
+        if not any(_POD_OWNED.fullmatch(volume.handle) for volume in volumes):
+            return {}
+        pods = await _all(self.cluster, PODS)
+        return {handle: name for pod in pods for handle, name in own_volumes_of(pod, self.driver_name)}
 
 
 async def _volumes(driver: Driver, timeout_s: float) -> AsyncIterator[Volume]:
@@ -52,16 +91,18 @@ async def _volumes(driver: Driver, timeout_s: float) -> AsyncIterator[Volume]:
     for _ in range(PAGES_MAX):
         answer = await driver.list_volumes(csi.ListVolumesRequest(starting_token=token), Call(timeout_s))
         for entry in answer.entries:
-            listed = entry.volume
-            if listed.volume_id in seen:
-                continue
-            seen.add(listed.volume_id)
-            words = tuple(listed.volume_context.values())
-            yield Volume(listed.volume_id, listed.capacity_bytes, words, tuple(entry.status.published_node_ids))
+            if entry.volume.volume_id not in seen:
+                seen.add(entry.volume.volume_id)
+                yield _volume(entry)
         token = answer.next_token
         if not token:
             return
     raise CannotLook(f"the driver's list of volumes does not end: {PAGES_MAX} pages")
+
+
+def _volume(entry: csi.ListVolumesResponse.Entry) -> Volume:
+    listed, nodes = entry.volume, tuple(node_id for node_id in entry.status.published_node_ids if node_id)
+    return Volume(listed.volume_id, listed.capacity_bytes, tuple(listed.volume_context.values()), nodes)
 
 
 async def _all(cluster: Cluster, kind: Kind[T], selection: Selection | None = None) -> list[T]:
@@ -73,63 +114,3 @@ async def _all(cluster: Cluster, kind: Kind[T], selection: Selection | None = No
         token = page.continue_token
         if not token:
             return found
-
-
-async def _objects(cluster: Cluster) -> tuple[Object, ...]:
-    return tuple(found for pv in await _all(cluster, PERSISTENT_VOLUMES) for found in _object(pv))
-
-
-def _object(pv: PersistentVolume) -> Iterator[Object]:
-    """Nothing for a volume of no CSI driver. Raises CannotLook for one whose handle can't be told."""
-    source = pv.spec.csi
-    if source is None and is_migratable(pv.spec):
-        try:
-            source = translated(pv).csi
-        except (MooringError, ValueError) as error:
-            raise CannotLook(f"the in-tree PersistentVolume {pv.metadata.name} can't be read as a CSI volume: {error}") from error
-    if source is None:
-        return
-    ref, created = pv.spec.claim_ref, pv.metadata.creation_timestamp
-    yield Object(
-        name=pv.metadata.name,
-        driver=source.driver,
-        handle=source.volume_handle,
-        size=(pv.spec.capacity or {}).get("storage", ""),
-        claim="" if ref is None else f"{ref.namespace}/{ref.name}",
-        phase=pv.status.phase,
-        created_wall_s=None if created is None else parse_rfc3339(created),
-    )
-
-
-async def _attached(cluster: Cluster) -> AsyncIterator[tuple[str, str]]:
-    """Volumes that an attachment names itself, without a PersistentVolume."""
-    for attachment in await _all(cluster, VOLUME_ATTACHMENTS):
-        inline = attachment.spec.source.inline_volume_spec
-        if inline is not None and inline.csi is not None:
-            yield inline.csi.volume_handle, attachment.metadata.name
-
-
-async def _snapshots(cluster: Cluster, driver_name: str) -> AsyncIterator[tuple[str, str]]:
-    """Volumes that snapshots are to be taken from."""
-    try:
-        contents = await _all(cluster, VOLUME_SNAPSHOT_CONTENTS)
-    except NotFound:  # a cluster without snapshots
-        return
-    for content in contents:
-        if content.spec.driver == driver_name and content.spec.source.volume_handle:
-            yield content.spec.source.volume_handle, content.metadata.name
-
-
-async def _intents(cluster: Cluster, driver_name: str) -> tuple[Intent, ...]:
-    """What provisioners of this driver have begun, in any namespace. Raises CannotLook when a journal can't be read."""
-    leases: list[dict[str, Any]] = await _all(cluster, LEASES.whole(), Selection(label_selector=pages.JOURNAL_LABEL))
-    found: list[Intent] = []
-    for lease in leases:
-        meta = lease["metadata"]
-        if (meta.get("annotations") or {}).get(pages.DRIVER) != driver_name:
-            continue
-        try:
-            found += pages.entries_of(lease)
-        except pages.UnreadablePage as error:
-            raise CannotLook(f"the journal of intents in Lease {meta['namespace']}/{meta['name']} can't be read: {error}") from error
-    return tuple(found)

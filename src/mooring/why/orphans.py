@@ -8,69 +8,42 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from typing import Final
 
 from mooring.provisioner.intents import Intent
+from mooring.why.facts import Inventory, Object, Volume
+from mooring.why.placing import Placing, placing
+from mooring.why.spelling import Spellings
+from mooring.why.traces import Clues, Trace, traces
 
 
 class Kind(enum.Enum):
     """LEAKED: in the driver, and nothing here names it. GHOST: a PersistentVolume whose volume the driver does not have.
 
-    FOREIGN: in the driver, and of another driver's objects or not ours by its name. BEGUN: a provisioner is about to store its object.
+    ABANDONED: a provisioner has begun it, and it seems that nobody will end it. FOREIGN: in the driver, and of another driver's objects or
+    not ours by its name. BEGUN: a provisioner is about to store its object. DOUBTFUL: a PersistentVolume may mean it by another spelling.
     """
 
     LEAKED = "leaked"
     GHOST = "ghost"
+    ABANDONED = "abandoned"
     FOREIGN = "foreign"
     BEGUN = "begun"
+    DOUBTFUL = "doubtful"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Volume:
-    """As the driver lists it. size_bytes: 0 when it does not say. words: of its context, where drivers put names."""
-
-    handle: str
-    size_bytes: int = 0
-    words: tuple[str, ...] = ()
-    published_on: tuple[str, ...] = ()
-
-    def is_called(self, name: str) -> bool:
-        """True when the volume carries this name, or a handle that contains it."""
-        return name in self.handle or any(name in word for word in self.words)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Object:
-    """A PersistentVolume. claim: `namespace/name`, "" without one."""
-
-    name: str
-    driver: str
-    handle: str
-    size: str = ""
-    claim: str = ""
-    phase: str = ""
-    created_wall_s: float | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Inventory:
-    """One look. objects_before: the PersistentVolumes before the driver was asked; objects: after.
-
-    attached: handle -> the attachment that names it. snapshots: handle -> the snapshot content that is to be taken from it.
-    """
-
-    driver: str
-    volumes: tuple[Volume, ...]
-    objects_before: tuple[Object, ...]
-    objects: tuple[Object, ...]
-    attached: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    snapshots: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    intents: tuple[Intent, ...] = ()
+_WRONG: Final = frozenset({Kind.LEAKED, Kind.GHOST, Kind.ABANDONED})
+_DELETABLE: Final = frozenset({Kind.LEAKED, Kind.ABANDONED})
+_BY_NAME: Final = "it goes only when it is named by --volume"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """spared: why a leaked volume is not deleted, "" when it may be. created_wall_s: None when nobody knows."""
+    """spared: why the volume is not deleted, "" when it may be. by_name: all the same, when somebody names it.
+
+    created_wall_s: None when nobody knows.
+    """
 
     kind: Kind
     handle: str
@@ -80,101 +53,138 @@ class Finding:
     claim: str = ""
     created_wall_s: float | None = None
     spared: str = ""
+    by_name: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """unplaced: open intents of which nobody can say which volume is theirs, if any."""
+    """object_count: of the driver's PersistentVolumes. unplaced: open intents of which nobody can say which volume is theirs, if any."""
 
     driver: str
     volume_count: int
+    object_count: int
     findings: tuple[Finding, ...]
     unplaced: tuple[Intent, ...] = ()
 
     def of(self, kind: Kind) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.kind is kind)
 
-    @property
-    def is_clean(self) -> bool:
-        """True when nothing has leaked and no object is without its volume."""
-        return not self.of(Kind.LEAKED) and not self.of(Kind.GHOST)
+    def wrong(self) -> tuple[Finding, ...]:
+        """What somebody must look after."""
+        return tuple(finding for finding in self.findings if finding.kind in _WRONG)
 
-    def deletable(self) -> tuple[Finding, ...]:
-        return tuple(finding for finding in self.of(Kind.LEAKED) if not finding.spared)
+    def deletable(self, named: Collection[str] = ()) -> tuple[Finding, ...]:
+        """named: the handles that may go and no others; empty for all that may go unnamed."""
+        found = [finding for finding in self.findings if finding.kind in _DELETABLE and finding.handle in (named or {finding.handle})]
+        return tuple(finding for finding in found if not finding.spared or (finding.by_name and named))
+
+    def why_kept(self, handle: str) -> str:
+        """Why a volume that is not deletable must stay."""
+        return next((finding.spared or finding.why for finding in self.findings if finding.handle == handle), "it is no orphan")
 
 
 def judged(inventory: Inventory, prefix: str = "") -> Report:
     """What one look shows. prefix: of the names of our volumes; what does not carry it is foreign. "" takes all for ours."""
-    named = {found.handle: found for found in (*inventory.objects_before, *inventory.objects)}
-    placed = {intent.uid for intent in inventory.intents if any(volume.is_called(intent.volume_name) for volume in inventory.volumes)}
-    unplaced = tuple(intent for intent in inventory.intents if intent.uid not in placed and not _is_stored(intent, inventory.objects))
-    findings = [_of_volume(volume, named, inventory, prefix, unplaced) for volume in inventory.volumes]
-    found = [finding for finding in findings if finding is not None]
-    return Report(inventory.driver, len(inventory.volumes), (*sorted(found, key=_order), *_ghosts(inventory)), unplaced)
-
-
-def still(first: Report, second: Report) -> tuple[Finding, ...]:
-    """What may be deleted by both looks."""
-    before = {finding.handle for finding in first.deletable()}
-    return tuple(finding for finding in second.deletable() if finding.handle in before)
+    judge = _Judge(inventory, prefix)
+    found = [finding for volume in inventory.volumes if (finding := judge.of_volume(volume)) is not None]
+    count = sum(one.driver == inventory.driver for one in inventory.objects)
+    findings = sorted((*found, *map(_ghost, judge.placing.ghosts)), key=_order)
+    return Report(inventory.driver, len(inventory.volumes), count, tuple(findings), judge.unplaced_intents())
 
 
 def _order(finding: Finding) -> tuple[int, str]:
-    return list(Kind).index(finding.kind), finding.handle
+    return list(Kind).index(finding.kind), finding.volume_name if finding.kind is Kind.GHOST else finding.handle
 
 
-def _is_stored(intent: Intent, objects: Iterable[Object]) -> bool:
-    return any(found.name == intent.volume_name for found in objects)
+def _ghost(found: Object) -> Finding:
+    why = f"the PersistentVolume is {found.phase or 'there'}, the driver does not list its volume"
+    return Finding(Kind.GHOST, found.handle, why, found.size, found.name, found.claim, found.created_wall_s)
 
 
-def _of_volume(
-    volume: Volume, named: Mapping[str, Object], inventory: Inventory, prefix: str, unplaced: Sequence[Intent]
-) -> Finding | None:
-    """None for a volume that has its object."""
-    size, owner = str(volume.size_bytes or ""), named.get(volume.handle)
-    if owner is not None:
-        if owner.driver == inventory.driver:
+class _Judge:
+    def __init__(self, inventory: Inventory, prefix: str) -> None:
+        spellings = Spellings(volume.handle for volume in inventory.volumes)
+        self._inventory, self._prefix = inventory, prefix
+        self.placing: Placing = placing(inventory, spellings)
+        homeless = [volume for volume in inventory.volumes if volume.handle not in self.placing.owners]
+        self._clues = Clues(traces(inventory, self.placing.unplaced, spellings), homeless)
+        self._used = _used(inventory, spellings)
+
+    def unplaced_intents(self) -> tuple[Intent, ...]:
+        return tuple(trace.intent for trace in self._clues.loose if trace.intent is not None)
+
+    def of_volume(self, volume: Volume) -> Finding | None:
+        """None for a volume that has its object, or its pod."""
+        owner, alike = self.placing.owners.get(volume.handle), self.placing.alike.get(volume.handle)
+        if owner is not None:
+            return None if owner.driver == self._inventory.driver else _of_object(Kind.FOREIGN, volume, owner, "names it")
+        if volume.handle in self._inventory.pods:
             return None
-        why = f"PersistentVolume {owner.name} of driver {owner.driver} names it"
-        return Finding(Kind.FOREIGN, volume.handle, why, size, owner.name, owner.claim, owner.created_wall_s)
-    begun = next((intent for intent in inventory.intents if volume.is_called(intent.volume_name)), None)
-    if begun is not None:
-        claim = f"{begun.namespace}/{begun.claim_name}"
-        return Finding(Kind.BEGUN, volume.handle, "a provisioner has begun it and will end it", size, begun.volume_name, claim)
-    if prefix and not _carries(volume, prefix):
-        return Finding(Kind.FOREIGN, volume.handle, f"neither its handle nor its context has a name that begins with {prefix}", size)
-    return Finding(
-        Kind.LEAKED, volume.handle, "the driver has it, no PersistentVolume names it", size, spared=_spared(volume, inventory, unplaced)
-    )
+        if alike is not None:
+            return _of_object(Kind.DOUBTFUL, volume, alike, "may mean it by another spelling")
+        fitting = self._clues.fitting(volume)
+        begun = next((trace for trace in fitting if trace.is_begun), None)
+        if begun is not None:
+            return _of_trace(Kind.BEGUN, volume, begun)
+        abandoned = next((trace for trace in fitting if trace.is_abandoned), None)
+        if abandoned is not None:
+            return self._kept(_of_trace(Kind.ABANDONED, volume, abandoned), volume)
+        if self._prefix and not _carries(volume, self._prefix):
+            why = f"neither its handle nor its context has a name that begins with {self._prefix}"
+            return Finding(Kind.FOREIGN, volume.handle, why, _size(volume))
+        return self._kept(Finding(Kind.LEAKED, volume.handle, "the driver has it, no PersistentVolume names it", _size(volume)), volume)
+
+    def _kept(self, finding: Finding, volume: Volume) -> Finding:
+        """With the reason why it is not deleted, if there is one."""
+        reasons = self._reasons(volume)
+        if reasons:
+            return dataclasses.replace(finding, spared=reasons[0])
+        doubt = next((trace for trace in self._clues.loose if trace.is_abandoned), None)
+        if finding.kind is Kind.ABANDONED:
+            return dataclasses.replace(finding, spared=_BY_NAME, by_name=True)
+        return finding if doubt is None else dataclasses.replace(finding, spared=f"it may be {doubt.text}; {_BY_NAME}", by_name=True)
+
+    def _reasons(self, volume: Volume) -> list[str]:
+        """Why it stays, even when somebody names it."""
+        fitting = [trace for trace in self._clues.fitting(volume) if not trace.is_abandoned]
+        loose = [trace for trace in self._clues.loose if not trace.is_abandoned]
+        return [
+            *([f"it is published on {', '.join(volume.published_on)}"] if volume.published_on else ()),
+            *([self._used[volume.handle]] if volume.handle in self._used else ()),
+            *(f"it {'is' if trace.is_proof else 'may be'} {trace.text}" for trace in fitting),
+            *(f"it may be {trace.text}" for trace in loose),
+        ]
+
+
+def _used(inventory: Inventory, spellings: Spellings) -> Mapping[str, str]:
+    """Handles that something besides PersistentVolumes names, with what does."""
+    snapshots = {
+        handle: f"VolumeSnapshotContent {content} is to be taken from it"
+        for named, content in inventory.snapshots.items()
+        for handle in spellings.named_by(named)
+    }
+    attached = {
+        handle: f"VolumeAttachment {attachment.name} names it"
+        for attachment in inventory.attachments
+        for handle in (spellings.named_by(attachment.handle) if attachment.handle else ())
+    }
+    return snapshots | attached
 
 
 def _carries(volume: Volume, prefix: str) -> bool:
     return volume.handle.startswith(prefix) or any(word.startswith(prefix) for word in volume.words)
 
 
-def _spared(volume: Volume, inventory: Inventory, unplaced: Sequence[Intent]) -> str:
-    if volume.published_on:
-        return f"it is published on {', '.join(volume.published_on)}"
-    if volume.handle in inventory.attached:
-        return f"VolumeAttachment {inventory.attached[volume.handle]} names it"
-    if volume.handle in inventory.snapshots:
-        return f"VolumeSnapshotContent {inventory.snapshots[volume.handle]} is to be taken from it"
-    if unplaced:
-        return f"it may be what a provisioner has begun for {unplaced[0].namespace}/{unplaced[0].claim_name}"
-    return ""
+def _size(volume: Volume) -> str:
+    return str(volume.size_bytes or "")
 
 
-def _ghosts(inventory: Inventory) -> list[Finding]:
-    """Objects that were there before the driver was asked, and still are."""
-    listed = {volume.handle for volume in inventory.volumes}
-    after = {found.name for found in inventory.objects}
-    ghosts = [found for found in inventory.objects_before if found.driver == inventory.driver and found.handle not in listed]
-    return [
-        Finding(Kind.GHOST, found.handle, _ghost_text(found), found.size, found.name, found.claim, found.created_wall_s)
-        for found in sorted(ghosts, key=lambda found: found.name)
-        if found.name in after
-    ]
+def _of_object(kind: Kind, volume: Volume, found: Object, does: str) -> Finding:
+    why = f"PersistentVolume {found.name} of driver {found.driver} {does}"
+    return Finding(kind, volume.handle, why, _size(volume), found.name, found.claim, found.created_wall_s)
 
 
-def _ghost_text(found: Object) -> str:
-    return f"the PersistentVolume is {found.phase or 'there'}, the driver does not list its volume"
+def _of_trace(kind: Kind, volume: Volume, trace: Trace) -> Finding:
+    name = "" if trace.intent is None else trace.intent.volume_name
+    why = f"it is {trace.text}"
+    return Finding(kind, volume.handle, why, _size(volume), name, trace.claim)

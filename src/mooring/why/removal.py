@@ -1,40 +1,49 @@
-"""Deleting leaked volumes: looked for twice, some time apart, and once more before each."""
+"""Deleting leaked volumes: looked for twice, some time apart, and once more before each, unless the last look is fresh."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Final
 
+from mooring.base.clock import Clock, Instant
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.why.orphans import Finding, Report, still
+from mooring.why.orphans import Finding, Report
 
-AGAIN_AFTER: int = 50
-"""Deletions until the cluster is looked at anew."""
-
-
-async def removed(
-    driver: Driver,
-    findings: Sequence[Finding],
-    first: Report,
-    look: Callable[[], Awaitable[Report]],
-    secrets: Mapping[str, str],
-    timeout_s: float,
-) -> AsyncIterator[tuple[Finding, str]]:
-    """Each volume with what kept it from being deleted, "" when it is gone. findings: by handle, those that somebody wants gone."""
-    wanted = [finding.handle for finding in findings]
-    for start in range(0, len(wanted), AGAIN_AFTER):
-        confirmed = {finding.handle: finding for finding in still(first, await look())}
-        for handle in wanted[start : start + AGAIN_AFTER]:
-            if handle not in confirmed:
-                yield next(finding for finding in findings if finding.handle == handle), "it is not leaked any more"
-                continue
-            yield confirmed[handle], await _delete(driver, handle, secrets, timeout_s)
+FRESH_S: Final = 3.0
+"""How long a look is trusted: a volume may find its object at any time, and one deletion may take a minute."""
 
 
-async def _delete(driver: Driver, handle: str, secrets: Mapping[str, str], timeout_s: float) -> str:
-    try:
-        await driver.delete_volume(csi.DeleteVolumeRequest(volume_id=handle, secrets=secrets), Call(timeout_s))
-    except DriverError as error:
-        return "" if error.code == Code.NOT_FOUND else str(error)
-    return ""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Removal:
+    """look: gives a new report. named: as for Report.deletable. secrets: for DeleteVolume."""
+
+    driver: Driver
+    clock: Clock
+    look: Callable[[], Awaitable[Report]]
+    named: Collection[str]
+    secrets: Mapping[str, str]
+    timeout_s: float
+
+    async def run(self, findings: Sequence[Finding]) -> AsyncIterator[tuple[Finding, str]]:
+        """Each volume with what kept it from being deleted, "" when it is gone. findings: of the first look. Raises what looking raises."""
+        report: Report | None = None
+        looked_at: Instant = 0.0
+        for finding in findings:
+            if report is None or self.clock.now() - looked_at > FRESH_S:
+                report = await self.look()
+                looked_at = self.clock.now()
+                deletable = {found.handle for found in report.deletable(self.named)}
+            if finding.handle in deletable:
+                yield finding, await self._delete(finding.handle)
+            else:
+                yield finding, f"not deleted: {report.why_kept(finding.handle)}"
+
+    async def _delete(self, handle: str) -> str:
+        try:
+            await self.driver.delete_volume(csi.DeleteVolumeRequest(volume_id=handle, secrets=self.secrets), Call(self.timeout_s))
+        except DriverError as error:
+            return "" if error.code == Code.NOT_FOUND else str(error)
+        return ""

@@ -40,7 +40,7 @@ def _entry(finding: Finding, removed: Mapping[str, str], wall_s: float) -> dict[
         entry["claim"] = finding.claim
     if finding.spared:
         entry["spared"] = finding.spared
-    if finding.handle in removed and finding.kind is Kind.LEAKED:
+    if finding.handle in removed:
         entry["deleted"] = not removed[finding.handle]
         if removed[finding.handle]:
             entry["problem"] = removed[finding.handle]
@@ -58,7 +58,7 @@ def as_table(report: Report, removed: Mapping[str, str], wall_s: float) -> str:
 
 def _row(finding: Finding, removed: Mapping[str, str], wall_s: float) -> tuple[str, ...]:
     why = finding.why
-    if finding.kind is Kind.LEAKED and finding.handle in removed:
+    if finding.handle in removed:
         why = removed[finding.handle] or "deleted"
     elif finding.spared:
         why = f"{why}; {finding.spared}"

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from mooring.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from mooring.provisioner.intents import Intent
-from mooring.why.orphans import Finding, Inventory, Kind, Object, Report, Volume, judged, still
+from mooring.why.facts import Attachment, Inventory, Object, Volume
+from mooring.why.orphans import Finding, Kind, Report, judged
 from mooring.why.shown import as_json, as_table
 
 DRIVER = "csi.test"
@@ -34,14 +36,14 @@ def kinds(report: Report) -> list[tuple[str, str]]:
 def test_a_volume_with_its_object_is_no_finding():
     report = judged(an_inventory(Volume("h1"), objects=(an_object(),)))
     assert () == report.findings
-    assert report.is_clean
+    assert () == report.wrong()
 
 
 def test_a_volume_that_nothing_names_has_leaked():
     report = judged(an_inventory(Volume("h1", 1 << 30), Volume("h2"), objects=(an_object(handle="h2"),)))
     assert [("leaked", "h1")] == kinds(report)
     assert ["h1"] == [finding.handle for finding in report.deletable()]
-    assert not report.is_clean
+    assert report.wrong()
 
 
 def test_an_object_whose_volume_the_driver_does_not_list_is_a_ghost():
@@ -56,6 +58,24 @@ def test_an_object_that_came_or_went_meanwhile_is_no_ghost(when: str):
     here = (an_object(),)
     before, after = ((), here) if when == "just made" else (here, ())
     assert () == judged(an_inventory(objects_before=before, objects=after)).findings
+
+
+@pytest.mark.parametrize("provisioned", [True, False])
+def test_an_object_that_came_meanwhile_may_mean_a_leaked_volume_unless_its_driver_made_it(provisioned: bool):
+    """Volumes are made while we look, but what was written by hand may spell what was there before in its own way."""
+    came = an_object(handle="elsewhere", provisioned=provisioned)
+    report = judged(an_inventory(Volume("h1"), objects_before=(), objects=(came,)))
+    assert [("leaked", "h1")] == kinds(report)
+    assert provisioned == bool(report.deletable())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "found"), [("zone", "there", []), ("zone", "here", [("ghost", "h9")]), ("hostname", "n1", [("ghost", "h9")])]
+)
+def test_only_what_the_drivers_place_rules_out_is_of_another_place(key: str, value: str, found: list[tuple[str, str]]):
+    term = NodeSelectorTerm((NodeSelectorRequirement(key, "In", (value,)),))
+    away = an_object(handle="h9", nodes=NodeSelector((term,)))
+    assert found == kinds(judged(an_inventory(objects=(away,), place={"zone": "here"})))
 
 
 def test_a_volume_whose_object_went_while_we_looked_is_not_called_leaked():
@@ -80,7 +100,7 @@ def test_what_an_open_intent_names_is_begun_and_not_leaked(volume: Volume):
     assert [Kind.BEGUN] == [finding.kind for finding in report.findings]
     assert "ns/c1" == report.findings[0].claim
     assert () == report.deletable() == report.unplaced
-    assert report.is_clean
+    assert () == report.wrong()
 
 
 def test_while_an_intent_fits_no_volume_it_could_be_any():
@@ -101,7 +121,7 @@ def test_an_intent_whose_object_is_stored_stands_for_nothing_else():
     ("volume", "more", "spared"),
     [
         (Volume("h1", published_on=("n1", "n2")), {}, "it is published on n1, n2"),
-        (Volume("h1"), {"attached": {"h1": "va1"}}, "VolumeAttachment va1 names it"),
+        (Volume("h1"), {"attachments": (Attachment("va1", "other", handle="h1"),)}, "VolumeAttachment va1 names it"),
         (Volume("h1"), {"snapshots": {"h1": "content1"}}, "VolumeSnapshotContent content1 is to be taken from it"),
     ],
     ids=["published", "attached inline", "source of a snapshot"],
@@ -110,23 +130,42 @@ def test_what_is_in_use_is_spared(volume: Volume, more: dict[str, Any], spared: 
     report = judged(an_inventory(volume, **more))
     assert [spared] == [finding.spared for finding in report.findings]
     assert () == report.deletable()
-    assert not report.is_clean
+    assert report.wrong()
 
 
-def test_only_what_two_looks_show_is_deleted():
-    first = judged(an_inventory(Volume("h1"), Volume("h2")))
-    second = judged(an_inventory(Volume("h2"), Volume("h3")))
-    assert ["h2"] == [finding.handle for finding in still(first, second)]
+def test_a_handle_in_other_letters_is_found_so_that_others_may_go():
+    report = judged(an_inventory(Volume("RG/Disk"), Volume("h2"), objects=(an_object(handle="rg/disk"),)))
+    assert [("leaked", "h2"), ("doubtful", "RG/Disk")] == kinds(report)
+    assert ["h2"] == [finding.handle for finding in report.deletable()]
+
+
+def test_a_second_volume_among_an_objects_attributes_is_not_leaked():
+    report = judged(an_inventory(Volume("h1"), Volume("mirror"), objects=(an_object(words=("mirror",)),)))
+    assert [("doubtful", "mirror")] == kinds(report)
+
+
+@pytest.mark.parametrize(("attacher", "goes"), [(DRIVER, False), ("other", True)])
+def test_an_attachment_that_names_what_is_not_listed_may_mean_any(attacher: str, goes: bool):
+    report = judged(an_inventory(Volume("h1"), attachments=(Attachment("va1", attacher, handle="elsewhere"),)))
+    assert goes == bool(report.deletable())
+
+
+def test_named_volumes_go_and_no_others():
+    report = judged(an_inventory(Volume("h1"), Volume("h2")))
+    assert ["h1", "h2"] == [finding.handle for finding in report.deletable()]
+    assert ["h2"] == [finding.handle for finding in report.deletable({"h2", "h3"})]
+    assert "it is no orphan" == report.why_kept("h3")
 
 
 def test_the_table():
     leaked, ghost = Volume("vol-7", 3 << 30), an_object("pvc-9", "vol-9")
     report = judged(an_inventory(leaked, objects=(ghost,)))
+    kept = "it may be the volume of PersistentVolume pvc-9, whose handle the driver does not list"
     assert [
         "KIND    VOLUME  SIZE  AGE  PERSISTENTVOLUME  CLAIM  WHY",
-        "leaked  vol-7   3Gi                                 the driver has it, no PersistentVolume names it",
+        f"leaked  vol-7   3Gi                                 the driver has it, no PersistentVolume names it; {kept}",
         "ghost   vol-9   1Gi   2h   pvc-9             ns/c   the PersistentVolume is Bound, the driver does not list its volume",
-        "csi.test: 1 volumes, 1 leaked, 1 ghost, 0 foreign, 0 begun",
+        "csi.test: 1 volumes, 1 leaked, 1 ghost, 0 abandoned, 0 foreign, 0 begun, 0 doubtful",
     ] == as_table(report, {}, 2 * 3600.0).splitlines()
     assert "no such luck" in as_table(report, {"vol-7": "no such luck"}, 0.0)
 
