@@ -185,8 +185,9 @@ class Orphans:
     def _chosen(self, report: Report) -> tuple[Finding, ...]:
         """Raises ConfigError for a volume that must stay, and where the cluster may be the wrong one."""
         deletable = report.deletable(self._named)
-        for handle in sorted(self._named - {finding.handle for finding in deletable}):
-            raise ConfigError(f"volume: {handle} is not deleted: {report.why_kept(handle)}")
+        kept = sorted(self._named - {finding.handle for finding in deletable})
+        if kept:
+            raise ConfigError("; ".join(f"volume: {handle} is not deleted: {report.why_kept(handle)}" for handle in kept))
         if deletable and not report.object_count and (self._flags.yes or not self._named):
             raise ConfigError(
                 f"the cluster has no PersistentVolume of the driver {self._driver_name}: is it the right one? "

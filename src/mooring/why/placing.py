@@ -50,36 +50,30 @@ def _alike(found: Object, spellings: Spellings) -> Iterator[str]:
 
 
 class _Lost:
-    """The driver's objects whose handles are not listed."""
+    """The driver's objects whose handles are not listed. _far: names of those that it need not list, for they are of other nodes."""
 
     def __init__(self, inventory: Inventory, spellings: Spellings) -> None:
-        self._inventory = inventory
-        self._far = _far(inventory, spellings)
-        self._lost = [found for found in inventory.objects if found.driver == inventory.driver and not spellings.named_by(found.handle)]
+        ours = [found for found in inventory.objects if found.driver == inventory.driver]
+        listed = [found for found in ours if spellings.named_by(found.handle)]
+        far = {found.name for found in ours if not _may_reach(found.nodes, inventory.place)}
+        lists_all = any(found.name in far for found in listed)
+        self._before = {found.name for found in inventory.objects_before}
+        self._lost = [found for found in ours if not spellings.named_by(found.handle)]
+        self._far = frozenset() if lists_all else frozenset(far)
+        self._lists_as_made = any(found.provisioned for found in listed)
 
     def ghosts(self, alike: Iterable[Object]) -> tuple[Object, ...]:
         """Those that were there before the driver was asked, and still are."""
-        before = {found.name for found in self._inventory.objects_before}
-        found_so = {found.name for found in alike}
-        ghosts = [found for found in self._lost if found.name in before - found_so and found.name not in self._far]
-        return tuple(sorted(ghosts, key=lambda found: found.name))
+        missed = self._before - self._far - {found.name for found in alike}
+        return tuple(sorted((found for found in self._lost if found.name in missed), key=lambda found: found.name))
 
     def unplaced(self) -> tuple[Object, ...]:
-        """Without those whose volume need not be listed, and whose handle is the driver's own: another spelling is not to be feared."""
-        before = {found.name for found in self._inventory.objects_before}
-        excused = {found.name for found in self._lost if found.provisioned and (found.name in self._far or found.name not in before)}
-        return tuple(found for found in self._lost if found.name not in excused)
+        """Without those that need not be listed, and would be by the handle that the driver gave them, as others are."""
+        return tuple(found for found in self._lost if not self._is_excused(found))
 
-
-def _far(inventory: Inventory, spellings: Spellings) -> frozenset[str]:
-    """Names of objects that can't be reached from the driver's place: a driver that serves one node lists that node's volumes only.
-
-    None when the driver lists the volume of one of them: then it lists all.
-    """
-    ours = [found for found in inventory.objects if found.driver == inventory.driver]
-    far = [found for found in ours if not _may_reach(found.nodes, inventory.place)]
-    lists_all = any(spellings.named_by(found.handle) for found in far)
-    return frozenset() if lists_all else frozenset(found.name for found in far)
+    def _is_excused(self, found: Object) -> bool:
+        need_not = found.name in self._far or found.name not in self._before
+        return need_not and found.provisioned and self._lists_as_made
 
 
 def _may_reach(nodes: NodeSelector | None, place: Mapping[str, str]) -> bool:

@@ -273,6 +273,18 @@ async def test_a_driver_that_lists_volumes_of_other_places_misses_those_that_it_
 
 
 @in_virtual_time
+async def test_volumes_of_other_nodes_are_of_no_other_name_where_the_drivers_own_are_listed_as_it_made_them():
+    """A driver that serves all nodes, with other names in its list than it gives, shows none of the other places' either."""
+    world = World(Listing("opaque", place={ZONE: "here"}))
+    await world.own("far", "h3", spec=reachable_from("there"), annotations=MADE)
+    assert [("leaked", "opaque")] == kinds(await world.found())
+    assert [] == await deletable(world)
+    await world.own("near", "h1", spec=reachable_from("here"), annotations=MADE)
+    world.driver.volumes["h1"] = 1
+    assert ["opaque"] == await deletable(world)
+
+
+@in_virtual_time
 async def test_a_hand_made_volume_of_another_node_may_be_a_leaked_one_by_another_name():
     world = World(Listing("opaque", place={ZONE: "here"}))
     await world.own("far", "h3", spec=reachable_from("there"))
