@@ -21,9 +21,9 @@ class Actions:
         self._view, self._wake_claim = view, wake_claim
         self._claims, self._volumes, self._classes = caches.whole_claims, caches.whole_volumes, caches.whole_classes
 
-    async def on_claim(self, claim: PersistentVolumeClaim, decision: d.Decision) -> str:
-        """claim: as the decision saw it. Gives the name of a class that the API server does not have, "" for none."""
-        absent_class = ""
+    async def on_claim(self, claim: PersistentVolumeClaim, decision: d.Decision) -> d.Absent:
+        """claim: as the decision saw it."""
+        absent = d.Absent()
         for action in decision.actions:
             match action:
                 case d.Bind(pv_name, steps):
@@ -35,10 +35,12 @@ class Actions:
                 case d.SetClaimPhase(phase):
                     await self._claims.put(claim, edits.set_claim_phase(phase), "status")
                 case d.LookUpClass(name):
-                    absent_class = "" if await self._classes.refresh(Key("", name)) is not None else name
+                    absent = d.Absent(class_name="" if await self._classes.refresh(Key("", name)) is not None else name)
+                case d.LookUpVolume(name):
+                    absent = d.Absent(pv_name="" if await self._volumes.refresh(Key("", name)) is not None else name)
                 case _:
                     raise AssertionError(f"no action for a claim: {action}")
-        return absent_class
+        return absent
 
     async def _bind(self, claim: PersistentVolumeClaim, pv_name: str, steps: tuple[Step, ...]) -> None:
         pv = self._view.volumes.get(pv_name)

@@ -138,6 +138,14 @@ class LooksForClass(_Quiet):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class LooksForVolume(_Quiet):
+    pv_name: str
+
+    def __str__(self) -> str:
+        return f'the PersistentVolume "{self.pv_name}" is not in the cache: the API server is asked before the claim counts as lost'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class NoSuchPlugin:
     """A provisioner of a name that only plug-ins inside Kubernetes had; also what a static class shows when no volume fits."""
 

@@ -7,11 +7,12 @@ out is whether it still is.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation, key_of
 from mooring.binding import because as why
-from mooring.binding.decision import Ask, Bind, Decision, LookUpClass, SetClaimPhase, SetClass, Step
+from mooring.binding.decision import Absent, Ask, Bind, Decision, LookUpClass, LookUpVolume, SetClaimPhase, SetClass, Step
 from mooring.binding.match import best_match, why_unsuited
 from mooring.binding.names import (
     BIND_COMPLETED,
@@ -30,26 +31,28 @@ from mooring.binding.names import (
 )
 from mooring.binding.view import View
 
+NOTHING_ABSENT: Final = Absent()
 
-def decide_claim(view: View, key: Key, absent_class: str = "") -> Decision:
-    """The next step for one PersistentVolumeClaim. absent_class: one that the API server has just said it does not have."""
+
+def decide_claim(view: View, key: Key, absent: Absent = NOTHING_ABSENT) -> Decision:
+    """The next step for one PersistentVolumeClaim."""
     claim = view.claims.get(key)
     if claim is None:
         return Decision(why.Gone(str(key)))
     if has_annotation(claim, BIND_COMPLETED):
-        return _decide_bound(view, claim)
+        return _decide_bound(view, claim, absent)
     if claim.spec.volume_name:
         return _decide_named(view, claim)
-    return _decide_unbound(view, claim, absent_class)
+    return _decide_unbound(view, claim, absent)
 
 
-def _decide_unbound(view: View, claim: PersistentVolumeClaim, absent_class: str) -> Decision:
+def _decide_unbound(view: View, claim: PersistentVolumeClaim, absent: Absent) -> Decision:
     class_name = class_of(claim)
     storage_class = view.storage_class(class_name)
     delayed = is_delayed(storage_class)
     pv = best_match(view.volumes, claim, delayed=delayed, fits=_not_taken(view, key_of(claim)))
     if pv is not None:
-        if storage_class is None and class_name not in ("", absent_class) and not names_claim(pv, claim):
+        if storage_class is None and class_name not in ("", absent.class_name) and not names_claim(pv, claim):
             return Decision(why.LooksForClass(class_name), (LookUpClass(class_name),), again=True)
         return _bind(pv, claim)
     if has_no_class(claim):
@@ -93,12 +96,15 @@ def _decide_named(view: View, claim: PersistentVolumeClaim) -> Decision:
     return Decision(taken, failed=True) if has_annotation(claim, BOUND_BY_CONTROLLER) else _pending(claim, taken)
 
 
-def _decide_bound(view: View, claim: PersistentVolumeClaim) -> Decision:
-    if not claim.spec.volume_name:
+def _decide_bound(view: View, claim: PersistentVolumeClaim, absent: Absent) -> Decision:
+    pv_name = claim.spec.volume_name
+    if not pv_name:
         return _lost(claim, why.ClaimLost())
-    pv = view.volumes.get(claim.spec.volume_name)
+    pv = view.volumes.get(pv_name)
     if pv is None:
-        return _lost(claim, why.ClaimLost(claim.spec.volume_name))
+        if claim.status.phase != LOST and pv_name != absent.pv_name:  # the watch of volumes may be behind that of claims
+            return Decision(why.LooksForVolume(pv_name), (LookUpVolume(pv_name),), again=True)
+        return _lost(claim, why.ClaimLost(pv_name))
     if pv.spec.claim_ref is None or pv.spec.claim_ref.uid == claim.metadata.uid:
         return _bind(pv, claim)
     return _lost(claim, why.ClaimMisbound(pv.metadata.name))

@@ -76,11 +76,26 @@ class LookUpClass:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class LookUpVolume:
+    """Ask the API server for a volume that the cache lacks, before its claim is told that it is lost."""
+
+    pv_name: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Absent:
+    """What the API server has just said it does not have, "" for nothing."""
+
+    class_name: str = ""
+    pv_name: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class WakeClaim:
     claim: Key
 
 
-Action = Bind | SetClass | Ask | SetClaimPhase | SetVolumePhase | GiveBack | LookUpClaim | LookUpClass | WakeClaim
+Action = Bind | SetClass | Ask | SetClaimPhase | SetVolumePhase | GiveBack | LookUpClaim | LookUpClass | LookUpVolume | WakeClaim
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

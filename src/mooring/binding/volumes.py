@@ -22,7 +22,7 @@ from mooring.binding.announce import CROWDED_S, REMIND_S, Announcer
 from mooring.binding.caches import Caches
 from mooring.binding.decide import decide_claim
 from mooring.binding.decide_volume import decide_volume
-from mooring.binding.decision import Bind, Decision, SetClass
+from mooring.binding.decision import Absent, Bind, Decision, SetClass
 from mooring.binding.edits import Moved
 from mooring.binding.hands import Hands
 from mooring.binding.metrics import BindingMetrics
@@ -76,13 +76,13 @@ class VolumeBinding:
     # -- claims
 
     async def _sync_claim(self, key: Key) -> None:
-        absent_class = ""
+        absent = Absent()
         try:
             for _ in range(STEPS_MAX):
-                known = await self._step_of_claim(key, absent_class)
+                known = await self._step_of_claim(key, absent)
                 if known is None:
                     break
-                absent_class = known
+                absent = known
             else:
                 self._claims.queue.retry(key)
                 self._wakes.looked_at(key, failed=True)
@@ -93,12 +93,9 @@ class VolumeBinding:
         if not self._hands.has_waiting(key):
             self._wakes.looked_at(key)
 
-    async def _step_of_claim(self, key: Key, absent_class: str) -> str | None:
-        """absent_class: one that the API server has just said it does not have, "" for none.
-
-        Returns the same for the next decision, None when there is no more to decide at once.
-        """
-        decision = decide_claim(self.view, key, absent_class)  # no await between this and the hands
+    async def _step_of_claim(self, key: Key, absent: Absent) -> Absent | None:
+        """What is found absent, for the next decision; None when there is no more to decide at once."""
+        decision = decide_claim(self.view, key, absent)  # no await between this and the hands
         claim = self.view.claims.get(key)
         log.info(4, "decided", PersistentVolumeClaim=str(key), because=str(decision.because))
         if claim is None:
@@ -110,16 +107,16 @@ class VolumeBinding:
         try:
             if pv_name:
                 with self._hands.hold(pv_name, key):
-                    absent_class = await self._actions.on_claim(claim, decision)
+                    absent = await self._actions.on_claim(claim, decision)
             else:
-                absent_class = await self._actions.on_claim(claim, decision)
+                absent = await self._actions.on_claim(claim, decision)
         except Moved:
-            return absent_class
+            return absent
         except ApiError as error:
             self._count_failure(decision, error, claim)
             raise
         self._told_of_claim(claim, decision)
-        return absent_class if decision.again else None
+        return absent if decision.again else None
 
     def _told_of_claim(self, claim: PersistentVolumeClaim, decision: Decision) -> None:
         key = key_of(claim)

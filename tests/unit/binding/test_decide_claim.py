@@ -9,8 +9,8 @@ import pytest
 
 from mooring.api.meta import Key
 from mooring.binding import because as why
-from mooring.binding.decide import decide_claim
-from mooring.binding.decision import Ask, Bind, Decision, LookUpClass, SetClaimPhase, SetClass, Step
+from mooring.binding.decide import NOTHING_ABSENT, decide_claim
+from mooring.binding.decision import Absent, Ask, Bind, Decision, LookUpClass, LookUpVolume, SetClaimPhase, SetClass, Step
 from mooring.binding.names import BIND_COMPLETED, BOUND_BY_CONTROLLER, CLASS_BETA, PROVISIONER
 from tests.support.bindables import DRIVER, NS, Json, Stores, a_bound_claim, a_claim, a_class, a_pod, a_volume
 
@@ -21,8 +21,8 @@ DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 A_B: Json = {"matchLabels": {"a": "b"}}
 
 
-def decided(*bodies: Json, taken: dict[str, Key] | None = None, absent_class: str = "") -> Decision:
-    return decide_claim(Stores(*bodies).binder(taken), CLAIM, absent_class)
+def decided(*bodies: Json, taken: dict[str, Key] | None = None, absent: Absent = NOTHING_ABSENT) -> Decision:
+    return decide_claim(Stores(*bodies).binder(taken), CLAIM, absent)
 
 
 def bound_to(name: str, *steps: Step) -> tuple[Bind, ...]:
@@ -80,7 +80,7 @@ def test_B05_four_writes_in_order() -> None:
 def test_B22_a_class_that_is_not_in_the_cache_is_asked_for_before_its_claim_is_bound() -> None:
     decision = decided(a_claim(), a_volume())
     assert ((LookUpClass("sc"),), True) == (decision.actions, decision.again)
-    assert bound_to("pv") == decided(a_claim(), a_volume(), absent_class="sc").actions
+    assert bound_to("pv") == decided(a_claim(), a_volume(), absent=Absent(class_name="sc")).actions
     assert bound_to("pv") == decided(a_claim(), a_volume(claim="claim")).actions, "reserved: it would not wait"
     assert UNCHANGED == decided(a_claim()).actions, "nothing to bind"
 
@@ -245,11 +245,16 @@ LOST = {
 
 @pytest.mark.parametrize(("bodies", "reason", "text"), LOST.values(), ids=LOST)
 def test_lost_is_told_once(bodies: list[Json], reason: str, text: str) -> None:
-    decision = decided(*bodies)
+    decision = decided(*bodies, absent=Absent(pv_name="pv"))
     assert ((SetClaimPhase("Lost"),), ("Warning", reason, text), False) == (decision.actions, told(decision), decision.quiet)
     lost = {**bodies[0], "status": {"phase": "Lost"}}
     again = decided(lost, *bodies[1:])
     assert (UNCHANGED, True) == (again.actions, again.quiet)
+
+
+def test_B24_a_volume_that_is_not_in_the_cache_is_asked_for_before_its_claim_is_lost() -> None:
+    decision = decided(SAVED)
+    assert ((LookUpVolume("pv"),), True, None) == (decision.actions, decision.again, told(decision))
 
 
 def test_every_reason_is_a_sentence() -> None:
