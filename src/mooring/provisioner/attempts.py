@@ -53,7 +53,7 @@ class Attempt:
 
 
 class Attempts:
-    """slow: filled here. slow_s: how long an infeasible claim rests.
+    """slow: filled here. slow_s: how long an infeasible claim rests, and one that is gone and refused.
 
     making_failed: called with the class of a volume that was not made. ended: called with the uid of a claim that is forgotten.
     """
@@ -229,13 +229,18 @@ class Attempts:
             return
         self._waits.put(uid, failure)
         if failure.infeasible and order is not None:
-            self._slow[uid] = Infeasible(self._clock.now() + self._slow_s, order.fingerprint, failure.error)
-            self._queue.forget(uid)
-            self._queue.add_after(uid, self._slow_s)
-            delay_s = self._slow_s
+            delay_s = self._rest(uid, order.fingerprint, failure.error)
+        elif is_over and claim is None:
+            delay_s = self._rest(uid, None, failure.error)  # nobody waits for what may have been made
         else:
             delay_s = self._queue.retry(uid)
         told.error(f"failed to provision: {failure.error}", state=failure.state.value, retry_in_s=round(delay_s, 3))
+
+    def _rest(self, uid: str, fingerprint: object, error: str) -> float:
+        self._slow[uid] = Infeasible(self._clock.now() + self._slow_s, fingerprint, error)
+        self._queue.forget(uid)
+        self._queue.add_after(uid, self._slow_s)
+        return self._slow_s
 
     async def _rescheduled(self, attempt: Attempt, claim: PersistentVolumeClaim | None, node_name: str, failure: Failure) -> bool:
         """True when the scheduler has been asked for another node than this one: then the claim waits for that."""

@@ -101,6 +101,17 @@ class NotYetAgain:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class NotRuledOut:
+    """The claim is gone, and its volume was refused. wait_s: until the next try."""
+
+    error: str
+    wait_s: float
+
+    def __str__(self) -> str:
+        return f"an earlier call may have made its volume, next try to learn of it in {self.wait_s:.0f} s: {self.error}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Populated:
     kind: str
 

@@ -31,8 +31,13 @@ from mooring.provisioner.view import Looked, NotLookedUp, View, Wanted
 def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
     """The next step for the claim of this uid."""
     claim = view.claim(uid)
+    slow = view.slow.get(uid)
     if claim is None:
-        return _decide_orphan(view, uid, now, looked) if uid in view.intents else Decision(why.Gone(uid))
+        if uid not in view.intents:
+            return Decision(why.Gone(uid))
+        if slow is not None and now < slow.until and uid in view.kept:
+            return Decision(why.NotRuledOut(slow.error, slow.until - now), wait_s=slow.until - now)
+        return _decide_orphan(view, uid, now, looked)
     not_due = _not_due(view, claim)
     before = view.intents.get(uid)
     is_repeated = before is not None and uid not in view.kept
@@ -43,7 +48,6 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
     storage_class = view.storage_class(class_name)
     assert storage_class is not None, "it would not be due"
     told = source_kind(claim)
-    slow = view.slow.get(uid)
     if slow is not None and now < slow.until and slow.fingerprint == fingerprint(claim, storage_class):
         return Decision(why.NotYetAgain(slow.error, slow.until - now), wait_s=slow.until - now, class_name=class_name)
     try:

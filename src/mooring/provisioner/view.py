@@ -92,7 +92,7 @@ class Looked:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Infeasible:
-    """A claim that the driver, or the API server, can't serve as it is. fingerprint: of what would have to change."""
+    """A claim that the driver, or the API server, can't serve as it is. fingerprint: of what would have to change, None when it is gone."""
 
     until: Instant
     fingerprint: object
