@@ -24,9 +24,10 @@ def judged(order: Order, answer: csi.CreateVolumeResponse) -> Unusable | None:
     Differs from external-provisioner, which crashes on an answer without a volume and saves one without a handle again and again.
     """
     volume = answer.volume
-    if not answer.HasField("volume") or not volume.volume_id:
-        missing = "volume" if not answer.HasField("volume") else "volume_id"
-        return Unusable(_failure(f"the CSI driver's answer to CreateVolume has no {missing}", State.FINISHED))
+    if not answer.HasField("volume"):
+        return Unusable(_failure("the CSI driver's answer to CreateVolume has no volume", State.FINISHED))
+    if not volume.volume_id:  # there may be one, that nobody can name
+        return Unusable(_failure("the CSI driver's answer to CreateVolume has no volume_id", State.BACKGROUND))
     required = order.required_bytes
     if 0 < volume.capacity_bytes < required:
         why = f"created volume capacity {volume.capacity_bytes} less than requested capacity {required}"
@@ -67,21 +68,22 @@ def _last_part(handle: str) -> str:
 def _place_wrong(request: csi.CreateVolumeRequest, volume: csi.Volume) -> str:
     """What is wrong with where the volume is, "" when it can be reached from somewhere that was asked for, as CSI demands.
 
-    Differs from external-provisioner, which stores a volume that no pod can ever use. Places that have no key in common don't contradict.
+    Differs from external-provisioner, which stores a volume that no pod can ever use.
     """
     asked = [one.segments for one in request.accessibility_requirements.requisite]
     given = [one.segments for one in volume.accessible_topology if one.segments]
     if not asked or not given or any(_agree(one, other) for one in asked for other in given):
         return ""
-    return f"created volume has topology {_shown(given)}, which is nowhere in the requisite {_shown(asked)}"
+    return f"created volume is where {_shown(given)}, it was asked for where {_shown(asked)}"
 
 
 def _agree(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    return all(other[key] == one[key] for key in one if key in other)
+    shared = one.keys() & other.keys()
+    return bool(shared) and all(other[key] == one[key] for key in shared)
 
 
 def _shown(places: Iterable[Mapping[str, str]]) -> str:
-    return " or ".join("map[" + " ".join(f"{key}:{place[key]}" for key in sorted(place)) + "]" for place in places)
+    return " or ".join(" and ".join(f'"{key}" = "{place[key]}"' for key in sorted(place)) for place in places)
 
 
 def _failure(error: str, state: State) -> Failure:

@@ -197,8 +197,8 @@ async def test_answers_that_make_no_volume(answer: csi.CreateVolumeResponse, tex
 
 @pytest.mark.parametrize(
     "segments",
-    [{"zone": "mars"}, {"not a key!": "a"}, {"zone": "v" * 300}],
-    ids=["unknown", "invalid-key", "long"],
+    [{"zone": "mars"}, {"rack": "r1"}, {"not a key!": "a"}, {"zone": "v" * 300}],
+    ids=["unknown", "unknown-key", "invalid-key", "long"],
 )
 @in_virtual_time
 async def test_a_volume_in_a_place_that_nobody_asked_for(segments: Mapping[str, str]):
@@ -206,13 +206,24 @@ async def test_a_volume_in_a_place_that_nobody_asked_for(segments: Mapping[str, 
     await world.make_node("n1", "a")
     await world.base()
     async with world.provisioning():
-        text = await world.failed()
-        assert "topology" in text or "refused" in text
+        assert 'it was asked for where "zone" = "a"' in await world.failed()
         await world.settle(0.05)
         assert (1, 1) == (len(world.driver.made(CREATE)), len(world.driver.made(DELETE)))
         world.driver.topology = {"zone": "a"}
         await world.settle(400)
         await world.provisioned()
+        await nothing_is_left(world)
+
+
+@in_virtual_time
+async def test_a_volume_without_a_name_may_be_there():
+    """Its claim goes; it is asked for until the driver names it."""
+    world = await answering(an_answer(volume_id="")).base()
+    async with world.provisioning():
+        await world.failed("has no volume_id")
+        await world.delete_claim()
+        await world.settle(20)
+        assert 1 == len(await world.list(PVS))
         await nothing_is_left(world)
 
 
