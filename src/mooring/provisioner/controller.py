@@ -118,6 +118,7 @@ class Provisioner:
             identity=identity_of(facts.name, options, clock, chance),
             timeout_s=options.timeout_s,
             uses_topology=view.uses_topology,
+            is_there=lambda uid: view.claim(uid) is not None,
         )
         waits = Waits()
         self._attempts = Attempts(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mooring.api.migration import TranslationError
 from mooring.api.volume_migration import as_in_tree
@@ -27,7 +27,7 @@ log = logger(__name__)
 
 
 class Creation:
-    """identity: of this process, in the attributes of its volumes. timeout_s: of each call."""
+    """identity: of this process, in the attributes of its volumes. timeout_s: of each call. is_there: for a claim's uid."""
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class Creation:
         identity: str,
         timeout_s: float,
         uses_topology: bool,
+        is_there: Callable[[str], bool] = lambda uid: True,
     ) -> None:
         self._driver = driver
         self._ledger = ledger
@@ -51,11 +52,13 @@ class Creation:
         self._identity = identity
         self._timeout_s = timeout_s
         self._uses_topology = uses_topology
+        self._is_there = is_there
         self._held: dict[str, Source] = {}
 
     async def create(self, order: Order, secrets: Mapping[str, str], began: Instant) -> bool:
-        """True when the volume is stored, False when that is still to come. Raises Failed."""
-        await self._begin(order)
+        """True when the volume is stored, False when that is still to come, or the claim is gone. Raises Failed."""
+        if not await self._begin(order):
+            return False
         answer = await self._ask(order, secrets)
         unusable = answers.judged(order, answer)
         if unusable is not None:
@@ -105,13 +108,20 @@ class Creation:
         if source is not None:
             await self._guard.let_go(source, uid)
 
-    async def _begin(self, order: Order) -> None:
-        """Raises Failed."""
+    async def _begin(self, order: Order) -> bool:
+        """False when the claim has gone before the driver was asked. Raises Failed."""
+        uid = order.intent.uid
+        is_new = uid not in self._ledger
         try:
             await self._hold(order)
             await self._ledger.begin(order.intent)
         except ApiError as error:
             raise Failed(Failure(str(error), State.NO_CHANGE)) from error
+        if is_new and not self._is_there(uid):
+            await self._ledger.end(uid)
+            await self.let_go(uid)
+            return False
+        return True
 
     async def _hold(self, order: Order) -> None:
         """A volume that may exist is asked for again whether or not its source can be held. Raises ApiError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +17,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import BadRequest, Invalid
 from mooring.provisioner import names, pages
 from mooring.provisioner.facts import Rules
+from mooring.provisioner.intents import Intent, MemoryIntents
 from mooring.provisioner.journal import Journal
 from mooring.provisioner.pages import Place
 from tests.support.provisioning import CLAIMS, CREATE, DELETE, DRIVER, PVS, AnsweringDriver, GiB, ProvisioningWorld, an_answer
@@ -305,6 +307,35 @@ async def test_a_clone_that_may_exist_is_asked_for_though_its_source_is_gone():
         await world.calls(2)
         await nothing_is_left(world)
         assert 2 == len(world.driver.volumes)
+
+
+class SlowIntents(MemoryIntents):
+    """A begin takes a while: before the intent is open, or after."""
+
+    def __init__(self, wait_s: float, then_s: float) -> None:
+        super().__init__()
+        self._wait_s, self._then_s = wait_s, then_s
+
+    async def begin(self, intent: Intent) -> None:
+        await asyncio.sleep(self._wait_s)
+        await super().begin(intent)
+        await asyncio.sleep(self._then_s)
+
+
+@pytest.mark.parametrize(("wait_s", "then_s"), [(1, 0), (0, 1)])
+@in_virtual_time
+async def test_a_claim_that_goes_before_the_driver_is_asked_gets_no_volume(wait_s: float, then_s: float):
+    """Nobody would look after its secret and its source."""
+    world = await with_origin(a_world())
+    world.intents = SlowIntents(wait_s, then_s)
+    async with world.provisioning():
+        await world.settle(0.5)
+        await world.delete_claim()
+        await world.settle(2)
+        assert ([], {}) == (world.driver.made(CREATE), world.intents.open())
+        await world.delete(CLAIMS, "origin", "default")
+        await world.settle(1)
+        assert names.CLONE_FINALIZER not in (await world.claim("origin"))["metadata"]["finalizers"]
 
 
 @in_virtual_time
