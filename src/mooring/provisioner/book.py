@@ -1,25 +1,27 @@
 """The pages of a journal as one holder keeps them: taking them over, and writing them so that no former holder can write there any more.
 
-Who takes over lists all pages and writes its name on each, over what it has read; a conflict on the way means that somebody still
-writes there, and it begins again. So a former holder that still lives finds its next write refused, for the version has moved on. Page 0
-is always there and is taken first. A page that is new counts only once page 0 has been written after it, which shows that we still hold the
-journal: who took over meanwhile has not seen the new page.
+Who takes over reads all pages, by their names, and writes its own name on each, over what it has read; a conflict on the way means that
+somebody still writes there, and it begins again. So a former holder that still lives finds its next write refused, for the version has
+moved on. Page 0 is always there and is taken first. It says how many pages count: a new page counts once page 0 has been written after
+it, which shows that we still hold the journal. Who took over meanwhile has not seen the new page, and what stands there was never begun.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 from typing import Any, Final
 
 from mooring.api.coordination import LEASES
+from mooring.api.core import NODES
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
-from mooring.kube.cluster import Cluster, Selection
+from mooring.kube.cluster import Cluster
 from mooring.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, TooLarge
 from mooring.provisioner import pages
 from mooring.provisioner.intents import Intent
-from mooring.provisioner.pages import JOURNAL_LABEL, PAGE_BYTES_MAX, PAGES_MAX, Place, UnreadablePage
+from mooring.provisioner.pages import PAGE_BYTES_MAX, PAGES_MAX, Place, UnreadablePage
 
 log = logger(__name__)
 
@@ -32,6 +34,7 @@ RETAKE_S: Final = 30.0
 TRIES_MAX: Final = 5
 _LEASES: Final = LEASES.whole()
 _TAKEN: Final = "another provisioner of this driver has taken over the journal of intents"
+_UNKNOWN: Final = b""
 
 
 class Superseded(Conflict):
@@ -40,17 +43,20 @@ class Superseded(Conflict):
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Page:
-    """lease: as last read or written, None before its creation. entries: what shall stand there. stored: the uids that do, we think.
+    """lease: as last read or written, None before its creation. counts: page 0 was written after its creation, and says so.
 
-    size: of the entries. stale: not written since it last changed. unreadable: its entries are left alone.
+    entries: what shall stand there. stored: what does, or may; `_UNKNOWN` where an answer was lost. size: of the entries.
+    stale: not written since it last changed. ours: written since we hold the journal. unreadable: its entries are left alone.
     """
 
     number: int
     lease: dict[str, Any] | None = None
+    counts: bool = False
     entries: dict[str, bytes] = dataclasses.field(default_factory=dict)
-    stored: frozenset[str] = frozenset()
+    stored: dict[str, bytes] = dataclasses.field(default_factory=dict)
     size: int = 0
     stale: bool = False
+    ours: bool = False
     unreadable: bool = False
 
     def put(self, uid: str, text: bytes) -> None:
@@ -73,9 +79,10 @@ class Book:
         self._cluster, self._place, self._identity, self._clock = cluster, place, identity, clock
         self._pages: dict[int, Page] = {}
         self._page_of: dict[str, Page] = {}
+        self._count = 1
         self._taking = asyncio.Lock()
         self._take_at: Instant = 0.0
-        self._why_not: ApiError = Superseded(_TAKEN)
+        self._why_not: ApiError | None = None
         self.held = False
         self.found: dict[str, Intent] = {}
 
@@ -91,26 +98,45 @@ class Book:
 
     # -- entries
 
-    def page_of(self, uid: str) -> Page | None:
-        """Where it stands, or stood last."""
-        return self._page_of.get(uid)
+    def is_stored(self, uid: str, text: bytes) -> bool:
+        """True when this stands there for certain, and nothing else about this uid."""
+        found = self.saying(uid)
+        return len(found) == 1 and found[0].counts and found[0].stored[uid] == text
+
+    def saying(self, uid: str) -> list[Page]:
+        """The pages on which there may be something about it."""
+        return [page for page in self.pages if uid in page.stored]
 
     def put(self, uid: str, text: bytes) -> Page:
-        """Enters it where it stands, or where there is room first. Raises TooLarge."""
+        """Enters it where it stands, or where there is room first. What stands elsewhere stays until `moved`. Raises TooLarge."""
         former = self._page_of.get(uid)
-        page = self._page_for(former, len(text))
-        if former is not None and former is not page:
-            former.drop(uid)
-        self._page_of[uid] = page
+        before = self.saying(uid)
+        page = self._page_of[uid] = self._page_for(before if former is None else [former, *before], len(text))
         page.put(uid, text)
         return page
 
-    def drop(self, uid: str) -> None:
-        self._page_of[uid].drop(uid)
+    def put_back(self, uid: str, text: bytes) -> None:
+        """Enters again what stood there before the last `put`: in its place, for it must not be missing there while another is written."""
+        page = next((page for page in self.pages if page.entries.get(uid) == text), self._page_of[uid])
+        self._page_of[uid] = page
+        page.put(uid, text)
+        self.moved(uid)
 
-    def _page_for(self, former: Page | None, length: int) -> Page:
+    def moved(self, uid: str) -> list[Page]:
+        """Drops what stands elsewhere; gives the pages that have to be written for that."""
+        others = [page for page in self.pages if page is not self._page_of.get(uid)]
+        for page in others:
+            page.drop(uid)
+        return [page for page in others if uid in page.stored]
+
+    def drop(self, uid: str) -> None:
+        if self._page_of.pop(uid, None) is not None:
+            for page in self._pages.values():
+                page.drop(uid)
+
+    def _page_for(self, first: list[Page], length: int) -> Page:
         ordered = self.pages
-        for page in ordered if former is None else [former, *ordered]:
+        for page in [*first, *ordered]:
             if not page.unreadable and (page.size + length < PAGE_BYTES_MAX or not page.entries):
                 return page
         if len(ordered) >= PAGES_MAX:
@@ -120,57 +146,90 @@ class Book:
 
     def _read(self, page: Page, lease: dict[str, Any] | None) -> None:
         """Takes in what stands there. What we have ended is not open again."""
-        page.lease, page.stale = lease, True
+        page.lease, page.stale, page.unreadable = lease, True, False
+        if not page.counts:
+            return
         try:
-            entries = {} if lease is None else {intent.uid: intent for intent in pages.entries_of(lease)}
-            page.unreadable = False
+            intents = () if lease is None else pages.entries_of(lease)
         except UnreadablePage as error:
             page.unreadable = True
             log.error("a page of the journal of intents can't be read", page=page.number, why=str(error))
             return
-        for uid, intent in entries.items():
-            former = self._page_of.get(uid)
-            if former is None or (uid not in former.entries and uid not in former.stored):
-                self.found[uid] = intent
-                self._page_of[uid] = page
-                page.put(uid, pages.encoded(intent))
-        page.stored = frozenset(entries)
+        for intent in intents:
+            if intent.uid not in self._page_of and not self.saying(intent.uid):
+                self.found[intent.uid] = intent
+                self._page_of[intent.uid] = page
+                page.put(intent.uid, pages.encoded(intent))
+        page.stored = {intent.uid: pages.encoded(intent) for intent in intents}
 
     # -- writing
 
     async def write(self, page: Page) -> None:
-        """Returns when the page is stored as it was when this began. Raises Superseded, or another ApiError."""
+        """Returns when the page is stored as it was when this began, and counts. Raises Superseded, or another ApiError."""
         if not self.held:
-            raise self._why_not
-        is_new = page.lease is None and page.number > 0
+            raise self._not_held()
+        if page.unreadable:
+            raise Conflict("a page of the journal of intents can't be read: going on with another")
+        await self._store(page)
+        if not page.counts:
+            for before in self.pages[: page.number]:
+                if not before.ours:
+                    await self._store(before)
+            await self._store(self._pages[0])
+
+    async def _store(self, page: Page) -> None:
         for left in reversed(range(TRIES_MAX)):
             try:
                 await self._send(page)
-                break
+                return
             except (Conflict, NotFound, AlreadyExists):
                 if not left:
                     raise
                 await self._look_again(page)
-        if page.unreadable and page.entries:
-            raise Conflict("a page of the journal of intents can't be read: going on with another")
-        if is_new:
-            await self.write(self._pages[0])
 
     async def _send(self, page: Page) -> None:
+        is_new, owner = page.lease is None, await self._owner() if page.lease is None else None
         entries = None if page.unreadable else dict(page.entries)
         texts = None if entries is None else entries.values()
-        body = pages.page_body(self._place, page.number, page.lease, self._identity, texts, self._clock.wall_s())
+        counted = self._countable() if page.number == 0 else []
+        body = pages.page_body(
+            self._place, page.number, page.lease, self._identity, texts, self._clock.wall_s(), count=len(counted), owner=owner
+        )
         page.stale = False
         try:
-            if page.lease is None:
-                page.lease = await self._cluster.create(_LEASES, body, self._place.namespace)
-            else:
-                page.lease = await self._cluster.replace(_LEASES, body, self._place.namespace)
+            made = self._cluster.create if is_new else self._cluster.replace
+            page.lease = await made(_LEASES, body, self._place.namespace)
         except BaseException:
             page.stale = True
+            for uid, text in (entries or {}).items():
+                page.stored[uid] = text if page.stored.get(uid) == text else _UNKNOWN
             raise
+        page.ours, page.counts = True, page.counts and not is_new
         if entries is not None:
-            page.stored = frozenset(entries)
+            page.stored = entries
+        if counted:
+            self._count = len(counted)
+            for one in counted:
+                one.counts = one.counts or one.ours
+
+    def _countable(self) -> list[Page]:
+        """What counts, and what was written before this: if page 0 can be written now, nobody has taken the journal over since."""
+        ordered = self.pages
+        count = self._count
+        while count < len(ordered) and ordered[count].ours:
+            count += 1
+        return ordered[:count]
+
+    async def _owner(self) -> dict[str, Any] | None:
+        """Of a new page: the one node that is served, so that the journal goes when the node is gone for good."""
+        if not self._place.node_name:
+            return None
+        try:
+            node = await self._cluster.get(NODES, self._place.node_name)
+        except ApiError as error:
+            log.info(2, "a page of the journal of intents has no owner", node=self._place.node_name, why=str(error))
+            return None
+        return {"apiVersion": NODES.api_version, "kind": NODES.name, "name": self._place.node_name, "uid": node.metadata.uid}
 
     async def _look_again(self, page: Page) -> None:
         """A write was refused, for the page is not as we know it: do we still hold the journal? Raises Superseded, ApiError."""
@@ -179,9 +238,9 @@ class Book:
         if first.lease is not None and pages.holder_of(first.lease) != self._identity:
             log.error(_TAKEN, holder=pages.holder_of(first.lease))
             self.held, self._why_not, self._take_at = False, Superseded(_TAKEN), self._clock.now() + RETAKE_S
-            raise self._why_not
+            raise self._not_held()
         if page is not first:
-            is_known = page.lease is not None and not page.unreadable
+            is_known = not page.unreadable
             self._read(page, await self._lease(page.number))
             page.unreadable = page.unreadable and not is_known  # all that stood there is in our hands: it is written anew
 
@@ -199,14 +258,18 @@ class Book:
             if self.held:
                 return
             if self.take_in_s > 0:
-                raise self._why_not
+                raise self._not_held()
             try:
                 await self._take_over()
             except ApiError as error:
-                self._why_not, self._take_at = error, self._clock.now() + AGAIN_S
+                self._why_not, self._take_at = copy.copy(error), self._clock.now() + AGAIN_S
                 log.error("could not take over the journal of intents: no volume is created before that", error=error, again_in_s=AGAIN_S)
                 raise
-            self.held = True
+            self.held, self._why_not = True, None
+
+    def _not_held(self) -> ApiError:
+        """Why not, as a new exception each time: one that is raised again and again keeps every frame that it went through."""
+        return Superseded(_TAKEN) if self._why_not is None else copy.copy(self._why_not)
 
     async def _take_over(self) -> None:
         for left in reversed(range(TRIES_MAX)):
@@ -218,11 +281,38 @@ class Book:
                     raise
 
     async def _try_to_take_over(self) -> None:
-        selection = Selection(self._place.namespace, label_selector=f"{JOURNAL_LABEL}={self._place.label}")
-        listed = await self._cluster.list(_LEASES, selection)
-        leases = {number: lease for lease in listed.items if (number := self._place.page_number(lease)) is not None}
-        last = max([0, *self._pages, *leases])
-        for number in range(last + 1):
-            self._read(self._pages.setdefault(number, Page(number)), leases.get(number))
-        for number in sorted({0, *leases} | {page.number for page in self.pages if page.entries}):
-            await self._send(self._pages[number])
+        """What others had open, and what we have ended, is as the pages say it now; what we have open is added to that."""
+        self._forget_others()
+        leases = await self._all_leases()
+        self._count = pages.count_of(leases[0]) or len(leases)
+        for number in range(max(len(leases), len(self._pages))):
+            page = self._pages.setdefault(number, Page(number))
+            page.counts = number < self._count
+            self._read(page, leases[number] if number < len(leases) else None)
+        for page in self.pages:
+            if page.unreadable:
+                for uid, text in list(page.entries.items()):
+                    self.put(uid, text)
+                    self.moved(uid)
+        for page in self.pages:
+            if page.counts or page.lease is not None or page.entries:
+                await self._send(page)
+        if not all(page.counts for page in self.pages if page.entries):
+            await self._send(self._pages[0])
+
+    def _forget_others(self) -> None:
+        for uid in self.found:
+            self.drop(uid)
+        self.found = {}
+        for page in self._pages.values():
+            page.stored, page.ours = {}, False
+
+    async def _all_leases(self) -> list[dict[str, Any] | None]:
+        """By number, page 0 always, up to the first that is not there and that page 0 does not know of."""
+        leases = [await self._lease(0)]
+        while len(leases) < PAGES_MAX:
+            lease = await self._lease(len(leases))
+            if lease is None and len(leases) >= pages.count_of(leases[0]):
+                break
+            leases.append(lease)
+        return leases

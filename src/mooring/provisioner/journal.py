@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -34,7 +35,7 @@ Waiter = asyncio.Future[None]
 TIDY_S: Final = 5.0
 """How long an end may wait for a begin that carries it along."""
 
-VERBS: Final = ("get", "list", "create", "update")
+VERBS: Final = ("get", "create", "update")
 """What a journal takes, of Leases."""
 
 
@@ -72,22 +73,23 @@ class Journal:
         if self._in_memory:
             self._open[uid] = intent
             return
-        before = self._open.get(uid)
+        before, text = self._open.get(uid), pages.encoded(intent)
         if before is not None and not known:
             raise Conflict(f"the volume {intent.volume_name} was begun by an earlier provisioner: going on with that")
-        page = self._book.page_of(uid)
-        if before == intent and page is not None and uid in page.stored:
+        if before == intent and self._book.is_stored(uid, text):
             return
-        page = self._book.put(uid, pages.encoded(intent))
+        page = self._book.put(uid, text)
         self._open[uid] = intent
         try:
             await self._written(page)
+            for former in self._book.moved(uid):
+                await self._written(former)
         except ApiError:
             if before is None:
                 await self.end(uid)
             else:
                 self._open[uid] = before
-                self._book.put(uid, pages.encoded(before))
+                self._book.put_back(uid, pages.encoded(before))
             raise
 
     async def end(self, uid: str) -> None:
@@ -104,8 +106,7 @@ class Journal:
         await self._hold()  # before that nobody knows what is open
         if uid in self._open:
             raise Conflict(STILL_OPEN)
-        page = self._book.page_of(uid)
-        if page is not None and uid in page.stored:
+        for page in self._book.saying(uid):
             await self._written(page)
 
     async def tidy(self) -> None:
@@ -186,7 +187,7 @@ class Journal:
             self._tidy_soon()
             for waiter in waiters:
                 if not waiter.done():
-                    waiter.set_exception(error)
+                    waiter.set_exception(copy.copy(error))
         else:
             for waiter in waiters:
                 if not waiter.done():

@@ -25,6 +25,8 @@ from mooring.provisioner.intents import Intent
 JOURNAL_LABEL: Final = "mooring.dev/intents"
 ENTRIES: Final = "mooring.dev/intents"
 DRIVER: Final = "mooring.dev/driver"
+PAGES: Final = "mooring.dev/pages"
+"""On page 0: how many pages count."""
 
 PAGE_BYTES_MAX: Final = 180 * 1024
 """Of JSON in one page. However badly it packs, as base64 it stays below the 256 KiB that annotations may have."""
@@ -59,14 +61,6 @@ class Place:
     def page_name(self, number: int) -> str:
         return f"{self.label}-intents-{number}"
 
-    def page_number(self, lease: Mapping[str, Any]) -> int | None:
-        """None for a Lease that is no page of this journal."""
-        meta = lease.get("metadata") or {}
-        start, _, number = str(meta.get("name", "")).rpartition("-")
-        written_for = (meta.get("annotations") or {}).get(DRIVER)
-        fits = start == f"{self.label}-intents" and number.isdecimal() and written_for == self.driver
-        return int(number) if fits and int(number) < PAGES_MAX else None
-
 
 def encoded(intent: Intent) -> bytes:
     return _encoder.encode(intent)
@@ -85,20 +79,41 @@ def entries_of(lease: Mapping[str, Any]) -> tuple[Intent, ...]:
         raise UnreadablePage(str(error)) from error
 
 
+def count_of(first: Mapping[str, Any] | None) -> int:
+    """How many pages count, as page 0 says; 0 when it does not say."""
+    text = str((((first or {}).get("metadata") or {}).get("annotations") or {}).get(PAGES, ""))
+    return min(int(text), PAGES_MAX) if text.isdecimal() else 0
+
+
 def holder_of(lease: Mapping[str, Any]) -> str:
     return str((lease.get("spec") or {}).get("holderIdentity") or "")
 
 
 def page_body(
-    place: Place, number: int, before: Mapping[str, Any] | None, holder: str, entries: Iterable[bytes] | None, wall_s: float
+    place: Place,
+    number: int,
+    before: Mapping[str, Any] | None,
+    holder: str,
+    entries: Iterable[bytes] | None,
+    wall_s: float,
+    *,
+    count: int = 0,
+    owner: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The whole Lease to write. before: as it was read, None for a new one; what is not ours in it stays. entries: None keeps them."""
+    """The whole Lease to write. before: as it was read, None for a new one; what is not ours in it stays. entries: None keeps them.
+
+    count: on page 0, of the pages that count. owner: of a new one, None for nobody.
+    """
     body: dict[str, Any] = copy.deepcopy(dict(before)) if before is not None else {}
     body["apiVersion"], body["kind"] = "coordination.k8s.io/v1", "Lease"
     meta = body.setdefault("metadata", {"name": place.page_name(number), "namespace": place.namespace})
     meta.pop("managedFields", None)
     meta["labels"] = {**(meta.get("labels") or {}), JOURNAL_LABEL: place.label}
     notes = {**(meta.get("annotations") or {}), DRIVER: place.driver}
+    if count:
+        notes[PAGES] = str(count)
+    if owner is not None:
+        meta["ownerReferences"] = [owner]
     if entries is not None:
         notes.pop(ENTRIES, None)
         text = b",".join(entries)
