@@ -158,6 +158,9 @@ class Attempts:
             return
         if decision.settled:
             await self._ledger.end(attempt.uid)
+        has_volume = isinstance(decision.because, why.HasVolume | why.Provisioned)
+        if has_volume and attempt.uid not in self._ledger:
+            await self._creation.let_go(attempt.uid)
         self._waits.drop(attempt.uid)
 
     def _done(self, uid: str) -> None:

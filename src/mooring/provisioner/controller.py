@@ -233,6 +233,7 @@ class Provisioner:
 
     def _intents_found(self, found: Mapping[str, Intent]) -> None:
         self._ledger.found(found)
+        self._creation.found(found)
         for uid in found:
             self._orphans[uid] = self._clock.now()
             self._queue.add(uid)

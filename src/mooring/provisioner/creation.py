@@ -18,6 +18,7 @@ from mooring.kube.secrets import SecretCache
 from mooring.provisioner import answers, outcomes, volumes
 from mooring.provisioner.claims import Source
 from mooring.provisioner.guard import SourceGuard
+from mooring.provisioner.intents import Intent
 from mooring.provisioner.ledger import Ledger
 from mooring.provisioner.outcomes import CLEANUP_TRIES, Failed, Failure, State
 from mooring.provisioner.requests import Order
@@ -97,6 +98,13 @@ class Creation:
         """The volume is stored: nothing is in the air any more."""
         await self._ledger.end(order.intent.uid)
         await self.let_go(order.intent.uid)
+
+    def found(self, intents: Mapping[str, Intent]) -> None:
+        """What a former process was making is still made from its source."""
+        for uid, intent in intents.items():
+            if intent.source is not None:
+                self._held[uid] = intent.source
+                self._guard.keep(intent.source, uid)
 
     def holds(self, uid: str) -> bool:
         """True while a source is held for this claim."""

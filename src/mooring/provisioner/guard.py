@@ -14,6 +14,10 @@ class SourceGuard(Protocol):
         """Keeps the source from being deleted. uid: of the claim that needs it. Raises ApiError."""
         ...
 
+    def keep(self, source: Source, uid: str) -> None:
+        """The same, for a source that a former process has held."""
+        ...
+
     async def let_go(self, source: Source, uid: str) -> None:
         """The claim's volume is made, or never will be. Failures are logged: a sweep comes later."""
         ...

@@ -12,9 +12,10 @@ import pytest
 from mooring.api.coordination import LEASES
 from mooring.api.core import EVENTS, SECRETS
 from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.api.storage import STORAGE_CLASSES
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.kube.errors import BadRequest, Invalid
+from mooring.kube.errors import BadRequest, Invalid, ServerError
 from mooring.provisioner import names, pages
 from mooring.provisioner.facts import Rules
 from mooring.provisioner.intents import Intent, MemoryIntents
@@ -241,7 +242,10 @@ async def with_origin(world: ProvisioningWorld, **answer: Any) -> ProvisioningWo
     await world.create(PVS, {"metadata": {"name": "pv"}, "spec": {**spec, "accessModes": ["ReadWriteOnce"]}, "status": {"phase": "Bound"}})
     await world.patch(CLAIMS, "origin", {"status": {"phase": "Bound"}}, "default", "status")
     world.driver.volumes["a/vol-1"] = GiB
-    return await world.base(dataSource={"kind": "PersistentVolumeClaim", "name": "origin"})
+    if await world.find(STORAGE_CLASSES, "sc") is None:
+        await world.make_class()
+    await world.make_claim(dataSource={"kind": "PersistentVolumeClaim", "name": "origin"})
+    return world
 
 
 @pytest.mark.parametrize(
@@ -307,6 +311,42 @@ async def test_a_clone_that_may_exist_is_asked_for_though_its_source_is_gone():
         await world.calls(2)
         await nothing_is_left(world)
         assert 2 == len(world.driver.volumes)
+
+
+@in_virtual_time
+async def test_a_source_is_held_by_the_next_process_before_it_can_ask_again():
+    world = a_world()
+    await world.make_secret()
+    await world.make_class(SECRET)
+    await with_origin(world)
+    gate = world.driver.gate(CREATE)
+    async with world.provisioning():
+        await world.calls(1)
+    await world.delete_claim()
+    await world.delete(CLAIMS, "origin", "default")
+    gate.set()
+    world.cluster.refuse("get secrets", times=3, error=ServerError("overloaded", code=500))
+    world.intents = Journal(world.users, Place("default", DRIVER), "the next", world.clock)
+    async with world.provisioning():
+        await world.settle(2)
+        assert 1 == len(world.driver.made(CREATE))
+        assert names.CLONE_FINALIZER in (await world.claim("origin"))["metadata"]["finalizers"]
+        await world.settle(20)
+        assert 2 == len(world.driver.made(CREATE))
+        assert names.CLONE_FINALIZER not in (await world.claim("origin"))["metadata"]["finalizers"]
+
+
+@in_virtual_time
+async def test_a_claim_that_has_got_another_volume_holds_its_source_no_more():
+    world = await with_origin(a_world())
+    world.driver.always(CREATE, Fail(Code.INTERNAL, "no"))
+    async with world.provisioning():
+        await world.failed("desc = no")
+        await world.patch(CLAIMS, "c", {"spec": {"volumeName": "static"}}, "default")
+        await world.patch(CLAIMS, "c", {"status": {"phase": "Bound"}}, "default", "status")
+        await world.delete(CLAIMS, "origin", "default")
+        await world.settle(20)
+        assert names.CLONE_FINALIZER not in (await world.claim("origin"))["metadata"]["finalizers"]
 
 
 class SlowIntents(MemoryIntents):

@@ -96,10 +96,8 @@ class SourceProtection:
 
     async def hold(self, source: Source, uid: str) -> None:
         """Keeps the source from being deleted. uid: of the claim that needs it. Raises ApiError."""
+        self.keep(source, uid)
         origin = origin_of(source)
-        self._holders.setdefault(origin, set()).add(uid)  # from here on nobody takes the finalizer off
-        self._held_for[uid] = origin
-        self._done.discard(uid)
         async with self._lock(origin):
             claim = None if origin.is_snapshot else self._view.claims.get(origin.key)
             if claim is not None and names.CLONE_FINALIZER in finalizers_of(claim):
@@ -113,6 +111,13 @@ class SourceProtection:
                 if not origin.is_snapshot:
                     raise
                 log.error("not allowed to protect the snapshot, going on without", error=error, VolumeSnapshot=str(origin.key))
+
+    def keep(self, source: Source, uid: str) -> None:
+        """From here on nobody takes the finalizer off."""
+        origin = origin_of(source)
+        self._holders.setdefault(origin, set()).add(uid)
+        self._held_for[uid] = origin
+        self._done.discard(uid)
 
     async def let_go(self, source: Source, uid: str) -> None:
         """The claim's volume is made, or never will be."""
