@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolumeClaim
 from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.apiserver.local import Faults
 from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound, ServerError
@@ -423,7 +423,17 @@ def decided(*claims: Mapping[str, Any]) -> Decision:
     for number, body in enumerate(claims, start=1):
         metadata = {**body["metadata"], "uid": f"uid{number}", "resourceVersion": str(number)}
         store.apply(msgspec.convert({**body, "metadata": metadata}, PersistentVolumeClaim))
-    view = View(claims=store, snapshots=Store(), holders={}, done=frozenset(), ours=frozenset(), unused_since={}, grace_s=1)
+    view = View(
+        driver=DriverFacts("csi.test", clones=True),
+        claims=store,
+        volumes=Store(),
+        snapshots=Store(),
+        holders={},
+        done=frozenset(),
+        ours=frozenset(),
+        unused_since={},
+        grace_s=1,
+    )
     return decide_origin(view, origin_of(CLAIM), 0.0)
 
 
@@ -440,6 +450,25 @@ async def test_P61_a_clone_in_the_making_counts_though_its_claim_is_gone():
         assert [names.CLONE_FINALIZER] == await world.finalizers(CLAIM)
         await protection.let_go(CLAIM, uid)
         await world.gone(PERSISTENT_VOLUME_CLAIMS, "source", "ns", wait_s=0.2)
+
+
+@pytest.mark.parametrize(
+    ("driver", "clones", "is_ours"), [("csi.test", True, True), ("other.csi", True, False), ("csi.test", False, False)]
+)
+@in_virtual_time
+async def test_P61_the_finalizer_of_another_drivers_clones_is_its_provisioners(driver: str, clones: bool, is_ours: bool):
+    """That one may be making a clone for a claim that is gone."""
+    world = World()
+    world.facts = DriverFacts("csi.test", clones=clones)
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": {"driver": driver, "volumeHandle": "h"}}
+    await world.create(PERSISTENT_VOLUMES, {"metadata": {"name": "pv"}, "spec": spec})
+    await world.claim("source", phase="Bound")
+    await world.patch(PERSISTENT_VOLUME_CLAIMS, "source", {"spec": {"volumeName": "pv"}}, "ns")
+    await world.patch(PERSISTENT_VOLUME_CLAIMS, "source", {"metadata": {"finalizers": [names.CLONE_FINALIZER]}}, "ns")
+    async with world.protecting():
+        await world.delete(PERSISTENT_VOLUME_CLAIMS, "source", "ns")
+        await world.settle(10)
+        assert is_ours == (await world.find(PERSISTENT_VOLUME_CLAIMS, "source", "ns") is None)
 
 
 @in_virtual_time

@@ -19,6 +19,12 @@ class NotHeld:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class OfAnother:
+    def __str__(self) -> str:
+        return "its volume is another driver's, or this one makes no clones: its finalizer is not ours to take off"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class NotDeleted:
     def __str__(self) -> str:
         return "nobody deletes it: its finalizer is in nobody's way, and serves the next clone"

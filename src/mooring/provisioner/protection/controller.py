@@ -68,7 +68,9 @@ class SourceProtection:
         self._ours: set[Origin] = set()
         self._unused_since: dict[Origin, Instant] = {}
         self._view = View(
+            driver=facts,
             claims=caches.claims.store,
+            volumes=caches.volumes.store,
             snapshots=self._snapshots.store,
             holders=self._holders,
             done=self._done,

@@ -44,6 +44,8 @@ def _decide_claim(view: View, origin: Origin) -> Decision:
     claim = view.claims.get(origin.key)
     if claim is None or names.CLONE_FINALIZER not in finalizers_of(claim):
         return Decision(why.NotHeld())
+    if not view.may_be_cloned_here(claim):
+        return Decision(why.OfAnother())
     if not is_deleting(claim):
         return Decision(why.NotDeleted())
     users = view.users(origin)

@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Collection, Mapping, Set
 from typing import NamedTuple
 
-from mooring.api.core import PersistentVolumeClaim
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, ObjectMeta, key_of
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotStatus
 from mooring.base.clock import Instant
 from mooring.provisioner.claims import CLAIM_KIND, SNAPSHOT_KIND, Source
+from mooring.provisioner.facts import DriverFacts
 from mooring.provisioner.view import BY_SOURCE, CLAIM_INDEXES, Reader, source_key
 
 
@@ -59,13 +60,21 @@ class View:
     grace_s: how long such a finalizer of unknown origin is let alone.
     """
 
+    driver: DriverFacts
     claims: Reader[PersistentVolumeClaim]
+    volumes: Reader[PersistentVolume]
     snapshots: Reader[VolumeSnapshot]
     holders: Mapping[Origin, Collection[str]]
     done: Set[str]
     ours: Set[Origin]
     unused_since: Mapping[Origin, Instant]
     grace_s: float
+
+    def may_be_cloned_here(self, claim: PersistentVolumeClaim) -> bool:
+        """False where the clones of the claim are another provisioner's, which may know of one that nobody else can see."""
+        pv = self.volumes.get(Key("", claim.spec.volume_name))
+        source = None if pv is None else pv.spec.csi
+        return self.driver.clones and (source is None or source.driver == self.driver.name)
 
     def users(self, origin: Origin) -> tuple[str, ...]:
         """The claims that need it, by name; the uid of one that is gone while its volume may still be made."""
