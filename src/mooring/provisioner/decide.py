@@ -16,7 +16,8 @@ from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, S
 from mooring.api.meta import ObjectMeta, annotation
 from mooring.api.storage import StorageClass
 from mooring.base.clock import Instant
-from mooring.kube.errors import ApiError, NotFound
+from mooring.base.errors import MooringError
+from mooring.kube.errors import ApiError, Forbidden, NotFound
 from mooring.kube.secrets import SecretError
 from mooring.provisioner import because as why
 from mooring.provisioner import names, requests, volumes
@@ -147,16 +148,14 @@ def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:
     return before.secret != wanted.secret and not _is_gone(before.secret, looked)
 
 
-def _is_gone(secret: SecretReference | None, looked: Looked) -> bool:
-    """True for a Secret that is not there any more. Raises NotLookedUp."""
+def _is_gone(secret: SecretReference | None, looked: Looked, *signs: type[MooringError]) -> bool:
+    """True for a Secret that is not there any more. signs: other errors that say as much. Raises NotLookedUp."""
     if secret is None:
         return False
     try:
         looked.get(Wanted(SECRETS, secret.name, secret.namespace))
-    except NotFound:
-        return True
-    except (ApiError, SecretError):
-        pass
+    except (ApiError, SecretError) as error:
+        return isinstance(error, (NotFound, *signs))
     return False
 
 
@@ -190,11 +189,11 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
 
 
 def _secret_is_lost(view: View, intent: Intent, now: Instant, looked: Looked) -> bool:
-    """True when claim and secret are gone, and nobody is about to bring the secret back. Raises NotLookedUp."""
+    """True when claim and secret are gone, and nobody is about to bring the secret back, or the right to read it. Raises NotLookedUp."""
     since = view.orphans.get(intent.uid)
     if since is None or now < since or view.claim(intent.uid) is not None:
         return False
-    return _is_gone(intent.secret, looked)
+    return _is_gone(intent.secret, looked, Forbidden, SecretError)
 
 
 def _looking_up(missing: NotLookedUp, class_name: str, source_kind: str) -> Decision:

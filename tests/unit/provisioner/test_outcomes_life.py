@@ -284,6 +284,31 @@ async def test_P44_in_background_then_the_secret_is_gone():
         await world.volume(name)
 
 
+@pytest.mark.parametrize("lost", ["gone", "forbidden", "no text"])
+@in_virtual_time
+async def test_P44_the_claim_is_gone_and_its_secret_can_not_be_had_any_more(lost):
+    """Its namespace was deleted, say, and the right to read there with it: after a minute the volume is asked for without."""
+    world = ProvisioningWorld()
+    await world.make_secret()
+    await world.base(WITH_SECRET)
+    world.driver.script(CREATE, Lose())
+    name = f"pvc-{(await world.claim())['metadata']['uid']}"
+    async with world.provisioning():
+        await world.calls(1)
+        if lost == "gone":
+            await world.delete(SECRETS, "s", "default")
+        elif lost == "forbidden":
+            world.cluster.refuse("get secrets", times=None, error=Forbidden("no such right"))
+        else:
+            await world.patch(SECRETS, "s", {"data": {"user": "//4="}}, "default")
+        await world.delete_claim()
+        await world.settle(50)
+        assert 1 == len(world.driver.made(CREATE))
+        await world.volume(name, wait_s=100)
+        await world.settle()
+    assert {} == world.intents.open()
+
+
 @in_virtual_time
 async def test_P45_an_infeasible_claim_rests_until_it_or_its_class_changes():
     world = await ProvisioningWorld(resync_s=0.0).base()
