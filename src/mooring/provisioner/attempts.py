@@ -174,6 +174,8 @@ class Attempts:
         self._metrics.succeeded(intent.class_name, intent.source_kind, self._clock.now() - began)
         log.info(2, "provisioned", PVC=f"{ref.namespace}/{ref.name}", PersistentVolume=intent.volume_name)
         self._telling.succeeded(ref, intent.volume_name)
+        if order.retained:
+            self._telling.retained(ref, intent.volume_name)
         await self._creation.settle(order)
 
     def save_delayed(self, view: View, volume: Unsaved, error: str) -> None:

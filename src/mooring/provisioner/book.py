@@ -31,6 +31,12 @@ AGAIN_S: Final = 5.0
 RETAKE_S: Final = 30.0
 """After somebody else has taken it: how long until we try to get it back. Who lost an election has ended by then."""
 
+UNATTENDED_S: Final = 600.0
+"""After that time nobody can tell what has become of a volume meanwhile: another program may have made it, and its user kept it."""
+
+REFRESH_S: Final = 240.0
+"""How often a page with open intents is written at the least, so that these are not taken for unattended."""
+
 TRIES_MAX: Final = 5
 _LEASES: Final = LEASES.whole()
 _TAKEN: Final = "another provisioner of this driver has taken over the journal of intents"
@@ -46,7 +52,8 @@ class Page:
     """lease: as last read or written, None before its creation. counts: page 0 was written after its creation, and says so.
 
     entries: what shall stand there. stored: what does, or may; `_UNKNOWN` where an answer was lost. size: of the entries.
-    stale: not written since it last changed. ours: written since we hold the journal. unreadable: its entries are left alone.
+    stale: not written since it last changed. ours: written since we hold the journal. written_at: on the clock.
+    unreadable: its entries are left alone.
     """
 
     number: int
@@ -57,6 +64,7 @@ class Page:
     size: int = 0
     stale: bool = False
     ours: bool = False
+    written_at: Instant = 0.0
     unreadable: bool = False
 
     def put(self, uid: str, text: bytes) -> None:
@@ -157,12 +165,19 @@ class Book:
             return
         for intent in intents:
             if intent.uid not in self._page_of and not self.saying(intent.uid):
-                self.found[intent.uid] = intent
+                assert lease is not None, "it has intents"
+                is_unattended = self._clock.wall_s() - pages.written_wall_s(lease) > UNATTENDED_S
+                found = dataclasses.replace(intent, unattended=intent.unattended or is_unattended)
+                self.found[intent.uid] = found
                 self._page_of[intent.uid] = page
-                page.put(intent.uid, pages.encoded(intent))
+                page.put(intent.uid, pages.encoded(found))
         page.stored = {intent.uid: pages.encoded(intent) for intent in intents}
 
     # -- writing
+
+    def is_due(self, page: Page) -> bool:
+        """True when it has open intents and has not been written for a while."""
+        return bool(page.entries) and self._clock.now() >= page.written_at + REFRESH_S
 
     async def write(self, page: Page) -> None:
         """Returns when the page is stored as it was when this began, and counts. Raises Superseded, or another ApiError."""
@@ -204,7 +219,7 @@ class Book:
             for uid, text in (entries or {}).items():
                 page.stored[uid] = text if page.stored.get(uid) == text else _UNKNOWN
             raise
-        page.ours, page.counts = True, page.counts and not is_new
+        page.ours, page.counts, page.written_at = True, page.counts and not is_new, self._clock.now()
         if entries is not None:
             page.stored = entries
         if counted:

@@ -174,7 +174,10 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
         if wanted is not None and wanted.secret != intent.secret and _is_gone(intent.secret, looked):
             volume = volumes.with_secrets_of(intent.volume, wanted.volume)
             intent = dataclasses.replace(intent, secret=wanted.secret, volume=volume)
-        order = requests.ordered_again(intent)
+        is_retained = intent.unattended and view.claim(uid) is None
+        if is_retained:
+            intent = dataclasses.replace(intent, volume=volumes.retained(intent.volume))
+        order = dataclasses.replace(requests.ordered_again(intent), retained=is_retained)
         if _secret_is_lost(view, intent, now, looked):
             order = dataclasses.replace(order, secret_is_lost=True)
         else:

@@ -23,6 +23,7 @@ class Intent:
     uid: of the claim, the intent's key. request: the CreateVolumeRequest without secrets, JSON text as protobuf has it.
     volume: the PersistentVolume as far as it is known before the answer, JSON text. node_name: the selected node, "" for none.
     migrated: the class is an in-tree one. class_name, source_kind: for metrics. source: what the volume is made from, to be held.
+    unattended: it was found after so long a time that somebody else may have made the volume, and kept it on purpose.
     """
 
     uid: str
@@ -37,6 +38,7 @@ class Intent:
     class_name: str = ""
     source_kind: str = ""
     source: Source | None = None
+    unattended: bool = False
 
 
 Found: TypeAlias = Callable[[Mapping[str, "Intent"]], None]

@@ -21,7 +21,7 @@ from mooring.base.log import logger
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, Forbidden
 from mooring.provisioner import pages
-from mooring.provisioner.book import Book, Page
+from mooring.provisioner.book import REFRESH_S, Book, Page
 from mooring.provisioner.intents import STILL_OPEN, Intent
 from mooring.provisioner.metrics import JournalMetrics
 from mooring.provisioner.pages import Place
@@ -119,16 +119,22 @@ class Journal:
         """Writes until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if self._book.held or self._in_memory else self._book.take_in_s):
+                async with asyncio.timeout(self._rest_s()):
                     await self._wake.wait()
             self._wake.clear()
             await self._try_to_hold()
             tidies, self._tidy_due = self._tidy_due, False
             for page in self._book.pages:
-                if self._waiters[page] or (tidies and page.stale):
+                if self._waiters[page] or (tidies and page.stale) or self._book.is_due(page):
                     await self._save(page)
 
     # -- beneath
+
+    def _rest_s(self) -> float | None:
+        """How long there is nothing to do, unless somebody comes."""
+        if not self._book.held and not self._in_memory:
+            return self._book.take_in_s
+        return REFRESH_S if self._open else None
 
     async def _hold(self) -> None:
         """Raises ApiError."""

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api.names import sanitised
-from mooring.base.clock import rfc3339_micro
+from mooring.base.clock import parse_rfc3339, rfc3339_micro
 from mooring.provisioner.intents import Intent
 
 JOURNAL_LABEL: Final = "mooring.dev/intents"
@@ -87,6 +87,14 @@ def count_of(first: Mapping[str, Any] | None) -> int:
 
 def holder_of(lease: Mapping[str, Any]) -> str:
     return str((lease.get("spec") or {}).get("holderIdentity") or "")
+
+
+def written_wall_s(lease: Mapping[str, Any]) -> float:
+    """When the page was last written; 0 when nobody can tell."""
+    try:
+        return parse_rfc3339(str((lease.get("spec") or {}).get("renewTime")))
+    except ValueError:
+        return 0.0
 
 
 def page_body(

@@ -76,6 +76,7 @@ class Order:
 
     fingerprint: of the claim and the class that it was made from; None for one that repeats what was asked for before, whose failure says
     nothing of what they ask for now. secret_is_lost: the driver is asked without it, since it is gone for good as far as anybody can tell.
+    retained: its claim is gone, and somebody may have kept the volume on purpose: it is not deleted.
     """
 
     intent: Intent
@@ -83,6 +84,7 @@ class Order:
     source: Source | None = None
     fingerprint: object = None
     secret_is_lost: bool = False
+    retained: bool = False
 
     @property
     def is_former(self) -> bool:

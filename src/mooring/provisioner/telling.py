@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.api.core import ObjectReference, PersistentVolumeClaim
+from mooring.base.log import logger
 from mooring.kube.events import EventRecorder
 from mooring.provisioner.intents import Intent
+
+log = logger(__name__)
 
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
@@ -42,6 +45,14 @@ class Telling:
 
     def succeeded(self, claim: ObjectReference, pv_name: str) -> None:
         self._recorder.event(claim, NORMAL, "ProvisioningSucceeded", f"Successfully provisioned volume {pv_name}")
+
+    def retained(self, claim: ObjectReference, pv_name: str) -> None:
+        text = (
+            "The claim is gone, and nobody looked after its volume for a while: "
+            f"it may have been kept on purpose, so {pv_name} is retained. If nobody needs it, set its reclaim policy to Delete"
+        )
+        log.warning(text, PVC=f"{claim.namespace}/{claim.name}", PersistentVolume=pv_name)
+        self._recorder.event(claim, WARNING, "VolumeRetained", text)
 
     def failed(self, claim: ObjectReference, error: str) -> None:
         self._recorder.event(claim, WARNING, "ProvisioningFailed", error)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mooring.api.coordination import LEASES
-from mooring.api.core import NAMESPACES, NODES, SecretReference
+from mooring.api.core import NAMESPACES, NODES, PERSISTENT_VOLUMES, SecretReference
 from mooring.api.meta import Kind
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
@@ -23,13 +23,17 @@ from mooring.base.metrics import Metrics
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import Conflict, Forbidden, NotFound, ServerError, TooLarge, Unreachable
 from mooring.provisioner import book, pages
-from mooring.provisioner.book import AGAIN_S, RETAKE_S, Superseded
+from mooring.provisioner.book import AGAIN_S, REFRESH_S, RETAKE_S, UNATTENDED_S, Superseded
 from mooring.provisioner.intents import Intent
 from mooring.provisioner.journal import TIDY_S, Journal
 from mooring.provisioner.metrics import JournalMetrics
 from mooring.provisioner.pages import Place
 from tests.support.cluster_world import metric
+from tests.support.provisioning import CREATE as CREATE_VOLUME
+from tests.support.provisioning import DELETE as DELETE_VOLUME
+from tests.support.provisioning import ProvisioningWorld
 from tests.support.recording import RecordingCluster
+from tests.support.scripted_driver import Lose
 from tests.support.virtual_loop import in_virtual_time
 
 PLACE = Place("storage", "csi.test")
@@ -652,3 +656,74 @@ async def test_a_start_whose_answer_was_lost_is_made_good():
         await asyncio.sleep(AGAIN_S + 1)
         await journal.begin(an_intent())
         assert "me" == pages.holder_of(await world.page())
+
+
+# -- what nobody looked after
+
+
+@pytest.mark.parametrize(("away_s", "unattended"), [(UNATTENDED_S - 1, False), (UNATTENDED_S + 1, True)])
+@in_virtual_time
+async def test_what_is_found_late_is_marked_for_good(away_s: float, unattended: bool):
+    world = await World().base()
+    async with world.journal("first") as journal:
+        await journal.begin(an_intent())
+    await asyncio.sleep(away_s)
+    for who in ("second", "third"):
+        async with world.journal(who) as journal:
+            assert unattended is journal.open()["u1"].unattended
+
+
+@in_virtual_time
+async def test_what_is_open_for_long_is_not_taken_for_unattended():
+    world = await World().base()
+    async with world.journal("first") as journal:
+        await journal.begin(an_intent())
+        await asyncio.sleep(10 * UNATTENDED_S)
+        assert 10 * UNATTENDED_S / REFRESH_S + 2 > world.story.count(UPDATE)
+    async with world.journal("second") as journal:
+        assert not journal.open()["u1"].unattended
+
+
+@pytest.mark.parametrize(("away_s", "policy"), [(60.0, "Delete"), (2 * UNATTENDED_S, "Retain")])
+@in_virtual_time
+async def test_a_volume_that_may_have_been_kept_on_purpose_is_retained(away_s: float, policy: str):
+    """By whoever let another provisioner finish the claim meanwhile, and took the volume out of its claim."""
+    world = ProvisioningWorld()
+    place = Place("default", "csi.test")
+    world.intents = Journal(world.users, place, "first", world.clock)
+    await world.make_class(reclaimPolicy="Delete")
+    name = f"pvc-{(await world.make_claim())['metadata']['uid']}"
+    world.driver.script(CREATE_VOLUME, Lose())
+    async with world.provisioning():
+        await world.failed()
+    await world.delete_claim()
+    await asyncio.sleep(away_s)
+    world.intents = Journal(world.users, place, "second", world.clock)
+    async with world.provisioning():
+        assert policy == (await world.volume(name))["spec"]["persistentVolumeReclaimPolicy"]
+        if policy == "Retain":
+            assert f"it may have been kept on purpose, so {name} is retained" in await world.event("VolumeRetained")
+        await world.patch(PERSISTENT_VOLUMES, name, {"status": {"phase": "Released"}}, subresource="status")
+        await world.settle(100)
+        assert (policy == "Retain") is bool(world.driver.volumes)
+        assert {} == world.intents.open()
+
+
+@in_virtual_time
+async def test_a_volume_that_may_have_been_kept_on_purpose_is_not_deleted_for_being_unusable():
+    world = ProvisioningWorld()
+    place = Place("default", "csi.test")
+    world.intents = Journal(world.users, place, "first", world.clock)
+    await world.base()
+    world.driver.script(CREATE_VOLUME, Lose())
+    async with world.provisioning():
+        await world.failed()
+    await world.delete_claim()
+    world.driver.volumes = dict.fromkeys(world.driver.volumes, 1)
+    await asyncio.sleep(2 * UNATTENDED_S)
+    world.intents = Journal(world.users, place, "second", world.clock)
+    async with world.provisioning():
+        await world.failed("is left alone: it may have been kept on purpose")
+        await world.settle(100)
+        assert [] == world.driver.made(DELETE_VOLUME)
+        assert {} == world.intents.open()
