@@ -174,7 +174,7 @@ class Attempts:
         self._metrics.succeeded(intent.class_name, intent.source_kind, self._clock.now() - began)
         log.info(2, "provisioned", PVC=f"{ref.namespace}/{ref.name}", PersistentVolume=intent.volume_name)
         self._telling.succeeded(ref, intent.volume_name)
-        if order.retained:
+        if order.is_retained:
             self._telling.retained(ref, intent.volume_name)
         await self._creation.settle(order)
 

@@ -170,7 +170,7 @@ class Creation:
         """Deletes a volume that is of no use. The failure to be told, which is another one when that did not work."""
         if not volume_id:
             return why
-        if order.retained:
+        if order.is_retained:
             error = f"{why.error}. Volume {order.intent.volume_name} is left alone: it may have been kept on purpose"
             return Failure(error, State.FINISHED, conclusive=True)
         problem = await self._delete(order, secrets, volume_id)

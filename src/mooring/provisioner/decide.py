@@ -69,7 +69,7 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
     except NotLookedUp as missing:
         return _looking_up(missing, class_name, told)
     if before is not None and _is_same(before, order.intent):
-        order = dataclasses.replace(order, intent=before)
+        order = dataclasses.replace(order, intent=_attended(before))
     order = dataclasses.replace(order, fingerprint=fingerprint(claim, storage_class))
     creating = why.Creating(order.intent.volume_name, before is not None)
     return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=told)
@@ -148,6 +148,11 @@ def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:
     return before.secret != wanted.secret and not _is_gone(before.secret, looked)
 
 
+def _attended(intent: Intent) -> Intent:
+    """Its claim is there: nobody has taken its volume out of it."""
+    return dataclasses.replace(intent, unattended=False) if intent.unattended else intent
+
+
 def _is_gone(secret: SecretReference | None, looked: Looked, *signs: type[MooringError]) -> bool:
     """True for a Secret that is not there any more. signs: other errors that say as much. Raises NotLookedUp."""
     if secret is None:
@@ -174,10 +179,11 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
         if wanted is not None and wanted.secret != intent.secret and _is_gone(intent.secret, looked):
             volume = volumes.with_secrets_of(intent.volume, wanted.volume)
             intent = dataclasses.replace(intent, secret=wanted.secret, volume=volume)
-        is_retained = intent.unattended and view.claim(uid) is None
-        if is_retained:
+        if view.claim(uid) is not None:
+            intent = _attended(intent)
+        elif intent.unattended:
             intent = dataclasses.replace(intent, volume=volumes.retained(intent.volume))
-        order = dataclasses.replace(requests.ordered_again(intent), retained=is_retained)
+        order = requests.ordered_again(intent)
         if _secret_is_lost(view, intent, now, looked):
             order = dataclasses.replace(order, secret_is_lost=True)
         else:

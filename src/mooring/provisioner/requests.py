@@ -76,7 +76,6 @@ class Order:
 
     fingerprint: of the claim and the class that it was made from; None for one that repeats what was asked for before, whose failure says
     nothing of what they ask for now. secret_is_lost: the driver is asked without it, since it is gone for good as far as anybody can tell.
-    retained: its claim is gone, and somebody may have kept the volume on purpose: it is not deleted.
     """
 
     intent: Intent
@@ -84,11 +83,15 @@ class Order:
     source: Source | None = None
     fingerprint: object = None
     secret_is_lost: bool = False
-    retained: bool = False
 
     @property
     def is_former(self) -> bool:
         return self.fingerprint is None
+
+    @property
+    def is_retained(self) -> bool:
+        """Its claim is gone, and somebody may have kept the volume on purpose."""
+        return self.intent.unattended
 
     @property
     def required_bytes(self) -> int:

@@ -710,6 +710,23 @@ async def test_a_volume_that_may_have_been_kept_on_purpose_is_retained(away_s: f
 
 
 @in_virtual_time
+async def test_nobody_keeps_a_volume_whose_claim_still_waits_for_it():
+    world = ProvisioningWorld()
+    world.intents = Journal(world.users, Place("default", "csi.test"), "first", world.clock)
+    await world.make_class(reclaimPolicy="Delete")
+    name = f"pvc-{(await world.make_claim())['metadata']['uid']}"
+    world.driver.script(CREATE_VOLUME, Lose(), Lose())
+    async with world.provisioning():
+        await world.failed()
+    await asyncio.sleep(2 * UNATTENDED_S)
+    world.intents = Journal(world.users, Place("default", "csi.test"), "second", world.clock)
+    async with world.provisioning():
+        await world.calls(2)
+        await world.delete_claim()
+        assert "Delete" == (await world.volume(name))["spec"]["persistentVolumeReclaimPolicy"]
+
+
+@in_virtual_time
 async def test_a_volume_that_may_have_been_kept_on_purpose_is_not_deleted_for_being_unusable():
     world = ProvisioningWorld()
     place = Place("default", "csi.test")
