@@ -81,7 +81,9 @@ class Provisioner:
         self.caches = caches = Caches(cluster, facts, options, clock, chance)
         places = NodePlaces(caches.csi_nodes.store, caches.nodes.store)
         secrets = SecretCache(cluster, clock)
-        self._saving = Saving(cluster, caches.volumes, clock, chance, metrics, self._settled, self._save_delayed)
+        self._saving = Saving(
+            cluster, caches.volumes, clock, chance, metrics, self._settled, self._save_delayed, per_node=options.node is not None
+        )
         slow: dict[str, Infeasible] = {}
         self._view = view = View(
             driver=facts,

@@ -13,7 +13,8 @@ import dataclasses
 import msgspec
 
 from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, SecretReference
-from mooring.api.meta import ObjectMeta, annotation
+from mooring.api.matching import node_matches
+from mooring.api.meta import Key, ObjectMeta, annotation
 from mooring.api.storage import StorageClass
 from mooring.base.clock import Instant
 from mooring.base.errors import MooringError
@@ -129,9 +130,17 @@ def _check_name(view: View, claim: PersistentVolumeClaim) -> None:
 
 
 def _is_settled(view: View, intent: Intent) -> bool:
-    """True when its volume is stored."""
+    """True when its volume is stored. The one of another node's provisioner is about another volume."""
     pv = view.volume(intent.volume_name)
-    return pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == intent.uid
+    return pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == intent.uid and _is_here(view, pv)
+
+
+def _is_here(view: View, pv: PersistentVolume) -> bool:
+    """True where one node is served and can reach the volume, or all are."""
+    affinity, node = pv.spec.node_affinity, view.nodes.get(Key("", view.node_name))
+    if not view.node_name or node is None or affinity is None or affinity.required is None:
+        return True
+    return node_matches(affinity.required, node.metadata.labels or {}, view.node_name)
 
 
 def _is_same(before: Intent, wanted: Intent) -> bool:

@@ -66,7 +66,8 @@ Settled = Callable[[Unsaved, Save, str], Awaitable[None]]
 class Saving:
     """settled: awaited with what became of a volume that could not be stored at once, and why it was refused.
 
-    delayed: called once for a volume that can't be stored for a while, with the error.
+    delayed: called once for a volume that can't be stored for a while, with the error. per_node: the provisioners of other nodes make
+    volumes of the same names.
     """
 
     def __init__(
@@ -78,11 +79,14 @@ class Saving:
         metrics: Metrics,
         settled: Settled,
         delayed: Delayed,
+        *,
+        per_node: bool = False,
     ) -> None:
         self._cluster = cluster
         self._volumes = volumes
         self._settled = settled
         self._delayed = delayed
+        self._per_node = per_node
         self.unsaved: dict[str, Unsaved] = {}
         self._queue: WorkQueue[str] = WorkQueue(
             "unsavedpvs",
@@ -163,10 +167,15 @@ class Saving:
         except ApiError as error:
             return Save.LATER, str(error)
         ref = found.spec.claim_ref
-        if ref is not None and ref.uid == intent.uid:
-            return Save.STORED, ""
+        is_own = ref is not None and ref.uid == intent.uid
         if found.spec.csi is not None and found.spec.csi.volume_handle != volume_id:
-            return Save.REFUSED, f'PersistentVolume "{name}" is there already, and is about another volume'
+            other = f'PersistentVolume "{name}" is there already, and is about another volume'
+            if not is_own or self._per_node:
+                return Save.REFUSED, other
+            log.error("the driver has made two volumes of one name, neither is deleted", PersistentVolume=name, volume=volume_id)
+            return Save.TAKEN, other
+        if is_own:
+            return Save.STORED, ""
         if ref is None or not ref.uid:
             return Save.STORED, ""
         return Save.TAKEN, f'PersistentVolume "{name}" belongs to claim "{ref.namespace}/{ref.name}" already'

@@ -19,7 +19,7 @@ from mooring.provisioner.nodemode import because as why
 from mooring.provisioner.options import CapacityOptions, NodeOptions
 from tests.support.provisioning import DRIVER, POST_PV, PUT_CLAIM, ProvisioningWorld
 from tests.support.recording import RecordingCluster
-from tests.support.scripted_driver import RPC, Fail, Wait
+from tests.support.scripted_driver import RPC, Fail, Lose, Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import CAPACITY, CREATE, DELETE, GiB, VolumeDriver
 
@@ -90,6 +90,32 @@ async def test_P88_a_driver_that_does_not_tell_its_place_ends_it():
     with pytest.raises(DriverError):
         async with world.provisioning():
             await world.settle()
+
+
+@pytest.mark.parametrize("selected_when", ["before the answer", "after it"])
+@in_virtual_time
+async def test_P88_a_volume_that_may_be_here_is_not_settled_by_one_that_another_node_made(selected_when: str):
+    """The answer was lost, the scheduler chose another node, and that was quicker."""
+    world = a_world()
+    await world.make_class(binding=WFFC)
+    uid = (await world.make_claim(node=NODE))["metadata"]["uid"]
+    world.driver.script(CREATE, Wait(5.0, Lose()) if selected_when.startswith("before") else Lose())
+    async with world.provisioning():
+        await world.calls(1)
+        await world.settle(0.1)
+        there = [{"matchExpressions": [{"key": HOST, "operator": "In", "values": ["other"]}]}]
+        spec = {
+            "csi": {"driver": DRIVER, "volumeHandle": "there"},
+            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": uid},
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "nodeAffinity": {"required": {"nodeSelectorTerms": there}},
+        }
+        await world.create(PERSISTENT_VOLUMES, {"metadata": {"name": f"pvc-{uid}"}, "spec": spec})
+        await world.annotate({names.SELECTED_NODE: "other"})
+        await world.settle(20)
+        assert ({}, {}) == (world.driver.volumes, world.intents.open())
+        assert ["there"] == [pv["spec"]["csi"]["volumeHandle"] for pv in await volumes(world)]
 
 
 # -- bidding

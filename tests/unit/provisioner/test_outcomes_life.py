@@ -457,6 +457,25 @@ async def test_an_object_of_another_claim_is_not_taken_for_our_own(about):
     assert (about == "another") == (DELETE in world.told)
 
 
+@in_virtual_time
+async def test_an_object_of_the_claim_that_is_about_another_volume_is_not_taken_for_this_ones():
+    """A driver that does not know its volumes by name: which of the two is in use nobody can tell."""
+    world = await ProvisioningWorld().base()
+    meta = (await world.claim())["metadata"]
+    gate = world.driver.gate(CREATE)
+    async with world.provisioning():
+        await world.calls(1)
+        ref = {"namespace": "default", "name": "c", "uid": meta["uid"], "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
+        source = {"csi": {"driver": DRIVER, "volumeHandle": "h"}, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+        await world.create(PVS, {"metadata": {"name": f"pvc-{meta['uid']}"}, "spec": {**source, "claimRef": ref}})
+        gate.set()
+        assert "is about another volume" in await world.failed()
+        await world.settle()
+        assert SUCCEEDED not in [reason for reason, _ in await world.told_of()]
+        assert {} == world.intents.open()
+    assert DELETE not in world.told
+
+
 @pytest.mark.parametrize("whose", ["another claim's", "the claim's own", "nobody's", "unknown"])
 @in_virtual_time
 async def test_a_volume_that_an_object_names_is_not_deleted_for_an_odd_answer(whose):
