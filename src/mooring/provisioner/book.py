@@ -39,7 +39,7 @@ REFRESH_S: Final = 240.0
 
 TRIES_MAX: Final = 5
 _LEASES: Final = LEASES.whole()
-_TAKEN: Final = "another provisioner of this driver has taken over the journal of intents"
+_TAKEN: Final = "another provisioner of this driver has taken over the journal of intents: end one of the two, or let them elect a leader"
 _UNKNOWN: Final = b""
 
 
@@ -278,8 +278,9 @@ class Book:
                 await self._take_over()
             except ApiError as error:
                 self._why_not, self._take_at = copy.copy(error), self._clock.now() + AGAIN_S
+                self._why_not.args = (f"could not take over the journal of intents, tried again every {AGAIN_S:.0f} s: {error}",)
                 log.error("could not take over the journal of intents: no volume is created before that", error=error, again_in_s=AGAIN_S)
-                raise
+                raise self._not_held() from error
             self.held, self._why_not = True, None
 
     def _not_held(self) -> ApiError:

@@ -13,7 +13,7 @@ from mooring.api.core import SecretReference
 from mooring.kube.errors import Conflict
 from mooring.provisioner.claims import Source
 
-STILL_OPEN: Final = "the volume's creation is not over yet"
+STILL_OPEN: Final = "the volume's creation is not over yet: it is once the CSI driver has said for sure whether there is a volume"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

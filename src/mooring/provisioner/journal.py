@@ -64,6 +64,7 @@ class Journal:
 
     async def start(self) -> None:
         """Takes the journal over; what an earlier holder left open is open from now on. What keeps us from it is tried again by `run`."""
+        log.info(1, "the journal of intents", namespace=self._place.namespace, Lease=self._place.page_name(0))
         await self._try_to_hold()
 
     async def begin(self, intent: Intent) -> None:

@@ -520,6 +520,28 @@ async def test_an_error_that_is_told_again_and_again_does_not_grow():
     assert 1 == len(depths)
 
 
+@in_virtual_time
+async def test_who_asks_hears_what_keeps_the_journal_and_what_comes_next():
+    """Deletion shows it on the PersistentVolume, creation on the claim: always in the same words, so that events are counted up."""
+    world = await World().base()
+    rule = world.cluster.refuse(CREATE, times=None, error=Forbidden("leases is forbidden"))
+    told = set()
+    async with world.journal("first") as first:
+        for wait_s in (0.0, 1.0, AGAIN_S):
+            await asyncio.sleep(wait_s)
+            for asked in (first.begin(an_intent()), first.settled("u1")):
+                with pytest.raises(Forbidden) as caught:
+                    await asked
+                told.add(str(caught.value))
+        assert {"could not take over the journal of intents, tried again every 5 s: leases is forbidden"} == told
+        rule.times = 0
+        await asyncio.sleep(AGAIN_S)
+        async with world.journal("second"):
+            for asked in (first.begin(an_intent()), first.settled("u1")):
+                with pytest.raises(Superseded, match="end one of the two, or let them elect a leader"):
+                    await asked
+
+
 @pytest.mark.parametrize("there", [True, False])
 @in_virtual_time
 async def test_the_journal_of_one_node_goes_with_its_node(there: bool):
