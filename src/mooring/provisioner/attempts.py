@@ -154,7 +154,7 @@ class Attempts:
         if isinstance(decision.because, why.ClassMissing):  # its arrival wakes the claim
             self._metrics.has_failed(decision.because.class_name, "" if attempt.claim is None else source_kind(attempt.claim))
         if decision.wait_s is not None:
-            self._queue.add_after(attempt.uid, decision.wait_s)
+            self._wait(attempt.uid, decision.wait_s)
             return
         if decision.settled:
             await self._ledger.end(attempt.uid)
@@ -244,8 +244,15 @@ class Attempts:
     def _rest(self, uid: str, fingerprint: object, error: str) -> float:
         self._slow[uid] = Infeasible(self._clock.now() + self._slow_s, fingerprint, error)
         self._queue.forget(uid)
-        self._queue.add_after(uid, self._slow_s)
+        self._wait(uid, self._slow_s)
         return self._slow_s
+
+    def _wait(self, uid: str, seconds: float) -> None:
+        """Nobody watches attributes classes: a claim that has one is looked at in the back-off, too."""
+        self._queue.add_after(uid, seconds)
+        claim = next(iter(self._claims.store.by(BY_UID, uid)), None)
+        if claim is not None and claim.spec.volume_attributes_class_name:
+            self._queue.retry(uid)
 
     async def _rescheduled(self, attempt: Attempt, claim: PersistentVolumeClaim | None, node_name: str, failure: Failure) -> bool:
         """True when the scheduler has been asked for another node than this one: then the claim waits for that."""

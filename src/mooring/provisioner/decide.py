@@ -15,7 +15,7 @@ import msgspec
 from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, SecretReference
 from mooring.api.matching import node_matches
 from mooring.api.meta import Key, ObjectMeta, annotation
-from mooring.api.storage import StorageClass
+from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, StorageClass
 from mooring.base.clock import Instant
 from mooring.base.errors import MooringError
 from mooring.kube.errors import ApiError, Forbidden, NotFound
@@ -50,7 +50,11 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
     storage_class = view.storage_class(class_name)
     assert storage_class is not None, "it would not be due"
     told = source_kind(claim)
-    if slow is not None and now < slow.until and slow.fingerprint == fingerprint(claim, storage_class):
+    try:
+        rests = slow is not None and now < slow.until and slow.fingerprint == fingerprint(view, claim, storage_class, looked)
+    except NotLookedUp as missing:
+        return dataclasses.replace(_looking_up(missing, class_name, told), attempting=False)
+    if slow is not None and rests:
         return Decision(why.NotYetAgain(slow.error, slow.until - now), wait_s=slow.until - now, class_name=class_name)
     try:
         _check_name(view, claim)
@@ -71,14 +75,31 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
         return _looking_up(missing, class_name, told)
     if before is not None and _is_same(before, order.intent):
         order = dataclasses.replace(order, intent=_attended(before))
-    order = dataclasses.replace(order, fingerprint=fingerprint(claim, storage_class))
+    order = dataclasses.replace(order, fingerprint=fingerprint(view, claim, storage_class, looked))
     creating = why.Creating(order.intent.volume_name, before is not None)
     return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=told)
 
 
-def fingerprint(claim: PersistentVolumeClaim, storage_class: StorageClass) -> object:
-    """Of what the driver judges: the claim's spec, with its attributes class, and the class, with its uid."""
-    return claim.spec, storage_class.metadata.uid, msgspec.structs.replace(storage_class, metadata=ObjectMeta())
+def fingerprint(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, looked: Looked) -> object:
+    """Of what the driver judges: the claim's spec, its node, the annotations that the class names; the class and the attributes class.
+
+    Raises NotLookedUp.
+    """
+    named = "".join((storage_class.parameters or {}).values())
+    notes = {key: value for key, value in (claim.metadata.annotations or {}).items() if f"pvc.annotations['{key}']" in named}
+    same_class = storage_class.metadata.uid, msgspec.structs.replace(storage_class, metadata=ObjectMeta())
+    return claim.spec, selected_node(claim), notes, same_class, _attributes_uid(view, claim, looked)
+
+
+def _attributes_uid(view: View, claim: PersistentVolumeClaim, looked: Looked) -> str:
+    name = claim.spec.volume_attributes_class_name
+    if not name or not view.rules.volume_attributes_class:
+        return ""
+    try:
+        uid: str = looked.get(Wanted(VOLUME_ATTRIBUTES_CLASSES, name)).metadata.uid
+    except ApiError:
+        return ""
+    return uid
 
 
 def _not_due(view: View, claim: PersistentVolumeClaim) -> why.Because | None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from mooring.api.core import SECRETS
-from mooring.api.storage import STORAGE_CLASSES
+from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.provisioner import names
-from tests.support.provisioning import CREATE, AnsweringDriver, ProvisioningWorld
-from tests.support.scripted_driver import Fail, Lose, Step
+from tests.support.provisioning import CREATE, PROVISIONING, AnsweringDriver, ProvisioningWorld
+from tests.support.scripted_driver import RPC, Fail, Lose, Step
 from tests.support.virtual_loop import in_virtual_time
 
 TEAMS = {
@@ -139,3 +141,54 @@ async def test_another_secret_is_taken_where_the_former_one_is_gone(class_is: st
     assert ["a", "b"] == accounts(world)
     assert ["", ""] == [call.request.parameters["tier"] for call in world.driver.made(CREATE)]
     assert "t-b" == pv["metadata"]["annotations"][names.DELETION_SECRET_NAME]
+
+
+# -- an infeasible claim rests until something changes that the driver judges
+
+
+def refuses(world: ProvisioningWorld, is_refused: Callable[[csi.CreateVolumeRequest], bool]) -> None:
+    world.driver.always(CREATE, lambda request: Fail(Code.INVALID_ARGUMENT, "not this one") if is_refused(request) else None)
+
+
+@in_virtual_time
+async def test_P45_an_annotation_that_the_class_names_ends_the_rest():
+    world = await of_team_a()
+    world.driver.forget_scripts()
+    refuses(world, lambda request: request.secrets["account"] == "a")
+    async with world.provisioning():
+        await world.failed("not this one")
+        await world.annotate({"colour": "red"})
+        await world.settle(200)
+        assert 1 == len(world.driver.made(CREATE))
+        await world.annotate({"team": "b"})
+        await world.provisioned(wait_s=1)
+
+
+@in_virtual_time
+async def test_P45_another_node_ends_the_rest():
+    world = await on_nodes()
+    refuses(world, lambda request: request.accessibility_requirements.preferred[0].segments["zone"] == "a")
+    async with world.provisioning():
+        await world.failed("not this one")
+        await world.annotate({names.SELECTED_NODE: "n2"})
+        await world.provisioned(wait_s=1)
+
+
+@in_virtual_time
+async def test_P45_an_attributes_class_made_anew_ends_the_rest():
+    """Nobody watches those: it is looked at in the back-off, by a GET each time, and in silence."""
+    world = ProvisioningWorld(AnsweringDriver(controller=[RPC.MODIFY_VOLUME]), resync_s=0.0)
+    body = {"metadata": {"name": "gold"}, "driverName": "csi.test"}
+    await world.create(VOLUME_ATTRIBUTES_CLASSES, {**body, "parameters": {"iops": "9"}})
+    await world.base(volumeAttributesClassName="gold")
+    refuses(world, lambda request: request.mutable_parameters["iops"] == "9")
+    async with world.provisioning():
+        await world.failed("not this one")
+        await world.settle(140)
+        assert 1 == len(world.driver.made(CREATE))
+        assert 8 >= world.story.count("get volumeattributesclasses") > 3
+        assert 1 == len([reason for reason, _ in await world.told_of() if reason == PROVISIONING])
+        await world.patch(VOLUME_ATTRIBUTES_CLASSES, "gold", {"metadata": {"finalizers": None}})
+        await world.delete(VOLUME_ATTRIBUTES_CLASSES, "gold")
+        await world.create(VOLUME_ATTRIBUTES_CLASSES, {**body, "parameters": {"iops": "5"}})
+        await world.provisioned(wait_s=129)
