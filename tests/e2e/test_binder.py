@@ -1,17 +1,14 @@
-"""`mooring binder` as a program: on the embedded server over HTTPS, two replicas with one Lease, and the rights of its manifest."""
+"""`mooring binder` as a program: on the embedded server over HTTPS, and two replicas with one Lease. Rights: `test_rights_binder.py`."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import http.client
-import json
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,16 +17,13 @@ from mooring.base.clock import LoopClock
 from mooring.kube.http import HttpCluster
 from mooring.kube.kubeconfig import load
 from tests.support.bindables import a_claim, a_volume, an_ephemeral_volume
-from tests.support.binding import POD, PV, PVC, World, annotations
-from tests.support.control_plane import ControlPlane
+from tests.support.binding import World
 from tests.support.embedded import EmbeddedServer
 from tests.support.programs import Program, free_ports
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
-MANIFEST = Path(__file__).resolve().parents[2] / "deploy" / "binder" / "rbac.yaml"
-NAMESPACE, ACCOUNT = "storage", "mooring-binder"  # as the manifest has them
 ELECTION = (
     "--leader-election",
     "--leader-election-lease-duration=2s",
@@ -113,52 +107,3 @@ def test_a_standby_takes_over(server: EmbeddedServer, tmp_path: Path) -> None:
             second.send(signal.SIGTERM)
             eventually(lambda: second.exit_code is not None, 20, "the second has ended")
             assert (0, 0) == (first.exit_code, second.exit_code)
-
-
-def test_the_manifests_rights_are_enough(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
-    """Every part at work, as the service account; nothing is forbidden."""
-    control_plane = new_control_plane()  # a binder acts on the whole cluster
-    config = _login(control_plane, tmp_path)
-
-    async def main() -> None:
-        async with a_world(control_plane.kubeconfig()) as world:
-            await _a_pod_gets_its_volume(world)
-            claim = await world.get(PVC, world("claim"))
-            assert annotations(claim)
-            await world.rejected((await world.make_pod("nothing", base="waits"))["metadata"]["name"], "not found")
-            await world.delete(POD, world("pod"))
-            await world.delete(PVC, world("claim"))
-            await world.gone(PVC, world("claim"))
-            await world.phase(PV, world("pv"), "Released")
-            await world.delete(PV, world("pv"))
-            await world.gone(PV, world("pv"))
-            kind = "VolumeAttributesClass"
-            gold = {"apiVersion": "storage.k8s.io/v1", "kind": kind, "metadata": {"name": world("gold")}, "driverName": "d"}
-            await world.create({**gold, "parameters": {"a": "b"}})
-            await world.delete(kind, world("gold"))
-            await world.gone(kind, world("gold"))
-
-    with binder(config, tmp_path / "log", f"--leader-election-namespace={NAMESPACE}", *ELECTION) as program:
-        asyncio.run(main())
-        assert "forbidden" not in program.output()
-
-
-def _login(plane: ControlPlane, folder: Path) -> Path:
-    """Applies the manifest, and gives a kubeconfig with a token of its account."""
-    status, _ = plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    assert status in (201, 409)
-    plane.kubectl("apply", "-f", str(MANIFEST))
-    status, answer = plane.request("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token", {"spec": {}})
-    assert 201 == status, answer
-    authority = base64.b64encode(plane.ca_file.read_bytes()).decode()
-    values: dict[str, Any] = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": plane.server, "certificate-authority-data": authority}}],
-        "users": [{"name": ACCOUNT, "user": {"token": json.loads(answer)["status"]["token"]}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": ACCOUNT}}],
-    }
-    config = folder / "kubeconfig"
-    config.write_text(json.dumps(values))
-    return config

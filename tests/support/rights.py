@@ -1,0 +1,161 @@
+"""Service accounts with the rights of a manifest: who acts as one, what it was refused, and which of its rights it did not need.
+
+manifest = deployed("attacher")
+async with acting_as(manifest, plane, folder) as proxy:
+    program(f"--kubeconfig={proxy.kubeconfig}")
+    ...
+assert [] == refused(proxy)
+assert [] == manifest.unused(proxy)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from tests.support.control_plane import ControlPlane
+from tests.support.fault_proxy import FaultProxy, Request, fault_proxy
+
+Json = dict[str, Any]
+
+GROUP = "rbac.authorization.k8s.io"
+NAMESPACE = "storage"
+"""Of all manifests in deploy."""
+
+ELECTION = (
+    "--leader-election",
+    f"--leader-election-namespace={NAMESPACE}",
+    "--leader-election-lease-duration=2s",
+    "--leader-election-renew-deadline=1500ms",
+    "--leader-election-retry-period=300ms",
+)
+"""Flags of a quick one where the manifests allow it."""
+
+OWNERS_ARE_CHECKED = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
+"""A flag of the API server, as some clusters have it: a right is needed for each object that is made an owner."""
+
+_DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+
+
+class Right(NamedTuple):
+    """namespace: "" for all."""
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}" + (f".{self.group}" if self.group else "")
+
+    def covers(self, request: Request) -> bool:
+        asked = request.verb, _group(request), request.resource
+        return asked == (self.verb, self.group, self.resource) and self.namespace in ("", request.namespace)
+
+
+class Manifest:
+    """One service account, and the roles that are bound to it. objects: as they are applied."""
+
+    def __init__(self, objects: Sequence[Json]) -> None:
+        self._objects = objects
+        (account,) = (one["metadata"] for one in objects if one["kind"] == "ServiceAccount")
+        self.account, self.namespace = str(account["name"]), str(account["namespace"])
+
+    def rights(self) -> set[Right]:
+        roles = [one for one in self._objects if one["kind"] in ("ClusterRole", "Role")]
+        return {
+            Right(verb, group, resource, role["metadata"].get("namespace", ""))
+            for role in roles
+            for rule in role["rules"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
+
+    def unused(self, proxy: FaultProxy) -> list[str]:
+        """The rights that none of the requests needed, such as `get leases.coordination.k8s.io`."""
+        return sorted(str(right) for right in self.rights() if not any(right.covers(request) for request in proxy.requests))
+
+    def login(self, plane: ControlPlane, folder: Path) -> Path:
+        """Applies the manifest, and gives a kubeconfig with a token of its account."""
+        status, _ = plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
+        assert status in (201, 409)
+        plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(self._objects))
+        status, answer = plane.request("POST", f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{self.account}/token", {"spec": {}})
+        assert 201 == status, answer
+        authority = base64.b64encode(plane.ca_file.read_bytes()).decode()
+        values: Json = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": plane.server, "certificate-authority-data": authority}}],
+            "users": [{"name": self.account, "user": {"token": json.loads(answer)["status"]["token"]}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": self.account}}],
+        }
+        config = folder / "kubeconfig"
+        config.write_text(json.dumps(values))
+        return config
+
+    def grant_secret(self, plane: ControlPlane, name: str, secret: str, namespace: str = "default") -> None:
+        """A Role in the secret's namespace, as the manifests recommend. name: of the Role."""
+        path = f"/apis/{GROUP}/v1/namespaces/{namespace}"
+        rules = [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": [secret], "verbs": ["get"]}]
+        assert 201 == plane.request("POST", f"{path}/roles", {"metadata": {"name": name}, "rules": rules})[0]
+        subject = {"kind": "ServiceAccount", "name": self.account, "namespace": self.namespace}
+        role = {"apiGroup": GROUP, "kind": "Role", "name": name}
+        binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
+        assert 201 == plane.request("POST", f"{path}/rolebindings", binding)[0]
+
+
+def deployed(part: str) -> Manifest:
+    """What deploy/PART/rbac.yaml says."""
+    return Manifest(list(yaml.safe_load_all((_DEPLOY / part / "rbac.yaml").read_text())))
+
+
+def just(name: str, *rules: tuple[str, str, str]) -> Manifest:
+    """An account of this name with these rights alone. rules: group, resources, verbs, as words."""
+    listed = [{"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()} for group, resources, verbs in rules]
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
+    role = {"apiGroup": GROUP, "kind": "ClusterRole", "name": name}
+    return Manifest(
+        [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": NAMESPACE}},
+            {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": listed},
+            {
+                "apiVersion": f"{GROUP}/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": name},
+                "roleRef": role,
+                "subjects": [subject],
+            },
+        ]
+    )
+
+
+@contextlib.asynccontextmanager
+async def acting_as(manifest: Manifest, plane: ControlPlane, folder: Path) -> AsyncIterator[FaultProxy]:
+    """A proxy whose kubeconfig logs in as the manifest's account; it has all requests that are made so."""
+    config = await asyncio.to_thread(manifest.login, plane, folder)
+    async with fault_proxy(config, folder / "proxy.kubeconfig") as proxy:
+        yield proxy
+
+
+def refused(proxy: FaultProxy) -> list[str]:
+    """The requests that a right was missing for, such as `list leases.coordination.k8s.io`."""
+    return [str(Right(one.verb, _group(one), one.resource)) for one in proxy.requests if one.status in (401, 403)]
+
+
+async def has_asked(proxy: FaultProxy, verb: str, resource: str) -> bool:
+    """True once such a request has been answered."""
+    return any((one.verb, one.resource) == (verb, resource) and one.status for one in proxy.requests)
+
+
+def _group(request: Request) -> str:
+    return request.path.split("/")[2] if request.path.startswith("/apis/") else ""
