@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
@@ -35,7 +35,7 @@ from mooring.csi.session import DriverInfo
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
 from mooring.kube.informer import Informer
-from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
+from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.kube.secrets import SecretCache
 
 log = logger(__name__)
@@ -169,24 +169,10 @@ class Attacher:
         self._working = True
         async with asyncio.TaskGroup() as group:
             for number in range(self._options.worker_threads * WORKERS_PER_CALL):
-                group.create_task(self._worker(self._queue, self._attach_or_detach), name=f"attacher/worker/{number}")
+                group.create_task(self._queue.work(self._attach_or_detach), name=f"attacher/worker/{number}")
             for number in range(self._options.worker_threads):
-                group.create_task(self._worker(self._volume_queue, self._release_volume), name=f"attacher/volume-worker/{number}")
+                group.create_task(self._volume_queue.work(self._release_volume), name=f"attacher/volume-worker/{number}")
         self._drained.set()
-
-    async def _worker(self, queue: WorkQueue[str], handle: Callable[[str], Awaitable[None]]) -> None:
-        while True:
-            try:
-                name = await queue.get()
-            except QueueClosed:
-                return
-            try:
-                await handle(name)
-            except Exception as error:  # a bug of ours must not end the other volumes' work
-                log.error("reconciling failed unexpectedly, trying again", error=error, key=name)
-                queue.retry(name)
-            finally:
-                queue.done(name)
 
     def driver_returned(self) -> None:
         """The driver was away and is back: whatever failed may have failed for that."""

@@ -11,7 +11,7 @@ from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.kube.errors import ApiError
-from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
+from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
 
 _log = logger(__name__)
 K = TypeVar("K", bound=Hashable)
@@ -40,20 +40,10 @@ class Workers(Generic[K]):
         """Works until the queue is closed."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._count):
-                group.create_task(self._work(), name=f"binder/{self.queue.name}/{number}")
+                group.create_task(self.queue.work(self._try), name=f"binder/{self.queue.name}/{number}")
 
-    async def _work(self) -> None:
-        while True:
-            try:
-                key = await self.queue.get()
-            except QueueClosed:
-                return
-            try:
-                await self._handle(key)
-            except ApiError as error:
-                _log.error("could not be done, trying again", error=error, key=str(key), retry_in_s=round(self.queue.retry(key), 3))
-            except Exception as error:  # a bug of ours must not end the others' work
-                _log.error("failed unexpectedly, trying again", error=error, key=str(key), queue=self.queue.name)
-                self.queue.retry(key)
-            finally:
-                self.queue.done(key)
+    async def _try(self, key: K) -> None:
+        try:
+            await self._handle(key)
+        except ApiError as error:
+            _log.error("could not be done, trying again", error=error, key=str(key), retry_in_s=round(self.queue.retry(key), 3))

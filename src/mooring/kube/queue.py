@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, TypeVar
 
 from mooring.base.chance import Chance
@@ -159,6 +159,21 @@ class WorkQueue(Generic[K]):
         if self._metrics:
             self._metrics.queue_duration.observe(now - added)
         return key
+
+    async def work(self, handle: Callable[[K], Awaitable[None]]) -> None:
+        """One worker: hands keys to handle until the queue is closed. What that raises is a bug: it is logged, and the key comes again."""
+        while True:
+            try:
+                key = await self.get()
+            except QueueClosed:
+                return
+            try:
+                await handle(key)
+            except Exception as error:  # must not end the other keys' work
+                _log.error("failed unexpectedly, trying again", error=error, queue=self._name, key=str(key))
+                self.retry(key)
+            finally:
+                self.done(key)
 
     def done(self, key: K) -> None:
         """The worker has put the key down."""

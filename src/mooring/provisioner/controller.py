@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,7 +21,7 @@ from mooring.csi.driver import Driver
 from mooring.csi.session import DriverInfo
 from mooring.kube.cluster import Cluster
 from mooring.kube.events import EventRecorder
-from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
+from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.kube.secrets import SecretCache
 from mooring.provisioner.attempts import Attempts
 from mooring.provisioner.caches import Caches
@@ -170,7 +171,7 @@ class Provisioner:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(INTENTS_S_MAX):
                     await self._intents.tidy()
-            await self._events.drain(EVENTS_S_MAX)
+            await asyncio.gather(self._events.drain(EVENTS_S_MAX), self._populating.drain(EVENTS_S_MAX))
             for helper in helpers:
                 helper.cancel()
 
@@ -195,28 +196,15 @@ class Provisioner:
 
     async def _work(self) -> None:
         self._working = True
+        attempt = functools.partial(self._attempts.make, self._view)
         async with asyncio.TaskGroup() as group:
             for part in self._parts:
                 group.create_task(part.run(), name=f"provisioner/{type(part).__name__}")
             for number in range(self._options.worker_threads):
-                group.create_task(self._worker(), name=f"provisioner/claim-worker/{number}")
+                group.create_task(self._queue.work(attempt), name=f"provisioner/claim-worker/{number}")
             for number in range(WORKERS):
                 group.create_task(self._saving.work(), name=f"provisioner/saving-worker/{number}")
         self._drained.set()
-
-    async def _worker(self) -> None:
-        while True:
-            try:
-                uid = await self._queue.get()
-            except QueueClosed:
-                return
-            try:
-                await self._attempts.make(self._view, uid)
-            except Exception as error:  # a bug of ours must not end the other claims' work
-                log.error("provisioning failed unexpectedly, trying again", error=error, uid=uid)
-                self._queue.retry(uid)
-            finally:
-                self._queue.done(uid)
 
     # -- what happens
 

@@ -20,7 +20,7 @@ from mooring.base.metrics import Metrics
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Invalid, NotFound, TooLarge
 from mooring.kube.informer import Informer
-from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
+from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.provisioner.intents import Intent
 from mooring.provisioner.requests import Order
 from mooring.provisioner.volumes import Json
@@ -112,18 +112,7 @@ class Saving:
 
     async def work(self) -> None:
         """One worker; returns once closed."""
-        while True:
-            try:
-                name = await self._queue.get()
-            except QueueClosed:
-                return
-            try:
-                await self._again(name)
-            except Exception as error:  # a bug of ours must not lose the other volumes
-                log.error("storing a volume failed unexpectedly, trying again", error=error, PersistentVolume=name)
-                self._queue.retry(name)
-            finally:
-                self._queue.done(name)
+        await self._queue.work(self._again)
 
     async def _again(self, name: str) -> None:
         volume = self.unsaved[name]

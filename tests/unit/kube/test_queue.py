@@ -231,6 +231,24 @@ async def test_a_key_in_hand_may_be_put_down_after_close():
 
 
 @in_virtual_time
+async def test_a_worker_outlives_what_its_work_raises_and_ends_with_the_queue():
+    queue, seen = a_queue(), []
+
+    async def handle(key: str) -> None:
+        seen.append(key)
+        if seen.count("bad") < 3 and key == "bad":
+            raise ValueError("a bug")
+
+    for key in ("bad", "good"):
+        queue.add(key)
+    worker = asyncio.create_task(queue.work(handle))
+    await asyncio.sleep(100)
+    assert ["bad", "good", "bad", "bad"] == seen
+    queue.close()
+    await worker
+
+
+@in_virtual_time
 async def test_putting_down_what_is_not_in_hand_is_an_error():
     with pytest.raises(KeyError):
         a_queue().done("a")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
@@ -25,7 +26,7 @@ from mooring.kube.cluster import Cluster, Selection
 from mooring.kube.errors import ApiError
 from mooring.kube.flow import Throttle
 from mooring.kube.informer import Cause, Change, Informer
-from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
+from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.provisioner.caches import Caches
 from mooring.provisioner.capacity import decide as d
 from mooring.provisioner.capacity.ground import PASSING, capacity_kind, owner_of
@@ -124,9 +125,10 @@ class Capacity:
             await objects.synced()
             helpers.append(group.create_task(self._poll(), name="provisioner/capacity-poll"))
             self._working = True
+            publish = functools.partial(self._published, view, writes)
             async with asyncio.TaskGroup() as workers:
                 for number in range(self._options.threads):
-                    workers.create_task(self._worker(view, writes), name=f"provisioner/capacity-worker/{number}")
+                    workers.create_task(self._queue.work(publish), name=f"provisioner/capacity-worker/{number}")
             self._drained.set()
             for helper in helpers:
                 helper.cancel()
@@ -180,21 +182,11 @@ class Capacity:
                 if number % BREATH == 0:
                     await self._clock.sleep(0)
 
-    async def _worker(self, view: d.View, writes: Writes) -> None:
-        while True:
-            try:
-                item = await self._queue.get()
-            except QueueClosed:
-                return
-            try:
-                await self._refresh(view, writes, item)
-            except (DriverError, ApiError) as error:
-                log.error(f"could not publish capacity: {error}", item=str(item), retry_in_s=round(self._queue.retry(item), 3))
-            except Exception as error:  # a bug of ours must not end the other items' work
-                log.error("publishing capacity failed unexpectedly, trying again", error=error, item=str(item))
-                self._queue.retry(item)
-            finally:
-                self._queue.done(item)
+    async def _published(self, view: d.View, writes: Writes, item: Item) -> None:
+        try:
+            await self._refresh(view, writes, item)
+        except (DriverError, ApiError) as error:
+            log.error(f"could not publish capacity: {error}", item=str(item), retry_in_s=round(self._queue.retry(item), 3))
 
     # -- which items there are
 

@@ -21,7 +21,7 @@ from mooring.csi.driver import Driver
 from mooring.kube.cluster import Cluster
 from mooring.kube.events import EventRecorder
 from mooring.kube.informer import Change
-from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
+from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.kube.secrets import SecretCache
 from mooring.provisioner.caches import Caches
 from mooring.provisioner.deletion import because as why
@@ -120,7 +120,7 @@ class VolumeDeletion:
             self._running = True
             async with asyncio.TaskGroup() as workers:
                 for number in range(self._worker_count):
-                    workers.create_task(self._worker(), name=f"provisioner/volume-worker/{number}")
+                    workers.create_task(self._queue.work(self._delete), name=f"provisioner/volume-worker/{number}")
             self._drained.set()
             if watching is not None:
                 watching.cancel()
@@ -143,20 +143,6 @@ class VolumeDeletion:
     def is_ours(self, pv: PersistentVolume) -> bool:
         """True for volumes whose deletion is this driver's business."""
         return self._view.is_ours(pv)
-
-    async def _worker(self) -> None:
-        while True:
-            try:
-                name = await self._queue.get()
-            except QueueClosed:
-                return
-            try:
-                await self._delete(name)
-            except Exception as error:  # a bug of ours must not end the other volumes' work
-                log.error("deleting failed unexpectedly, trying again", error=error, PersistentVolume=name)
-                self._queue.retry(name)
-            finally:
-                self._queue.done(name)
 
     # -- what wakes a volume
 

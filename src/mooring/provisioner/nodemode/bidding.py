@@ -23,7 +23,7 @@ from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, NotFound
 from mooring.kube.events import EventRecorder
 from mooring.kube.informer import Cause, Change, Informer
-from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
+from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.kube.secrets import SecretCache
 from mooring.provisioner import names
 from mooring.provisioner.caches import Caches
@@ -85,7 +85,7 @@ class Bidding:
         self._working = True
         async with asyncio.TaskGroup() as workers:
             for number in range(self._worker_count):
-                workers.create_task(self._worker(), name=f"provisioner/bid-worker/{number}")
+                workers.create_task(self._queue.work(self._turn), name=f"provisioner/bid-worker/{number}")
         self._drained.set()
 
     async def drain(self, timeout_s: float) -> bool:
@@ -105,20 +105,6 @@ class Bidding:
         """A volume of this node was deleted: claims for which there was no room are worth a bid."""
         for uid in tuple(self._without_room):
             self._wait_for_turn(uid)
-
-    async def _worker(self) -> None:
-        while True:
-            try:
-                uid = await self._queue.get()
-            except QueueClosed:
-                return
-            try:
-                await self._turn(uid)
-            except Exception as error:  # a bug of ours must not end the other claims' work
-                log.error("bidding failed unexpectedly, trying again", error=error, uid=uid)
-                self._queue.retry(uid)
-            finally:
-                self._queue.done(uid)
 
     # -- when it is a claim's turn
 

@@ -23,7 +23,7 @@ from mooring.base.metrics import Metrics
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Forbidden, NotFound
 from mooring.kube.informer import Change, Informer
-from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
+from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.provisioner import names
 from mooring.provisioner.caches import Caches
 from mooring.provisioner.claims import CLAIM_KIND, SNAPSHOT_KIND, Source
@@ -150,7 +150,7 @@ class SourceProtection:
             self._running = True
             async with asyncio.TaskGroup() as workers:
                 for number in range(self._worker_count):
-                    workers.create_task(self._worker(), name=f"provisioner/source-worker/{number}")
+                    workers.create_task(self._queue.work(self._look), name=f"provisioner/source-worker/{number}")
             self._drained.set()
             if watching is not None:
                 watching.cancel()
@@ -184,20 +184,6 @@ class SourceProtection:
                 log.info(2, "could not list snapshots, trying again", why=str(error))
                 await self._clock.sleep(ASK_AGAIN_S)
         await self._snapshots.run()
-
-    async def _worker(self) -> None:
-        while True:
-            try:
-                origin = await self._queue.get()
-            except QueueClosed:
-                return
-            try:
-                await self._look(origin)
-            except Exception as error:  # a bug of ours must not end the other sources' work
-                log.error("source protection failed unexpectedly, trying again", error=error, source=str(origin))
-                self._queue.retry(origin)
-            finally:
-                self._queue.done(origin)
 
     # -- what wakes a source
 
