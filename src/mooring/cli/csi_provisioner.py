@@ -11,6 +11,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, FLOAT, INT, STRING, UINT
 from mooring.base.flags import Parsed, flag
 from mooring.base.gates import GATES, Gate, Stage, gates_help
+from mooring.base.log import logger
 from mooring.base.units import format_duration
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
@@ -18,13 +19,17 @@ from mooring.cli.tables import SidecarFlags
 
 if TYPE_CHECKING:
     from mooring.cli.life import Context, Sidecar, Work
+    from mooring.kube.cluster import Cluster
     from mooring.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions
 
+log = logger(__name__)
+
+_ATTRIBUTES: Final = "VolumeAttributesClass"
 KNOWN_GATES: Final[Mapping[str, Gate]] = {
     "CrossNamespaceVolumeDataSource": Gate(Stage.ALPHA, False),
     "ReleaseLeaderElectionOnExit": Gate(Stage.ALPHA, False),
     "Topology": Gate(Stage.GA, True),
-    "VolumeAttributesClass": Gate(Stage.GA, True),
+    _ATTRIBUTES: Gate(Stage.GA, True),
 }
 
 _LIMITS: Final = frozenset({"kube-api-capacity-qps", "kube-api-capacity-burst"})
@@ -100,7 +105,9 @@ def main() -> int:
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
     """Runs until it is told to end; gives the exit code. argv: the words after the name. prog: the name as typed, for --version."""
-    return run_command(COMMAND, argv, prog, lambda setup: _serve(setup, machine or Machine()))
+    around = machine or Machine()
+    command = dataclasses.replace(COMMAND, check_first=lambda parsed: _check_node(parsed.flags, around))
+    return run_command(command, argv, prog, lambda setup: _serve(setup, around))
 
 
 def check(parsed: Parsed[ProvisionerFlags]) -> None:
@@ -138,6 +145,12 @@ def check(parsed: Parsed[ProvisionerFlags]) -> None:
         raise ConfigError(f"capacity-ownerref-level: must be -1 or more, got {flags.capacity_ownerref_level}")
 
 
+def _check_node(flags: ProvisionerFlags, machine: Machine) -> None:
+    """Raises ConfigError."""
+    if flags.node_deployment and not machine.environ.get("NODE_NAME"):
+        raise ConfigError("node-deployment: the environment variable NODE_NAME must name the node")
+
+
 COMMAND: Final[Command[ProvisionerFlags]] = Command(ProvisionerFlags, KNOWN_GATES, {}, check)
 
 
@@ -154,6 +167,12 @@ def sidecar(setup: Setup[ProvisionerFlags], machine: Machine) -> Sidecar[Provisi
     from mooring.cli.life import Sidecar
 
     options = options_of(setup, machine)
+
+    async def ask(cluster: Cluster) -> None:
+        nonlocal options
+        if _ATTRIBUTES not in setup.flags.feature_gates:
+            options = await _without_unknown_kinds(options, cluster)
+
     return Sidecar(
         name="csi-provisioner",
         lock_prefix="",
@@ -161,7 +180,19 @@ def sidecar(setup: Setup[ProvisionerFlags], machine: Machine) -> Sidecar[Provisi
         log_length_max=setup.flags.max_grpc_log_length,
         server=setup.flags.master,
         make_work=lambda context: _provisioner(context, options, machine),
+        ask=ask,
     )
+
+
+async def _without_unknown_kinds(options: ProvisionerOptions, cluster: Cluster) -> ProvisionerOptions:
+    """An API server without VolumeAttributesClasses of this version turns their gate off: what claims say of them is passed over."""
+    from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
+    from mooring.provisioner.lookups import is_served
+
+    if not options.rules.volume_attributes_class or await is_served(cluster, VOLUME_ATTRIBUTES_CLASSES):
+        return options
+    log.info(0, "the API server has no VolumeAttributesClasses in storage.k8s.io/v1: they are passed over")
+    return dataclasses.replace(options, rules=dataclasses.replace(options.rules, volume_attributes_class=False))
 
 
 def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions, machine: Machine) -> Work:
@@ -196,7 +227,7 @@ def options_of(setup: Setup[ProvisionerFlags], machine: Machine) -> ProvisionerO
         controller_publish_readonly=flags.controller_publish_readonly,
         prevent_volume_mode_conversion=flags.prevent_volume_mode_conversion,
         topology=gates["Topology"],
-        volume_attributes_class=gates["VolumeAttributesClass"],
+        volume_attributes_class=gates[_ATTRIBUTES],
         cross_namespace_data_source=gates["CrossNamespaceVolumeDataSource"],
     )
     return ProvisionerOptions(
@@ -236,11 +267,9 @@ def _capacity(setup: Setup[ProvisionerFlags], machine: Machine) -> CapacityOptio
 def _node(flags: ProvisionerFlags, machine: Machine) -> NodeOptions:
     from mooring.provisioner.options import NodeOptions
 
-    node_name = machine.environ.get("NODE_NAME", "")
-    if not node_name:
-        raise ConfigError("node-deployment: the environment variable NODE_NAME must name the node")
+    _check_node(flags, machine)
     return NodeOptions(
-        node_name=node_name,
+        node_name=machine.environ["NODE_NAME"],
         immediate_binding=flags.node_deployment_immediate_binding,
         base_delay_s=flags.node_deployment_base_delay_s,
         max_delay_s=flags.node_deployment_max_delay_s,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Generic, Protocol, TypeVar
 
 from mooring.base.chance import Chance
@@ -78,12 +78,17 @@ class Context(Generic[F]):
     metrics: Metrics
 
 
+async def _nothing(_: Cluster) -> None:
+    """Nothing has to be known."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sidecar(Generic[F]):
     """What one sidecar adds.
 
     name: its executable's. lock_prefix: with the driver's name, which follows, it makes the Lease's. probe_timeout_s: of one Probe.
     log_length_max: characters of a logged gRPC response, 0 or less for all. server: the API server's URL, "" for what the kubeconfig says.
+    ask: what the work has to know of the API server, asked once before the driver is connected.
     """
 
     name: str
@@ -92,6 +97,7 @@ class Sidecar(Generic[F]):
     make_work: Callable[[Context[F]], Work]
     log_length_max: int = -1
     server: str = ""
+    ask: Callable[[Cluster], Awaitable[None]] = _nothing
 
 
 class Life(Generic[F]):
@@ -143,6 +149,7 @@ class Life(Generic[F]):
         async with contextlib.AsyncExitStack() as stack:
             await self._serve_diagnostics(stack)
             cluster = await stack.enter_async_context(self._ports.cluster())
+            await self._sidecar.ask(cluster)
             session = self._session = await self._greeted(stack)
             context = Context(self._setup, cluster, session.driver, session.info, self._clock, self._chance, self._metrics)
             async with asyncio.TaskGroup() as group:

@@ -51,12 +51,16 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Command(Generic[F]):
-    """How one executable reads its flags. removed: its own former flags, to whether they need a value. check: raises ConfigError."""
+    """How one executable reads its flags. removed: its own former flags, to whether they need a value.
+
+    check: raises ConfigError. check_first: so does this one, before --version is answered.
+    """
 
     table: type[F]
     gates: Mapping[str, Gate] = dataclasses.field(default_factory=dict)
     removed: Mapping[str, bool] = dataclasses.field(default_factory=dict)
     check: Callable[[Parsed[F]], None] = lambda _: None
+    check_first: Callable[[Parsed[F]], None] = lambda _: None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,6 +98,7 @@ def prepare(command: Command[F], argv: Sequence[str], prog: str) -> Setup[F] | N
         return None
     configure_logging(parsed)
     gates = decide_gates(getattr(parsed.flags, "feature_gates", {}), command.gates)
+    command.check_first(parsed)
     if parsed.flags.version:
         sys.stdout.write(f"{prog} {VERSION}\n")
         return None

@@ -12,11 +12,12 @@ import pytest
 from mooring.base.chance import Chance
 from mooring.base.errors import ConfigError
 from mooring.base.flags import flags_of, parse
-from mooring.cli.csi_provisioner import COMMAND, ProvisionerFlags, check, options_of, sidecar
+from mooring.cli.csi_provisioner import COMMAND, ProvisionerFlags, check, options_of, run, sidecar
 from mooring.cli.life import Life
-from mooring.cli.process import Machine, Setup
+from mooring.cli.process import VERSION, Machine, Setup
 from mooring.cli.tables import SidecarFlags
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.errors import NotFound, ServerError
 from tests.support.provisioning import CREATE, AnsweringDriver, ProvisioningWorld
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.cli.world import PortsInProcess
@@ -154,6 +155,14 @@ def test_a_start_that_fails_has_its_exit_code_and_says_why(flags, code, text):
     assert text in ended.stderr
 
 
+@pytest.mark.parametrize("environ", [{}, {"NODE_NAME": ""}])
+def test_the_nodes_name_is_missed_even_before_the_version_is_told(environ, capsys):
+    words = ["--node-deployment", "--version"]
+    assert 1 == run(words, "x", Machine(environ=environ))
+    assert 0 == run(words, "x", Machine(environ={"NODE_NAME": "n1"}))
+    assert f"x {VERSION}\n" == capsys.readouterr().out
+
+
 class Living(ProvisioningWorld):
     """The whole process in one: flags, driver, work."""
 
@@ -164,6 +173,34 @@ class Living(ProvisioningWorld):
         life = Life(sidecar(setup, machine), setup, machine, self.ports, clock=self.clock, chance=Chance(3), metrics=self.metrics)
         async with self.running(life.run()):
             yield life
+
+
+NOT_SERVED = NotFound("the server answered 404")  # as kube-apiserver answers a path that it does not know
+ASK = "get volumeattributesclasses"
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "asks", "is_made"),
+    [
+        pytest.param(NOT_SERVED, [], True, True, id="no such kind"),
+        pytest.param(NOT_SERVED, ["--feature-gates=VolumeAttributesClass=true"], False, False, id="the gate is set"),
+        pytest.param(ServerError("down"), [], True, False, id="nobody can tell"),
+        pytest.param(None, [], True, False, id="the kind is there"),
+    ],
+)
+@in_virtual_time
+async def test_without_the_kind_attributes_classes_are_passed_over(error, words, asks, is_made):
+    world = Living()
+    await world.base(volumeAttributesClassName="gold")
+    if error is not None:
+        world.cluster.refuse(ASK, times=None, error=error)
+    async with world.living(*words):
+        if is_made:
+            await world.provisioned()
+            assert {} == dict(world.request.mutable_parameters)
+        else:
+            await world.failed("VolumeAttributesClass: controller MODIFY_VOLUME capability is not reported")
+    assert asks is (ASK in world.story)
 
 
 class LateDriver(AnsweringDriver):

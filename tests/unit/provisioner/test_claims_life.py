@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
+from mooring.api.meta import Kind
 from mooring.csi.codes import Code
 from mooring.provisioner import names
 from mooring.provisioner.facts import Rules
@@ -21,6 +25,7 @@ from tests.support.provisioning import (
     GiB,
     ProvisioningWorld,
 )
+from tests.support.recording import RecordingCluster
 from tests.support.scripted_driver import RPC, Fail
 from tests.support.virtual_loop import in_virtual_time
 
@@ -367,3 +372,24 @@ async def test_a_volume_that_has_no_in_tree_form_is_deleted():
         await world.settle()
     assert {} == driver.volumes
     assert [] == await world.list(PVS)
+
+
+class SlowEvents(RecordingCluster):
+    """Events take their time."""
+
+    async def create(self, kind: Kind[Any], body: Any, namespace: str = "") -> Any:
+        if kind.plural == "events":
+            await asyncio.sleep(0.5)
+        return await super().create(kind, body, namespace)
+
+
+@in_virtual_time
+async def test_the_end_waits_for_the_event_that_leaves_a_claim_to_a_populator():
+    world = ProvisioningWorld()
+    world.cluster = SlowEvents(world.users, world.story)
+    await world.base(dataSourceRef={"apiGroup": "x.io", "kind": "Backup", "name": "b"})
+    async with world.provisioning() as provisioner:
+        await world.settle(0.1)
+        assert await provisioner.drain(20.0)
+        await world.settle(5)
+    assert ["create events"] == world.story
