@@ -30,7 +30,7 @@ from mooring.provisioner.facts import facts_of
 from mooring.provisioner.guard import SourceGuard
 from mooring.provisioner.intents import Intent, Intents, MemoryIntents
 from mooring.provisioner.ledger import Ledger
-from mooring.provisioner.metrics import ProvisionMetrics
+from mooring.provisioner.metrics import IntentMetrics, ProvisionMetrics
 from mooring.provisioner.options import JITTER, ProvisionerOptions
 from mooring.provisioner.parts import Parts
 from mooring.provisioner.placing import NodePlaces
@@ -77,8 +77,9 @@ class Provisioner:
         self._events = events
         self._populating = EventRecorder(cluster, POPULATING, clock=clock, chance=chance)
         self._intents: Intents = intents or MemoryIntents()
-        self._ledger = ledger = Ledger(self._intents)
+        self._ledger = ledger = Ledger(self._intents, clock)
         self._orphans: dict[str, Instant] = {}
+        metrics.once(IntentMetrics).show(ledger)
         self.caches = caches = Caches(cluster, facts, options, clock, chance)
         places = NodePlaces(caches.csi_nodes.store, caches.nodes.store)
         secrets = SecretCache(cluster, clock)

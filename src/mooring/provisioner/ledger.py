@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mooring.base.clock import Clock, Instant
 from mooring.kube.errors import ApiError
 from mooring.provisioner.intents import Intent, Intents
 from mooring.provisioner.outcomes import Failed, Failure, State
@@ -18,8 +19,10 @@ from mooring.provisioner.outcomes import Failed, Failure, State
 class Ledger:
     """kept: uids of intents that are kept for that alone, live."""
 
-    def __init__(self, intents: Intents) -> None:
+    def __init__(self, intents: Intents, clock: Clock) -> None:
         self._intents = intents
+        self._clock = clock
+        self._since: dict[str, Instant] = {}
         self._in_doubt: set[str] = set()
         self._uid_of: dict[str, str] = {}
         self.kept: set[str] = set()
@@ -27,10 +30,21 @@ class Ledger:
     def __contains__(self, uid: str) -> bool:
         return uid in self._intents.open()
 
+    @property
+    def count(self) -> int:
+        """Of the open ones."""
+        return len(self._since)
+
+    @property
+    def oldest_s(self) -> float:
+        """For how long the oldest one is known here, 0 without any."""
+        return self._clock.now() - next(iter(self._since.values())) if self._since else 0.0
+
     def found(self, intents: Mapping[str, Intent]) -> None:
         """An earlier process, or another one, has left these open."""
         self._in_doubt.update(intents)
         for uid, intent in intents.items():
+            self._since.setdefault(uid, self._clock.now())
             self._uid_of.setdefault(intent.volume_name, uid)
 
     async def begin(self, intent: Intent) -> None:
@@ -44,6 +58,7 @@ class Ledger:
             if intent.uid not in self:
                 del self._uid_of[intent.volume_name]
             raise
+        self._since.setdefault(intent.uid, self._clock.now())
         self.kept.discard(intent.uid)
 
     def doubt(self, uid: str) -> None:
@@ -61,6 +76,7 @@ class Ledger:
         """As of Intents."""
         self._in_doubt.discard(uid)
         self.kept.discard(uid)
+        self._since.pop(uid, None)
         intent = self._intents.open().get(uid)
         if intent is not None and self._uid_of.get(intent.volume_name) == uid:
             del self._uid_of[intent.volume_name]

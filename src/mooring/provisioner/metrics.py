@@ -6,6 +6,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from mooring.provisioner.ledger import Ledger
+
 BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -29,6 +31,19 @@ class ProvisionMetrics:
 
     def has_failed(self, class_name: str, source_kind: str) -> None:
         self.failed.labels(class_name, source_kind).inc()
+
+
+class IntentMetrics:
+    """Of what may exist and has no PersistentVolume yet. Of our own: external-provisioner says nothing of it."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        prefix = "mooring_provisioner_intents"
+        self._open = Gauge(f"{prefix}_open", "Volumes that are being made, or may have been.", registry=registry)
+        self._oldest = Gauge(f"{prefix}_oldest_seconds", "How long the oldest of them is known.", registry=registry)
+
+    def show(self, ledger: Ledger) -> None:
+        self._open.set_function(lambda: ledger.count)
+        self._oldest.set_function(lambda: ledger.oldest_s)
 
 
 class JournalMetrics:

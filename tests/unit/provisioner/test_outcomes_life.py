@@ -339,6 +339,20 @@ async def test_the_waits_double_up_to_the_flag():
 
 
 @in_virtual_time
+@in_virtual_time
+async def test_metrics_of_what_may_exist():
+    world = await ProvisioningWorld().base()
+    world.driver.script(CREATE, Wait(9.0), Fail(Code.ABORTED))
+    async with world.provisioning():
+        await world.settle(8)
+        assert 1 == metric(world.metrics, "mooring_provisioner_intents_open")
+        assert 8 == pytest.approx(metric(world.metrics, "mooring_provisioner_intents_oldest_seconds"), abs=0.5)
+        await world.provisioned()
+        await world.settle()
+    assert 0 == metric(world.metrics, "mooring_provisioner_intents_open")
+    assert 0 == metric(world.metrics, "mooring_provisioner_intents_oldest_seconds")
+
+
 async def test_metrics_of_failures_and_of_success():
     world = await ProvisioningWorld().base()
     world.driver.script(CREATE, Fail(Code.INTERNAL), Fail(Code.INTERNAL))
