@@ -162,6 +162,7 @@ class Attempts:
         if has_volume and attempt.uid not in self._ledger:
             await self._creation.let_go(attempt.uid)
         self._waits.drop(attempt.uid)
+        self._begin_anew(attempt.uid)
 
     def _done(self, uid: str) -> None:
         self._queue.forget(uid)
@@ -173,7 +174,8 @@ class Attempts:
         intent = order.intent
         self._metrics.succeeded(intent.class_name, intent.source_kind, self._clock.now() - began)
         log.info(2, "provisioned", PVC=f"{ref.namespace}/{ref.name}", PersistentVolume=intent.volume_name)
-        self._telling.succeeded(ref, intent.volume_name)
+        if self._claims.store.by(BY_UID, intent.uid):
+            self._telling.succeeded(ref, intent.volume_name)
         if order.is_retained:
             self._telling.retained(ref, intent.volume_name)
         await self._creation.settle(order)
@@ -270,7 +272,13 @@ class Attempts:
             return False
         _told(attempt).info(2, "asked for another node", node=selected_node(claim), because=failure.error)
         self._waits.drop(uid)
+        self._begin_anew(uid)
         return True
+
+    def _begin_anew(self, uid: str) -> None:
+        """The back-off does, unless one node after the other does not suit."""
+        if self._reschedules.get(uid, 0) <= RESCHEDULES_MAX:
+            self._queue.forget(uid)
 
 
 def _reference(view: View, intent: Intent) -> ObjectReference:

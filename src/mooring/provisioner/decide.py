@@ -109,6 +109,9 @@ def _not_due(view: View, claim: PersistentVolumeClaim) -> why.Because | None:
     asked = provisioner_of(claim)
     if not view.driver.is_named(asked) or view.driver.name not in (asked, annotation(claim, names.MIGRATED_TO)):
         return why.NotAsked(asked)
+    node_name = selected_node(claim)
+    if view.node_name and node_name not in ("", view.node_name):
+        return why.OfAnotherNode(node_name)
     class_name = class_name_of(claim)
     storage_class = view.storage_class(class_name)
     if storage_class is None:
@@ -116,8 +119,8 @@ def _not_due(view: View, claim: PersistentVolumeClaim) -> why.Because | None:
     waits = storage_class.volume_binding_mode == "WaitForFirstConsumer"
     if waits and not annotation(claim, names.SELECTED_NODE):
         return why.WaitsForNode()
-    if view.node_name and selected_node(claim) != view.node_name:
-        return why.OfAnotherNode(selected_node(claim))
+    if view.node_name and not node_name:
+        return why.OfAnotherNode("")
     if not view.driver.is_named(storage_class.provisioner):
         return why.ClassOfAnother(class_name, storage_class.provisioner)
     return _already_there(view, claim)
@@ -128,7 +131,7 @@ def _already_there(view: View, claim: PersistentVolumeClaim) -> why.Because | No
         name = volume_name(view, claim.metadata.uid)
     except Failed:
         return None  # the attempt tells the user
-    if name in view.unsaved:
+    if claim.metadata.uid in view.unsaved:
         return why.Saving(name)
     pv = view.volume(name)
     return why.Provisioned(name) if pv is not None and _may_be_of(pv, claim) else None
@@ -200,7 +203,7 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
     wanted: by the claim, as it is now; its secret serves where the former one is gone.
     """
     intent = view.intents[uid]
-    if intent.volume_name in view.unsaved:
+    if uid in view.unsaved:
         return Decision(why.Saving(intent.volume_name))
     if _is_settled(view, intent):
         return Decision(why.Provisioned(intent.volume_name), settled=True)

@@ -55,6 +55,10 @@ class Unsaved:
     began: Instant
 
     @property
+    def uid(self) -> str:
+        return self.order.intent.uid
+
+    @property
     def name(self) -> str:
         return self.order.intent.volume_name
 
@@ -98,12 +102,16 @@ class Saving:
 
     async def store(self, volume: Unsaved) -> tuple[Save, str]:
         """The first try; what failed is taken care of from here on. Returns what it came to, and why it was refused."""
-        self.unsaved[volume.name] = volume
-        result = await self._try(volume)
+        self.unsaved[volume.uid] = volume
+        try:
+            result = await self._try(volume)
+        except Exception:
+            self._queue.retry(volume.uid)
+            raise
         if result[0] is Save.LATER:
             self._later(volume, result[1])
         else:
-            del self.unsaved[volume.name]
+            del self.unsaved[volume.uid]
         return result
 
     def close(self) -> None:
@@ -114,20 +122,21 @@ class Saving:
         """One worker; returns once closed."""
         await self._queue.work(self._again)
 
-    async def _again(self, name: str) -> None:
-        volume = self.unsaved[name]
+    async def _again(self, uid: str) -> None:
+        volume = self.unsaved[uid]
         result, error = await self._try(volume)
         if result is Save.LATER:
             self._later(volume, error)
             return
-        self._queue.forget(name)
+        self._queue.forget(uid)
         await self._settled(volume, result, error)
-        self.unsaved.pop(name, None)
+        self.unsaved.pop(uid, None)
 
     def _later(self, volume: Unsaved, error: str) -> None:
-        name, delay_s = volume.name, self._queue.retry(volume.name)
-        log.error("the volume exists, its object could not be stored yet", why=error, PersistentVolume=name, retry_in_s=round(delay_s, 3))
-        if self._queue.failures(name) == TOLD_AT:
+        delay_s = self._queue.retry(volume.uid)
+        told = log.bind(PersistentVolume=volume.name)
+        told.error("the volume exists, its object could not be stored yet", why=error, retry_in_s=round(delay_s, 3))
+        if self._queue.failures(volume.uid) == TOLD_AT:
             self._delayed(volume, f"the volume exists, its PersistentVolume could not be stored yet: {error}")
 
     async def _try(self, volume: Unsaved) -> tuple[Save, str]:

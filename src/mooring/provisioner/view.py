@@ -104,7 +104,7 @@ class View:
     """The world as the provisioner sees it, live.
 
     intents: by claim uid, those whose volume may exist. kept: uids of those that the driver has refused since. slow: infeasible claims
-    by uid. unsaved: names of volumes whose object is still to be stored.
+    by uid. unsaved: those whose volume is there, and its object is still to be stored.
     orphans: by claim uid, intents without their claim, and since when nobody brings their secret back.
     node_name: the one node that this instance provisions for; "" for all.
     """

@@ -248,6 +248,19 @@ async def test_names_cut_too_short_do_not_meet_in_the_driver():
 
 
 @in_virtual_time
+async def test_names_cut_too_short_are_told_while_the_first_volume_is_still_to_be_stored():
+    world = ProvisioningWorld(rules=Rules(volume_name_prefix="vol", volume_name_uuid_length=1))
+    world.cluster.refuse(POST_PV, times=None)
+    await world.make_class()
+    for number in range(17):
+        await world.make_claim(f"c{number}")
+    async with world.provisioning():
+        await world.settle(5)
+        told = [text for number in range(17) for reason, text in await world.told_of(f"c{number}") if reason == FAILED]
+        assert any("is being made for another claim" in text for text in told)
+
+
+@in_virtual_time
 async def test_P11_an_empty_prefix_is_told():
     world = await ProvisioningWorld(rules=Rules(volume_name_prefix="")).base()
     async with world.provisioning():

@@ -17,6 +17,7 @@ from mooring.provisioner import names
 from mooring.provisioner.facts import Rules
 from mooring.provisioner.nodemode import because as why
 from mooring.provisioner.options import CapacityOptions, NodeOptions
+from tests.support.cluster_world import metric
 from tests.support.provisioning import DRIVER, POST_PV, PUT_CLAIM, ProvisioningWorld
 from tests.support.recording import RecordingCluster
 from tests.support.scripted_driver import RPC, Fail, Lose, Wait
@@ -81,6 +82,16 @@ async def test_P88_a_claim_for_another_node_is_its_business():
         await world.settle(2000)
         assert [] == await world.events("c")
     assert [] == acts(world)
+
+
+@in_virtual_time
+async def test_P88_a_claim_for_another_node_is_its_business_though_the_class_is_missing():
+    world = a_world()
+    await world.make_claim(node="other")
+    async with world.provisioning():
+        await world.settle(2000)
+    failed = "controller_persistentvolumeclaim_provision_failed_total"
+    assert metric(world.metrics, failed, **{"class": "sc", "source": ""}) is None
 
 
 @in_virtual_time

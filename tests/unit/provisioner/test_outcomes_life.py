@@ -231,6 +231,7 @@ async def test_P42_an_error_that_rules_no_volume_out_does_not_hide_one(deleted, 
         world.driver.forget_scripts()
         await world.volume(name)
         await world.settle()
+        assert SUCCEEDED not in [reason for reason, _ in await world.told_of()], "nobody is there to be told"
     assert {} == world.intents.open()
 
 
@@ -339,7 +340,6 @@ async def test_the_waits_double_up_to_the_flag():
 
 
 @in_virtual_time
-@in_virtual_time
 async def test_metrics_of_what_may_exist():
     world = await ProvisioningWorld().base()
     world.driver.script(CREATE, Wait(9.0), Fail(Code.ABORTED))
@@ -353,6 +353,7 @@ async def test_metrics_of_what_may_exist():
     assert 0 == metric(world.metrics, "mooring_provisioner_intents_oldest_seconds")
 
 
+@in_virtual_time
 async def test_metrics_of_failures_and_of_success():
     world = await ProvisioningWorld().base()
     world.driver.script(CREATE, Fail(Code.INTERNAL), Fail(Code.INTERNAL))
@@ -438,6 +439,17 @@ async def test_P47_an_object_that_is_refused_after_a_lost_answer_may_be_there_an
         await world.provisioned()
         await world.settle(50)
         assert 1 == len(world.driver.volumes)
+    assert [CREATE, POST_PV, POST_PV] == world.told
+
+
+@in_virtual_time
+async def test_P46_a_bug_of_ours_in_the_first_try_does_not_lose_the_volume():
+    world = await ProvisioningWorld(resync_s=0.0).base()
+    world.cluster.refuse(POST_PV, error=RuntimeError("a bug"))  # type: ignore[arg-type]
+    async with world.provisioning():
+        await world.provisioned(wait_s=10)
+        await world.settle()
+        assert {} == world.intents.open()
     assert [CREATE, POST_PV, POST_PV] == world.told
 
 
@@ -640,6 +652,24 @@ async def test_P38_a_volume_that_may_exist_is_not_forgotten_with_its_node():
         assert [CREATE, CREATE, PUT_CLAIM] == world.told
         await world.delete_claim()
         await world.volume(name)
+
+
+@pytest.mark.parametrize("by", ["another node", "another provisioner"])
+@in_virtual_time
+async def test_P38_the_back_off_begins_anew_with_another_node_and_for_who_was_of_no_business(by):
+    world = await delayed()
+    world.driver.script(CREATE, *[Fail(Code.INTERNAL)] * 5)
+    async with world.provisioning():
+        await world.calls(5)
+        world.driver.script(CREATE, *[Fail(Code.RESOURCE_EXHAUSTED, "full")] * (by == "another node"), Fail(Code.INTERNAL, "broken"))
+        if by == "another node":
+            await until_selected(world, None)
+        else:
+            await world.annotate({names.STORAGE_PROVISIONER: "other"})
+            await world.settle()
+        await world.annotate({names.SELECTED_NODE: "n2", names.STORAGE_PROVISIONER: DRIVER})
+        await world.failed("broken")
+        await world.provisioned(wait_s=1.1)
 
 
 @in_virtual_time
