@@ -215,22 +215,17 @@ class Attempts:
         self._telling.failed(attempt.ref, failure_text(class_name, failure.error, failure.infeasible))
         if failure.state is not State.NO_CHANGE:
             self._making_failed(class_name)
-        is_over = failure.state in (State.FINISHED, State.RESCHEDULE)
-        if is_over:
-            await self._ledger.refuse(uid, conclusive=failure.conclusive)
-        elif failure.state is State.BACKGROUND:
-            self._ledger.doubt(uid)
-        told = _told(attempt)
+        is_over = await self._written_down(uid, failure)
         claim = next(iter(self._claims.store.by(BY_UID, uid)), None)  # perhaps it has gone meanwhile
         if is_over and claim is None and uid not in self._ledger:
-            told.error(f"failed to provision a volume for a claim that is gone: {failure.error}")
+            _told(attempt).error(f"failed to provision a volume for a claim that is gone: {failure.error}")
             await self._creation.let_go(uid)
             self._done(uid)
             return
         if failure.state is State.RESCHEDULE and await self._rescheduled(attempt, claim, _node_tried(attempt, order), failure):
             return
         if is_over and claim is not None and order is not None and order.is_former:
-            told.error(f"what was asked for before can't be had, asking for what is wanted now: {failure.error}")
+            _told(attempt).error(f"what was asked for before can't be had, asking for what is wanted now: {failure.error}")
             self._waits.drop(uid)
             self._queue.add(uid)
             return
@@ -241,7 +236,16 @@ class Attempts:
             delay_s = self._rest(uid, None, failure.error)  # nobody waits for what may have been made
         else:
             delay_s = self._queue.retry(uid)
-        told.error(f"failed to provision: {failure.error}", state=failure.state.value, retry_in_s=round(delay_s, 3))
+        _told(attempt).error(f"failed to provision: {failure.error}", state=failure.state.value, retry_in_s=round(delay_s, 3))
+
+    async def _written_down(self, uid: str, failure: Failure) -> bool:
+        """What the failure means for the intent. True when the attempt is over, as the claim sees it."""
+        is_over = failure.state in (State.FINISHED, State.RESCHEDULE)
+        if is_over:
+            await self._ledger.refuse(uid, conclusive=failure.conclusive)
+        elif failure.state is State.BACKGROUND:
+            self._ledger.doubt(uid)
+        return is_over
 
     def _rest(self, uid: str, fingerprint: object, error: str) -> float:
         self._slow[uid] = Infeasible(self._clock.now() + self._slow_s, fingerprint, error)
