@@ -119,14 +119,14 @@ class Book:
         """Enters it where it stands, or where there is room first. What stands elsewhere stays until `moved`. Raises TooLarge."""
         former = self._page_of.get(uid)
         before = self.saying(uid)
-        page = self._page_of[uid] = self._page_for(before if former is None else [former, *before], len(text))
+        page = self._page_of[uid] = self._page_for(uid, before if former is None else [former, *before], len(text))
         page.put(uid, text)
         return page
 
     def put_back(self, uid: str, text: bytes) -> None:
         """Enters again what stood there before the last `put`: in its place, for it must not be missing there while another is written."""
-        page = next((page for page in self.pages if page.entries.get(uid) == text), self._page_of[uid])
-        self._page_of[uid] = page
+        there = [page for page in self.pages if page.entries.get(uid) == text] or [self._page_of[uid]]
+        page = self._page_of[uid] = next((page for page in there if page.stored.get(uid) == text), there[0])
         page.put(uid, text)
         self.moved(uid)
 
@@ -142,10 +142,11 @@ class Book:
             for page in self._pages.values():
                 page.drop(uid)
 
-    def _page_for(self, first: list[Page], length: int) -> Page:
+    def _page_for(self, uid: str, first: list[Page], length: int) -> Page:
         ordered = self.pages
         for page in [*first, *ordered]:
-            if not page.unreadable and (page.size + length < PAGE_BYTES_MAX or not page.entries):
+            size = page.size - len(page.entries.get(uid, b"")) + length
+            if not page.unreadable and (size < PAGE_BYTES_MAX or not page.entries):
                 return page
         if len(ordered) >= PAGES_MAX:
             raise TooLarge(f"the journal of intents is full: it has {len(ordered)} pages")

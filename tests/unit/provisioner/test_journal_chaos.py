@@ -1,0 +1,136 @@
+"""The journal under lost answers, several provisioners at once and deaths: what was begun is found, what was settled is not."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+import pytest
+
+from mooring.api.coordination import LEASES
+from mooring.api.core import NAMESPACES
+from mooring.api.meta import Kind
+from mooring.apiserver.bootstrap import new_store
+from mooring.apiserver.local import LocalCluster
+from mooring.base.chance import Chance
+from mooring.base.clock import LoopClock
+from mooring.kube.errors import ApiError, Unreachable
+from mooring.provisioner.intents import Intent
+from mooring.provisioner.journal import Journal
+from mooring.provisioner.pages import Place
+from tests.support.virtual_loop import in_virtual_time
+
+T = TypeVar("T")
+PLACE = Place("storage", "csi.test")
+SIZES = (10, 60_000, 100_000)
+"""Of requests, so that a few intents fill a page."""
+
+
+class Line:
+    """A slow line to the API server on which requests and answers get lost."""
+
+    def __init__(self, cluster: LocalCluster, draw: random.Random) -> None:
+        self._cluster, self._draw = cluster, draw
+        self._loss = draw.choice((0.0, 0.02, 0.1))
+
+    async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
+        return await self._sent(self._cluster.get(kind, name, namespace))
+
+    async def create(self, kind: Kind[T], body: Any, namespace: str = "") -> T:
+        return await self._sent(self._cluster.create(kind, body, namespace))
+
+    async def replace(self, kind: Kind[T], body: Any, namespace: str = "") -> T:
+        return await self._sent(self._cluster.replace(kind, body, namespace))
+
+    async def _sent(self, request: Any) -> Any:
+        await self._takes_time()
+        if self._draw.random() < self._loss:
+            request.close()
+            raise Unreachable("the request was lost")
+        answer = await request
+        await self._takes_time()
+        if self._draw.random() < self._loss:
+            raise Unreachable("the answer was lost")
+        return answer
+
+    async def _takes_time(self) -> None:
+        await asyncio.sleep(self._draw.choice((0.0, 0.0, 0.01, 0.05)))
+
+
+class World:
+    """begun, settled: what some process was told of its intents, and nothing else has been asked since."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+        self.clock = LoopClock(1_780_000_000.0)
+        self.local = LocalCluster(new_store(Chance(seed), 1_780_000_000.0), clock=self.clock, chance=Chance(seed))
+        self.begun: set[str] = set()
+        self.settled: set[str] = set()
+
+    async def live(self, number: int) -> None:
+        """One process, from its start to its death."""
+        line: Any = Line(self.local, self.draw)
+        journal = Journal(line, PLACE, f"process-{number}", self.clock)
+        await journal.start()
+        running = asyncio.create_task(journal.run(), name=f"journal/{number}")
+        await asyncio.gather(*(self._work(journal, f"{number}-{worker}") for worker in range(3)))
+        await asyncio.sleep(self.draw.choice((0.0, 0.1, 6.0)))
+        running.cancel()
+        await asyncio.wait([running])
+
+    async def _work(self, journal: Journal, name: str) -> None:
+        for _ in range(self.draw.randint(1, 6)):
+            uid = f"{name}-{self.draw.randint(0, 1)}"
+            if await self._begins(journal, uid):
+                await asyncio.sleep(self.draw.choice((0.0, 0.02, 0.3)))
+                if self.draw.random() < 0.5:
+                    await self._ends(journal, uid)
+
+    async def _begins(self, journal: Journal, uid: str) -> bool:
+        self.settled.discard(uid)
+        request = str(self.draw.randint(0, 9)) * self.draw.choice(SIZES)
+        is_begun = await succeeds(journal.begin(Intent(uid, "default", "c", f"pvc-{uid}", request, "{}")))
+        self.begun |= {uid} if is_begun else set()
+        return is_begun
+
+    async def _ends(self, journal: Journal, uid: str) -> None:
+        self.begun.discard(uid)
+        await journal.end(uid)
+        if await succeeds(journal.settled(uid)):
+            self.settled.add(uid)
+
+    async def found(self) -> set[str]:
+        """By a next process, after all others."""
+        last = Journal(self.local, PLACE, "last", self.clock)
+        await last.start()
+        return set(last.open())
+
+
+async def succeeds(asked: Awaitable[None]) -> bool:
+    try:
+        await asked
+    except ApiError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("first", [*range(0, 40, 5), 2980])
+def test_what_was_begun_is_found_and_what_was_settled_is_not(first: int):
+    for seed in range(first, first + 5):
+        lived(seed)
+
+
+@in_virtual_time
+async def lived(seed: int) -> None:
+    world = World(seed)
+    await world.local.create(NAMESPACES.whole(), {"metadata": {"name": PLACE.namespace}})
+    async with asyncio.TaskGroup() as group:
+        for number in range(world.draw.randint(2, 5)):
+            group.create_task(world.live(number), name=f"process/{number}")
+            await asyncio.sleep(world.draw.choice((0.0, 0.1, 0.5, 1.0, 20.0)))
+    found = await world.found()
+    assert set() == world.begun - found, f"seed {seed}"
+    assert set() == world.settled & found, f"seed {seed}"
+    assert (await world.local.list(LEASES)).items
