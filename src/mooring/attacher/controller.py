@@ -37,6 +37,7 @@ from mooring.kube.errors import ApiError
 from mooring.kube.informer import Informer
 from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.kube.secrets import SecretCache
+from mooring.kube.shift import Shift
 
 log = logger(__name__)
 
@@ -104,8 +105,7 @@ class Attacher:
         self._volume_queue: WorkQueue[str] = WorkQueue(
             "csi-attacher-pv", clock=clock, chance=chance, backoff=back_off, metrics=queue_metrics
         )
-        self._working = False
-        self._drained = asyncio.Event()
+        self._shift = Shift()
         self._writes = Writes(cluster, self._attachments, self._volumes)
         self._actions = Actions(
             cluster, self._writes, self._volumes, self._nodes, driver, SecretCache(cluster, clock), timeout_s=options.timeout_s
@@ -158,21 +158,14 @@ class Attacher:
         """Takes no new work, lets what runs end and be stored. timeout_s: how long at the most. Returns False when that was too short."""
         self._queue.close()
         self._volume_queue.close()
-        if not self._working:
-            return True
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._drained.wait()
-        return self._drained.is_set()
+        return await self._shift.over(timeout_s)
 
     async def _work(self) -> None:
-        self._working = True
-        async with asyncio.TaskGroup() as group:
+        async with self._shift.workers() as group:
             for number in range(self._options.worker_threads * WORKERS_PER_CALL):
                 group.create_task(self._queue.work(self._attach_or_detach), name=f"attacher/worker/{number}")
             for number in range(self._options.worker_threads):
                 group.create_task(self._volume_queue.work(self._release_volume), name=f"attacher/volume-worker/{number}")
-        self._drained.set()
 
     def driver_returned(self) -> None:
         """The driver was away and is back: whatever failed may have failed for that."""

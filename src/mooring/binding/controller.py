@@ -20,6 +20,7 @@ from mooring.binding.volumes import VolumeBinding
 from mooring.binding.workers import Workers
 from mooring.kube.cluster import Cluster
 from mooring.kube.events import EventRecorder
+from mooring.kube.shift import Shift
 
 log = logger(__name__)
 
@@ -39,8 +40,7 @@ class Binder:
         self._cluster, self._clock, self._chance = cluster, clock, chance
         self._metrics = metrics or Metrics()
         self._recorders: dict[str, EventRecorder] = {}
-        self._working = False
-        self._drained = asyncio.Event()
+        self._shift = Shift()
         self._caches = Caches(cluster, clock, chance)
         self._parts: list[_Part] = [self._part(name, options) for name in sorted(options.parts)]
 
@@ -84,11 +84,9 @@ class Binder:
             helpers += [group.create_task(one.run(), name=f"binder/events/{name}") for name, one in self._recorders.items()]
             await self._caches.synced()
             log.info(2, "caches synced")
-            self._working = True
-            async with asyncio.TaskGroup() as parts:
+            async with self._shift.workers() as parts:
                 for number, part in enumerate(self._parts):
                     parts.create_task(part.run(), name=f"binder/part/{number}")
-            self._drained.set()
             for recorder in self._recorders.values():
                 await recorder.drain(EVENTS_S_MAX)
             for helper in helpers:
@@ -98,14 +96,7 @@ class Binder:
         """Begins nothing new, lets what runs end. timeout_s: how long at the most. Returns False when that was too short."""
         for part in self._parts:
             part.close()
-        if not self._working:
-            return True
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._drained.wait()
-        except TimeoutError:
-            return False
-        return True
+        return await self._shift.over(timeout_s)
 
 
 class _Alone:

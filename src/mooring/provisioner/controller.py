@@ -23,6 +23,7 @@ from mooring.kube.cluster import Cluster
 from mooring.kube.events import EventRecorder
 from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.kube.secrets import SecretCache
+from mooring.kube.shift import Shift
 from mooring.provisioner.attempts import Attempts
 from mooring.provisioner.caches import Caches
 from mooring.provisioner.creation import Creation
@@ -145,8 +146,7 @@ class Provisioner:
         self._beside.protection.on_snapshot(lambda name: self._wakes.happened(VOLUME_SNAPSHOTS.plural, name))
         self._intents.on_found(self._intents_found)
         self._parts = self._beside.all()
-        self._working = False
-        self._drained = asyncio.Event()
+        self._shift = Shift()
 
     @property
     def has_synced(self) -> bool:
@@ -180,14 +180,8 @@ class Provisioner:
         """Takes no new work, lets what runs end and be stored. timeout_s: how long at the most. Returns False when that was too short."""
         self._queue.close()
         self._saving.close()
-        if not self._working:
-            return True
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as group:
-                for number, part in enumerate(self._parts):
-                    group.create_task(part.drain(timeout_s), name=f"provisioner/drain/{number}")
-                await self._drained.wait()
-        return self._drained.is_set()
+        *_, is_over = await asyncio.gather(*(part.drain(timeout_s) for part in self._parts), self._shift.over(timeout_s))
+        return is_over
 
     def driver_returned(self) -> None:
         """The driver was away and is back: whatever failed for that is tried at once."""
@@ -196,16 +190,14 @@ class Provisioner:
             part.driver_returned()
 
     async def _work(self) -> None:
-        self._working = True
         attempt = functools.partial(self._attempts.make, self._view)
-        async with asyncio.TaskGroup() as group:
+        async with self._shift.workers() as group:
             for part in self._parts:
                 group.create_task(part.run(), name=f"provisioner/{type(part).__name__}")
             for number in range(self._options.worker_threads):
                 group.create_task(self._queue.work(attempt), name=f"provisioner/claim-worker/{number}")
             for number in range(WORKERS):
                 group.create_task(self._saving.work(), name=f"provisioner/saving-worker/{number}")
-        self._drained.set()
 
     # -- what happens
 

@@ -8,7 +8,6 @@ known by value: one that waits is not put in line again, so polls and retries ne
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
@@ -27,6 +26,7 @@ from mooring.kube.errors import ApiError
 from mooring.kube.flow import Throttle
 from mooring.kube.informer import Cause, Change, Informer
 from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
+from mooring.kube.shift import Shift
 from mooring.provisioner.caches import Caches
 from mooring.provisioner.capacity import decide as d
 from mooring.provisioner.capacity.ground import PASSING, capacity_kind, owner_of
@@ -88,8 +88,7 @@ class Capacity:
         )
         self._view: d.View | None = None
         self._objects: Informer[CSIStorageCapacity] | None = None
-        self._working = False
-        self._drained = asyncio.Event()
+        self._shift = Shift()
         metrics.once(CapacityMetrics).show(self._goal, self._current, self._obsolete)
         caches.classes.on_change(self._class_changed)
         if place is None:
@@ -124,12 +123,10 @@ class Capacity:
             helpers = [group.create_task(objects.run(), name="provisioner/csistoragecapacities")]
             await objects.synced()
             helpers.append(group.create_task(self._poll(), name="provisioner/capacity-poll"))
-            self._working = True
             publish = functools.partial(self._published, view, writes)
-            async with asyncio.TaskGroup() as workers:
+            async with self._shift.workers() as workers:
                 for number in range(self._options.threads):
                     workers.create_task(self._queue.work(publish), name=f"provisioner/capacity-worker/{number}")
-            self._drained.set()
             for helper in helpers:
                 helper.cancel()
 
@@ -167,12 +164,7 @@ class Capacity:
     async def drain(self, timeout_s: float) -> bool:
         """Asks for nothing more, lets what runs end and be written. timeout_s: how long at the most. False when that was too short."""
         self._queue.close()
-        if not self._working:
-            return True
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._drained.wait()
-        return self._drained.is_set()
+        return await self._shift.over(timeout_s)
 
     async def _poll(self) -> None:
         while True:

@@ -7,7 +7,6 @@ once and costs nothing meanwhile. What failed comes again after its back-off.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
@@ -23,6 +22,7 @@ from mooring.kube.events import EventRecorder
 from mooring.kube.informer import Change
 from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.kube.secrets import SecretCache
+from mooring.kube.shift import Shift
 from mooring.provisioner.caches import Caches
 from mooring.provisioner.deletion import because as why
 from mooring.provisioner.deletion.actions import Actions, Changed, Failed
@@ -103,8 +103,7 @@ class VolumeDeletion:
         )
         back_off = BackOff(options.retry_interval_start_s, options.retry_interval_max_s, jitter=JITTER)
         self._queue: WorkQueue[str] = WorkQueue("volumes", clock=clock, chance=chance, backoff=back_off, metrics=metrics.once(QueueMetrics))
-        self._running = False
-        self._drained = asyncio.Event()
+        self._shift = Shift()
         caches.volumes.on_change(self._volume_changed)
         caches.classes.on_change(self._class_changed)
 
@@ -117,23 +116,16 @@ class VolumeDeletion:
             if self._attachments is not None:
                 watching = group.create_task(self._attachments.run(), name="provisioner/volumeattachments")
                 await self._attachments.synced()
-            self._running = True
-            async with asyncio.TaskGroup() as workers:
+            async with self._shift.workers() as workers:
                 for number in range(self._worker_count):
                     workers.create_task(self._queue.work(self._delete), name=f"provisioner/volume-worker/{number}")
-            self._drained.set()
             if watching is not None:
                 watching.cancel()
 
     async def drain(self, timeout_s: float) -> bool:
         """Takes no new work, lets what runs end and be stored. timeout_s: how long at the most. Returns False when that was too short."""
         self._queue.close()
-        if not self._running:
-            return True
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._drained.wait()
-        return self._drained.is_set()
+        return await self._shift.over(timeout_s)
 
     def driver_returned(self) -> None:
         """The driver was away and is back: whatever failed may have failed for that."""

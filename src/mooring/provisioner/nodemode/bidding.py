@@ -6,8 +6,6 @@ them be the first. Waiting costs a timer, not a worker. external-provisioner sle
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
@@ -25,6 +23,7 @@ from mooring.kube.events import EventRecorder
 from mooring.kube.informer import Cause, Change, Informer
 from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.kube.secrets import SecretCache
+from mooring.kube.shift import Shift
 from mooring.provisioner import names
 from mooring.provisioner.caches import Caches
 from mooring.provisioner.lookups import look_up
@@ -72,8 +71,7 @@ class Bidding:
             backoff=BackOff(options.retry_interval_start_s, options.retry_interval_max_s),
             metrics=metrics.once(QueueMetrics),
         )
-        self._working = False
-        self._drained = asyncio.Event()
+        self._shift = Shift()
         if options.node.immediate_binding:
             caches.claims.on_change(self._claim_changed)
             caches.classes.on_change(self._class_changed)
@@ -82,21 +80,14 @@ class Bidding:
 
     async def run(self) -> None:
         """Bids until cancelled, or until drained. The shared caches have been filled."""
-        self._working = True
-        async with asyncio.TaskGroup() as workers:
+        async with self._shift.workers() as workers:
             for number in range(self._worker_count):
                 workers.create_task(self._queue.work(self._turn), name=f"provisioner/bid-worker/{number}")
-        self._drained.set()
 
     async def drain(self, timeout_s: float) -> bool:
         """Begins no bid, lets what runs end. timeout_s: how long at the most. Returns False when that was too short."""
         self._queue.close()
-        if not self._working:
-            return True
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._drained.wait()
-        return self._drained.is_set()
+        return await self._shift.over(timeout_s)
 
     def driver_returned(self) -> None:
         """Bids go ahead without the driver: nothing has waited for it."""

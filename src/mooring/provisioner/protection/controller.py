@@ -8,7 +8,6 @@ whole sweep interval: another instance may have put it there for a claim that ha
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Final
 from weakref import WeakValueDictionary
@@ -24,6 +23,7 @@ from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Forbidden, NotFound
 from mooring.kube.informer import Change, Informer
 from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
+from mooring.kube.shift import Shift
 from mooring.provisioner import names
 from mooring.provisioner.caches import Caches
 from mooring.provisioner.claims import CLAIM_KIND, SNAPSHOT_KIND, Source
@@ -85,8 +85,7 @@ class SourceProtection:
             "sources", clock=clock, chance=chance, backoff=back_off, metrics=metrics.once(QueueMetrics)
         )
         self._has_held = asyncio.Event()
-        self._running = False
-        self._drained = asyncio.Event()
+        self._shift = Shift()
         caches.claims.on_change(self._claim_changed)
         self._snapshots.on_change(self._snapshot_changed)
 
@@ -147,23 +146,16 @@ class SourceProtection:
         """Lets go until cancelled, or until drained. The shared caches have been filled."""
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self._watch_snapshots(), name="provisioner/volumesnapshots") if self._sweeps else None
-            self._running = True
-            async with asyncio.TaskGroup() as workers:
+            async with self._shift.workers() as workers:
                 for number in range(self._worker_count):
                     workers.create_task(self._queue.work(self._look), name=f"provisioner/source-worker/{number}")
-            self._drained.set()
             if watching is not None:
                 watching.cancel()
 
     async def drain(self, timeout_s: float) -> bool:
         """Takes no new work, lets what runs end. timeout_s: how long at the most. Returns False when that was too short."""
         self._queue.close()
-        if not self._running:
-            return True
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._drained.wait()
-        return self._drained.is_set()
+        return await self._shift.over(timeout_s)
 
     def driver_returned(self) -> None:
         """Nothing waits for the driver here."""
