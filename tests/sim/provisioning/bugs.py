@@ -74,7 +74,7 @@ def _orphans_are_given_up() -> contextlib.AbstractContextManager[Any]:
 
     async def make(self: Attempts, view: Any, uid: str) -> None:
         if view.claim(uid) is None:
-            await self._intents.end(uid)
+            await self._ledger.end(uid)
         await original(self, view, uid)
 
     original = Attempts.make
@@ -87,8 +87,8 @@ def _intents_end_early() -> contextlib.AbstractContextManager[Any]:
 
     async def asked(self: Creation, order: Any, secrets: Any) -> Any:
         answer = await ask(self, order, secrets)
-        await self._intents.end(order.intent.uid)
-        await self._intents.tidy()
+        await self._ledger.end(order.intent.uid)
+        await self._ledger._intents.tidy()
         return answer
 
     return mock.patch.object(Creation, "_ask", asked)
