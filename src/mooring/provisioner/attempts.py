@@ -215,7 +215,7 @@ class Attempts:
         self._telling.failed(attempt.ref, failure_text(class_name, failure.error, failure.infeasible))
         if failure.state is not State.NO_CHANGE:
             self._making_failed(class_name)
-        is_over = await self._written_down(uid, failure)
+        is_over = await self._written_down(uid, failure, order)
         claim = next(iter(self._claims.store.by(BY_UID, uid)), None)  # perhaps it has gone meanwhile
         if is_over and claim is None and uid not in self._ledger:
             _told(attempt).error(f"failed to provision a volume for a claim that is gone: {failure.error}")
@@ -238,13 +238,13 @@ class Attempts:
             delay_s = self._queue.retry(uid)
         _told(attempt).error(f"failed to provision: {failure.error}", state=failure.state.value, retry_in_s=round(delay_s, 3))
 
-    async def _written_down(self, uid: str, failure: Failure) -> bool:
+    async def _written_down(self, uid: str, failure: Failure, order: Order | None) -> bool:
         """What the failure means for the intent. True when the attempt is over, as the claim sees it."""
         is_over = failure.state in (State.FINISHED, State.RESCHEDULE)
         if is_over:
-            await self._ledger.refuse(uid, conclusive=failure.conclusive)
-        elif failure.state is State.BACKGROUND:
-            self._ledger.doubt(uid)
+            await self._ledger.refuse(uid, failure.rules_out)
+        elif failure.state is State.BACKGROUND and order is not None:
+            self._ledger.doubt(order.intent)
         return is_over
 
     def _rest(self, uid: str, fingerprint: object, error: str) -> float:

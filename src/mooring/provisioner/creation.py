@@ -20,7 +20,7 @@ from mooring.provisioner.claims import Source
 from mooring.provisioner.guard import SourceGuard
 from mooring.provisioner.intents import Intent
 from mooring.provisioner.ledger import Ledger
-from mooring.provisioner.outcomes import CLEANUP_TRIES, Failed, Failure, State
+from mooring.provisioner.outcomes import CLEANUP_TRIES, Failed, Failure, RulesOut, State
 from mooring.provisioner.requests import Order
 from mooring.provisioner.saving import Save, Saving, Unsaved
 
@@ -91,7 +91,7 @@ class Creation:
             case Save.LATER:
                 raise Failed(Failure(f"{why.error}; its PersistentVolume can't be looked up: {error}", State.BACKGROUND))
             case Save.TAKEN:
-                raise Failed(Failure(error, State.FINISHED, conclusive=True))
+                raise Failed(Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME))
         raise Failed(await self._cleaned(order, secrets, why, volume_id))
 
     async def settle(self, order: Order) -> None:
@@ -153,7 +153,7 @@ class Creation:
                 self._secrets.forget(order.intent.secret)
             failure = outcomes.of_call(error, uses_topology=self._uses_topology, node_name=order.intent.node_name)
             if order.secret_is_lost:  # what is refused without its secret may be there all the same
-                failure = dataclasses.replace(failure, state=State.BACKGROUND, infeasible=False, conclusive=False)
+                failure = dataclasses.replace(failure, state=State.BACKGROUND, infeasible=False, rules_out=RulesOut.NOTHING)
             raise Failed(failure) from error
 
     async def refused(self, order: Order, secrets: Mapping[str, str], saved: Save, error: str, volume_id: str) -> Failure:
@@ -162,7 +162,7 @@ class Creation:
         Differs from external-provisioner, which sends a refused object for ever and tells nobody.
         """
         if saved is Save.TAKEN:
-            return Failure(error, State.FINISHED, conclusive=True)
+            return Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME)
         why = Failure(f"the API server refused the PersistentVolume, so its volume was deleted: {error}", State.FINISHED, infeasible=True)
         return await self._cleaned(order, secrets, why, volume_id)
 
@@ -172,10 +172,10 @@ class Creation:
             return why
         if order.is_retained:
             error = f"{why.error}. Volume {order.intent.volume_name} is left alone: it may have been kept on purpose"
-            return Failure(error, State.FINISHED, conclusive=True)
+            return Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME)
         problem = await self._delete(order, secrets, volume_id)
         if problem is None:
-            return dataclasses.replace(why, state=State.FINISHED, conclusive=True)
+            return dataclasses.replace(why, state=State.FINISHED, rules_out=RulesOut.VOLUME)
         error = f"{why.error}. Cleanup of volume {order.intent.volume_name} failed, volume is orphaned: {problem}"
         return Failure(error, State.BACKGROUND, from_driver=True)
 

@@ -4,16 +4,27 @@ A call that ended unknown may have made the volume, whatever the next one comes 
 made now, not that there is none. To users and to the claim such an error is final, as in external-provisioner; but the intent is kept,
 and when the claim is deleted before it has its volume, the call is repeated until the driver makes the volume known, or rules it out.
 An intent that was found has been in doubt since its former process died.
+
+Where the claim has wanted several things meanwhile, each request that ended unknown is in doubt for itself: that the driver refuses one
+of them, since a volume of that name is there, is no word on the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from mooring.base.clock import Clock, Instant
+from mooring.base.log import logger
 from mooring.kube.errors import ApiError
 from mooring.provisioner.intents import Intent, Intents
-from mooring.provisioner.outcomes import Failed, Failure, State
+from mooring.provisioner.outcomes import Failed, Failure, RulesOut, State
+from mooring.provisioner.requests import is_same_request
+
+log = logger(__name__)
+
+DOUBTS_MAX: Final = 8
+"""Requests in doubt for one claim; the oldest is given up."""
 
 
 class Ledger:
@@ -23,7 +34,7 @@ class Ledger:
         self._intents = intents
         self._clock = clock
         self._since: dict[str, Instant] = {}
-        self._in_doubt: set[str] = set()
+        self._in_doubt: dict[str, list[Intent]] = {}
         self._uid_of: dict[str, str] = {}
         self.kept: set[str] = set()
 
@@ -42,8 +53,8 @@ class Ledger:
 
     def found(self, intents: Mapping[str, Intent]) -> None:
         """An earlier process, or another one, has left these open."""
-        self._in_doubt.update(intents)
         for uid, intent in intents.items():
+            self.doubt(intent)
             self._since.setdefault(uid, self._clock.now())
             self._uid_of.setdefault(intent.volume_name, uid)
 
@@ -61,20 +72,35 @@ class Ledger:
         self._since.setdefault(intent.uid, self._clock.now())
         self.kept.discard(intent.uid)
 
-    def doubt(self, uid: str) -> None:
+    def doubt(self, intent: Intent) -> None:
         """A call for it has ended unknown."""
-        self._in_doubt.add(uid)
+        doubts = self._in_doubt.setdefault(intent.uid, [])
+        if not any(is_same_request(one.request, intent.request) for one in doubts):
+            doubts.append(intent)
+        if len(doubts) > DOUBTS_MAX:
+            log.error("so many requests of one claim ended unknown that the oldest is given up", PersistentVolume=doubts.pop(0).volume_name)
 
-    async def refuse(self, uid: str, *, conclusive: bool) -> None:
-        """The driver has refused it. conclusive: and said that there is no volume, whatever earlier calls came to."""
-        if conclusive or uid not in self._in_doubt:
+    async def refuse(self, uid: str, rules_out: RulesOut) -> None:
+        """The driver has refused the open intent. What is still in doubt is kept: another request, perhaps, that was made before."""
+        intent, doubts = self._intents.open().get(uid), self._in_doubt.get(uid, [])
+        if intent is None or rules_out is RulesOut.VOLUME:
+            doubts = []
+        elif rules_out is RulesOut.REQUEST:
+            doubts = [one for one in doubts if not is_same_request(one.request, intent.request)]
+        if intent is None or not doubts:
             await self.end(uid)
-        elif uid in self:
-            self.kept.add(uid)
+            return
+        self._in_doubt[uid] = doubts
+        self.kept.add(uid)
+        if not any(is_same_request(one.request, intent.request) for one in doubts):
+            try:
+                await self._intents.begin(doubts[-1])
+            except ApiError as error:
+                log.error("could not write down again what may have been made", error=error, PersistentVolume=intent.volume_name)
 
     async def end(self, uid: str) -> None:
         """As of Intents."""
-        self._in_doubt.discard(uid)
+        self._in_doubt.pop(uid, None)
         self.kept.discard(uid)
         self._since.pop(uid, None)
         intent = self._intents.open().get(uid)

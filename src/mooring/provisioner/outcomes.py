@@ -27,6 +27,14 @@ class State(enum.Enum):
     RESCHEDULE = "reschedule"
 
 
+class RulesOut(enum.Enum):
+    """What an error says of earlier calls. REQUEST: none with this request made a volume. VOLUME: there is none of this name."""
+
+    NOTHING = "nothing"
+    REQUEST = "request"
+    VOLUME = "volume"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Heals:
     """A change that could heal a failure: of a class, a claim, a grant, a node, a snapshot. name: "" for any of the kind."""
@@ -39,7 +47,7 @@ class Heals:
 class Failure:
     """error: for the event. infeasible: it would fail again as it is. heals: the changes after which it is tried again at once.
 
-    from_driver: the driver's return may heal it. conclusive: there is no volume, whatever earlier calls came to.
+    from_driver: the driver's return may heal it.
     """
 
     error: str
@@ -47,7 +55,7 @@ class Failure:
     infeasible: bool = False
     heals: tuple[Heals, ...] = ()
     from_driver: bool = False
-    conclusive: bool = False
+    rules_out: RulesOut = RulesOut.NOTHING
 
 
 class Failed(MooringError):
@@ -72,5 +80,5 @@ def of_call(error: DriverError, *, uses_topology: bool, node_name: str) -> Failu
         state = State.RESCHEDULE
     else:
         state = State.FINISHED
-    is_conclusive = state is State.FINISHED and error.code in _CONCLUSIVE
-    return Failure(str(error), state, infeasible=error.code == Code.INVALID_ARGUMENT, from_driver=True, conclusive=is_conclusive)
+    rules_out = RulesOut.REQUEST if state is State.FINISHED and error.code in _CONCLUSIVE else RulesOut.NOTHING
+    return Failure(str(error), state, infeasible=error.code == Code.INVALID_ARGUMENT, from_driver=True, rules_out=rules_out)

@@ -250,6 +250,25 @@ async def test_P42_after_a_final_error_the_claim_gets_what_it_wants_by_then():
     assert {} == world.intents.open()
 
 
+@pytest.mark.parametrize("code", [Code.ALREADY_EXISTS, Code.INTERNAL])
+@in_virtual_time
+async def test_P42_what_another_request_is_refused_for_says_nothing_of_the_first(code):
+    """The first has made a volume, so the driver can't make another one of its name. Without the claim the first is asked for again."""
+    world = await ProvisioningWorld().base({"tier": "gold"})
+    name = f"pvc-{(await world.claim())['metadata']['uid']}"
+    world.driver.script(CREATE, Lose(), Fail(Code.INTERNAL))
+    world.driver.always(CREATE, lambda request: Fail(code, "no iron") if request.parameters["tier"] == "iron" else None)
+    async with world.provisioning():
+        await world.calls(1)
+        await world.delete(STORAGE_CLASSES, "sc")
+        await world.make_class({"tier": "iron"})
+        await world.failed("no iron")
+        await world.delete_claim()
+        await world.volume(name)
+        await world.settle()
+    assert {} == world.intents.open()
+
+
 @in_virtual_time
 async def test_P42_a_found_intent_has_been_in_doubt_since_its_process_died():
     world = await ProvisioningWorld().base()
