@@ -109,4 +109,5 @@ async def remove_data(core: Core, record_id: str) -> None:
         await asyncio.to_thread(core.folder.remove, record_id)
     except OSError as error:
         raise DriverError(Code.INTERNAL, f"the data of {record_id!r} can't be removed: {error.strerror}") from None
-    core.journal.put(core.state.forgotten(record_id))  # may reach the disk with the next change: forgetting twice is the same
+    core.journal.put(core.state.forgotten(record_id))
+    await core.journal.settled()  # not for a restart, which would forget it again: for people who read the state file

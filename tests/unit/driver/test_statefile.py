@@ -113,6 +113,14 @@ def test_what_a_kill_left_behind_is_put_right(tmp_path: Path) -> None:
         assert ["lost+found", unowned] == sorted(entry.name for entry in (tmp_path / "volumes").iterdir())
 
 
+async def test_a_state_file_names_nothing_that_is_gone(tmp_path: Path) -> None:
+    """People look there for whether the driver is empty."""
+    with a_driver(tmp_path) as driver:
+        for name in ("one", "two"):
+            await driver.delete_volume(csi.DeleteVolumeRequest(volume_id=await created(driver, name)))
+        assert State() == read_state(tmp_path)
+
+
 async def test_a_volume_whose_folder_is_gone_is_still_known(tmp_path: Path) -> None:
     kept(tmp_path, State().with_volume(a_volume()))
     with a_driver(tmp_path) as driver:
