@@ -1,0 +1,85 @@
+"""The images start what the manifests mean, so that a swap with a Go sidecar is a change of image and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mooring.cli.mooring import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"])
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+
+def targets() -> dict[str, list[str]]:
+    """The entry points by target."""
+    stages = re.split(r"^FROM ", (ROOT / "Containerfile").read_text(), flags=re.MULTILINE)[1:]
+    found = {}
+    for stage in stages:
+        head, *lines = stage.splitlines()
+        match = re.fullmatch(r"\S+ AS (\S+)", head)
+        assert match, head
+        entries = [line.removeprefix("ENTRYPOINT ") for line in lines if line.startswith("ENTRYPOINT ")]
+        if entries:
+            (entry,) = entries
+            found[match[1]] = json.loads(entry)
+    return found
+
+
+def image(target: str) -> str:
+    """The name that README and manifests give to a target's image."""
+    return "mooring" if target == "mooring" else f"mooring-{target}"
+
+
+def containers(part: str) -> list[dict[str, Any]]:
+    (deployment,) = yaml.safe_load_all((ROOT / "deploy" / part / "deployment.yaml").read_text())
+    made: list[dict[str, Any]] = [one for one in deployment["spec"]["template"]["spec"]["containers"] if one["image"] != "DRIVER"]
+    return made
+
+
+def test_each_program_has_an_image_that_starts_it() -> None:
+    assert {name: [name] for name in SCRIPTS} == targets()
+
+
+@pytest.mark.parametrize(("part", "target"), [("attacher", "csi-attacher"), ("provisioner", "csi-provisioner")])
+def test_a_sidecars_manifest_leaves_the_start_to_the_image(part: str, target: str) -> None:
+    """The Go images have another path to the program: a `command` would keep either side from starting."""
+    (container,) = containers(part)
+    assert "command" not in container
+    assert f"{image(target)}:{VERSION}" == container["image"]
+    assert all(word.startswith("--") for word in container["args"])
+
+
+def test_the_binders_manifest_names_the_command() -> None:
+    (container,) = containers("binder")
+    assert "command" not in container
+    assert f"mooring:{VERSION}" == container["image"]
+    assert container["args"][0] in COMMANDS
+
+
+@pytest.mark.parametrize("part", ["attacher", "binder", "provisioner"])
+def test_kustomize_sets_the_images_that_are_there(part: str) -> None:
+    """A name that is none of the manifest's would be passed over in silence."""
+    kustomization = yaml.safe_load((ROOT / "deploy" / part / "kustomization.yaml").read_text())
+    named = {f"{one['name']}:{one['newTag']}" for one in kustomization["images"] if one["name"] != "DRIVER"}
+    assert {container["image"] for container in containers(part)} == named
+
+
+def test_the_capacity_flags_find_their_surroundings() -> None:
+    """--enable-capacity wants these two; they are there for whoever adds it."""
+    (container,) = containers("provisioner")
+    assert {"POD_NAMESPACE", "NAMESPACE", "POD_NAME"} == {variable["name"] for variable in container["env"]}
+
+
+@pytest.mark.parametrize("target", sorted(SCRIPTS))
+def test_it_is_said_how_each_image_is_built(target: str) -> None:
+    line = f"podman build --target {target} -t {image(target)}:{VERSION} ."
+    assert line in (ROOT / "README.md").read_text()
+    assert line in (ROOT / "Containerfile").read_text()
