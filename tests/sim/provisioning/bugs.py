@@ -17,6 +17,8 @@ from mooring.provisioner.creation import Creation
 from mooring.provisioner.deletion import view as deletion
 from mooring.provisioner.intents import MemoryIntents
 from mooring.provisioner.journal import Journal
+from mooring.provisioner.ledger import Ledger
+from mooring.provisioner.outcomes import RulesOut
 from mooring.provisioner.prepare import volume_name
 from tests.sim.provisioning import life
 
@@ -79,6 +81,15 @@ def _orphans_are_given_up() -> contextlib.AbstractContextManager[Any]:
 
     original = Attempts.make
     return mock.patch.object(Attempts, "make", make)
+
+
+def _refusals_end_it() -> contextlib.AbstractContextManager[Any]:
+    """Whatever the driver refuses with, and whatever earlier calls came to."""
+
+    async def refuse(self: Ledger, uid: str, rules_out: RulesOut) -> None:
+        await self.end(uid)
+
+    return mock.patch.object(Ledger, "refuse", refuse)
 
 
 def _intents_end_early() -> contextlib.AbstractContextManager[Any]:
@@ -144,6 +155,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "timeouts-final": Bug(_timeouts_are_final, {"leaked"}),
     "found-dropped": Bug(_what_is_found_is_dropped, {"leaked", "intent-left"}),
     "orphans-given-up": Bug(_orphans_are_given_up, {"leaked"}),
+    "refusals-end-it": Bug(_refusals_end_it, {"leaked"}),
     "intents-end-early": Bug(_intents_end_early, {"leaked"}),
     "names-random": Bug(_names_are_random, {"two-volumes", "leaked"}),
     "attachments-unseen": Bug(_attachments_are_not_seen, {"deleted-attached"}),
