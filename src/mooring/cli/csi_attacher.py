@@ -95,6 +95,7 @@ def _serve(setup: Setup[AttacherFlags], machine: Machine) -> int:
 
     sidecar: Sidecar[AttacherFlags] = Sidecar(
         name="csi-attacher",
+        starting="Starting CSI attacher",
         lock_prefix="external-attacher-leader-",
         probe_timeout_s=setup.flags.timeout_s,
         log_length_max=setup.flags.max_grpc_log_length,

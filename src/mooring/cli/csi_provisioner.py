@@ -175,6 +175,7 @@ def sidecar(setup: Setup[ProvisionerFlags], machine: Machine) -> Sidecar[Provisi
 
     return Sidecar(
         name="csi-provisioner",
+        starting="Starting provisioner controller",
         lock_prefix="",
         probe_timeout_s=setup.flags.timeout_s,
         log_length_max=setup.flags.max_grpc_log_length,

@@ -87,6 +87,7 @@ class Sidecar(Generic[F]):
     """What one sidecar adds.
 
     name: its executable's. lock_prefix: with the driver's name, which follows, it makes the Lease's. probe_timeout_s: of one Probe.
+    starting: what is logged when its work begins, in upstream's words.
     log_length_max: characters of a logged gRPC response, 0 or less for all. server: the API server's URL, "" for what the kubeconfig says.
     ask: what the work has to know of the API server, asked once before the driver is connected.
     """
@@ -95,6 +96,7 @@ class Sidecar(Generic[F]):
     lock_prefix: str
     probe_timeout_s: float
     make_work: Callable[[Context[F]], Work]
+    starting: str = "Starting"
     log_length_max: int = -1
     server: str = ""
     ask: Callable[[Cluster], Awaitable[None]] = _nothing
@@ -183,7 +185,8 @@ class Life(Generic[F]):
             on_loss=exit_on_loss if self._setup.flags.exit_on_lost_connection else carry_on,
         )
         session.on_return(self._driver_returned)
-        await session.start()
+        info = await session.start()
+        _log.info(0, "CSI driver name", driver=info.name, version=info.vendor_version)
         self._driver_known.set()
         self._waits_for = ""
         return session
@@ -210,6 +213,7 @@ class Life(Generic[F]):
         if self.is_ending:
             return
         work = self._work = self._sidecar.make_work(context)
+        _log.info(0, self._sidecar.starting, component=context.info.name)
         try:
             async with asyncio.TaskGroup() as group:
                 running = group.create_task(work.run(), name=f"{self._sidecar.name}/work")

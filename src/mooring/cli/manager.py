@@ -133,6 +133,7 @@ class Manager(Generic[F]):
         if stop.is_set():
             return
         work = self._work = self._make_work(around)
+        _log.info(0, "Starting", component=self._name)
         try:
             async with asyncio.TaskGroup() as group:
                 running = group.create_task(work.run(), name=f"{self._name}/work")

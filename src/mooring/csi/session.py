@@ -109,7 +109,6 @@ class Session:
         """Greets the driver. Raises as greet() does."""
         assert self._info is None, "started twice"
         self._info = await self._greet()
-        _log.info(2, "CSI driver name", driver=self._info.name, version=self._info.vendor_version)
         return self._info
 
     async def run(self) -> None:

@@ -29,6 +29,18 @@ async def test_the_work_gets_the_driver_as_it_introduced_itself():
 
 
 @in_virtual_time
+async def test_without_verbosity_the_log_tells_the_driver_and_that_work_begins(capsys):
+    """Else a process that waits for its driver looks like one that works."""
+    world = World(connect_s=5)
+    async with world.living():
+        assert "" == capsys.readouterr().err
+        await world.clock.sleep(6)
+        known, begins = capsys.readouterr().err.splitlines()
+        assert known.endswith('"CSI driver name" driver="csi.example.com" version="1"')
+        assert begins.endswith('"Starting" component="csi.example.com"')
+
+
+@in_virtual_time
 async def test_ready_when_driver_and_caches_are():
     work = None
 
