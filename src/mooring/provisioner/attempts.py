@@ -27,7 +27,7 @@ from mooring.provisioner.outcomes import Failed, Failure, State
 from mooring.provisioner.prepare import source_kind
 from mooring.provisioner.requests import Order
 from mooring.provisioner.saving import Save, Unsaved
-from mooring.provisioner.telling import Telling, claim_reference, failure_text, intent_reference
+from mooring.provisioner.telling import Telling, claim_reference, intent_reference
 from mooring.provisioner.view import BY_UID, Infeasible, Looked, View, Wanted
 from mooring.provisioner.waits import Waits
 from mooring.provisioner.writes import deselect_node
@@ -183,7 +183,7 @@ class Attempts:
     def save_delayed(self, view: View, volume: Unsaved, error: str) -> None:
         """A volume can't be stored for a while."""
         intent = volume.order.intent
-        self._telling.failed(_reference(view, intent), failure_text(intent.class_name, error, infeasible=False))
+        self._telling.failed(_reference(view, intent), error)
 
     async def settled(self, view: View, volume: Unsaved, saved: Save, error: str) -> None:
         """A volume that could not be stored at once has been stored, or never will be."""
@@ -212,7 +212,7 @@ class Attempts:
         if order is not None and order.is_former:
             failure = dataclasses.replace(failure, infeasible=False)
         self._metrics.has_failed(class_name, kind)
-        self._telling.failed(attempt.ref, failure_text(class_name, failure.error, failure.infeasible))
+        self._telling.failed(attempt.ref, failure.error, infeasible=failure.infeasible)
         if failure.state is not State.NO_CHANGE:
             self._making_failed(class_name)
         is_over = await self._written_down(uid, failure, order)

@@ -54,11 +54,7 @@ class Telling:
         log.warning(text, PVC=f"{claim.namespace}/{claim.name}", PersistentVolume=pv_name)
         self._recorder.event(claim, WARNING, "VolumeRetained", text)
 
-    def failed(self, claim: ObjectReference, error: str) -> None:
-        self._recorder.event(claim, WARNING, "ProvisioningFailed", error)
-
-
-def failure_text(class_name: str, error: str, infeasible: bool) -> str:
-    """As external-provisioner words it, for people and for those who grep."""
-    text = f'failed to provision volume with StorageClass "{class_name}": {error}'
-    return f"Volume provisioning failed with infeasible error. Retries will be delayed. {text}" if infeasible else text
+    def failed(self, claim: ObjectReference, error: str, *, infeasible: bool = False) -> None:
+        """error: as external-provisioner words it, for people and for those who grep."""
+        text = f"Volume provisioning failed with infeasible error. Retries will be delayed. {error}" if infeasible else error
+        self._recorder.event(claim, WARNING, "ProvisioningFailed", text)

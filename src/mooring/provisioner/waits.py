@@ -5,8 +5,6 @@ Everything here comes again after its back-off anyway; a change that could heal 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from mooring.provisioner.outcomes import Failure, Heals
 
 
@@ -36,11 +34,9 @@ class Waits:
             if not waiting:
                 del self._by_change[heals]
 
-    def healed_by(self, plural: str, name: str = "") -> tuple[str, ...]:
-        """The claims that a change of this object could heal."""
-        found: Iterable[str] = self._by_change.get(Heals(plural), {})
-        named = self._by_change.get(Heals(plural, name), {}) if name else {}
-        return tuple(dict.fromkeys((*found, *named)))
+    def healed_by(self, heals: Heals) -> tuple[str, ...]:
+        """The claims that this change could heal."""
+        return tuple(self._by_change.get(heals, ()))
 
     def failed_of_driver(self) -> tuple[str, ...]:
         """The claims that the driver's return could heal."""

@@ -12,6 +12,7 @@ from mooring.api.storage import CSI_NODES, StorageClass
 from mooring.kube.informer import Cause, Change
 from mooring.kube.queue import WorkQueue
 from mooring.provisioner.caches import Caches
+from mooring.provisioner.outcomes import Heals
 from mooring.provisioner.placing import NodePlaces
 from mooring.provisioner.view import BY_CLASS, View, same_but_for_version
 from mooring.provisioner.waits import Waits
@@ -77,8 +78,11 @@ class Wakes:
         self.happened(REFERENCE_GRANTS.plural, about.metadata.namespace)
 
     def happened(self, plural: str, name: str = "") -> None:
-        """An object changed: who failed for it is tried again at once."""
-        for uid in self._waits.healed_by(plural, name):
+        """An object changed: who failed for it is tried again at once; for whom it is the very object, that counts as the first try."""
+        for uid in self._waits.healed_by(Heals(plural)):
+            self._queue.add(uid)
+        for uid in self._waits.healed_by(Heals(plural, name)) if name else ():
+            self._queue.forget(uid)
             self._queue.add(uid)
 
     def driver_returned(self) -> None:

@@ -335,8 +335,8 @@ async def test_P45_an_infeasible_claim_rests_until_it_or_its_class_changes():
     world.driver.script(CREATE, *[Fail(Code.INVALID_ARGUMENT, "no such tier")] * 2)
     async with world.provisioning():
         message = await world.failed()
-        assert message.startswith("Volume provisioning failed with infeasible error. Retries will be delayed. ")
-        assert message.endswith("rpc error: code = InvalidArgument desc = no such tier")
+        infeasible = "Volume provisioning failed with infeasible error. Retries will be delayed. "
+        assert f"{infeasible}rpc error: code = InvalidArgument desc = no such tier" == message
         await world.touch()
         await world.settle(298)
         assert [CREATE] == world.told
@@ -803,10 +803,10 @@ async def test_another_node_is_another_place_when_the_driver_was_not_asked_yet()
     assert "b" == world.request.accessibility_requirements.preferred[0].segments["zone"]
 
 
-@in_virtual_time
-async def test_a_snapshot_that_becomes_ready_ends_the_wait():
+async def restoring(retry_s: float) -> ProvisioningWorld:
+    """A claim of a snapshot that is bound, and not ready yet."""
     world = ProvisioningWorld(
-        AnsweringDriver(controller=[RPC.CREATE_DELETE_SNAPSHOT]), retry_interval_start_s=600.0, retry_interval_max_s=600.0
+        AnsweringDriver(controller=[RPC.CREATE_DELETE_SNAPSHOT]), retry_interval_start_s=retry_s, retry_interval_max_s=600.0
     )
     await world.make_snapshot_kinds()
     content = {"boundVolumeSnapshotContentName": "sc1"}
@@ -816,6 +816,25 @@ async def test_a_snapshot_that_becomes_ready_ends_the_wait():
     spec = {"driver": "csi.test", "deletionPolicy": "Retain", "source": {"snapshotHandle": "h"}, "volumeSnapshotRef": ref}
     await world.create(VOLUME_SNAPSHOT_CONTENTS, {"metadata": {"name": "sc1"}, "spec": spec, "status": {"snapshotHandle": "h"}})
     await world.base(dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"})
+    return world
+
+
+@in_virtual_time
+async def test_the_back_off_begins_anew_when_what_a_claim_waits_for_moves():
+    world = await restoring(retry_s=1.0)
+    async with world.provisioning():
+        await world.failed("snapshot s is not Ready")
+        for size in range(1, 9):
+            await world.patch(VOLUME_SNAPSHOTS, "s", {"status": {"restoreSize": f"{size}Gi"}}, "default", "status")
+            await world.settle(0.01)
+        told = len(await world.told_of())
+        await world.settle(1.1)
+        assert len(await world.told_of()) > told, "eight changes are no eight failures"
+
+
+@in_virtual_time
+async def test_a_snapshot_that_becomes_ready_ends_the_wait():
+    world = await restoring(retry_s=600.0)
     async with world.provisioning():
         await world.failed("snapshot s is not Ready")
         await world.patch(VOLUME_SNAPSHOTS, "s", {"status": {"readyToUse": True}}, "default", "status")
