@@ -83,7 +83,7 @@ class HttpCluster(RestCluster):
             concurrency_max=concurrency_max,
             metrics=metrics,
         )
-        super().__init__(exchange, clock)
+        super().__init__(exchange, clock, _stranger(config))
 
     async def open(self) -> None:
         """Gets the first credentials, so that a plugin that fails is known at the start. Raises ConfigError. Opens no connection."""
@@ -279,6 +279,24 @@ def _place(config: ClusterConfig) -> str:
     """The server as messages name it."""
     proxy = f" through the proxy {URL(config.proxy).host}" if config.proxy else ""
     return f"{config.server}{proxy} ({config.source})"
+
+
+def _stranger(config: ClusterConfig) -> str:
+    """Why the server does not know us, and what to look at next. Names credentials, shows none."""
+    user = config.user
+    if user.token_file:
+        shown = f'the token in "{user.token_file}"'
+    elif user.token:
+        shown = "the token"
+    elif user.username:
+        shown = f'the password of "{user.username}"'
+    elif user.exec_plugin is not None:
+        shown = f'what "{user.exec_plugin.command}" gave'
+    elif config.tls.certificate is not None:
+        shown = "the client certificate"
+    else:
+        return f"{_place(config)} wants credentials, and there are none; give a kubeconfig whose context has a user with some"
+    return f"{_place(config)} did not take {shown}; has it expired, or is it another cluster's?"
 
 
 def _reason(error: Exception, place: str) -> str:

@@ -12,7 +12,7 @@ from mooring.base.clock import Clock
 from mooring.kube.answers import Answer, error_of, is_json
 from mooring.kube.cluster import EVERYTHING, Page, Patch, Selection, WatchEvent
 from mooring.kube.codec import UNDECODABLE, codec_of
-from mooring.kube.errors import BadRequest, ServerError, Unreachable
+from mooring.kube.errors import ApiError, BadRequest, ServerError, Unauthorized, Unreachable
 from mooring.kube.exchange import Exchange, Stream
 from mooring.kube.lines import LineSplitter, LineTooLong
 from mooring.kube.paths import list_query, paths_of, watch_query
@@ -31,9 +31,11 @@ _JSON: Final = "application/json"
 class RestCluster:
     """Implements `Cluster` on an exchange. `kube/http.py` makes one."""
 
-    def __init__(self, exchange: Exchange, clock: Clock) -> None:
+    def __init__(self, exchange: Exchange, clock: Clock, stranger: str) -> None:
+        """stranger: what a 401 means, said behind the server's own word: which server did not take which credentials."""
         self._exchange = exchange
         self._clock = clock
+        self._stranger = stranger
 
     async def list(
         self,
@@ -118,17 +120,24 @@ class RestCluster:
         else:
             answer = await self._exchange.ask(method, path, _encoded(body), content_type)
         if answer.status >= 300 or not is_json(answer.headers):
-            raise error_of(answer, f"{method} {path}", may_show=_may_show(kind))
+            raise self._refusal(answer, f"{method} {path}", kind)
         return answer
 
     async def _opened(self, kind: Kind[Any], path: str) -> Stream:
         reply = await self._exchange.watch(path)
         if isinstance(reply, Answer):
-            raise error_of(reply, f"WATCH {path}", may_show=_may_show(kind))
+            raise self._refusal(reply, f"WATCH {path}", kind)
         if not is_json(reply.headers):
             reply.close()
             raise error_of(Answer(reply.status, reply.headers, b"(not read)"), f"WATCH {path}")
         return reply
+
+    def _refusal(self, answer: Answer, asked: str, kind: Kind[Any]) -> ApiError:
+        error = error_of(answer, asked, may_show=_may_show(kind))
+        if isinstance(error, Unauthorized):  # the servers' own text is this one word
+            told = f"{error}: {self._stranger}"
+            return Unauthorized(told, reason=error.reason, details=error.details, retry_after_s=error.retry_after_s)
+        return error
 
 
 def _events(kind: Kind[T], splitter: LineSplitter, chunk: bytes, path: str) -> Iterator[WatchEvent[T]]:

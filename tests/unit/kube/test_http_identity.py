@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 from pathlib import Path
 
@@ -70,13 +71,48 @@ async def test_a_401_that_stays_is_told_after_one_more_try(tmp_path: Path) -> No
     path.write_text("old")
     async with bad_server() as server, a_client(server.config(user=User(token_file=str(path)))) as cluster:
         server.otherwise = UNAUTHORIZED
-        with pytest.raises(Unauthorized, match=r"^Unauthorized$"):
+        with pytest.raises(Unauthorized, match=r"^Unauthorized: "):
             await cluster.get(VOLUME_ATTACHMENTS, "va")
         assert len(server.requests) == 1, "the token has not changed: the same question gets the same answer"
         path.write_text("new")
         with pytest.raises(Unauthorized):
             await cluster.get(VOLUME_ATTACHMENTS, "va")
         assert len(server.requests) == 3
+
+
+STRANGERS = [
+    (User(token="s3cret"), "did not take the token; has it expired, or is it another cluster's?"),
+    (User(username="ann", password="s3cret"), 'did not take the password of "ann"; has it expired, or is it another cluster\'s?'),
+    (User(), "wants credentials, and there are none; give a kubeconfig whose context has a user with some"),
+]
+
+
+@pytest.mark.parametrize(("user", "told"), STRANGERS, ids=["token", "password", "nobody"])
+async def test_a_401_names_the_server_and_where_the_credentials_came_from(user: User, told: str) -> None:
+    """The servers themselves say one word, and the reader has several kubeconfigs."""
+    async with bad_server() as server:
+        config = dataclasses.replace(server.config(user=user), source='kubeconfig "/k": context "a"')
+        async with a_client(config) as cluster:
+            server.otherwise = UNAUTHORIZED
+            for ask in (cluster.get(VOLUME_ATTACHMENTS, "va"), events_of(cluster)):
+                with pytest.raises(Unauthorized) as caught:
+                    await ask
+                assert f'Unauthorized: {config.server} (kubeconfig "/k": context "a") {told}' == str(caught.value)
+
+
+async def test_a_401_names_the_file_or_the_plugin(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("s3cret")
+    async with bad_server() as server:
+        server.otherwise = UNAUTHORIZED
+        for user, told in (
+            (User(token_file=str(path)), f'did not take the token in "{path}";'),
+            (a_plugin(tmp_path, '{"token":"s3cret"}'), f'did not take what "{tmp_path}/'),
+        ):
+            async with a_client(server.config(user=user)) as cluster:
+                with pytest.raises(Unauthorized, match=told) as caught:
+                    await cluster.get(VOLUME_ATTACHMENTS, "va")
+                assert "s3cret" not in str(caught.value)
 
 
 async def test_a_token_that_changes_all_the_time_is_not_tried_for_ever(tmp_path: Path) -> None:
