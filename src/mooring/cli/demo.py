@@ -10,7 +10,7 @@ from typing import Final
 
 from mooring.base.flagkinds import BOOL
 from mooring.base.flags import Parsed, flag
-from mooring.cli.people import INTERRUPTED, check_server_parts, run_for_people, story_log
+from mooring.cli.people import INTERRUPTED, check_server_parts, run_for_people, say_gone, story_log
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
 
@@ -29,10 +29,10 @@ COMMAND: Final[Command[DemoFlags]] = Command(DemoFlags, check=_check)
 
 def run(argv: Sequence[str], prog: str) -> int:
     """argv: the words after `mooring demo`. Gives the exit code."""
-    return run_for_people(COMMAND, argv, prog, lambda flags: asyncio.run(_demo(flags)))
+    return run_for_people(COMMAND, argv, prog, lambda flags: asyncio.run(_demo(flags, prog)))
 
 
-async def _demo(flags: DemoFlags) -> int:
+async def _demo(flags: DemoFlags, prog: str) -> int:
     from mooring.base.chance import Chance
     from mooring.base.clock import LoopClock
     from mooring.cli.stopping import unless_stopped
@@ -41,8 +41,11 @@ async def _demo(flags: DemoFlags) -> int:
     from mooring.dev.screen import PlainScreen, screen_for
     from mooring.dev.story import Story
 
+    def when_gone() -> None:
+        say_gone(prog, "the exit code tells how it ends")
+
     clock = LoopClock()
-    with PlainScreen(sys.stdout) if flags.plain else screen_for(sys.stdout) as screen:
+    with PlainScreen(sys.stdout, when_gone) if flags.plain else screen_for(sys.stdout, when_gone) as screen:
         story = Story(screen, clock)
         try:
             with story_log(story, flags):

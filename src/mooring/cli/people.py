@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
 from mooring.base.errors import ConfigError
 from mooring.base.flags import UsageError, parse, usage
@@ -20,6 +22,27 @@ F = TypeVar("F", bound=ProcessFlags)
 
 INTERRUPTED: Final = 130
 """Exit code of a command that was interrupted before its end, as a shell has it."""
+
+
+CUT_OFF: Final = 141
+"""Exit code of a command whose output nobody read to its end, as a shell has it."""
+
+
+def say_gone(prog: str, what_now: str) -> None:
+    """Tells on stderr that nobody reads stdout any more. Nothing that is still in its buffer comes to anybody."""
+    _give_up(sys.stdout)
+    try:
+        sys.stderr.write(f"{prog}: stdout is closed; {what_now}\n")
+    except OSError:
+        _give_up(sys.stderr)
+
+
+def _give_up(stream: TextIO) -> None:
+    """Leads the stream to nowhere: at its end the interpreter writes what is left in the buffer, and would complain."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    with contextlib.suppress(OSError):  # (no file, in tests)
+        os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def check_server_parts() -> None:
@@ -46,10 +69,16 @@ def run_for_people(command: Command[F], argv: Sequence[str], prog: str, serve: C
             raise UsageError(f"{parsed.rest[0]!r} is no flag")
         if parsed.help_wanted:
             sys.stdout.write(usage(command.table, prog))
+            sys.stdout.flush()
             return 0
         configure_logging(parsed)
         command.check(parsed)
-        return serve(parsed.flags)
+        code = serve(parsed.flags)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        _give_up(sys.stdout)
+        return CUT_OFF
     except KeyboardInterrupt:
         return INTERRUPTED
     except UsageError as error:

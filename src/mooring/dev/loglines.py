@@ -12,6 +12,8 @@ from mooring.base import log
 from mooring.dev.story import Story
 
 _LINE: Final = re.compile(r'(?P<letter>[IWE])\d{4} \S+ +\d+ [^\]]+\] "(?P<message>(?:[^"\\]|\\.)*)"(?P<values>.*)')
+_ESCAPED: Final = re.compile(r'\\(["\\])')
+"""What the log escapes in quoted text, and people need not: line ends stay escaped."""
 _WHO: Final = {"I": "log", "W": "warning", "E": "error"}
 
 
@@ -28,7 +30,7 @@ class LogLines(io.StringIO):
         if found is None:
             self._story.happened("log", line)
         else:
-            self._story.happened(_WHO[found["letter"]], f"{found['message']}{found['values']}")
+            self._story.happened(_WHO[found["letter"]], _ESCAPED.sub(r"\1", f"{found['message']}{found['values']}"))
         return len(text)
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TextIO
+from typing import Any, Final, Protocol, Self, TextIO
 
 from mooring.dev.story import Happening, Screen
-
-if TYPE_CHECKING:
-    pass
 
 _ROAD_WIDTH: Final = 14
 
@@ -21,21 +19,29 @@ class Shown(Screen, Protocol):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
-def screen_for(stream: TextIO) -> Shown:
-    """A live screen when the stream is a terminal that can have one and rich is installed, else plain lines."""
+def screen_for(stream: TextIO, when_gone: Callable[[], None] = lambda: None) -> Shown:
+    """A live screen when the stream is a terminal that can have one and rich is installed, else plain lines.
+
+    when_gone: as for PlainScreen.
+    """
     if stream.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         try:
             return LiveScreen(stream)
         except ImportError:
             pass
-    return PlainScreen(stream)
+    return PlainScreen(stream, when_gone)
 
 
 class PlainScreen:
-    """One line for each event, the time first; flushed, so that a pipe sees it as it happens."""
+    """One line for each event, the time first; flushed, so that a pipe sees it as it happens.
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    A stream that nobody reads any more loses the lines: those who tell the story are in the middle of their work, and go on.
+    when_gone: called once, when that is noticed.
+    """
+
+    def __init__(self, stream: TextIO, when_gone: Callable[[], None] = lambda: None) -> None:
+        self._stream: TextIO | None = stream
+        self._when_gone = when_gone
 
     def __enter__(self) -> Self:
         return self
@@ -62,8 +68,14 @@ class PlainScreen:
         self._line(f"\n{at_s:6.3f}  {text}")
 
     def _line(self, text: str) -> None:
-        self._stream.write(f"{text}\n")
-        self._stream.flush()
+        if self._stream is None:
+            return
+        try:
+            self._stream.write(f"{text}\n")
+            self._stream.flush()
+        except OSError:
+            self._stream = None
+            self._when_gone()
 
 
 def road(one: Happening) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,19 @@ def test_commands_for_people_answer_in_words(name: str, capsys: pytest.CaptureFi
     assert f"mooring {name}: flag provided but not defined: -nonsense; mooring {name} --help" in capsys.readouterr().err
     assert 2 == command.run([name, "word"])
     assert f"mooring {name}: 'word' is no flag" in capsys.readouterr().err
+
+
+class Cut(io.StringIO):
+    """A pipe that nobody reads."""
+
+    def flush(self) -> None:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("name", ["dev", "demo", "orphans"])
+def test_who_reads_no_further_gets_no_traceback(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", Cut())
+    assert 141 == command.run([name, "--help"])
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,24 @@ def test_what_looks_like_markup_is_only_text() -> None:
     assert "✓ [red]" in stream.getvalue()
 
 
+class Cut(io.StringIO):
+    """A pipe whose reader goes after the first line."""
+
+    def flush(self) -> None:
+        if self.getvalue().count("\n") > 1:
+            raise BrokenPipeError
+
+
+def test_a_reader_who_goes_stops_no_work() -> None:
+    """What is told is told in the middle of a call to the driver."""
+    stream, gone = Cut(), []
+    screen = PlainScreen(stream, lambda: gone.append(True))
+    for word in ("one", "two", "three"):
+        screen.title(word)
+    assert [True] == gone
+    assert "one\ntwo\n" == stream.getvalue()
+
+
 def test_a_pipe_gets_plain_lines() -> None:
     assert isinstance(screen_for(io.StringIO()), PlainScreen)
 
@@ -184,7 +202,7 @@ def test_log_lines_are_told_in_the_storys_time_and_form() -> None:
         _log.info(3, "not asked for")
     assert stream.getvalue().splitlines() == [
         '13.802    log             Serving driver="d"',
-        '13.802    warning         A \\"quoted\\" word\\nand a line',
+        '13.802    warning         A "quoted" word\\nand a line',
         '13.802    error           It failed err="why"',
     ]
 
