@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -125,6 +127,7 @@ def test_an_interrupted_demo_does_not_claim_success(tmp_path: Path) -> None:
 def dev(folder: Path, *flags: str) -> Iterator[tuple[Program, Path]]:
     """`mooring dev`, ready, with its kubeconfig; ended by Ctrl-C, as it should be."""
     (folder / "tmp").mkdir(exist_ok=True)
+    (folder / "log").unlink(missing_ok=True)  # of the run before, which was ready, too
     program = Program([*MOORING, "dev", *flags], folder / "log", {**os.environ, "TMPDIR": str(folder / "tmp")})
     try:
         eventually(lambda: "Ctrl-C ends it" in program.output_alive(), 20, "mooring dev is ready")
@@ -145,9 +148,9 @@ def bound(one: Any) -> bool:
 
 
 def pasted(output: str) -> list[dict[str, Any]]:
-    """What the invitation has people paste: a claim, and an attachment whose volume the shell asks for."""
+    """What the invitation has people paste: a claim, an attachment whose volume the shell asks for, a claim that waits, its pod."""
     found = re.findall(r"^kubectl apply -f - <<'?EOF'?\n(.*?)^EOF$", output, re.DOTALL | re.MULTILINE)
-    return [yaml.safe_load(one) for one in found]
+    return [one for text in found for one in yaml.safe_load_all(text)]
 
 
 async def published(socket: Path) -> dict[str, list[str]]:
@@ -177,7 +180,7 @@ async def test_dev_makes_and_attaches_a_volume_for_anybody_who_pastes_what_it_sa
             assert ["hostpath.csi.mooring"] == await names(cluster, CSI_DRIVERS)
             assert ["hostpath", "hostpath-wait"] == await names(cluster, STORAGE_CLASSES)
             assert ["mine"] == await names(cluster, PERSISTENT_VOLUMES)
-            wanted, attachment = pasted(program.output())
+            wanted, attachment, *_ = pasted(program.output())
             await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), wanted, "default")
             found = await until(cluster, PERSISTENT_VOLUME_CLAIMS, "my-claim", bound)
             assert found is not None
@@ -205,24 +208,28 @@ async def test_dev_makes_and_attaches_a_volume_for_anybody_who_pastes_what_it_sa
 
 async def test_a_pod_in_dev_is_scheduled_and_its_volume_made_then(tmp_path: Path) -> None:
     """For claims that name no class, when asked for; and where the volume waits for its first pod."""
-    with dev(tmp_path, "--node-id=only", "--default-class") as (_, config):
+    with dev(tmp_path, "--node-id=only", "--default-class", "--topology=only:zone=a") as (program, config):
         async with client_of(config) as cluster:
-            for name, class_name in (("none", None), ("waiting", "hostpath-wait")):
-                body = claim(name, class_name or "")
-                if class_name is None:
-                    del body["spec"]["storageClassName"]
+            classless, (*_, wanted, pod) = claim("none", ""), pasted(program.output())
+            del classless["spec"]["storageClassName"]
+            for body in (classless, wanted):
                 await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), body, "default")
             assert await until(cluster, PERSISTENT_VOLUME_CLAIMS, "none", bound)
-            waiting = await cluster.get(PERSISTENT_VOLUME_CLAIMS, "waiting", "default")
+            waiting = await cluster.get(PERSISTENT_VOLUME_CLAIMS, "my-waiting-claim", "default")
             assert ("Pending", "") == (waiting.status.phase, waiting.spec.volume_name)
-            volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "waiting"}}]
-            containers = [{"name": "c", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]
-            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": containers, "volumes": volumes}}
             await cluster.create(PODS.whole(), pod, "default")
-            scheduled = await until(cluster, PODS, "p", lambda one: one is not None and bool(one.spec.node_name))
+            scheduled = await until(cluster, PODS, "my-pod", lambda one: one is not None and bool(one.spec.node_name))
             assert scheduled is not None
             assert "only" == scheduled.spec.node_name
-            assert bound(await cluster.get(PERSISTENT_VOLUME_CLAIMS, "waiting", "default"))
+            made = await cluster.get(PERSISTENT_VOLUME_CLAIMS, "my-waiting-claim", "default")
+            assert bound(made)
+            pv = await cluster.get(PERSISTENT_VOLUMES.whole(), made.spec.volume_name)
+            assert [{"key": "zone", "operator": "In", "values": ["a"]}] == (
+                pv["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"][0]["matchExpressions"]
+            )
+            await cluster.delete(PODS, "my-pod", "default", grace_period_s=0)  # as people are told to: there is no kubelet
+            await cluster.delete(PERSISTENT_VOLUME_CLAIMS, "my-waiting-claim", "default")
+            await until(cluster, PERSISTENT_VOLUMES, made.spec.volume_name, lambda pv: pv is None)
 
 
 def test_dev_without_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -230,6 +237,49 @@ def test_dev_without_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:
         assert tmp_path / "tmp" in config.parents
         assert config.exists()
     assert [] == os.listdir(tmp_path / "tmp")
+
+
+def test_dev_comes_back_to_its_port_and_says_when_it_can_not(tmp_path: Path) -> None:
+    flag = f"--state={tmp_path / 'state'}"
+    with dev(tmp_path, flag) as (_, config):
+        before = config.read_bytes()
+    with dev(tmp_path, flag) as (_, config):
+        assert before == config.read_bytes()
+    port = int(re.findall(rb"127\.0\.0\.1:(\d+)", before)[0])
+    with socket.create_server(("127.0.0.1", port)), dev(tmp_path, flag) as (program, config):
+        assert f"port {port}, where it was last time, is taken" in program.output()
+        assert before != config.read_bytes()
+
+
+def test_a_demo_that_nobody_reads_to_the_end_ends_in_a_line() -> None:
+    with subprocess.Popen([*MOORING, "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+        assert 0 == process.wait(30)
+    assert "mooring demo: stdout is closed; the exit code tells how it ends\n" == said
+
+
+def test_dev_goes_on_when_nobody_reads_any_more(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+
+    async def used() -> None:
+        async with client_of(state / "kubeconfig") as cluster:
+            await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim("c", "hostpath"), "default")
+            assert await until(cluster, PERSISTENT_VOLUME_CLAIMS, "c", bound)
+
+    with subprocess.Popen([*MOORING, "dev", f"--state={state}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert any("Ctrl-C ends it" in line for line in process.stdout)
+        process.stdout.close()
+        asyncio.run(used())
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+        assert 0 == process.wait(30)
+    assert "mooring dev: stdout is closed; it goes on until Ctrl-C\n" == said
 
 
 def test_a_second_dev_on_the_same_folder_is_kept_out(tmp_path: Path) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mooring.api.names import dns_subdomain
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, INT, STRING
 from mooring.base.flags import Parsed, flag
-from mooring.cli.driver import NAMES
-from mooring.cli.people import check_server_parts, run_for_people, story_log
+from mooring.cli.driver import NAMES, TOPOLOGY
+from mooring.cli.people import check_server_parts, run_for_people, say_gone, story_log
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
 
@@ -26,7 +26,7 @@ class DevFlags(ProcessFlags):
         "",
         "A folder that keeps the API objects, the driver's volumes, the server's identity, the kubeconfig. Empty: it vanishes.",
     )
-    port: int = flag("port", INT, 0, "The API server's port on this machine; 0 takes a free one.")
+    port: int = flag("port", INT, 0, "The API server's port on this machine; 0 takes that of the folder's last start, or a free one.")
     node_ids: tuple[str, ...] = flag(
         "node-id", NAMES, (), "A node to make, which the driver knows; may be given more than once. None: node-1 to node-3."
     )
@@ -35,6 +35,9 @@ class DevFlags(ProcessFlags):
         NAMES,
         (),
         "A volume of 1 GiB to make at the start, with a PersistentVolume of that name; may be given more than once.",
+    )
+    topology: Mapping[str, Mapping[str, str]] = flag(
+        "topology", TOPOLOGY, {}, "A node's topology; given for each node, all with the same keys. Volumes live in one place then."
     )
     default_class: bool = flag("default-class", BOOL, False, "Make the StorageClass hostpath the one for claims that name none.")
 
@@ -56,10 +59,10 @@ _NODES: Final = ("node-1", "node-2", "node-3")
 
 def run(argv: Sequence[str], prog: str) -> int:
     """argv: the words after `mooring dev`. Gives the exit code."""
-    return run_for_people(COMMAND, argv, prog, lambda flags: asyncio.run(_dev(flags)))
+    return run_for_people(COMMAND, argv, prog, lambda flags: asyncio.run(_dev(flags, prog)))
 
 
-async def _dev(flags: DevFlags) -> int:
+async def _dev(flags: DevFlags, prog: str) -> int:
     from mooring.base.chance import Chance
     from mooring.base.clock import LoopClock
     from mooring.cli.stopping import stop_signals
@@ -68,12 +71,13 @@ async def _dev(flags: DevFlags) -> int:
     from mooring.dev.story import Story
 
     clock = LoopClock()
-    with screen_for(sys.stdout) as screen, stop_signals() as stop:
+    with screen_for(sys.stdout, lambda: say_gone(prog, "it goes on until Ctrl-C")) as screen, stop_signals() as stop:
         story = Story(screen, clock)
         with story_log(story, flags):
             await run_dev(
                 flags.state,
                 node_ids=flags.node_ids or _NODES,
+                topology=flags.topology,
                 volumes=flags.volumes,
                 default_class=flags.default_class,
                 port=flags.port,

@@ -76,7 +76,7 @@ _BYTES: Final[Kind[int]] = Kind("quantity", _read_bytes, "bytes as a quantity, a
 _CAPACITY: Final[Kind[Mapping[str, int]]] = Kind(
     "[kind=]quantity", _read_capacity, "bytes as a quantity, as in 10Gi or fast=10Gi", lambda _: "", merge=lambda one, more: {**one, **more}
 )
-_TOPOLOGY: Final[Kind[Mapping[str, Mapping[str, str]]]] = Kind(
+TOPOLOGY: Final[Kind[Mapping[str, Mapping[str, str]]]] = Kind(
     "node:key=value,...",
     _read_topology,
     "a node's segments, as in node-1:topology.kubernetes.io/zone=a",
@@ -114,7 +114,7 @@ class HostPathFlags(ProcessFlags):
     attach_max: int = flag("attach-limit", INT, 0, "Volumes on one node at the most; 0 is no limit.")
     attach: bool = flag("attach", BOOL, True, "Publish volumes on nodes. Write --attach=false for a driver that needs no attach.")
     topology: Mapping[str, Mapping[str, str]] = flag(
-        "topology", _TOPOLOGY, {}, "A node's topology; given for each node, all with the same keys. Volumes live in one place then."
+        "topology", TOPOLOGY, {}, "A node's topology; given for each node, all with the same keys. Volumes live in one place then."
     )
     expand: bool = flag("enable-volume-expansion", BOOL, True, "Expand volumes.")
     list_snapshots: bool = flag("enable-list-snapshots", BOOL, True, "List snapshots.")

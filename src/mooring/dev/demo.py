@@ -56,7 +56,7 @@ class Demo:
     async def _prepare(self) -> None:
         """A StorageClass says who makes volumes, and a CSINode how the driver knows the node."""
         await self._cluster.create(STORAGE_CLASSES.whole(), storage_class(self._driver_name, CLASS))
-        await self._cluster.create(CSI_NODES.whole(), csi_node(self._driver_name, NODE))
+        await self._cluster.create(CSI_NODES.whole(), csi_node(self._driver_name, NODE, {}))
 
     async def _ask(self) -> None:
         """A claim asks for a volume: the binder says whose task that is, the provisioner has it made, the binder binds."""

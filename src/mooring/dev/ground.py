@@ -6,7 +6,7 @@ volume CreateVolume and a PersistentVolume. Without a kubelet nobody renews the 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from mooring.api.core import NODES, PERSISTENT_VOLUMES
@@ -28,15 +28,41 @@ CAPABILITY: Final = csi.VolumeCapability(mount={}, access_mode={"mode": csi.Volu
 _CALL: Final = Call(timeout_s=5.0)
 
 
-async def register(cluster: Cluster, driver_name: str, node_ids: Collection[str], *, default_class: bool = False) -> None:
-    """Tells the API server of the driver and its classes, of the nodes, and by which id the driver knows each: the node's own name."""
+async def register(
+    cluster: Cluster,
+    driver_name: str,
+    node_ids: Collection[str],
+    topology: Mapping[str, Mapping[str, str]],
+    *,
+    default_class: bool = False,
+) -> None:
+    """Tells the API server of the driver and its classes, of the nodes, and by which id the driver knows each: the node's own name.
+
+    topology: the segments of each node, {} for a driver without topology. A node that is there gets those that it has by now.
+    """
     await _make(cluster, CSI_DRIVERS.whole(), csi_driver(driver_name))
     await _make(cluster, STORAGE_CLASSES.whole(), storage_class(driver_name, CLASS, default=default_class))
     await _make(cluster, STORAGE_CLASSES.whole(), storage_class(driver_name, WAITING_CLASS, waits=True))
     for node_id in dict.fromkeys(node_ids):
-        if await _make(cluster, NODES.whole(), node(node_id)):
-            await cluster.patch(NODES, node_id, Patch(PatchType.MERGE, {"spec": {"taints": None}}))  # a new node begins as not ready
-        await _make(cluster, CSI_NODES.whole(), csi_node(driver_name, node_id))
+        await _register_node(cluster, driver_name, node_id, topology.get(node_id, {}))
+
+
+async def _register_node(cluster: Cluster, driver_name: str, node_id: str, segments: Mapping[str, str]) -> None:
+    if await _make(cluster, NODES.whole(), node(node_id, segments)):
+        await cluster.patch(NODES, node_id, Patch(PatchType.MERGE, {"spec": {"taints": None}}))  # a new node begins as not ready
+    labels = (await cluster.get(NODES.whole(), node_id))["metadata"].get("labels") or {}
+    if not segments.items() <= labels.items():
+        await cluster.patch(NODES, node_id, Patch(PatchType.MERGE, {"metadata": {"labels": dict(segments)}}))
+    wanted = csi_node(driver_name, node_id, segments)
+    if not await _make(cluster, CSI_NODES.whole(), wanted):
+        there = await cluster.get(CSI_NODES.whole(), node_id)
+        if _topology_keys(there, driver_name) != _topology_keys(wanted, driver_name):  # what a driver has said there can't be changed
+            await cluster.delete(CSI_NODES, node_id)
+            await cluster.create(CSI_NODES.whole(), wanted)
+
+
+def _topology_keys(node: Mapping[str, Any], driver_name: str) -> Collection[str]:
+    return next((one.get("topologyKeys") or [] for one in node["spec"]["drivers"] if one["name"] == driver_name), [])
 
 
 async def make_volume(cluster: Cluster, driver: Driver, driver_name: str, name: str) -> None:
@@ -46,7 +72,8 @@ async def make_volume(cluster: Cluster, driver: Driver, driver_name: str, name: 
         answer = await driver.create_volume(request, _CALL)
     except DriverError as error:
         raise ConfigError(f"volume: the driver can't make {name!r}: {error.message}") from error
-    await _make(cluster, PERSISTENT_VOLUMES.whole(), persistent_volume(driver_name, name, answer.volume.volume_id))
+    place = next((dict(one.segments) for one in answer.volume.accessible_topology), {})
+    await _make(cluster, PERSISTENT_VOLUMES.whole(), persistent_volume(driver_name, name, answer.volume.volume_id, place))
 
 
 async def _make(cluster: Cluster, kind: Kind[dict[str, Any]], obj: dict[str, Any]) -> bool:

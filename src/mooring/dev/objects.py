@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
@@ -12,17 +13,17 @@ def csi_driver(driver_name: str) -> dict[str, Any]:
     return _object("storage.k8s.io/v1", "CSIDriver", driver_name, {"attachRequired": True})
 
 
-def csi_node(driver_name: str, node_name: str) -> dict[str, Any]:
-    """What the kubelet would write for a driver on its node, whose id is its name."""
-    driver = {"name": driver_name, "nodeID": node_name, "topologyKeys": []}
+def csi_node(driver_name: str, node_name: str, segments: Mapping[str, str]) -> dict[str, Any]:
+    """What the kubelet would write for a driver on its node, whose id is its name. segments: where it is, {} if that is all one."""
+    driver = {"name": driver_name, "nodeID": node_name, "topologyKeys": sorted(segments)}
     return _object("storage.k8s.io/v1", "CSINode", node_name, {"drivers": [driver]})
 
 
-def node(name: str) -> dict[str, Any]:
-    """What the kubelet would write at its start, once it is ready."""
+def node(name: str, segments: Mapping[str, str]) -> dict[str, Any]:
+    """What the kubelet would write at its start, once it is ready. segments: as for csi_node; they become labels."""
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "there is no kubelet: mooring dev says so"}
     body = _object("v1", "Node", name, {})
-    body["metadata"]["labels"] = {"kubernetes.io/hostname": name}
+    body["metadata"]["labels"] = {"kubernetes.io/hostname": name, **segments}
     return {**body, "status": {"conditions": [ready], "allocatable": {"pods": "110"}, "capacity": {"pods": "110"}}}
 
 
@@ -41,14 +42,24 @@ def claim(name: str, class_name: str) -> dict[str, Any]:
     return _object("v1", "PersistentVolumeClaim", name, spec)
 
 
-def persistent_volume(driver_name: str, pv_name: str, handle: str) -> dict[str, Any]:
-    """What an administrator would write for a volume of 1 GiB that is there."""
-    spec = {
+def pod(name: str, claim_name: str) -> dict[str, Any]:
+    """What a user would write who wants the claim's volume in a container."""
+    container = {"name": "main", "image": "none", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim_name}}
+    return _object("v1", "Pod", name, {"containers": [container], "volumes": [volume]})
+
+
+def persistent_volume(driver_name: str, pv_name: str, handle: str, segments: Mapping[str, str]) -> dict[str, Any]:
+    """What an administrator would write for a volume of 1 GiB that is there. segments: where it can be reached, {} for everywhere."""
+    spec: dict[str, Any] = {
         "capacity": {"storage": "1Gi"},
         "accessModes": ["ReadWriteOnce"],
         "persistentVolumeReclaimPolicy": "Retain",
         "csi": {"driver": driver_name, "volumeHandle": handle},
     }
+    if segments:
+        terms = [{"key": key, "operator": "In", "values": [value]} for key, value in sorted(segments.items())]
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": terms}]}}
     return _object("v1", "PersistentVolume", pv_name, spec)
 
 

@@ -13,10 +13,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncGenerator, Collection
+import socket
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.disk.state import lasting
@@ -33,7 +35,9 @@ from mooring.csi.session import Session
 from mooring.dev.controllers import Controllers
 from mooring.dev.story import Story
 from mooring.driver.hostpath import HostPath
+from mooring.driver.layout import Segments
 from mooring.driver.server import serving
+from mooring.kube import kubeconfig
 
 _CONNECT_S_MAX: Final = 10.0
 _END_S_MAX: Final = 5.0
@@ -51,14 +55,23 @@ class Plane:
 
 @contextlib.asynccontextmanager
 async def running(
-    folder: Path, *, node_ids: Collection[str], port: int = 0, kept: bool = False, story: Story, clock: Clock, chance: Chance
+    folder: Path,
+    *,
+    node_ids: Collection[str],
+    topology: Mapping[str, Segments],
+    port: int = 0,
+    kept: bool = False,
+    story: Story,
+    clock: Clock,
+    chance: Chance,
 ) -> AsyncGenerator[Plane, None]:
     """The plane, ready, as long as the block runs. A part that fails ends the block with its error.
 
-    folder: made when it is missing. node_ids: the nodes that the driver knows. port: of the API server, 0 for a free one. kept: the
-    API objects stay in the folder. Raises ConfigError when the folder or the port can't be used, or the objects can't be saved any more.
+    folder: made when it is missing. node_ids: the nodes that the driver knows; topology: the segments of each, {} for a driver without.
+    port: of the API server, 0 for that of the folder's last start, or a free one. kept: the API objects stay in the folder. Raises
+    ConfigError when the folder, the topology or the port can't be used, or the objects can't be saved any more.
     """
-    build = _Build(folder, node_ids, port, kept, story, clock, chance)
+    build = _Build(folder, node_ids, topology, port, kept, story, clock, chance)
     try:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             driver_name = await build.driver(stack)
@@ -76,9 +89,20 @@ async def running(
 class _Build:
     """What the parts are made with, and how each is made. Each method returns when its part is ready."""
 
-    def __init__(self, folder: Path, node_ids: Collection[str], port: int, kept: bool, story: Story, clock: Clock, chance: Chance) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        node_ids: Collection[str],
+        topology: Mapping[str, Segments],
+        port: int,
+        kept: bool,
+        story: Story,
+        clock: Clock,
+        chance: Chance,
+    ) -> None:
         folder = folder.absolute()
-        self._folder, self._node_ids, self._port, self._kept = folder, node_ids, port, kept
+        self._folder, self._port, self._kept = folder, port, kept
+        self._node_ids, self._topology = node_ids, topology
         self._story, self._clock, self._chance = story, clock, chance
         self.kubeconfig, self.socket, self.state_folder = folder / "kubeconfig", folder / "csi.sock", folder / "driver"
         try:
@@ -88,7 +112,7 @@ class _Build:
 
     async def driver(self, stack: AsyncExitStack) -> str:
         """The driver's name."""
-        driver = stack.enter_context(HostPath(self.state_folder, node_ids=self._node_ids, chance=self._chance))
+        driver = stack.enter_context(HostPath(self.state_folder, node_ids=self._node_ids, topology=self._topology, chance=self._chance))
         driver.observe(self._story.called, self._clock)
         await stack.enter_async_context(serving(driver, str(self.socket)))
         return driver.name
@@ -101,11 +125,20 @@ class _Build:
 
     async def api_server(self, stack: AsyncExitStack, store: ObjectStore, durability: Durability) -> None:
         identity = identity_in(self._folder / "tls", self._clock.wall_s())
-        server = ApiServer(store, identity, clock=self._clock, chance=self._chance, port=self._port, durability=durability)
+        port = self._port or self._last_port()
+        server = ApiServer(store, identity, clock=self._clock, chance=self._chance, port=port, durability=durability)
         await server.start()
         stack.push_async_callback(server.close)
         server.write_kubeconfig(self.kubeconfig)
         self._story.happened("server", f"answers on {server.url}")
+
+    def _last_port(self) -> int:
+        """That of the folder's last start, as long as it is free: who was given the address then comes back to it. 0 otherwise."""
+        port = _port_in(self.kubeconfig)
+        if port and not _is_free(port):
+            self._story.happened("server", f"port {port}, where it was last time, is taken: it takes another")
+            return 0
+        return port
 
     async def controllers(
         self, stack: AsyncExitStack, group: asyncio.TaskGroup, store: ObjectStore, durability: Durability
@@ -123,6 +156,25 @@ class _Build:
             group.create_task(_end_on_failure(durability), name="dev/durability"),
         ]
         return controllers, tasks + await controllers.started(group)
+
+
+def _port_in(path: Path) -> int:
+    """The server's port in a kubeconfig; 0 where there is none that can be read."""
+    try:
+        return urlsplit(kubeconfig.load(str(path), {}).server).port or 0
+    except (ConfigError, ValueError):
+        return 0
+
+
+def _is_free(port: int) -> bool:
+    """Asked as the server will ask for it."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 async def _end_on_failure(durability: Durability) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import mooring
 from mooring.apiserver.body.yamlbody import dump_yaml
@@ -18,15 +18,18 @@ from mooring.base.folders import folder_or_temporary
 from mooring.csi.grpc import GrpcDriver
 from mooring.dev.demo import NODE, Demo, DemoFailed
 from mooring.dev.ground import CLASS, WAITING_CLASS, make_volume, register
-from mooring.dev.objects import claim, volume_attachment
+from mooring.dev.objects import claim, pod, volume_attachment
 from mooring.dev.plane import Plane, running
 from mooring.dev.story import Story
 from mooring.dev.watched import WatchedCluster
+from mooring.driver.layout import Segments
 from mooring.kube import kubeconfig
 from mooring.kube.http import HttpCluster
 
 DEMO_S_MAX: Final = 9.0
 CLAIM: Final = "my-claim"
+POD: Final = "my-pod"
+WAITING_CLAIM: Final = "my-waiting-claim"
 _CONNECT_S_MAX: Final = 5.0
 
 
@@ -34,6 +37,7 @@ async def run_dev(
     state: str,
     *,
     node_ids: Sequence[str],
+    topology: Mapping[str, Segments],
     volumes: Sequence[str],
     default_class: bool,
     port: int,
@@ -42,15 +46,18 @@ async def run_dev(
     chance: Chance,
     stop: asyncio.Event,
 ) -> None:
-    """Serves until `stop` is set. state: a folder that stays, "" for one that vanishes. node_ids: one at least. volumes: to be made at the
-    start. default_class: claims that name no class get ours. Raises ConfigError.
+    """Serves until `stop` is set. state: a folder that stays, "" for one that vanishes. node_ids: one at least. topology, port: as for
+    `running`. volumes: to be made at the start. default_class: claims that name no class get ours. Raises ConfigError.
     """
     story.title(f"mooring dev {mooring.__version__}")
     with folder_or_temporary(state) as folder:
-        async with running(folder, node_ids=node_ids, port=port, kept=bool(state), story=story, clock=clock, chance=chance) as plane:
+        plane_of = running(
+            folder, node_ids=node_ids, topology=topology, port=port, kept=bool(state), story=story, clock=clock, chance=chance
+        )
+        async with plane_of as plane:
             async with _clients(plane, clock, chance) as (cluster, driver):
                 told = WatchedCluster(cluster, "dev", story, clock)
-                await register(told, plane.driver_name, node_ids, default_class=default_class)
+                await register(told, plane.driver_name, node_ids, topology, default_class=default_class)
                 for name in dict.fromkeys(volumes):
                     await make_volume(told, driver, plane.driver_name, name)
             for line in _invitation(plane, node_ids[0], kept=bool(state)):
@@ -68,10 +75,7 @@ def _invitation(plane: Plane, node: str, *, kept: bool) -> Iterator[str]:
     yield "To have a volume made, paste this in another terminal:"
     yield ""
     yield f"export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}"
-    yield "kubectl apply -f - <<'EOF'"
-    yield from dump_yaml(claim(CLAIM, CLASS)).decode().splitlines()
-    yield "EOF"
-    yield ""
+    yield from _pasted(claim(CLAIM, CLASS))
     yield f"kubectl get pvc,pv shows it bound. To attach it to {node}, as a cluster would for a pod there:"
     yield ""
     yield "kubectl apply -f - <<EOF"
@@ -80,8 +84,23 @@ def _invitation(plane: Plane, node: str, *, kept: bool) -> Iterator[str]:
     yield "EOF"
     yield ""
     yield f"kubectl delete volumeattachment {CLAIM}-on-{node} detaches it, kubectl delete pvc {CLAIM} deletes it."
-    yield f"Volumes of the class {WAITING_CLASS} are made when a pod that names their claim is scheduled to a node."
+    yield f"Volumes of the class {WAITING_CLASS} are made where their first pod goes. A claim and its pod:"
+    yield ""
+    yield from _pasted(claim(WAITING_CLAIM, WAITING_CLASS), pod(POD, WAITING_CLAIM))
+    yield "kubectl get pods,pvc -o wide shows the pod on a node and its claim bound. More does not happen: there is no kubelet to start or"
+    yield "end it, and no attach/detach controller to make its VolumeAttachment. To delete a pod that is on a node, and then its claim:"
+    yield ""
+    yield f"kubectl delete pod {POD} --force --grace-period=0"
+    yield f"kubectl delete pvc {WAITING_CLAIM}"
+    yield ""
     yield "Ctrl-C ends it. Below: what the controllers write, and every call to the driver."
+    yield ""
+
+
+def _pasted(*objects: dict[str, Any]) -> Iterator[str]:
+    yield "kubectl apply -f - <<'EOF'"
+    yield from "---\n".join(dump_yaml(one).decode() for one in objects).splitlines()
+    yield "EOF"
     yield ""
 
 
@@ -104,7 +123,7 @@ async def run_demo(story: Story, clock: Clock, chance: Chance) -> None:
 
 async def _demo(folder: Path, story: Story, clock: Clock, chance: Chance) -> None:
     async with (
-        running(folder, node_ids=[NODE], story=story, clock=clock, chance=chance) as plane,
+        running(folder, node_ids=[NODE], topology={}, story=story, clock=clock, chance=chance) as plane,
         _clients(plane, clock, chance) as clients,
     ):
         cluster, driver = clients
