@@ -65,12 +65,15 @@ def run(argv: Sequence[str], prog: str) -> int:
     """argv: the words after `mooring apiserver`. Gives the exit code."""
     if argv[:1] and argv[0] in apiserver_files.WORDS:
         return apiserver_files.run(argv, prog)
-    return run_for_people(
-        COMMAND, argv, prog, lambda flags: loops.run(_serve(flags, Path(flags.kubeconfig).absolute() if flags.kubeconfig else None))
-    )
+    return run_for_people(COMMAND, argv, prog, lambda flags: loops.run(_serve(flags)))
 
 
-async def _serve(flags: ApiServerFlags, kubeconfig: Path | None) -> int:
+def kubeconfig_file(flags: ApiServerFlags, folder: Path) -> Path:
+    """Where the kubeconfig goes. Absolute: the line that names it is pasted into other terminals."""
+    return Path(flags.kubeconfig or folder / "kubeconfig").absolute()
+
+
+async def _serve(flags: ApiServerFlags) -> int:
     from mooring.apiserver.identity.tls import identity_in
     from mooring.apiserver.web.server import ApiServer
     from mooring.base.chance import Chance
@@ -85,7 +88,7 @@ async def _serve(flags: ApiServerFlags, kubeconfig: Path | None) -> int:
             server = ApiServer(store, identity, clock=clock, chance=chance, port=flags.port, durability=durability)
             await server.start()
             try:
-                told = kubeconfig or folder / "kubeconfig"
+                told = kubeconfig_file(flags, folder)
                 server.write_kubeconfig(told)
                 sys.stdout.write(f"The API server answers on {server.url}\nexport KUBECONFIG={shlex.quote(str(told))}\n")
                 sys.stdout.flush()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import DURATION, INT, Kind
+from mooring.base.flagkinds import DURATION, INT, STRING, Kind
 from mooring.base.flags import Parsed, flag
 from mooring.base.units import format_duration
 from mooring.binding.options import PARTS
@@ -24,7 +24,7 @@ def _read_parts(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-_PARTS: Final[Kind[tuple[str, ...]]] = Kind("name,...", _read_parts)
+_PARTS: Final[Kind[tuple[str, ...]]] = Kind("name,...", _read_parts, show=lambda words: f"[{','.join(words)}]")
 _WORKERS_MAX: Final = 1000
 
 
@@ -44,6 +44,7 @@ def parts_of(words: Sequence[str]) -> frozenset[str]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BinderFlags(ManagerFlags):
+    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: those of $KUBECONFIG, else the pod's own.")
     controllers: tuple[str, ...] = flag(
         "controllers",
         _PARTS,

@@ -32,6 +32,13 @@ def load_config(path: str, machine: Machine, server: str = "") -> ClusterConfig:
     return kubeconfig.in_cluster(machine.environ, str(machine.service_account))
 
 
+def load_config_as_kubectl(path: str, machine: Machine) -> ClusterConfig:
+    """The same for programs of our own: the files of KUBECONFIG count where no path is given. Raises ConfigError."""
+    if machine.environ.get("KUBECONFIG"):
+        return kubeconfig.load(path, machine.environ)
+    return load_config(path, machine)
+
+
 def client(name: str, config: ClusterConfig, limit: RequestLimit, *, clock: Clock, chance: Chance, metrics: Metrics) -> HttpCluster:
     """A client that is not connected yet. name: begins the user agent."""
     return HttpCluster(

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, FLOAT, INT, STRING, UINT
+from mooring.base.flagkinds import BOOL, DURATION, INT, STRING, UINT
 from mooring.base.flags import Parsed, flag
 from mooring.base.gates import GATES, Gate, Stage, gates_help
 from mooring.base.log import logger
 from mooring.base.units import format_duration
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
-from mooring.cli.tables import SidecarFlags
+from mooring.cli.tables import BURST, RATE, SidecarFlags
 
 if TYPE_CHECKING:
     from mooring.cli.life import Context, Sidecar, Work
@@ -42,6 +42,7 @@ class ProvisionerFlags(SidecarFlags):
     """external-provisioner's flags."""
 
     feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(KNOWN_GATES))
+    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file; $KUBECONFIG goes before it. Neither: the pod's own.")
     master: str = flag("master", STRING, "", "URL of the API server, in place of the one that the kubeconfig names.")
     timeout_s: float = flag("timeout", DURATION, 10.0, "Timeout for waiting for creation or deletion of a volume.")
     worker_threads: int = flag("worker-threads", UINT, 100, "How many volumes are created, and how many deleted, at once at the most.")
@@ -80,9 +81,11 @@ class ProvisionerFlags(SidecarFlags):
     capacity_ownerref_level: int = flag(
         "capacity-ownerref-level", INT, 1, "Who owns the capacity objects: -1 nobody, 0 the pod, 1 its controller, 2 that one's, ..."
     )
-    kube_api_capacity_qps: float = flag("kube-api-capacity-qps", FLOAT, 1.0, "Requests a second about capacity, once set.")
+    kube_api_capacity_qps: float = flag(
+        "kube-api-capacity-qps", RATE, 1.0, "Requests a second about capacity. No limit, unless kube-api-capacity-burst is set: then 1."
+    )
     kube_api_capacity_burst: int = flag(
-        "kube-api-capacity-burst", INT, 5, "Requests at once about capacity, once kube-api-capacity-qps is."
+        "kube-api-capacity-burst", BURST, 5, "Requests at once about capacity. No limit, unless kube-api-capacity-qps is set: then 5."
     )
     node_deployment: bool = flag("node-deployment", BOOL, False, "Serve the local volumes of the node named by $NODE_NAME.")
     node_deployment_immediate_binding: bool = flag(

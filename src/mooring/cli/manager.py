@@ -18,7 +18,7 @@ from mooring.base.errors import InvariantError
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.cli import election
-from mooring.cli.clusters import client, load_config
+from mooring.cli.clusters import client, load_config_as_kubectl
 from mooring.cli.health import Health
 from mooring.cli.loops import loop_factory
 from mooring.cli.process import Machine, Setup
@@ -75,7 +75,7 @@ class Manager(Generic[F]):
     async def _serve(self) -> None:
         clock, chance, metrics = LoopClock(), Chance(), Metrics()
         flags = self._setup.flags
-        config = load_config(flags.kubeconfig, self._machine)
+        config = load_config_as_kubectl(flags.kubeconfig, self._machine)
         limit = request_limit(flags, self._setup.given)
         async with contextlib.AsyncExitStack() as stack:
             stop = stack.enter_context(stop_signals())

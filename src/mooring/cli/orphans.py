@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 
 CLEAN, CANNOT, LEFT = 0, 1, 3
 CONNECT_S_MAX: Final = 5.0
+WAYS_OUT_MAX: Final = 5
+
+_EXIT_CODES: Final = """
+Exit codes: 0 nothing is wrong, or all that was wrong is deleted; 3 something is left; 2 the command line can't be read; 1 it could
+not be looked, or the question was answered with no.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,7 +53,7 @@ class OrphansFlags(ProcessFlags):
         "",
         "Volumes whose names do not begin so are foreign; needed where others share the storage. pvc-, the usual one, is every cluster's.",
     )
-    delete: bool = flag("delete", BOOL, False, "Delete leaked volumes, after a look, a question, and a second look.")
+    delete: bool = flag("delete", BOOL, False, "Delete leaked volumes, after a look, the driver's name typed by you, and a second look.")
     yes: bool = flag("yes", BOOL, False, "With --delete: do not ask. Only with --volume, or with a --prefix that is this cluster's alone.")
     older_than_s: float = flag(
         "older-than",
@@ -62,21 +68,23 @@ class OrphansFlags(ProcessFlags):
 def _check(parsed: Parsed[OrphansFlags]) -> None:
     flags = parsed.flags
     if flags.output not in ("table", "json"):
-        raise ConfigError(f"o: must be table or json, got {flags.output!r}", exit_code=2)
+        raise ConfigError(f"-o: must be table or json, got {flags.output!r}", exit_code=2)
     if flags.timeout_s <= 0:
-        raise ConfigError(f"timeout: must be greater than zero, got {format_duration(flags.timeout_s)}", exit_code=2)
+        raise ConfigError(f"--timeout: must be greater than zero, got {format_duration(flags.timeout_s)}", exit_code=2)
     if flags.older_than_s < 0:
-        raise ConfigError(f"older-than: must not be negative, got {format_duration(flags.older_than_s)}", exit_code=2)
+        raise ConfigError(f"--older-than: must not be negative, got {format_duration(flags.older_than_s)}", exit_code=2)
     if not flags.delete and (flags.yes or flags.volume or flags.secret):
-        raise ConfigError("yes, volume and secret go with --delete", exit_code=2)
+        raise ConfigError("--yes, --volume and --secret go with --delete", exit_code=2)
     if flags.yes and not (flags.prefix or flags.volume):
-        raise ConfigError("yes: needs --volume, or a --prefix of this cluster's own: without a question, say which volumes go", exit_code=2)
+        raise ConfigError(
+            "--yes: needs --volume, or a --prefix of this cluster's own: without a question, say which volumes go", exit_code=2
+        )
     if flags.yes and not flags.volume and _is_everybodys(flags.prefix):
         raise ConfigError(
-            f"yes: --prefix={flags.prefix} fits every cluster's volumes: name them with --volume, or leave --yes out", exit_code=2
+            f"--yes: --prefix={flags.prefix} fits every cluster's volumes: name them with --volume, or leave out --yes", exit_code=2
         )
     if flags.secret and len([part for part in flags.secret.split("/") if part]) != 2:
-        raise ConfigError(f"secret: must be namespace/name, got {flags.secret!r}", exit_code=2)
+        raise ConfigError(f"--secret: must be namespace/name, got {flags.secret!r}", exit_code=2)
 
 
 def _is_everybodys(prefix: str) -> bool:
@@ -84,7 +92,7 @@ def _is_everybodys(prefix: str) -> bool:
     return "pvc-".startswith(prefix) or re.fullmatch("pvc-[0-9a-f-]*", prefix) is not None
 
 
-COMMAND: Final[Command[OrphansFlags]] = Command(OrphansFlags, check=_check)
+COMMAND: Final[Command[OrphansFlags]] = Command(OrphansFlags, check=_check, epilog=_EXIT_CODES)
 
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
@@ -106,12 +114,12 @@ async def _on_the_network(flags: OrphansFlags, machine: Machine) -> int:
     from mooring.base.chance import Chance
     from mooring.base.clock import LoopClock
     from mooring.base.metrics import Metrics
-    from mooring.cli.clusters import client, load_config
+    from mooring.cli.clusters import client, load_config_as_kubectl
     from mooring.cli.settings import RequestLimit
     from mooring.csi.grpc import GrpcDriver
 
     clock, chance, metrics = LoopClock(), Chance(), Metrics()
-    config = load_config(flags.kubeconfig or machine.environ.get("KUBECONFIG", ""), machine)
+    config = load_config_as_kubectl(flags.kubeconfig, machine)
     driver = GrpcDriver(flags.csi_address, clock=clock)
     await driver.connect(CONNECT_S_MAX)
     try:
@@ -140,8 +148,11 @@ class Orphans:
         removed: dict[str, str] = {}
         if self._flags.delete:
             chosen = self._chosen(report)
-            if chosen and not self._is_confirmed(chosen):
+            if not chosen:
+                self._say_why_nothing(report)
+            elif not self._is_confirmed(chosen):
                 self._say("nothing is deleted")
+                self._show(report, removed)
                 return CANNOT
             try:
                 await self._remove(chosen, removed)
@@ -187,21 +198,37 @@ class Orphans:
         deletable = report.deletable(self._named)
         kept = sorted(self._named - {finding.handle for finding in deletable})
         if kept:
-            raise ConfigError("; ".join(f"volume: {handle} is not deleted: {report.why_kept(handle)}" for handle in kept))
+            raise ConfigError("; ".join(f"--volume: {handle} is not deleted: {report.why_kept(handle)}" for handle in kept))
         if deletable and not report.object_count and (self._flags.yes or not self._named):
+            remedy = "leave out --yes, and answer the question" if self._named else "name the volumes with --volume, without --yes"
             raise ConfigError(
-                f"the cluster has no PersistentVolume of the driver {self._driver_name}: is it the right one? "
-                "If it is, name the volumes with --volume, and answer the question"
+                f"the cluster has no PersistentVolume of the driver {self._driver_name}: is it the right one? If it is, {remedy}"
             )
         return deletable
 
+    def _say_why_nothing(self, report: Report) -> None:
+        kept = report.deletable_at_all()
+        if not kept:
+            self._say("nothing is deleted: no volume has leaked")
+            return
+        self._say("nothing is deleted: WHY says what keeps each volume")
+        ways_out = report.ways_out()
+        for way_out in ways_out[:WAYS_OUT_MAX]:
+            self._say(f"  first: {way_out}")
+        if len(ways_out) > WAYS_OUT_MAX:
+            self._say(f"  and {len(ways_out) - WAYS_OUT_MAX} more")
+
     def _is_confirmed(self, chosen: Sequence[Finding]) -> bool:
+        from mooring.why.shown import counted, size
+
         if self._flags.yes:
             return True
         for finding in chosen:
-            self._say(f"  {finding.handle}  {finding.size}")
-        self._say(f"{len(chosen)} volumes of {self._driver_name} with all that is in them; no other cluster on this storage was asked.")
-        self._stderr.write(f"Type the driver's name to delete them: {self._driver_name}\n> ")
+            self._say(f"  {finding.handle}  {size(finding.size)}")
+        it = "it" if len(chosen) == 1 else "them"
+        what = f"{counted(len(chosen), 'volume')} of {self._driver_name} with all that is in {it}"
+        self._say(f"{what}; no other cluster on this storage was asked.")
+        self._stderr.write(f"Type the driver's name to delete {it}: {self._driver_name}\n> ")
         self._stderr.flush()
         return self._stdin.readline().strip() == self._driver_name
 

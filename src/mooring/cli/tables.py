@@ -26,6 +26,9 @@ def _read_vmodule(text: str) -> str:
 
 _VMODULE: Final[Kind[str]] = Kind("pattern=N,...", _read_vmodule)
 _UNSET_SIZE: Final[Kind[str]] = Kind("quantity", str)
+RATE: Final = dataclasses.replace(FLOAT, show=lambda _: "")
+BURST: Final = dataclasses.replace(INT, show=lambda _: "")
+"""Of limits that do not hold unless one of their flags is given: upstream's default would be no truth in the usage."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,8 +70,12 @@ class DriverFlags:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClusterFlags:
     kubeconfig: str = flag("kubeconfig", STRING, "", "Absolute path to the kubeconfig file. Empty: the service account of the pod.")
-    kube_api_qps: float = flag("kube-api-qps", FLOAT, 5.0, "Requests a second to the API server, once this flag or kube-api-burst is set.")
-    kube_api_burst: int = flag("kube-api-burst", INT, 10, "Requests at once to the API server, once this flag or kube-api-qps is set.")
+    kube_api_qps: float = flag(
+        "kube-api-qps", RATE, 5.0, "Requests a second to the API server. No limit, unless kube-api-burst is set: then 5."
+    )
+    kube_api_burst: int = flag(
+        "kube-api-burst", BURST, 10, "Requests at once to the API server. No limit, unless kube-api-qps is set: then 10."
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

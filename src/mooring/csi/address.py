@@ -39,7 +39,10 @@ def socket_path(address: str) -> str:
         raise ConfigError(f"csi-address {address!r} names no socket: give its path, as in /run/csi/socket")
     length = len(os.fsencode(path))
     if length > _PATH_BYTES_MAX:
-        raise ConfigError(f"csi-address {address!r}: the path has {length} bytes, a socket's may have {_PATH_BYTES_MAX}")
+        raise ConfigError(
+            f"csi-address {address!r}: the path has {length} bytes, a socket's may have {_PATH_BYTES_MAX}: "
+            "let the driver serve in a shorter one"
+        )
     return path
 
 

@@ -69,7 +69,10 @@ def socket_path(endpoint: str) -> Path:
     if not rest.strip("/"):
         raise ConfigError(f"endpoint {endpoint!r} names no socket: give one, as in unix:///run/csi/csi.sock")
     if len(os.fsencode(path)) > _PATH_BYTES_MAX:
-        raise ConfigError(f"socket path {str(path)!r} is longer than the {_PATH_BYTES_MAX} bytes that the system allows")
+        raise ConfigError(
+            f"socket path {str(path)!r} is longer than the {_PATH_BYTES_MAX} bytes that the system allows: "
+            "give a shorter --endpoint, or --state"
+        )
     return path
 
 

@@ -51,6 +51,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == run(["--help"], "mooring binder")
     said = capsys.readouterr().out
     assert all(part in said for part in PARTS)
+    assert "(default [*])\n" in said
 
 
 @pytest.mark.slow

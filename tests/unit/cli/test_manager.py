@@ -18,12 +18,33 @@ current-context: here
 """
 
 
-def test_without_verbosity_the_log_tells_that_work_begins(tmp_path, capsys):
-    file = tmp_path / "kubeconfig"
-    file.write_text(KUBECONFIG)
-    parsed = parse(ManagerFlags, [f"--kubeconfig={file}"], {})
-    work = SlowWork(LoopClock(), fail=ZeroDivisionError("the end"))
-    manager = Manager("a-manager", Setup("x", parsed.flags, parsed.given, {}), Machine(environ={}), lambda _: work)
+def served(argv, environ):
+    """A manager's life, ended by its work. Gives what that was made from."""
+    parsed = parse(ManagerFlags, argv, {})
+    made = []
+
+    def make(around):
+        made.append(around)
+        return SlowWork(LoopClock(), fail=ZeroDivisionError("the end"))
+
     with pytest.raises(ExceptionGroup):
-        manager.serve()
+        Manager("a-manager", Setup("x", parsed.flags, parsed.given, {}), Machine(environ=environ), make).serve()
+    return made[0]
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "kubeconfig"
+    path.write_text(KUBECONFIG)
+    return path
+
+
+def test_without_verbosity_the_log_tells_that_work_begins(file, capsys):
+    served([f"--kubeconfig={file}"], {})
     assert '"Starting" component="a-manager"\n' in capsys.readouterr().err
+
+
+def test_the_environments_kubeconfig_counts_after_the_flags(file):
+    """Here no upstream program has another habit."""
+    assert "http://127.0.0.1:1" == served([], {"KUBECONFIG": f"{file}:{file}"}).cluster.config.server
+    assert "http://127.0.0.1:1" == served([f"--kubeconfig={file}"], {"KUBECONFIG": "/nonexistent"}).cluster.config.server

@@ -53,7 +53,7 @@ def test_an_address_without_a_name_is_refused(address):
 def test_a_path_longer_than_a_sockets_is_refused():
     """By bytes, not by characters: the kernel would say `AF_UNIX path too long`, and gRPC nothing that a reader understands."""
     assert socket_path("/" + "a" * 106)
-    with pytest.raises(ConfigError, match="the path has 108 bytes, a socket's may have 107"):
+    with pytest.raises(ConfigError, match="the path has 108 bytes, a socket's may have 107: let the driver serve in a shorter one"):
         socket_path("/" + "a" * 107)
     with pytest.raises(ConfigError, match="the path has 109 bytes"):
         socket_path("/" + "ä" * 54)
