@@ -92,7 +92,7 @@ def test_a_leaked_volume_is_found_and_deleted_on_demand(server: EmbeddedServer, 
     done = orphans(server, socket, "--delete", "--older-than=1s", typed=f"{DRIVER_NAME}\n")
     assert 0 == done.returncode, done.stderr
     clean = orphans(server, socket)
-    assert f"{DRIVER_NAME}: 1 volumes, 0 leaked, 0 ghost, 0 abandoned, 0 foreign, 0 begun, 0 doubtful\n" == clean.stdout
+    assert f"{DRIVER_NAME}: 1 volume, 0 leaked, 0 ghost, 0 abandoned, 0 foreign, 0 begun, 0 doubtful\n" == clean.stdout
     assert 0 == clean.returncode
 
 

@@ -36,8 +36,8 @@ CONNECT_S_MAX: Final = 5.0
 WAYS_OUT_MAX: Final = 5
 
 _EXIT_CODES: Final = """
-Exit codes: 0 nothing is wrong, or all that was wrong is deleted; 3 something is left; 2 the command line can't be read; 1 it could
-not be looked, or the question was answered with no.
+Exit codes: 0 nothing is wrong, or all that was wrong is deleted; 3 something is left; 2 the command line can't be read; 1 it
+could not look, or the question was answered with no.
 """
 
 
@@ -211,7 +211,7 @@ class Orphans:
         if not kept:
             self._say("nothing is deleted: no volume has leaked")
             return
-        self._say("nothing is deleted: WHY says what keeps each volume")
+        self._say("nothing is deleted: the report says what keeps each volume")
         ways_out = report.ways_out()
         for way_out in ways_out[:WAYS_OUT_MAX]:
             self._say(f"  first: {way_out}")

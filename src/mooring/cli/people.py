@@ -68,7 +68,7 @@ def run_for_people(command: Command[F], argv: Sequence[str], prog: str, serve: C
         if parsed.rest:
             raise UsageError(f"{parsed.rest[0]!r} is no flag")
         if parsed.help_wanted:
-            sys.stdout.write(usage(command.table, prog))
+            sys.stdout.write(usage(command.table, prog) + command.epilog)
             sys.stdout.flush()
             return 0
         configure_logging(parsed)

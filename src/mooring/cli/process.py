@@ -53,7 +53,7 @@ class Machine:
 class Command(Generic[F]):
     """How one executable reads its flags. removed: its own former flags, to whether they need a value.
 
-    check: raises ConfigError. check_first: so does this one, before --version is answered.
+    check: raises ConfigError. check_first: so does this one, before --version is answered. epilog: what --help says after the flags.
     """
 
     table: type[F]
@@ -61,6 +61,7 @@ class Command(Generic[F]):
     removed: Mapping[str, bool] = dataclasses.field(default_factory=dict)
     check: Callable[[Parsed[F]], None] = lambda _: None
     check_first: Callable[[Parsed[F]], None] = lambda _: None
+    epilog: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def prepare(command: Command[F], argv: Sequence[str], prog: str) -> Setup[F] | N
     """Flags, logging and gates in upstream's order; None when --help or --version has been answered. Raises ConfigError."""
     parsed = parse(command.table, argv, {**REMOVED, **command.removed})
     if parsed.help_wanted:
-        sys.stdout.write(usage(command.table, prog))
+        sys.stdout.write(usage(command.table, prog) + command.epilog)
         return None
     configure_logging(parsed)
     gates = decide_gates(getattr(parsed.flags, "feature_gates", {}), command.gates)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from mooring.provisioner.intents import Intent
@@ -35,6 +35,8 @@ class Kind(enum.Enum):
 
 _WRONG: Final = frozenset({Kind.LEAKED, Kind.GHOST, Kind.ABANDONED})
 _DELETABLE: Final = frozenset({Kind.LEAKED, Kind.ABANDONED})
+_NAMED_MAX: Final = 3
+"""Of what a volume could be, so many are named."""
 _BY_NAME: Final = "it goes only when it is named by --volume"
 
 
@@ -42,7 +44,7 @@ _BY_NAME: Final = "it goes only when it is named by --volume"
 class Finding:
     """spared: why the volume is not deleted, "" when it may be. by_name: all the same, when somebody names it.
 
-    created_wall_s: None when nobody knows.
+    ways_out: what there is to do so that it may be deleted. created_wall_s: None when nobody knows.
     """
 
     kind: Kind
@@ -54,6 +56,7 @@ class Finding:
     created_wall_s: float | None = None
     spared: str = ""
     by_name: bool = False
+    ways_out: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,8 +78,16 @@ class Report:
 
     def deletable(self, named: Collection[str] = ()) -> tuple[Finding, ...]:
         """named: the handles that may go and no others; empty for all that may go unnamed."""
-        found = [finding for finding in self.findings if finding.kind in _DELETABLE and finding.handle in (named or {finding.handle})]
+        found = [finding for finding in self.deletable_at_all() if finding.handle in (named or {finding.handle})]
         return tuple(finding for finding in found if not finding.spared or (finding.by_name and named))
+
+    def deletable_at_all(self) -> tuple[Finding, ...]:
+        """Also those that something keeps for now."""
+        return tuple(finding for finding in self.findings if finding.kind in _DELETABLE)
+
+    def ways_out(self) -> tuple[str, ...]:
+        """What there is to do so that more may be deleted, each thing once."""
+        return tuple(dict.fromkeys(way_out for finding in self.deletable_at_all() for way_out in finding.ways_out))
 
     def why_kept(self, handle: str) -> str:
         """Why a volume that is not deletable must stay."""
@@ -136,24 +147,35 @@ class _Judge:
 
     def _kept(self, finding: Finding, volume: Volume) -> Finding:
         """With the reason why it is not deleted, if there is one."""
-        reasons = self._reasons(volume)
-        if reasons:
-            return dataclasses.replace(finding, spared=reasons[0])
+        fitting = tuple(trace for trace in self._clues.fitting(volume) if not trace.is_abandoned)
+        loose = tuple(trace for trace in self._clues.loose if not trace.is_abandoned)
+        reason = self._use(volume) or next(map(_fits, fitting), "") or _may_be(loose)
+        if reason:
+            ways_out = tuple(trace.way_out for trace in (*fitting, *loose))
+            return dataclasses.replace(finding, spared=reason, ways_out=ways_out)
         doubt = next((trace for trace in self._clues.loose if trace.is_abandoned), None)
         if finding.kind is Kind.ABANDONED:
             return dataclasses.replace(finding, spared=_BY_NAME, by_name=True)
         return finding if doubt is None else dataclasses.replace(finding, spared=f"it may be {doubt.text}; {_BY_NAME}", by_name=True)
 
-    def _reasons(self, volume: Volume) -> list[str]:
-        """Why it stays, even when somebody names it."""
-        fitting = [trace for trace in self._clues.fitting(volume) if not trace.is_abandoned]
-        loose = [trace for trace in self._clues.loose if not trace.is_abandoned]
-        return [
-            *([f"it is published on {', '.join(volume.published_on)}"] if volume.published_on else ()),
-            *([self._used[volume.handle]] if volume.handle in self._used else ()),
-            *(f"it {'is' if trace.is_proof else 'may be'} {trace.text}" for trace in fitting),
-            *(f"it may be {trace.text}" for trace in loose),
-        ]
+    def _use(self, volume: Volume) -> str:
+        """What uses it for sure, "" for nothing."""
+        if volume.published_on:
+            return f"it is published on {', '.join(volume.published_on)}"
+        return self._used.get(volume.handle, "")
+
+
+def _fits(trace: Trace) -> str:
+    return f"it {'is' if trace.is_proof else 'may be'} {trace.text}"
+
+
+def _may_be(loose: Sequence[Trace]) -> str:
+    """What it could be as well as any other volume, "" for nothing."""
+    if not loose:
+        return ""
+    named = ", or ".join(trace.text for trace in loose[:_NAMED_MAX])
+    others = f", or one of {len(loose) - _NAMED_MAX} others" if len(loose) > _NAMED_MAX else ""
+    return f"it may be {named}{others}"
 
 
 def _used(inventory: Inventory, spellings: Spellings) -> Mapping[str, str]:

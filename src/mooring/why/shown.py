@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
@@ -51,9 +52,22 @@ def as_table(report: Report, removed: Mapping[str, str], wall_s: float) -> str:
     """removed, wall_s: as for as_json."""
     rows = [_row(finding, removed, wall_s) for finding in report.findings]
     text = _aligned([_HEADS, *rows]) if rows else ""
-    counts = ", ".join(f"{len(report.of(kind))} {kind.value}" for kind in Kind)
-    open_ = f"; {len(report.unplaced)} intents are open whose volumes are not known yet" if report.unplaced else ""
-    return f"{text}{report.driver}: {report.volume_count} volumes, {counts}{open_}\n"
+    gone = {handle for handle, problem in removed.items() if not problem}
+    left = Counter(finding.kind for finding in report.findings if finding.handle not in gone)
+    counts = ", ".join(f"{left[kind]} {kind.value}" for kind in Kind)
+    deleted = f"; {len(gone)} deleted" if gone else ""
+    open_ = f"; {counted(len(report.unplaced), 'intent')} open, and not known yet for which volume" if report.unplaced else ""
+    return f"{text}{report.driver}: {counted(report.volume_count - len(gone), 'volume')}, {counts}{deleted}{open_}\n"
+
+
+def counted(count: int, what: str) -> str:
+    """`1 volume`, `2 volumes`."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def size(text: str) -> str:
+    """Bytes as a quantity; a quantity as it is."""
+    return str(Quantity(Decimal(text), "binary")) if text.isdecimal() else text
 
 
 def _row(finding: Finding, removed: Mapping[str, str], wall_s: float) -> tuple[str, ...]:
@@ -63,11 +77,7 @@ def _row(finding: Finding, removed: Mapping[str, str], wall_s: float) -> tuple[s
     elif finding.spared:
         why = f"{why}; {finding.spared}"
     age = "" if finding.created_wall_s is None else _age(wall_s - finding.created_wall_s)
-    return finding.kind.value, finding.handle, _size(finding.size), age, finding.volume_name, finding.claim, why
-
-
-def _size(text: str) -> str:
-    return str(Quantity(Decimal(text), "binary")) if text.isdecimal() else text
+    return finding.kind.value, finding.handle, size(finding.size), age, finding.volume_name, finding.claim, why
 
 
 def _age(seconds: float) -> str:

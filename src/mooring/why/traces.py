@@ -17,13 +17,14 @@ _GENERATED: Final = re.compile("[0-9a-f]{8}")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trace:
-    """text: what the volume is, for people. names: what it may be called.
+    """text: what the volume is, for people. names: what it may be called. way_out: what there is to do so that it keeps no volume any more.
 
     is_proof: which volume is called so is surely it. is_ours: it is of the driver that is asked, or may be. is_begun: somebody makes it.
     is_abandoned: somebody has begun it, and it seems that nobody will end it. intent: of a Mooring provisioner.
     """
 
     text: str
+    way_out: str
     names: tuple[str, ...] = ()
     is_proof: bool = True
     is_ours: bool = True
@@ -66,8 +67,13 @@ def _begun(inventory: Inventory) -> Iterator[Trace]:
     made = {found.claim_uid for found in inventory.objects if found.provisioned}
     for claim in inventory.claims:
         if not claim.volume_name and claim.uid not in made:
-            text, is_ours = f"the volume of the claim {claim.key}, which is not bound yet", claim.provisioner in inventory.provisioners
-            yield Trace(text, (claim.uid,), is_ours=is_ours, is_begun=True, claim=claim.key)
+            yield _of_waiting_claim(claim, claim.provisioner in inventory.provisioners)
+
+
+def _of_waiting_claim(claim: Claim, is_ours: bool) -> Trace:
+    text = f"the volume of the claim {claim.key}, which is not bound yet"
+    way_out = f"the claim {claim.key} waits for its volume: try again when it is bound, or delete it"
+    return Trace(text, way_out, (claim.uid,), is_ours=is_ours, is_begun=True, claim=claim.key)
 
 
 def _of_intent(intent: Intent, is_abandoned: bool) -> Trace:
@@ -75,6 +81,7 @@ def _of_intent(intent: Intent, is_abandoned: bool) -> Trace:
     end = " and nobody goes on with" if is_abandoned else ""
     return Trace(
         f"what a provisioner has begun for {key}{end}",
+        f"a provisioner has begun a volume for {key}: try again when it is done",
         (intent.volume_name, intent.uid),
         is_begun=not is_abandoned,
         is_abandoned=is_abandoned,
@@ -97,21 +104,26 @@ def _left(inventory: Inventory) -> Iterator[Trace]:
 def _of_attachment(attachment: Attachment, is_ours: bool) -> Trace:
     name = attachment.volume_name
     text = f"the volume of PersistentVolume {name}, which is gone and which VolumeAttachment {attachment.name} attaches"
-    return Trace(text, (name,), is_proof=_is_generated(name), is_ours=is_ours)
+    way_out = f"VolumeAttachment {attachment.name} is left of PersistentVolume {name}: delete the one, or restore the other"
+    return Trace(text, way_out, (name,), is_proof=_is_generated(name), is_ours=is_ours)
 
 
 def _of_lost_claim(claim: Claim, is_ours: bool) -> Trace:
     text = f"the volume of PersistentVolume {claim.volume_name}, which the claim {claim.key} has lost"
-    return Trace(text, (claim.volume_name, claim.uid), is_proof=_is_generated(claim.volume_name), is_ours=is_ours, claim=claim.key)
+    way_out = f"the claim {claim.key} has lost its volume: delete it, or restore PersistentVolume {claim.volume_name}"
+    names = claim.volume_name, claim.uid
+    return Trace(text, way_out, names, is_proof=_is_generated(claim.volume_name), is_ours=is_ours, claim=claim.key)
 
 
 def _nameless(inventory: Inventory, unplaced: Iterable[Object], spellings: Spellings) -> Iterator[Trace]:
     """What has a handle that is not listed."""
     for found in unplaced:
-        yield Trace(f"the volume of PersistentVolume {found.name}, whose handle the driver does not list")
+        way_out = f"the driver does not list the handle of PersistentVolume {found.name}: correct it, or delete the PersistentVolume"
+        yield Trace(f"the volume of PersistentVolume {found.name}, whose handle the driver does not list", way_out)
     for attachment in inventory.attachments:
         if attachment.handle and attachment.attacher == inventory.driver and not spellings.named_by(attachment.handle):
-            yield Trace(f"the volume that VolumeAttachment {attachment.name} names by a handle that the driver does not list")
+            way_out = f"the driver does not list the handle in VolumeAttachment {attachment.name}: delete it"
+            yield Trace(f"the volume that VolumeAttachment {attachment.name} names by a handle that the driver does not list", way_out)
 
 
 def _is_generated(name: str) -> bool:

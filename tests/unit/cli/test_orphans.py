@@ -23,7 +23,7 @@ async def test_where_everything_has_its_place_the_exit_code_is_0():
     world = World(Listing("h1"))
     await world.own("pv1", "h1")
     assert CLEAN == await world.run()
-    assert "csi.test: 1 volumes, 0 leaked, 0 ghost, 0 abandoned, 0 foreign, 0 begun, 0 doubtful\n" == world.out.getvalue()
+    assert "csi.test: 1 volume, 0 leaked, 0 ghost, 0 abandoned, 0 foreign, 0 begun, 0 doubtful\n" == world.out.getvalue()
 
 
 @in_virtual_time
@@ -67,7 +67,7 @@ async def test_all_that_had_leaked_is_gone_and_the_exit_code_is_0():
     assert CLEAN == await world.run(delete=True, yes=True, prefix="h", older_than_s=0.0)
     assert {"kept"} == set(world.driver.volumes)
     assert "leaked  h2      1Gi" in world.out.getvalue()
-    assert "deleted" in world.out.getvalue()
+    assert "csi.test: 1 volume, 0 leaked, 0 ghost, 0 abandoned, 0 foreign, 0 begun, 0 doubtful; 1 deleted\n" in world.out.getvalue()
 
 
 @in_virtual_time
@@ -75,6 +75,39 @@ async def test_another_word_than_the_drivers_name_deletes_nothing():
     world = await a_world("h2")
     assert CANNOT == await world.run("yes\n", delete=True)
     assert {"h2", "kept"} == set(world.driver.volumes)
+
+
+@in_virtual_time
+async def test_who_says_no_still_gets_the_report():
+    world = await a_world("h2")
+    assert CANNOT == await world.run("no\n", delete=True, output="json")
+    assert ["h2"] == [entry["volumeHandle"] for entry in json.loads(world.out.getvalue())["orphans"]]
+    assert "  h2  1Gi\n1 volume of csi.test with all that is in it; " in world.err.getvalue()
+
+
+@in_virtual_time
+async def test_when_nothing_may_be_deleted_it_says_what_to_do_first():
+    world = await a_world("h2")
+    for name in ("a", "b"):
+        await world.claim(name, phase="Lost", volumeName=f"pvc-{name}")
+    assert LEFT == await world.run(delete=True)
+    assert world.err.getvalue().splitlines() == [
+        "nothing is deleted: the report says what keeps each volume",
+        "  first: the claim default/a has lost its volume: delete it, or restore PersistentVolume pvc-a",
+        "  first: the claim default/b has lost its volume: delete it, or restore PersistentVolume pvc-b",
+    ]
+
+
+@in_virtual_time
+async def test_when_nothing_has_leaked_nothing_is_asked():
+    world = await a_world()
+    assert CLEAN == await world.run(delete=True)
+    assert "nothing is deleted: no volume has leaked\n" == world.err.getvalue()
+
+
+def test_the_help_has_the_exit_codes(capsys: pytest.CaptureFixture[str]):
+    assert 0 == command.run(["orphans", "--help"])
+    assert "3 something is left" in capsys.readouterr().out
 
 
 @in_virtual_time
@@ -145,10 +178,18 @@ async def test_a_named_volume_that_has_its_object_is_refused():
 
 
 @in_virtual_time
-@pytest.mark.parametrize("flags", [{}, {"yes": True, "prefix": "h"}, {"yes": True, "volume": "h1"}], ids=["all", "by prefix", "unasked"])
-async def test_a_cluster_without_the_drivers_volumes_may_be_the_wrong_one(flags: dict[str, Any]):
+@pytest.mark.parametrize(
+    ("flags", "remedy"),
+    [
+        ({}, "name the volumes with --volume"),
+        ({"yes": True, "prefix": "h"}, "name the volumes with --volume, without --yes"),
+        ({"yes": True, "volume": "h1"}, "leave out --yes"),
+    ],
+    ids=["all", "by prefix", "unasked"],
+)
+async def test_a_cluster_without_the_drivers_volumes_may_be_the_wrong_one(flags: dict[str, Any], remedy: str):
     world = World(Listing("h1"))
-    with pytest.raises(ConfigError, match="no PersistentVolume of the driver"):
+    with pytest.raises(ConfigError, match=f"no PersistentVolume of the driver.*{remedy}"):
         await world.run("csi.test\n", delete=True, older_than_s=0.0, **flags)
     assert {"h1"} == set(world.driver.volumes)
 
@@ -192,9 +233,9 @@ async def test_a_driver_that_does_not_list_can_not_be_asked():
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        (["-o", "xml"], "o: must be table or json"),
-        (["--yes"], "go with --delete"),
-        (["--delete", "--yes"], "yes: needs --volume, or a --prefix of this cluster's own"),
+        (["-o", "xml"], "-o: must be table or json"),
+        (["--yes"], "--yes, --volume and --secret go with --delete"),
+        (["--delete", "--yes"], "--yes: needs --volume, or a --prefix of this cluster's own"),
         (["--delete", "--yes", "--prefix=pvc"], "yes: --prefix=pvc fits every cluster's volumes"),
         (["--delete", "--yes", "--prefix=pvc-0a"], "yes: --prefix=pvc-0a fits every cluster's volumes"),
         (["--older-than=-1s"], "older-than: must not be negative"),

@@ -10,7 +10,7 @@ import pytest
 
 from mooring.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from mooring.provisioner.intents import Intent
-from mooring.why.facts import Attachment, Inventory, Object, Volume
+from mooring.why.facts import Attachment, Claim, Inventory, Object, Volume
 from mooring.why.orphans import Finding, Kind, Report, judged
 from mooring.why.shown import as_json, as_table
 
@@ -139,6 +139,30 @@ def test_what_is_in_use_is_spared(volume: Volume, more: dict[str, Any], spared: 
     assert report.wrong()
 
 
+def a_lost_claim(name: str) -> Claim:
+    return Claim(f"uid-{name}", f"ns/{name}", f"pvc-{name}", was_bound=True, provisioner=DRIVER)
+
+
+def test_whatever_a_volume_may_be_is_named_with_the_way_out():
+    """Who has put one thing right must not find the next only then."""
+    report = judged(an_inventory(Volume("h1"), Volume("h2"), claims=(a_lost_claim("a"), a_lost_claim("b"))))
+    what = "the volume of PersistentVolume pvc-{0}, which the claim ns/{0} has lost"
+    assert [f"it may be {what.format('a')}, or {what.format('b')}"] * 2 == [finding.spared for finding in report.findings]
+    way_out = "the claim ns/{0} has lost its volume: delete it, or restore PersistentVolume pvc-{0}"
+    assert (way_out.format("a"), way_out.format("b")) == report.ways_out()
+
+
+def test_what_fits_a_volume_is_named_alone():
+    report = judged(an_inventory(Volume("h1", words=("uid-a",)), claims=(a_lost_claim("a"), a_lost_claim("b"))))
+    assert ["it may be the volume of PersistentVolume pvc-a, which the claim ns/a has lost"] == [one.spared for one in report.findings]
+
+
+def test_many_that_it_may_be_are_counted():
+    report = judged(an_inventory(Volume("h1"), claims=tuple(map(a_lost_claim, "abcde"))))
+    assert report.findings[0].spared.endswith("which the claim ns/c has lost, or one of 2 others")
+    assert 5 == len(report.ways_out())
+
+
 def test_a_handle_in_other_letters_is_found_so_that_others_may_go():
     report = judged(an_inventory(Volume("RG/Disk"), Volume("h2"), objects=(an_object(handle="rg/disk"),)))
     assert [("leaked", "h2"), ("doubtful", "RG/Disk")] == kinds(report)
@@ -171,7 +195,7 @@ def test_the_table():
         "KIND    VOLUME  SIZE  AGE  PERSISTENTVOLUME  CLAIM  WHY",
         f"leaked  vol-7   3Gi                                 the driver has it, no PersistentVolume names it; {kept}",
         "ghost   vol-9   1Gi   2h   pvc-9             ns/c   the PersistentVolume is Bound, the driver does not list its volume",
-        "csi.test: 1 volumes, 1 leaked, 1 ghost, 0 abandoned, 0 foreign, 0 begun, 0 doubtful",
+        "csi.test: 1 volume, 1 leaked, 1 ghost, 0 abandoned, 0 foreign, 0 begun, 0 doubtful",
     ] == as_table(report, {}, 2 * 3600.0).splitlines()
     assert "no such luck" in as_table(report, {"vol-7": "no such luck"}, 0.0)
 
