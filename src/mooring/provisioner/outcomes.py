@@ -18,13 +18,13 @@ CLEANUP_TRIES: Final = 5
 class State(enum.Enum):
     """FINISHED: no volume exists, or is being made. BACKGROUND: one may. NO_CHANGE: the driver was not asked, it is as before.
 
-    RESCHEDULE: finished, and the node that was selected can't have the volume.
+    RESCHEDULE: finished, and the node that was selected can't have the volume. The values are for people who read the log.
     """
 
-    FINISHED = "finished"
-    BACKGROUND = "in background"
-    NO_CHANGE = "no change"
-    RESCHEDULE = "reschedule"
+    FINISHED = "no volume is in the making"
+    BACKGROUND = "a volume may be in the making"
+    NO_CHANGE = "the driver was not asked"
+    RESCHEDULE = "not on the selected node"
 
 
 class RulesOut(enum.Enum):
