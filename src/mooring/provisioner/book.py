@@ -252,7 +252,7 @@ class Book:
         first = self._pages[0]
         first.lease = await self._lease(0)
         if first.lease is not None and pages.holder_of(first.lease) != self._identity:
-            log.error(_TAKEN, holder=pages.holder_of(first.lease))
+            log.error(_TAKEN, holder=pages.holder_of(first.lease), again_in_s=RETAKE_S)
             self.held, self._why_not, self._take_at = False, Superseded(_TAKEN), self._clock.now() + RETAKE_S
             raise self._not_held()
         if page is not first:
@@ -282,6 +282,8 @@ class Book:
                 self._why_not.args = (f"could not take over the journal of intents, tried again every {AGAIN_S:.0f} s: {error}",)
                 log.error("could not take over the journal of intents: no volume is created before that", error=error, again_in_s=AGAIN_S)
                 raise self._not_held() from error
+            if self._why_not is not None:
+                log.info(0, "took over the journal of intents: volumes are created again", Lease=self._place.page_name(0))
             self.held, self._why_not = True, None
 
     def _not_held(self) -> ApiError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import re
 import traceback
 import zlib
 from collections.abc import AsyncIterator
@@ -557,7 +558,7 @@ async def test_the_journal_of_one_node_goes_with_its_node(there: bool):
 
 
 @in_virtual_time
-async def test_after_a_while_a_living_former_holder_takes_the_journal_back():
+async def test_after_a_while_a_living_former_holder_takes_the_journal_back(capsys: pytest.CaptureFixture[str]):
     """Two provisioners without an election: neither may end, and neither loses what the other has begun."""
     world = await World().base()
     found: list[str] = []
@@ -568,7 +569,9 @@ async def test_after_a_while_a_living_former_holder_takes_the_journal_back():
             await second.begin(an_intent("u2"))
             with pytest.raises(Superseded):
                 await first.begin(an_intent("u3"))
+            assert re.search("end one of the two, or let them elect a leader.* again_in_s=30", capsys.readouterr().err)
             await asyncio.sleep(RETAKE_S + 1)
+            assert 1 == capsys.readouterr().err.count("took over the journal of intents: volumes are created again")
             await first.begin(an_intent("u3"))
         assert ["u2"] == found
         assert {"u1", "u2", "u3"} == set(first.open()) == set(await world.stored())
