@@ -111,6 +111,11 @@ class Laws:
         new = None if change.new is None else change.new.whole()
         if resource.plural == "persistentvolumes":
             self._volume_changed(old, new)
+        elif resource.plural == LEASES.plural and new is not None:
+            before = set() if old is None else {intent.volume_name for intent in pages.entries_of(old)}
+            for intent in pages.entries_of(new):
+                if intent.volume_name not in before:  # begun anew, by one whose cache still shows the claim: whoever finds that ends it
+                    self.over.pop(intent.volume_name, None)
         elif resource.plural == "persistentvolumeclaims" and old and new:
             before, after = (obj["spec"].get("volumeName", "") for obj in (old, new))
             if before and before != after:
