@@ -803,6 +803,12 @@ async def test_another_node_is_another_place_when_the_driver_was_not_asked_yet()
     assert "b" == world.request.accessibility_requirements.preferred[0].segments["zone"]
 
 
+def failures(world: ProvisioningWorld) -> float:
+    """Of claims whose source is a snapshot."""
+    labels = {"class": "sc", "source": "VolumeSnapshot"}
+    return metric(world.metrics, "controller_persistentvolumeclaim_provision_failed_total", **labels) or 0.0
+
+
 async def restoring(retry_s: float) -> ProvisioningWorld:
     """A claim of a snapshot that is bound, and not ready yet."""
     world = ProvisioningWorld(
@@ -840,6 +846,19 @@ async def test_a_snapshot_that_becomes_ready_ends_the_wait():
         await world.patch(VOLUME_SNAPSHOTS, "s", {"status": {"readyToUse": True}}, "default", "status")
         await world.provisioned(wait_s=1)
     assert "h" == world.request.volume_content_source.snapshot.snapshot_id
+
+
+@in_virtual_time
+async def test_a_snapshot_that_does_not_change_leaves_the_back_off_alone():
+    """It is delivered again at each resync, and finalizers come and go."""
+    world = await restoring(retry_s=1.0)
+    async with world.provisioning():
+        await world.failed("snapshot s is not Ready")
+        await world.settle(3600)
+        tried = failures(world)
+        await world.patch(VOLUME_SNAPSHOTS, "s", {"metadata": {"finalizers": ["example.com/other"]}}, "default")
+        await world.settle(3600)
+        assert 6 <= failures(world) - tried <= 12, "every 10 minutes, and at the resyncs of claims"
 
 
 @in_virtual_time

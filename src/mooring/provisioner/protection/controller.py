@@ -31,7 +31,7 @@ from mooring.provisioner.facts import DriverFacts
 from mooring.provisioner.options import ProvisionerOptions
 from mooring.provisioner.protection import because as why
 from mooring.provisioner.protection.decide import LetGoIfOurDrivers, decide_origin
-from mooring.provisioner.protection.view import Origin, View, origin_of, origins_of, prune_snapshot
+from mooring.provisioner.protection.view import Origin, View, origin_of, origins_of, prune_snapshot, same_for_claims
 from mooring.provisioner.protection.writes import Writes
 from mooring.provisioner.view import BY_UID
 
@@ -90,8 +90,13 @@ class SourceProtection:
         self._snapshots.on_change(self._snapshot_changed)
 
     def on_snapshot(self, handler: Callable[[str], None]) -> None:
-        """Calls the handler with namespace/name of each snapshot that changes, as long as snapshots are watched."""
-        self._snapshots.on_change(lambda change: handler(str(key_of(_about(change)))))
+        """Calls the handler with namespace/name of each snapshot that changes for claims of it, as long as snapshots are watched."""
+
+        def changed(change: Change[VolumeSnapshot]) -> None:
+            if change.old is None or change.new is None or not same_for_claims(change.old, change.new):
+                handler(str(key_of(_about(change))))
+
+        self._snapshots.on_change(changed)
 
     # -- the guard
 

@@ -6,13 +6,15 @@ import dataclasses
 from collections.abc import Collection, Mapping, Set
 from typing import NamedTuple
 
+import msgspec
+
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, ObjectMeta, key_of
-from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotStatus
+from mooring.api.snapshot import VolumeSnapshot
 from mooring.base.clock import Instant
 from mooring.provisioner.claims import CLAIM_KIND, SNAPSHOT_KIND, Source
 from mooring.provisioner.facts import DriverFacts
-from mooring.provisioner.view import BY_SOURCE, CLAIM_INDEXES, Reader, source_key
+from mooring.provisioner.view import BY_SOURCE, CLAIM_INDEXES, Reader, same_but_for_version, source_key
 
 
 class Origin(NamedTuple):
@@ -85,7 +87,7 @@ class View:
 
 
 def prune_snapshot(snapshot: VolumeSnapshot) -> VolumeSnapshot:
-    """Finalizers, and which content it has."""
+    """Finalizers, and what claims of it can fail of."""
     meta = snapshot.metadata
     slim = ObjectMeta(
         name=meta.name,
@@ -95,5 +97,11 @@ def prune_snapshot(snapshot: VolumeSnapshot) -> VolumeSnapshot:
         deletion_timestamp=meta.deletion_timestamp,
         finalizers=meta.finalizers,
     )
-    content = None if snapshot.status is None else snapshot.status.bound_volume_snapshot_content_name
-    return VolumeSnapshot(slim, status=VolumeSnapshotStatus(bound_volume_snapshot_content_name=content))
+    status = None if snapshot.status is None else msgspec.structs.replace(snapshot.status, creation_time=None)
+    return VolumeSnapshot(slim, status=status)
+
+
+def same_for_claims(old: VolumeSnapshot, new: VolumeSnapshot) -> bool:
+    """True when only its finalizers have changed, which are put on and taken off here, or nothing that is kept of it."""
+    meta = msgspec.structs.replace(old.metadata, finalizers=new.metadata.finalizers)
+    return same_but_for_version(msgspec.structs.replace(old, metadata=meta), new)
