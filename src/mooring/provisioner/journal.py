@@ -3,7 +3,8 @@
 Whoever begins an intent while a write is under way waits for the next, with everybody else who came meanwhile: one write covers them
 all, so a burst pays a fraction of a write each. Ends wait for the next begin, or a few seconds. What it is written on: `book.py`.
 
-Who has no right to write there, as the API server itself says at the start, keeps the intents in memory, as external-provisioner does.
+Who has no right to write there, as the API server itself says at the start, keeps the intents in memory, as external-provisioner does, and
+leaves alone what others left open. What is read there is ours once we hold the journal, and not before: its holder may still end it.
 """
 
 from __future__ import annotations
@@ -108,10 +109,14 @@ class Journal:
         if uid in self._open:
             raise Conflict(STILL_OPEN)
         for page in self._book.saying(uid):
+            if self._in_memory:
+                raise Forbidden("an earlier provisioner left the volume's creation open, and there is no right to write that it is over")
             await self._written(page)
 
     async def tidy(self) -> None:
         """Stores all ends, as far as that works: for an end in good order."""
+        if self._in_memory:
+            return
         with contextlib.suppress(ApiError):
             for page in [page for page in self._book.pages if page.stale]:
                 await self._written(page)
@@ -126,7 +131,8 @@ class Journal:
             await self._try_to_hold()
             tidies, self._tidy_due = self._tidy_due, False
             for page in self._book.pages:
-                if self._waiters[page] or (tidies and page.stale) or self._book.is_due(page):
+                is_due = self._book.held and ((tidies and page.stale) or self._book.is_due(page))
+                if self._waiters[page] or is_due:
                     await self._save(page)
 
     # -- beneath
@@ -135,7 +141,7 @@ class Journal:
         """How long there is nothing to do, unless somebody comes."""
         if not self._book.held and not self._in_memory:
             return self._book.take_in_s
-        return REFRESH_S if self._open else None
+        return REFRESH_S if self._open and not self._in_memory else None
 
     async def _hold(self) -> None:
         """Raises ApiError."""
@@ -167,6 +173,8 @@ class Journal:
             missing=f"{', '.join(missing)} leases.coordination.k8s.io",
             namespace=self._place.namespace,
         )
+        if self._book.found:
+            log.error("what an earlier provisioner left open is not ended without that right", count=len(self._book.found))
 
     def _take_in(self) -> None:
         """What others left is open from now on."""
@@ -199,7 +207,8 @@ class Journal:
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
-        self._take_in()
+        if self._book.held:
+            self._take_in()
 
     def _tidy_soon(self) -> None:
         if self._tidy_timer is None:

@@ -284,6 +284,34 @@ async def test_where_no_right_is_missing_for_certain_nothing_is_begun(rights, ev
 
 
 @in_virtual_time
+async def test_in_memory_nothing_is_adopted_that_an_earlier_provisioner_left(capsys: pytest.CaptureFixture[str]):
+    """Who may read there and not write can't end it. Its volume's object stays, for it would be found again as a lost one."""
+    world = await World().base()
+    async with world.journal("first") as first:
+        await first.begin(an_intent("u1"))
+    world.cluster = cluster = Reviewed(world.local, [])
+    cluster.rights = frozenset({"get"})
+    cluster.refuse(UPDATE, times=None, error=Forbidden("leases is forbidden"))
+    async with world.journal("second") as journal:
+        found: list[str] = []
+        journal.on_found(found.extend)
+        assert re.search("what an earlier provisioner left open is not ended.* count=1", capsys.readouterr().err)
+        await asyncio.sleep(2 * REFRESH_S)
+        await journal.begin(an_intent("u2"))
+        await asyncio.sleep(2 * REFRESH_S)
+        assert ["u2"] == list(journal.open())
+        await journal.end("u2")
+        await journal.settled("u2")
+        with pytest.raises(Forbidden, match="no right to write that it is over"):
+            await journal.settled("u1")
+        await journal.tidy()
+        await asyncio.sleep(2 * TIDY_S)
+    assert [] == found
+    assert 1 == world.story.count(UPDATE)
+    assert "could not write" not in capsys.readouterr().err
+
+
+@in_virtual_time
 async def test_rights_that_are_lost_later_make_nobody_forgetful():
     world = await World().base()
     world.cluster = Reviewed(world.local, [])
@@ -313,6 +341,27 @@ async def test_a_journal_that_is_found_late_goes_before_what_was_about_to_be_beg
         await asyncio.sleep(2)
         assert ["u1"] == found
         assert "n1" == second.open()["u1"].node_name
+
+
+@in_virtual_time
+async def test_what_a_living_holder_has_open_is_not_taken_over_before_its_journal_is():
+    """It may end it, and its user keep the volume."""
+    world = await World().base()
+    async with world.journal("first") as first:
+        await first.begin(an_intent("u1"))
+        await asyncio.sleep(2 * REFRESH_S)
+        rule = world.cluster.refuse(UPDATE, times=None, error=Unreachable("away"))
+        found: list[str] = []
+        async with world.journal("second") as second:
+            second.on_found(found.extend)
+            await asyncio.sleep(3 * AGAIN_S)
+            assert ([], {}) == (found, second.open())
+            rule.times = 0
+            await first.end("u1")
+            await first.settled("u1")
+            await asyncio.sleep(2 * AGAIN_S)
+            await second.begin(an_intent("u2"))
+            assert ([], ["u2"]) == (found, list(second.open()))
 
 
 @in_virtual_time
