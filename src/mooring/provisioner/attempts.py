@@ -217,11 +217,12 @@ class Attempts:
             self._making_failed(class_name)
         is_over = await self._written_down(uid, failure, order)
         claim = next(iter(self._claims.store.by(BY_UID, uid)), None)  # perhaps it has gone meanwhile
-        if is_over and claim is None and uid not in self._ledger:
-            _told(attempt).error(f"failed to provision a volume for a claim that is gone: {failure.error}")
-            await self._creation.let_go(uid)
-            self._done(uid)
-            return
+        if is_over and claim is None:
+            await self._creation.let_go(uid)  # what may be there needs no source any more
+            if uid not in self._ledger:
+                _told(attempt).error(f"failed to provision a volume for a claim that is gone: {failure.error}")
+                self._done(uid)
+                return
         if failure.state is State.RESCHEDULE and await self._rescheduled(attempt, claim, _node_tried(attempt, order), failure):
             return
         if is_over and claim is not None and order is not None and order.is_former:

@@ -217,6 +217,8 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
         elif intent.unattended:
             intent = dataclasses.replace(intent, volume=volumes.retained(intent.volume))
         order = requests.ordered_again(intent)
+        if uid in view.kept:  # if there is a volume, it needs its source no more
+            order = dataclasses.replace(order, source=None)
         if _secret_is_lost(view, intent, now, looked):
             order = dataclasses.replace(order, secret_is_lost=True)
         else:

@@ -849,6 +849,41 @@ async def test_a_snapshot_that_becomes_ready_ends_the_wait():
 
 
 @in_virtual_time
+async def test_what_may_be_a_volume_of_a_claim_that_is_gone_does_not_hold_its_source_once_it_is_refused():
+    """It is asked for until the driver rules it out, perhaps for ever; if it is there, it needs its source no more."""
+    world = await restoring(retry_s=1.0)
+    await world.patch(VOLUME_SNAPSHOTS, "s", {"status": {"readyToUse": True}}, "default", "status")
+    world.driver.script(CREATE, Fail(Code.UNAVAILABLE))
+    world.driver.always(CREATE, Fail(Code.NOT_FOUND, "no such snapshot"))
+    async with world.provisioning():
+        await world.calls(2)
+        await world.delete_claim()
+        await world.settle(2)
+        await world.delete(VOLUME_SNAPSHOTS, "s", "default")
+        await world.gone(VOLUME_SNAPSHOTS, "s", "default")
+        calls = len(world.driver.made(CREATE))
+        await world.settle(1000)
+        assert calls < len(world.driver.made(CREATE))
+    assert 1 == len(world.intents.open())
+
+
+@in_virtual_time
+async def test_a_source_that_was_let_go_is_not_held_again_for_a_volume_that_nobody_waits_for():
+    world = await restoring(retry_s=1.0)
+    await world.patch(VOLUME_SNAPSHOTS, "s", {"status": {"readyToUse": True}}, "default", "status")
+    world.driver.script(CREATE, Fail(Code.UNAVAILABLE))
+    world.driver.always(CREATE, Fail(Code.NOT_FOUND, "no such snapshot"))
+    async with world.provisioning():
+        await world.calls(2)
+        await world.delete_claim()
+        await world.settle(2)
+        writes = world.story.count("update volumesnapshots")
+        await world.settle(1000)
+        assert writes == world.story.count("update volumesnapshots")
+        assert not (await world.get(VOLUME_SNAPSHOTS, "s", "default"))["metadata"].get("finalizers")
+
+
+@in_virtual_time
 async def test_a_snapshot_that_does_not_change_leaves_the_back_off_alone():
     """It is delivered again at each resync, and finalizers come and go."""
     world = await restoring(retry_s=1.0)
