@@ -24,6 +24,7 @@ class Intent:
     volume: the PersistentVolume as far as it is known before the answer, JSON text. node_name: the selected node, "" for none.
     migrated: the class is an in-tree one. class_name, source_kind: for metrics. source: what the volume is made from, to be held.
     unattended: it was found after so long a time that somebody else may have made the volume, and kept it on purpose.
+    doubts: what the claim wanted before, the oldest first, and which may have made the volume. They have none themselves.
     """
 
     uid: str
@@ -39,6 +40,7 @@ class Intent:
     source_kind: str = ""
     source: Source | None = None
     unattended: bool = False
+    doubts: tuple[Intent, ...] = ()
 
 
 Found: TypeAlias = Callable[[Mapping[str, "Intent"]], None]

@@ -1,4 +1,4 @@
-"""The open intents, and what this process knows of them beyond what is stored: which of them an earlier call may have made a volume for.
+"""The open intents, and which of them an earlier call may have made a volume for.
 
 A call that ended unknown may have made the volume, whatever the next one comes to: ResourceExhausted, say, tells that no volume can be
 made now, not that there is none. To users and to the claim such an error is final, as in external-provisioner; but the intent is kept,
@@ -6,11 +6,12 @@ and when the claim is deleted before it has its volume, the call is repeated unt
 An intent that was found has been in doubt since its former process died.
 
 Where the claim has wanted several things meanwhile, each request that ended unknown is in doubt for itself: that the driver refuses one
-of them, since a volume of that name is there, is no word on the others.
+of them, since a volume of that name is there, is no word on the others. They are stored with the next one: a new process knows them, too.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
@@ -19,7 +20,7 @@ from mooring.base.log import logger
 from mooring.kube.errors import ApiError
 from mooring.provisioner.intents import Intent, Intents
 from mooring.provisioner.outcomes import Failed, Failure, RulesOut, State
-from mooring.provisioner.requests import is_same_request
+from mooring.provisioner.requests import is_same_call
 
 log = logger(__name__)
 
@@ -54,6 +55,8 @@ class Ledger:
     def found(self, intents: Mapping[str, Intent]) -> None:
         """An earlier process, or another one, has left these open."""
         for uid, intent in intents.items():
+            for former in intent.doubts:
+                self.doubt(dataclasses.replace(former, unattended=intent.unattended))
             self.doubt(intent)
             self._since.setdefault(uid, self._clock.now())
             self._uid_of.setdefault(intent.volume_name, uid)
@@ -64,7 +67,7 @@ class Ledger:
             error = f'a volume "{intent.volume_name}" is being made for another claim: the names of volumes are cut too short'
             raise Failed(Failure(error, State.FINISHED))
         try:
-            await self._intents.begin(intent)
+            await self._intents.begin(self._with_doubts(intent))
         except ApiError:
             if intent.uid not in self:
                 del self._uid_of[intent.volume_name]
@@ -75,8 +78,8 @@ class Ledger:
     def doubt(self, intent: Intent) -> None:
         """A call for it has ended unknown."""
         doubts = self._in_doubt.setdefault(intent.uid, [])
-        if not any(is_same_request(one.request, intent.request) for one in doubts):
-            doubts.append(intent)
+        if not _is_among(doubts, intent):
+            doubts.append(dataclasses.replace(intent, doubts=()))
         if len(doubts) > DOUBTS_MAX:
             log.error("so many requests of one claim ended unknown that the oldest is given up", PersistentVolume=doubts.pop(0).volume_name)
 
@@ -86,15 +89,15 @@ class Ledger:
         if intent is None or rules_out is RulesOut.VOLUME:
             doubts = []
         elif rules_out is RulesOut.REQUEST:
-            doubts = [one for one in doubts if not is_same_request(one.request, intent.request)]
+            doubts = [one for one in doubts if not is_same_call(one, intent)]
         if intent is None or not doubts:
             await self.end(uid)
             return
         self._in_doubt[uid] = doubts
         self.kept.add(uid)
-        if not any(is_same_request(one.request, intent.request) for one in doubts):
+        if not _is_among(doubts, intent):
             try:
-                await self._intents.begin(doubts[-1])
+                await self._intents.begin(self._with_doubts(doubts[-1]))
             except ApiError as error:
                 log.error("could not write down again what may have been made", error=error, PersistentVolume=intent.volume_name)
 
@@ -107,3 +110,12 @@ class Ledger:
         if intent is not None and self._uid_of.get(intent.volume_name) == uid:
             del self._uid_of[intent.volume_name]
         await self._intents.end(uid)
+
+    def _with_doubts(self, intent: Intent) -> Intent:
+        """As it is stored, so that a new process knows of what was asked for before."""
+        others = (one for one in self._in_doubt.get(intent.uid, ()) if not is_same_call(one, intent))
+        return dataclasses.replace(intent, doubts=tuple(others))
+
+
+def _is_among(doubts: list[Intent], intent: Intent) -> bool:
+    return any(is_same_call(one, intent) for one in doubts)

@@ -122,5 +122,10 @@ def is_same_request(one: str, other: str) -> bool:
     return one == other or _parsed(one) == _parsed(other)
 
 
+def is_same_call(one: Intent, other: Intent) -> bool:
+    """The same request with the same secret: in another account there would be another volume."""
+    return one.secret == other.secret and is_same_request(one.request, other.request)
+
+
 def _parsed(text: str) -> csi.CreateVolumeRequest:
     return json_format.Parse(text, csi.CreateVolumeRequest())

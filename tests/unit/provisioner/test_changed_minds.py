@@ -11,6 +11,8 @@ from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.provisioner import names
+from mooring.provisioner.journal import Journal
+from mooring.provisioner.pages import Place
 from tests.support.provisioning import CREATE, PROVISIONING, AnsweringDriver, ProvisioningWorld
 from tests.support.scripted_driver import RPC, Fail, Lose, Step
 from tests.support.virtual_loop import in_virtual_time
@@ -85,6 +87,33 @@ async def test_the_node_that_was_tried_is_given_back_though_the_class_has_change
         assert ["a", "a"] == zones(world)
 
 
+@in_virtual_time
+async def test_a_new_process_knows_what_was_asked_for_before_the_last_request():
+    """The volume was made for the first node. That the driver has none in the second one's zone is no word on that."""
+    world = await on_nodes()
+    place = Place("default", "csi.test")
+    world.intents = Journal(world.users, place, "first", world.clock)
+    world.driver.script(CREATE, Lose(Code.DEADLINE_EXCEEDED), Fail(Code.RESOURCE_EXHAUSTED, "full"), Fail(Code.UNAVAILABLE))
+    async with world.provisioning():
+        await world.calls(2)
+        await world.settle(0.5)
+        await world.annotate({names.SELECTED_NODE: "n2"})
+        await world.calls(3)
+    assert ["a", "a", "b"] == zones(world)
+    name = f"pvc-{(await world.claim())['metadata']['uid']}"
+    await world.delete_claim()
+    in_zone_b = Fail(Code.ALREADY_EXISTS, "in another zone")
+    world.driver.always(
+        CREATE, lambda request: in_zone_b if request.accessibility_requirements.preferred[0].segments["zone"] == "b" else None
+    )
+    world.intents = Journal(world.users, place, "second", world.clock)
+    async with world.provisioning():
+        assert f"vol-{name}" == (await world.volume(name))["spec"]["csi"]["volumeHandle"]
+        await world.settle(100)
+        assert {} == world.intents.open()
+    assert ["b", "a"] == zones(world)[3:]
+
+
 # -- a secret is a part of what was asked for
 
 
@@ -124,6 +153,22 @@ async def test_another_secret_is_taken_once_the_former_one_answers_for_sure():
         pv = await world.provisioned()
     assert ["a", "a", "b"] == accounts(world)
     assert "t-b" == pv["metadata"]["annotations"][names.DELETION_SECRET_NAME]
+
+
+@in_virtual_time
+async def test_what_one_secret_is_refused_for_is_no_word_on_the_other_one():
+    """The first account has the volume, which is known once the claim has gone."""
+    world = await of_team_a()
+    world.driver.script(CREATE, Fail(Code.PERMISSION_DENIED), Lose(Code.DEADLINE_EXCEEDED), Fail(Code.INVALID_ARGUMENT))
+    async with world.provisioning():
+        await world.calls(1)
+        name = f"pvc-{(await world.claim())['metadata']['uid']}"
+        await world.annotate({"team": "b"})
+        await world.calls(4)
+        await world.delete_claim()
+        pv = await world.volume(name)
+    assert ["a", "a", "b", "b", "a"] == accounts(world)
+    assert "t-a" == pv["metadata"]["annotations"][names.DELETION_SECRET_NAME]
 
 
 @pytest.mark.parametrize("class_is", ["the same", "another"])

@@ -103,6 +103,16 @@ def test_an_intent_that_an_earlier_version_wrote_can_be_read():
 
 
 @in_virtual_time
+async def test_what_the_claim_wanted_before_is_found_with_what_it_wants_now():
+    world = await World().base()
+    intent = an_intent(doubts=(an_intent(node_name="n1"), an_intent(request="{}", secret=None)))
+    async with world.journal("first") as journal:
+        await journal.begin(intent)
+    async with world.journal("second") as journal:
+        assert {"u1": intent} == journal.open()
+
+
+@in_virtual_time
 async def test_all_who_come_while_a_write_is_under_way_share_the_next():
     world = await World().base()
     async with world.journal() as journal:
