@@ -80,7 +80,7 @@ class Provisioner:
         self._intents: Intents = intents or MemoryIntents()
         self._ledger = ledger = Ledger(self._intents, clock)
         self._orphans: dict[str, Instant] = {}
-        metrics.once(IntentMetrics).show(ledger)
+        self._intent_metrics = metrics.once(IntentMetrics)
         self.caches = caches = Caches(cluster, facts, options, clock, chance)
         places = NodePlaces(caches.csi_nodes.store, caches.nodes.store)
         secrets = SecretCache(cluster, clock)
@@ -158,6 +158,10 @@ class Provisioner:
     async def run(self) -> None:
         """Provisions until cancelled, or until drained. Raises ConfigError; DriverError where the driver does not tell its node's place."""
         await self._beside.learn_place()
+        with self._intent_metrics.shown(self._ledger):
+            await self._run()
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             helpers = [group.create_task(informer.run(), name=f"provisioner/{informer.name}") for informer in self.caches.running]
             helpers += [

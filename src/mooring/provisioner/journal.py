@@ -123,6 +123,15 @@ class Journal:
 
     async def run(self) -> None:
         """Writes until cancelled."""
+        try:
+            await self._run()
+        finally:
+            if self._metrics is not None:
+                self._metrics.in_memory(False)
+
+    # -- beneath
+
+    async def _run(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._rest_s()):
@@ -134,8 +143,6 @@ class Journal:
                 is_due = self._book.held and ((tidies and page.stale) or self._book.is_due(page))
                 if self._waiters[page] or is_due:
                     await self._save(page)
-
-    # -- beneath
 
     def _rest_s(self) -> float | None:
         """How long there is nothing to do, unless somebody comes."""
@@ -166,7 +173,7 @@ class Journal:
             return
         self._in_memory = True
         if self._metrics is not None:
-            self._metrics.in_memory()
+            self._metrics.in_memory(True)
         log.error(
             "there is no right to write down what is about to be created, so it is kept in memory: when this process is killed while a "
             "volume is made, and its claim is deleted before the next process starts, the volume leaks. Grant it and start again",

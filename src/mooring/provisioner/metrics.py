@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -41,9 +43,16 @@ class IntentMetrics:
         self._open = Gauge(f"{prefix}_open", "Volumes that are being made, or may have been.", registry=registry)
         self._oldest = Gauge(f"{prefix}_oldest_seconds", "How long the oldest of them is known.", registry=registry)
 
-    def show(self, ledger: Ledger) -> None:
+    @contextlib.contextmanager
+    def shown(self, ledger: Ledger) -> Iterator[None]:
+        """While it is in use: who leads no more does not know what is open."""
         self._open.set_function(lambda: ledger.count)
         self._oldest.set_function(lambda: ledger.oldest_s)
+        try:
+            yield
+        finally:
+            self._open.set_function(lambda: 0)
+            self._oldest.set_function(lambda: 0)
 
 
 class JournalMetrics:
@@ -56,5 +65,5 @@ class JournalMetrics:
             registry=registry,
         )
 
-    def in_memory(self) -> None:
-        self._in_memory.set(1)
+    def in_memory(self, is_so: bool) -> None:
+        self._in_memory.set(is_so)

@@ -16,6 +16,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError
 from mooring.provisioner import names
 from mooring.provisioner.facts import Rules
+from mooring.provisioner.intents import MemoryIntents
 from mooring.provisioner.journal import Journal
 from mooring.provisioner.pages import Place
 from tests.support.cluster_world import metric
@@ -370,6 +371,20 @@ async def test_metrics_of_what_may_exist():
         await world.settle()
     assert 0 == metric(world.metrics, "mooring_provisioner_intents_open")
     assert 0 == metric(world.metrics, "mooring_provisioner_intents_oldest_seconds")
+
+
+@in_virtual_time
+async def test_who_leads_no_more_shows_nothing_of_what_may_exist():
+    """Another replica knows it by then; this one may lead again."""
+    world = await ProvisioningWorld().base()
+    world.driver.always(CREATE, Fail(Code.ABORTED))
+    for _ in range(2):
+        async with world.provisioning():
+            await world.settle(10)
+            assert 1 == metric(world.metrics, "mooring_provisioner_intents_open")
+        assert 0 == metric(world.metrics, "mooring_provisioner_intents_open")
+        assert 0 == metric(world.metrics, "mooring_provisioner_intents_oldest_seconds")
+        world.intents = MemoryIntents()
 
 
 @in_virtual_time
