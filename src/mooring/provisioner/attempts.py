@@ -217,15 +217,16 @@ class Attempts:
             self._making_failed(class_name)
         is_over = await self._written_down(uid, failure, order)
         claim = next(iter(self._claims.store.by(BY_UID, uid)), None)  # perhaps it has gone meanwhile
-        if is_over and claim is None:
+        is_awaited = claim is not None and not claim.spec.volume_name
+        if is_over and not is_awaited:
             await self._creation.let_go(uid)  # what may be there needs no source any more
             if uid not in self._ledger:
-                _told(attempt).error(f"failed to provision a volume for a claim that is gone: {failure.error}")
+                _told(attempt).error(f"failed to provision a volume that nobody waits for any more: {failure.error}")
                 self._done(uid)
                 return
         if failure.state is State.RESCHEDULE and await self._rescheduled(attempt, claim, _node_tried(attempt, order), failure):
             return
-        if is_over and claim is not None and order is not None and order.is_former:
+        if is_over and is_awaited and order is not None and order.is_former:
             _told(attempt).error(f"what was asked for before can't be had, asking for what is wanted now: {failure.error}")
             self._waits.drop(uid)
             self._queue.add(uid)
@@ -233,7 +234,7 @@ class Attempts:
         self._waits.put(uid, failure)
         if failure.infeasible and order is not None:
             delay_s = self._rest(uid, order.fingerprint, failure.error)
-        elif is_over and claim is None:
+        elif is_over and not is_awaited:
             delay_s = self._rest(uid, None, failure.error)  # nobody waits for what may have been made
         else:
             delay_s = self._queue.retry(uid)

@@ -102,7 +102,7 @@ class NotYetAgain:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NotRuledOut:
-    """The claim is gone, and its volume was refused. wait_s: until the next try."""
+    """Nobody waits for the volume any more, and it was refused. wait_s: until the next try."""
 
     error: str
     wait_s: float

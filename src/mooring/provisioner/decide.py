@@ -3,7 +3,8 @@
 is it ours, and due?            decide_claim: no events, no metrics, nothing is tried
 what would be asked for?        prepare.py
 an open intent                  its volume may exist: it is asked for until the driver has answered, whatever became of the claim
-a kept one                      the driver has refused it, and yet its volume may exist: it is asked for again once the claim is gone
+a kept one                      the driver has refused it, and yet its volume may exist: it is asked for again once nobody waits for it,
+                                since the claim is gone, or has another volume
 """
 
 from __future__ import annotations
@@ -33,23 +34,23 @@ from mooring.provisioner.view import Looked, NotLookedUp, View, Wanted
 def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
     """The next step for the claim of this uid."""
     claim = view.claim(uid)
-    slow = view.slow.get(uid)
     if claim is None:
         if uid not in view.intents:
             return Decision(why.Gone(uid))
-        if slow is not None and now < slow.until and uid in view.kept:
-            return Decision(why.NotRuledOut(slow.error, slow.until - now), wait_s=slow.until - now)
-        return _decide_orphan(view, uid, now, looked)
+        return _decide_unawaited(view, uid, now, looked)
     not_due = _not_due(view, claim)
     before = view.intents.get(uid)
     is_repeated = before is not None and uid not in view.kept
     if not_due is not None:
         settled = before is not None and _is_settled(view, before)
-        return _decide_orphan(view, uid, now, looked) if is_repeated and not settled else Decision(not_due, settled=settled)
+        if before is not None and not settled and (is_repeated or claim.spec.volume_name):
+            return _decide_unawaited(view, uid, now, looked)
+        return Decision(not_due, settled=settled)
     class_name = class_name_of(claim)
     storage_class = view.storage_class(class_name)
     assert storage_class is not None, "it would not be due"
     told = source_kind(claim)
+    slow = view.slow.get(uid)
     try:
         rests = slow is not None and now < slow.until and slow.fingerprint == fingerprint(view, claim, storage_class, looked)
     except NotLookedUp as missing:
@@ -195,6 +196,14 @@ def _is_gone(secret: SecretReference | None, looked: Looked, *signs: type[Moorin
     except (ApiError, SecretError) as error:
         return isinstance(error, (NotFound, *signs))
     return False
+
+
+def _decide_unawaited(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
+    """Nobody waits for what may have been made: once it is refused, there is no hurry to learn of it."""
+    slow = view.slow.get(uid)
+    if slow is not None and now < slow.until and uid in view.kept:
+        return Decision(why.NotRuledOut(slow.error, slow.until - now), wait_s=slow.until - now)
+    return _decide_orphan(view, uid, now, looked)
 
 
 def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: Intent | None = None) -> Decision:

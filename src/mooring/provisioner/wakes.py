@@ -41,12 +41,16 @@ class Wakes:
         if new is None:
             assert old is not None
             self._ended(old.metadata.uid)
-        elif not new.spec.volume_name and (change.cause is Cause.RESYNC or old is None or not same_but_for_version(old, new)):
+        elif self._is_due(new) and (change.cause is Cause.RESYNC or old is None or not same_but_for_version(old, new)):
             self._queue.add(new.metadata.uid)
         about = new or old
         assert about is not None
         if change.cause is not Cause.RESYNC:
             self.happened(PERSISTENT_VOLUME_CLAIMS.plural, str(key_of(about)))
+
+    def _is_due(self, claim: PersistentVolumeClaim) -> bool:
+        """False for a claim that has a volume, unless another one may have been made for it."""
+        return not claim.spec.volume_name or claim.metadata.uid in self._view.kept
 
     def volume_changed(self, change: Change[PersistentVolume]) -> None:
         """A volume's object that is torn away from a claim which still waits for it has to be made again."""

@@ -114,19 +114,41 @@ async def test_P88_a_volume_that_may_be_here_is_not_settled_by_one_that_another_
     async with world.provisioning():
         await world.calls(1)
         await world.settle(0.1)
-        there = [{"matchExpressions": [{"key": HOST, "operator": "In", "values": ["other"]}]}]
-        spec = {
-            "csi": {"driver": DRIVER, "volumeHandle": "there"},
-            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": uid},
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "nodeAffinity": {"required": {"nodeSelectorTerms": there}},
-        }
-        await world.create(PERSISTENT_VOLUMES, {"metadata": {"name": f"pvc-{uid}"}, "spec": spec})
+        await make_elsewhere(world, uid)
         await world.annotate({names.SELECTED_NODE: "other"})
         await world.settle(20)
         assert ({}, {}) == (world.driver.volumes, world.intents.open())
         assert ["there"] == [pv["spec"]["csi"]["volumeHandle"] for pv in await volumes(world)]
+
+
+@in_virtual_time
+async def test_P88_a_volume_that_may_be_here_though_it_was_refused_is_deleted_once_the_claim_has_another_nodes():
+    world = a_world()
+    await world.make_class(binding=WFFC)
+    uid = (await world.make_claim(node=NODE))["metadata"]["uid"]
+    world.driver.script(CREATE, Lose(), Fail(Code.RESOURCE_EXHAUSTED, "full"))
+    async with world.provisioning():
+        await world.calls(2)
+        await world.settle()
+        await world.annotate({names.SELECTED_NODE: "other"})
+        await make_elsewhere(world, uid)
+        await world.patch(PERSISTENT_VOLUME_CLAIMS, "c", {"spec": {"volumeName": f"pvc-{uid}"}}, "default")
+        await world.settle(20)
+        assert ({}, {}) == (world.driver.volumes, world.intents.open())
+        assert ["there"] == [pv["spec"]["csi"]["volumeHandle"] for pv in await volumes(world)]
+
+
+async def make_elsewhere(world: ProvisioningWorld, uid: str) -> None:
+    """The volume of the claim with this uid, as another node's provisioner makes it."""
+    there = [{"matchExpressions": [{"key": HOST, "operator": "In", "values": ["other"]}]}]
+    spec = {
+        "csi": {"driver": DRIVER, "volumeHandle": "there"},
+        "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": uid},
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "nodeAffinity": {"required": {"nodeSelectorTerms": there}},
+    }
+    await world.create(PERSISTENT_VOLUMES, {"metadata": {"name": f"pvc-{uid}"}, "spec": spec})
 
 
 # -- bidding

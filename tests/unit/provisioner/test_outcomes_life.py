@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mooring.api.core import NODES, SECRETS
+from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, SECRETS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.csi.codes import Code, go_name
@@ -233,6 +233,23 @@ async def test_P42_an_error_that_rules_no_volume_out_does_not_hide_one(deleted, 
         await world.volume(name)
         await world.settle()
         assert SUCCEEDED not in [reason for reason, _ in await world.told_of()], "nobody is there to be told"
+    assert {} == world.intents.open()
+
+
+@in_virtual_time
+async def test_P42_what_may_be_a_volume_is_asked_for_again_once_the_claim_has_another_one():
+    """It is refused again, five minutes later made known, and a PersistentVolume then, which goes its usual way."""
+    world = await ProvisioningWorld().base()
+    name = f"pvc-{(await world.claim())['metadata']['uid']}"
+    world.driver.script(CREATE, Lose(), *[Fail(Code.INTERNAL)] * 2)
+    async with world.provisioning():
+        await world.calls(2)
+        await world.patch(PERSISTENT_VOLUME_CLAIMS, "c", {"spec": {"volumeName": "static"}}, "default")
+        await world.calls(3)
+        await world.settle(200)
+        assert 3 == len(world.driver.made(CREATE)), "nobody waits for it"
+        await world.volume(name, wait_s=120)
+        await world.settle()
     assert {} == world.intents.open()
 
 
