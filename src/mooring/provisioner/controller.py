@@ -78,8 +78,8 @@ class Provisioner:
         self._events = events
         self._populating = EventRecorder(cluster, POPULATING, clock=clock, chance=chance)
         self._intents: Intents = intents or MemoryIntents()
-        self._ledger = ledger = Ledger(self._intents, clock)
         self._orphans: dict[str, Instant] = {}
+        self._ledger = ledger = Ledger(self._intents, clock, ended=lambda uid: self._orphans.pop(uid, None))
         self._intent_metrics = metrics.once(IntentMetrics)
         self.caches = caches = Caches(cluster, facts, options, clock, chance)
         places = NodePlaces(caches.csi_nodes.store, caches.nodes.store)
@@ -212,8 +212,6 @@ class Provisioner:
             if self._creation.holds(uid):
                 self._queue.add(uid)
             return
-        for other in self._orphans.keys() - self._view.intents.keys():
-            del self._orphans[other]
         self._orphans[uid] = self._clock.now() + SECRET_S_MAX
         if uid in self._ledger.kept:
             self._queue.add(uid)

@@ -12,7 +12,7 @@ of them, since a volume of that name is there, is no word on the others. They ar
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from mooring.base.clock import Clock, Instant
@@ -29,11 +29,12 @@ DOUBTS_MAX: Final = 8
 
 
 class Ledger:
-    """kept: uids of intents that are kept for that alone, live."""
+    """kept: uids of intents that are kept for that alone, live. ended: called with the uid of each intent that is over."""
 
-    def __init__(self, intents: Intents, clock: Clock) -> None:
+    def __init__(self, intents: Intents, clock: Clock, ended: Callable[[str], object] = lambda uid: None) -> None:
         self._intents = intents
         self._clock = clock
+        self._ended = ended
         self._since: dict[str, Instant] = {}
         self._in_doubt: dict[str, list[Intent]] = {}
         self._uid_of: dict[str, str] = {}
@@ -110,6 +111,7 @@ class Ledger:
         if intent is not None and self._uid_of.get(intent.volume_name) == uid:
             del self._uid_of[intent.volume_name]
         await self._intents.end(uid)
+        self._ended(uid)
 
     def _with_doubts(self, intent: Intent) -> Intent:
         """As it is stored, so that a new process knows of what was asked for before."""

@@ -377,6 +377,22 @@ async def test_the_waits_double_up_to_the_flag():
 
 
 @in_virtual_time
+async def test_a_claim_that_is_gone_is_forgotten_with_its_intent():
+    world = await ProvisioningWorld().base()
+    uid = (await world.claim())["metadata"]["uid"]
+    world.driver.always(CREATE, Fail(Code.ABORTED))
+    async with world.provisioning() as provisioner:
+        await world.calls(1)
+        await world.delete_claim()
+        await world.settle()
+        world.driver.forget_scripts()
+        assert [uid] == list(provisioner._view.orphans)
+        await world.volume(f"pvc-{uid}")
+        await world.settle()
+        assert [] == list(provisioner._view.orphans)
+
+
+@in_virtual_time
 async def test_metrics_of_what_may_exist():
     world = await ProvisioningWorld().base()
     world.driver.script(CREATE, Wait(9.0), Fail(Code.ABORTED))
