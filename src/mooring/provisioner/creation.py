@@ -60,6 +60,16 @@ class Creation:
         """True when the volume is stored, False when that is still to come, or the claim is gone. Raises Failed."""
         if not await self._begin(order):
             return False
+        try:
+            return await self._made(order, secrets, began)
+        except Failed:
+            raise
+        except Exception:  # a bug of ours: nobody has said what became of the volume
+            self._ledger.doubt(order.intent)
+            raise
+
+    async def _made(self, order: Order, secrets: Mapping[str, str], began: Instant) -> bool:
+        """As of create."""
         answer = await self._ask(order, secrets)
         unusable = answers.judged(order, answer)
         if unusable is not None:

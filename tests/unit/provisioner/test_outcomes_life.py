@@ -14,7 +14,7 @@ from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CL
 from mooring.csi.codes import Code, go_name
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError
-from mooring.provisioner import names
+from mooring.provisioner import names, volumes
 from mooring.provisioner.facts import Rules
 from mooring.provisioner.intents import MemoryIntents
 from mooring.provisioner.journal import Journal
@@ -518,6 +518,22 @@ async def test_P46_a_bug_of_ours_in_the_first_try_does_not_lose_the_volume():
         await world.settle()
         assert {} == world.intents.open()
     assert [CREATE, POST_PV, POST_PV] == world.told
+
+
+@in_virtual_time
+async def test_P42_a_bug_of_ours_after_the_call_does_not_let_a_later_error_hide_the_volume(monkeypatch: pytest.MonkeyPatch):
+    world = await ProvisioningWorld().base()
+    name = f"pvc-{(await world.claim())['metadata']['uid']}"
+    world.driver.script(CREATE, None)
+    world.driver.always(CREATE, Fail(Code.INTERNAL))
+    monkeypatch.setattr(volumes, "completed", None)
+    async with world.provisioning():
+        await world.calls(2)
+        monkeypatch.undo()
+        await world.delete_claim()
+        await world.settle()
+        world.driver.forget_scripts()
+        await world.volume(name)
 
 
 @in_virtual_time
