@@ -79,7 +79,7 @@ class Provisioner:
         self._populating = EventRecorder(cluster, POPULATING, clock=clock, chance=chance)
         self._intents: Intents = intents or MemoryIntents()
         self._orphans: dict[str, Instant] = {}
-        self._ledger = ledger = Ledger(self._intents, clock, ended=lambda uid: self._orphans.pop(uid, None))
+        self._ledger = ledger = Ledger(self._intents, clock, self._intent_ended)
         self._intent_metrics = metrics.once(IntentMetrics)
         self.caches = caches = Caches(cluster, facts, options, clock, chance)
         places = NodePlaces(caches.csi_nodes.store, caches.nodes.store)
@@ -222,6 +222,10 @@ class Provisioner:
         for uid in found:
             self._orphans[uid] = self._clock.now()
             self._queue.add(uid)
+
+    def _intent_ended(self, intent: Intent) -> None:
+        self._orphans.pop(intent.uid, None)
+        self._beside.making_over(intent.volume_name)
 
     def _save_delayed(self, volume: Unsaved, error: str) -> None:
         self._attempts.save_delayed(self._view, volume, error)

@@ -29,9 +29,9 @@ DOUBTS_MAX: Final = 8
 
 
 class Ledger:
-    """kept: uids of intents that are kept for that alone, live. ended: called with the uid of each intent that is over."""
+    """kept: uids of intents that are kept for that alone, live. ended: called with each intent that is over."""
 
-    def __init__(self, intents: Intents, clock: Clock, ended: Callable[[str], object] = lambda uid: None) -> None:
+    def __init__(self, intents: Intents, clock: Clock, ended: Callable[[Intent], None] = lambda intent: None) -> None:
         self._intents = intents
         self._clock = clock
         self._ended = ended
@@ -111,7 +111,8 @@ class Ledger:
         if intent is not None and self._uid_of.get(intent.volume_name) == uid:
             del self._uid_of[intent.volume_name]
         await self._intents.end(uid)
-        self._ended(uid)
+        if intent is not None:
+            self._ended(intent)
 
     def _with_doubts(self, intent: Intent) -> Intent:
         """As it is stored, so that a new process knows of what was asked for before."""

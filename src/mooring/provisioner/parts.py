@@ -100,6 +100,10 @@ class Parts:
         if self._capacity is not None:
             self._capacity.making_failed(class_name)
 
+    def making_over(self, pv_name: str) -> None:
+        """Its intent is over: nothing of that kind keeps the volume from being deleted any more."""
+        self._deletion.making_over(pv_name)
+
     def _volume_changed(self, change: Change[PersistentVolume]) -> None:
         """A new volume of the driver takes room, whichever process made it."""
         is_new = change.old is None and change.cause in (Cause.OWN_WRITE, Cause.WATCH)

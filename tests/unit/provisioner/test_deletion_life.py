@@ -506,6 +506,19 @@ async def test_P81_what_passes_by_itself_is_told_when_it_lasts(error: ApiError):
 
 
 @in_virtual_time
+async def test_P74_a_creation_that_is_over_at_last_ends_the_wait():
+    world = World(retry_interval_start_s=100.0)
+    await world.released(claimRef=CLAIM_REF)
+    world.unsettled = [Conflict(STILL_OPEN)]
+    async with world.deleting() as deletion:
+        await world.settle()
+        assert [] == world.story
+        deletion.making_over("pv1")
+        await world.settle()
+    assert WHOLE == world.story
+
+
+@in_virtual_time
 async def test_P81_a_finalizer_that_can_not_be_taken_off_is_told_of():
     """Else the object is Terminating for ever, and nobody knows why."""
     world = World()

@@ -546,6 +546,21 @@ async def test_P47_the_answer_of_the_post_is_lost():
     assert [CREATE, POST_PV, POST_PV] == world.told
 
 
+@in_virtual_time
+async def test_P47_a_volume_whose_deletion_waits_for_its_creation_goes_when_that_is_over():
+    world = await ProvisioningWorld(retry_interval_start_s=1000.0).base()
+    name = f"pvc-{(await world.claim())['metadata']['uid']}"
+    world.cluster.refuse(POST_PV, after=True, error=ServerError("lost", code=500))
+    world.cluster.refuse("get persistentvolumes", times=8)
+    async with world.provisioning():
+        await world.volume(name)
+        await world.patch(PVS, name, {"status": {"phase": "Released"}}, subresource="status")
+        await world.settle(1)
+        assert DELETE not in world.told
+        await world.settle(60)
+        assert DELETE in world.told
+
+
 @pytest.mark.parametrize("about", ["this volume", "another"])
 @in_virtual_time
 async def test_an_object_of_another_claim_is_not_taken_for_our_own(about):

@@ -132,6 +132,10 @@ class VolumeDeletion:
         for pv in self._volumes.store.values():
             self._heal(pv.metadata.name)
 
+    def making_over(self, name: str) -> None:
+        """The volume's intent is over: that may have been what its deletion waited for."""
+        self._heal(name)
+
     def is_ours(self, pv: PersistentVolume) -> bool:
         """True for volumes whose deletion is this driver's business."""
         return self._view.is_ours(pv)
