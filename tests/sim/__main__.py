@@ -54,7 +54,7 @@ def _one(part: Any, seed: int, bug: str | None, whole: bool) -> int:
     if whole:
         print("\n".join(map(str, outcome.story.steps)))
     print(outcome.report())
-    print(f"story {outcome.story.digest()}, {len(outcome.story.steps)} steps, {outcome.attachers} {outcome.part}s")
+    print(f"story {outcome.story.digest()}, {len(outcome.story.steps)} steps, {outcome.lives_count} {outcome.part}s")
     return 1 if outcome.broken else 0
 
 

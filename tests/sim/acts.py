@@ -9,7 +9,7 @@ from mooring.api.meta import finalizers_of
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
 from tests.sim.actor import Actor
 from tests.sim.hands import HOLD, Hands
-from tests.sim.life import Supervisor
+from tests.sim.keeper import Keeper
 from tests.sim.plan import TWIN, VolumePlan
 from tests.sim.world import World
 
@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 
 class Acts:
-    def __init__(self, world: World, actor: Actor, hands: Hands, supervisor: Supervisor) -> None:
-        self._world, self._actor, self._hands, self._supervisor = world, actor, hands, supervisor
+    def __init__(self, world: World, actor: Actor, hands: Hands, attachers: Keeper) -> None:
+        self._world, self._actor, self._hands, self._attachers = world, actor, hands, attachers
         self._chance, self._truth = world.chances["actor"], world.truth
         self._plans = {volume.name: volume for volume in world.plan.volumes}
         self._nodes = world.plan.nodes
@@ -196,11 +196,11 @@ class Acts:
             self._world.backend.take_away(handle, node_id)
 
     async def kill_attacher(self) -> None:
-        self._supervisor.kill()
+        self._attachers.kill()
 
     async def roll_attacher(self) -> None:
         self._hands.tell("rolls the attacher")
-        await self._supervisor.roll()
+        await self._attachers.roll()
 
     def _one_of(self, items: Sequence[T]) -> T:
         return items[self._chance.below(len(items))]

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from unittest import mock
 
@@ -22,24 +21,7 @@ from mooring.attacher.writes import Failed
 from mooring.csi.codes import Code
 from mooring.kube.informer import Cause, Informer
 from mooring.kube.queue import WorkQueue
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Bug:
-    """found_by: the invariants that may find it first."""
-
-    plant: Callable[[], contextlib.AbstractContextManager[Any]]
-    found_by: AbstractSet[str]
-
-
-@contextlib.contextmanager
-def planted(name: str | None) -> Iterator[None]:
-    """Plants the bug for a while; None plants nothing."""
-    if name is None:
-        yield
-        return
-    with BUGS[name].plant():
-        yield
+from tests.sim.planting import Bug
 
 
 def _reordered(first: type[Any], second: type[Any]) -> Callable[[], contextlib.AbstractContextManager[Any]]:

@@ -10,7 +10,7 @@ from tests.sim.world import World
 class Mortal:
     """One incarnation of a controller. number: from 1. task: what dies with it."""
 
-    def __init__(self, world: World, number: int, who: str = "attacher") -> None:
+    def __init__(self, world: World, number: int, who: str) -> None:
         self._world = world
         self._chance = world.chances["life"]
         self.number = number

@@ -144,12 +144,12 @@ def plan_of(seed: int) -> Plan:
         resync_s=chance.uniform(5.0, 30.0) if chance.happens(0.3) else 0.0,
         history_max=8 + chance.below(32) if chance.happens(0.3) else 10_000,
         list_limit=1 + chance.below(3) if chance.happens(0.3) else 0,
-        hasty=_perhaps(chance, 0.5, 0.1, 1.0),
-        crash=_perhaps(chance, 0.6, 0.005, 0.1),
+        hasty=perhaps(chance, 0.5, 0.1, 1.0),
+        crash=perhaps(chance, 0.6, 0.005, 0.1),
         crashes_max=1 + chance.below(4),
         restart_s=chance.uniform(0.0, 2.0),
-        api=_api_faults(chance),
-        driver=_driver_faults(chance, timeout_s),
+        api=api_faults(chance),
+        driver=driver_faults(chance, timeout_s),
         acts=_acts(chance),
     )
 
@@ -164,28 +164,28 @@ def _volume(chance: Chance, number: int) -> VolumePlan:
     )
 
 
-def _perhaps(chance: Chance, share: float, low: float, high: float) -> float:
+def perhaps(chance: Chance, share: float, low: float, high: float) -> float:
     """Nothing in most lives, else something between low and high."""
     return chance.uniform(low, high) if chance.happens(share) else 0.0
 
 
-def _api_faults(chance: Chance) -> ApiFaults:
+def api_faults(chance: Chance) -> ApiFaults:
     return ApiFaults(
-        refused=_perhaps(chance, 0.4, 0.02, 0.3),
-        lost=_perhaps(chance, 0.4, 0.02, 0.3),
-        slow=_perhaps(chance, 0.5, 0.05, 0.5),
-        stale=_perhaps(chance, 0.5, 0.05, 0.5),
+        refused=perhaps(chance, 0.4, 0.02, 0.3),
+        lost=perhaps(chance, 0.4, 0.02, 0.3),
+        slow=perhaps(chance, 0.5, 0.05, 0.5),
+        stale=perhaps(chance, 0.5, 0.05, 0.5),
         stale_s=chance.uniform(0.05, 5.0),
-        cut=_perhaps(chance, 0.4, 0.01, 0.1),
-        gone=_perhaps(chance, 0.3, 0.1, 0.6),
+        cut=perhaps(chance, 0.4, 0.01, 0.1),
+        gone=perhaps(chance, 0.3, 0.1, 0.6),
     )
 
 
-def _driver_faults(chance: Chance, timeout_s: float) -> DriverFaults:
+def driver_faults(chance: Chance, timeout_s: float) -> DriverFaults:
     return DriverFaults(
-        failed=_perhaps(chance, 0.5, 0.05, 0.5),
-        lost=_perhaps(chance, 0.5, 0.05, 0.5),
-        hung=_perhaps(chance, 0.5, 0.05, 0.4),
+        failed=perhaps(chance, 0.5, 0.05, 0.5),
+        lost=perhaps(chance, 0.5, 0.05, 0.5),
+        hung=perhaps(chance, 0.5, 0.05, 0.4),
         latency_s=chance.uniform(0.0, timeout_s / 2),
     )
 

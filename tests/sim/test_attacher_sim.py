@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.sim.bugs import BUGS
-from tests.sim.run import STORY_STEPS, run_seed
+from tests.sim.course import STORY_STEPS
+from tests.sim.run import run_seed
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 500

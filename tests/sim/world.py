@@ -34,12 +34,16 @@ class World:
         self.store = new_store(self.chances["store"], EPOCH_S, HistoryLimits(changes_max=plan.history_max))
         self.cluster = LocalCluster(self.store, clock=self.clock, chance=self.chances["cluster"])
         self.truth = Truth(plan, self.store)
-        self.backend = Backend(plan, self.clock, self.chances["backend"], self.story, group)
-        self.laws = Laws(self.truth, self.backend, self.story, self.fail)
+        self.backend, self.laws = self._ruled(plan, group)
         self.store.on_change(self.laws.changed)
         self.faulty = True
         self.kills_count = 0
         self.verdict: asyncio.Future[Broken] = asyncio.get_running_loop().create_future()
+
+    def _ruled(self, plan: Plan, group: asyncio.TaskGroup) -> tuple[Backend, Laws]:
+        """The driver's side of this world, and what must hold in it."""
+        backend = Backend(plan, self.clock, self.chances["backend"], self.story, group)
+        return backend, Laws(self.truth, backend, self.story, self.fail)
 
     def fail(self, invariant: str, what: str) -> None:
         """The first one counts."""

@@ -13,7 +13,7 @@ from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
 from mooring.provisioner.names import SELECTED_NODE
-from tests.sim.provisioning.life import Keeper
+from tests.sim.keeper import Keeper
 from tests.sim.provisioning.plan import CLAIMS_MAX, DRIVER, NAMESPACE, NODES, SECRET, ClassPlan
 from tests.sim.provisioning.world import ClaimWorld
 from tests.support.objects import a_va

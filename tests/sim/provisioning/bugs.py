@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
 
@@ -20,25 +18,8 @@ from mooring.provisioner.journal import Journal
 from mooring.provisioner.ledger import Ledger
 from mooring.provisioner.outcomes import RulesOut
 from mooring.provisioner.prepare import volume_name
+from tests.sim.planting import Bug
 from tests.sim.provisioning import life
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Bug:
-    """found_by: the invariants that may find it first."""
-
-    plant: Callable[[], contextlib.AbstractContextManager[Any]]
-    found_by: AbstractSet[str]
-
-
-@contextlib.contextmanager
-def planted(name: str | None) -> Iterator[None]:
-    """Plants the bug for a while; None plants nothing."""
-    if name is None:
-        yield
-        return
-    with BUGS[name].plant():
-        yield
 
 
 def _intents_in_memory() -> contextlib.AbstractContextManager[Any]:

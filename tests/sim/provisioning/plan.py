@@ -6,7 +6,7 @@ import dataclasses
 from typing import Final
 
 from mooring.base.chance import Chance
-from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, _api_faults, _driver_faults, _perhaps
+from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
 
 DRIVER: Final = "csi.example.com"
 NODES: Final = ("node0", "node1")
@@ -86,11 +86,11 @@ def plan_of(seed: int) -> Plan:
         retry_max_s=retry_start_s * 2 ** chance.below(5),
         history_max=8 + chance.below(32) if chance.happens(0.3) else 10_000,
         list_limit=1 + chance.below(3) if chance.happens(0.3) else 0,
-        crash=_perhaps(chance, 0.6, 0.005, 0.1),
+        crash=perhaps(chance, 0.6, 0.005, 0.1),
         crashes_max=1 + chance.below(6),
         restart_s=chance.uniform(0.0, 2.0),
-        api=_api_faults(chance),
-        driver=_driver_faults(chance, timeout_s),
+        api=api_faults(chance),
+        driver=driver_faults(chance, timeout_s),
         acts=_acts(chance),
     )
 

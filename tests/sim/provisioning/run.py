@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
+from tests.sim.course import CALM_STEP_S, REST_S, Course, Outcome, failures_of, lived
+from tests.sim.keeper import Keeper
+from tests.sim.planting import planted_of
 from tests.sim.provisioning.acts import Acts
-from tests.sim.provisioning.bugs import planted
+from tests.sim.provisioning.bugs import BUGS
 from tests.sim.provisioning.checkers import complaints, fingerprint
-from tests.sim.provisioning.life import Keeper, binder, provisioner
+from tests.sim.provisioning.life import binder, provisioner
 from tests.sim.provisioning.plan import Plan, plan_of
 from tests.sim.provisioning.world import ClaimWorld
-from tests.sim.run import CALM_STEP_S, REST_S, BoundedLoop, Outcome, RunsHot, watched_log
-from tests.sim.story import Broken, Story
-from tests.support.virtual_loop import Deadlock
 
 CALM_S_MAX: Final = 1200.0
 """The longest way to rest: a claim that the driver called infeasible, twice; a secret that is waited for; a key in its back-off."""
@@ -21,50 +21,20 @@ CALM_S_MAX: Final = 1200.0
 
 def run_seed(seed: int, *, bug: str | None = None) -> Outcome:
     """Lives the life of a seed. bug: one of `bugs.BUGS`, planted for this life."""
-    life = _Life(plan_of(seed))
-    with planted(bug), watched_log(life):  # type: ignore[arg-type]
-        loop = BoundedLoop(seed)
-        try:
-            with asyncio.Runner(loop_factory=lambda: loop) as runner:
-                runner.run(life.run())
-        except (Deadlock, RunsHot) as error:
-            life.broken = Broken("hot-loop" if isinstance(error, RunsHot) else "standstill", str(error), loop.time())
-        except BaseException as error:
-            error.add_note(f"in the simulation of the provisioner, seed {seed}")
-            raise
-    return Outcome(seed, bug, life.broken, life.story, life.provisioners, life.rested_s, part="provisioner")
+    with planted_of(BUGS, bug):
+        return lived(_Life(plan_of(seed)), seed, bug, "provisioner")
 
 
 def failures(seeds: range, bug: str | None) -> list[tuple[str, str]]:
-    """Of each failing seed, its report and the invariant that was broken."""
-    outcomes = (run_seed(seed, bug=bug) for seed in seeds)
-    return [(outcome.report(), outcome.broken.invariant) for outcome in outcomes if outcome.broken]
+    return failures_of(run_seed(seed, bug=bug) for seed in seeds)
 
 
-class _Life:
-    """Chaos, peace, rest."""
-
+class _Life(Course[ClaimWorld]):
     def __init__(self, plan: Plan) -> None:
+        super().__init__(lambda group: ClaimWorld(plan, group))
         self._plan = plan
-        self.world: ClaimWorld | None = None
-        self.broken: Broken | None = None
-        self.story = Story(lambda: 0.0)
-        self.provisioners = 0
-        self.rested_s = 0.0
 
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            self.world = world = ClaimWorld(self._plan, group)
-            self.story = world.story
-            life = group.create_task(self._live(world), name="sim/life")
-            either: list[asyncio.Future[Any]] = [life, world.verdict]
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if world.verdict.done():
-                self.broken = world.verdict.result()
-            for task in asyncio.all_tasks() - {asyncio.current_task()}:
-                task.cancel()
-
-    async def _live(self, world: ClaimWorld) -> None:
+    async def live(self, world: ClaimWorld) -> None:
         keepers = Keeper(world, "provisioner", provisioner), Keeper(world, "binder", binder)
         acts = Acts(world, *keepers)
         await acts.prepare()
@@ -78,7 +48,7 @@ class _Life:
             await acts.make_peace()
             await self._calm(world, acts, keepers)
             await self._rest(world)
-            self.provisioners = keepers[0].started_count
+            self.lives_count = keepers[0].started_count
             for task in running:
                 task.cancel()
 

@@ -1,0 +1,138 @@
+"""The course of one life, whatever lives it: from its seed to its verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import io
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Generic, TypeVar
+
+from mooring.base import log
+from tests.sim.story import Broken, Story
+from tests.sim.world import World
+from tests.support.virtual_loop import Deadlock, VirtualLoop
+
+W = TypeVar("W", bound=World)
+
+CALM_STEP_S: Final = 0.5
+REST_S: Final = 30.0
+TURNS_MAX: Final = 5000
+"""Turns of the loop in a virtual second."""
+STORY_STEPS: Final = 60
+SIGNS: Final = ("unexpected", "The driver failed")
+"""What the log says when an exception was caught that nobody meant to raise: in the attacher, or in the backend's model."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """broken: None for a life without fault. lives_count: how many of the controller there were. part: what is simulated.
+
+    rested_s: the virtual time at which all was well.
+    """
+
+    seed: int
+    bug: str | None
+    broken: Broken | None
+    story: Story
+    lives_count: int
+    rested_s: float
+    part: str
+
+    def report(self) -> str:
+        """What broke, the story's end, and how to see it again."""
+        bug = f" --bug {self.bug}" if self.bug else ""
+        part = "" if self.part == "attacher" else f" --part {self.part}"
+        replay = f"replay: .venv/bin/python -m tests.sim{part} --seed {self.seed}{bug}"
+        return f"seed {self.seed}\n{self.story.tail(STORY_STEPS)}\n{self.broken or 'nothing broke'}\n{replay}"
+
+
+class Course(Generic[W]):
+    """Chaos, peace, rest. make_world: given the group that owns the world's tasks."""
+
+    def __init__(self, make_world: Callable[[asyncio.TaskGroup], W]) -> None:
+        self._make_world = make_world
+        self.world: W | None = None
+        self.broken: Broken | None = None
+        self.story = Story(lambda: 0.0)
+        self.lives_count = 0
+        self.rested_s = 0.0
+
+    async def run(self) -> None:
+        """Until its end, or until a law is broken."""
+        async with asyncio.TaskGroup() as group:
+            self.world = world = self._make_world(group)
+            self.story = world.story
+            life = group.create_task(self.live(world), name="sim/life")
+            either: list[asyncio.Future[Any]] = [life, world.verdict]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if world.verdict.done():
+                self.broken = world.verdict.result()
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+
+    async def live(self, world: W) -> None:
+        raise NotImplementedError
+
+
+def lived(course: Course[Any], seed: int, bug: str | None, part: str) -> Outcome:
+    """The outcome of a course. bug: what is planted already, for the report."""
+    with watched_log(course):
+        loop = BoundedLoop(seed)
+        try:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                runner.run(course.run())
+        except (Deadlock, RunsHot) as error:
+            course.broken = Broken("hot-loop" if isinstance(error, RunsHot) else "standstill", str(error), loop.time())
+        except BaseException as error:
+            error.add_note(f"in the simulation of the {part}, seed {seed}")
+            raise
+    return Outcome(seed, bug, course.broken, course.story, course.lives_count, course.rested_s, part)
+
+
+def failures_of(outcomes: Iterator[Outcome]) -> list[tuple[str, str]]:
+    """Of each life that failed, its report and the invariant that was broken."""
+    return [(outcome.report(), outcome.broken.invariant) for outcome in outcomes if outcome.broken]
+
+
+class RunsHot(Exception):
+    """Turn after turn of the loop without end."""
+
+
+class BoundedLoop(VirtualLoop):
+    """Too many turns in a second are a loop without end. It is told once, so that what runs can still be ended."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._turns_count, self._second = 0, 0
+
+    def _process_events(self, event_list: Any) -> None:
+        super()._process_events(event_list)
+        if int(self.time()) != self._second:
+            self._turns_count, self._second = 0, int(self.time())
+        self._turns_count += 1
+        if self._turns_count == TURNS_MAX:
+            raise RunsHot(f"{TURNS_MAX} turns of the loop in a second: something runs hot without a request")
+
+
+class _Log(io.StringIO):
+    """The log of a life. A worker that survives a bug of ours says so there, and nowhere else."""
+
+    def __init__(self, course: Course[Any]) -> None:
+        super().__init__()
+        self._course = course
+
+    def write(self, line: str) -> int:
+        if any(sign in line for sign in SIGNS) and self._course.world is not None:
+            self._course.world.fail("unexpected-error", line.strip())
+        return len(line)
+
+
+@contextlib.contextmanager
+def watched_log(course: Course[Any]) -> Iterator[None]:
+    log.configure(stream=_Log(course), wall_s=lambda: 0.0)
+    try:
+        yield
+    finally:
+        log.configure()
