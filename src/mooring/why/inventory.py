@@ -16,13 +16,13 @@ from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.base.clock import Clock
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.kube.cluster import Cluster, Selection
+from mooring.kube.cluster import EVERYTHING, Cluster, Selection
 from mooring.kube.errors import NotFound
+from mooring.kube.listing import every
 from mooring.provisioner import pages
 from mooring.why.facts import Claim, Inventory, Object, Volume
 from mooring.why.reading import CannotLook, attachment_of, claims_of, intents_of, objects_of, own_volumes_of, snapshots_of
 
-PAGE: Final = 500
 PAGES_MAX: Final = 10_000
 
 _POD_OWNED: Final = re.compile("csi-[0-9a-f]{64}")
@@ -105,12 +105,5 @@ def _volume(entry: csi.ListVolumesResponse.Entry) -> Volume:
     return Volume(listed.volume_id, listed.capacity_bytes, tuple(listed.volume_context.values()), nodes)
 
 
-async def _all(cluster: Cluster, kind: Kind[T], selection: Selection | None = None) -> list[T]:
-    found: list[T] = []
-    token = ""
-    while True:
-        page = await cluster.list(kind, selection or Selection(), limit=PAGE, continue_token=token)
-        found += page.items
-        token = page.continue_token
-        if not token:
-            return found
+async def _all(cluster: Cluster, kind: Kind[T], selection: Selection = EVERYTHING) -> list[T]:
+    return [found async for found in every(cluster, kind, selection)]

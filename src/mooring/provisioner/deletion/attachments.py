@@ -7,6 +7,7 @@ watch that nothing has been heard of for a while may hide attachments that are l
 from __future__ import annotations
 
 import asyncio
+import copy
 from typing import Final
 
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
@@ -15,12 +16,11 @@ from mooring.base.clock import Clock, Instant
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
 from mooring.kube.informer import Informer
+from mooring.kube.listing import every
 from mooring.provisioner.deletion.view import ATTACHMENT_INDEXES, prune_attachment
 
 SILENCE_S_MAX: Final = 120.0
 """Two bookmarks of the API server that did not come."""
-
-PAGE_LIMIT: Final = 500
 
 
 class Attachments:
@@ -46,18 +46,13 @@ class Attachments:
                 self._failure = await self._list()
                 self._listed_at = began_at
             if self._failure is not None:
-                raise self._failure
+                raise copy.copy(self._failure)  # of its own for each: a shared one would keep the frames of all
 
     async def _list(self) -> ApiError | None:
         """What is there enters the cache; what has gone leaves it with the watch. Gives what kept us from it."""
-        token = ""
-        while True:
-            try:
-                page = await self._cluster.list(VOLUME_ATTACHMENTS, limit=PAGE_LIMIT, continue_token=token)
-            except ApiError as error:
-                return error
-            for attachment in page.items:
+        try:
+            async for attachment in every(self._cluster, VOLUME_ATTACHMENTS):
                 self.informer.wrote(attachment)
-            token = page.continue_token
-            if not token:
-                return None
+        except ApiError as error:
+            return error
+        return None
