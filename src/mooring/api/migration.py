@@ -45,10 +45,9 @@ class TranslationError(MooringError):
     """An in-tree volume says something that its CSI driver has no word for."""
 
 
-def _csi(driver: str, handle: str, attributes: dict[str, str], *, fs_type: str = "", read_only: bool = False) -> CSIPersistentVolumeSource:
-    return CSIPersistentVolumeSource(
-        driver=driver, volume_handle=handle, fs_type=fs_type, read_only=read_only, volume_attributes=attributes or None
-    )
+def _csi(handle: str, attributes: dict[str, str], *, fs_type: str = "", read_only: bool = False) -> CSIPersistentVolumeSource:
+    """Without the driver, which the kind of source says."""
+    return CSIPersistentVolumeSource(volume_handle=handle, fs_type=fs_type, read_only=read_only, volume_attributes=attributes or None)
 
 
 def _zones(pv: PersistentVolume) -> tuple[str, ...]:
@@ -76,9 +75,7 @@ def _gce(pv: PersistentVolume) -> CSIPersistentVolumeSource:
     zones = _zones(pv)
     place = f"regions/{region_of_zones(zones)}" if len(zones) > 1 else f"zones/{zones[0] if zones else UNSPECIFIED}"
     partition = str(disk.partition) if disk.partition else ""
-    source = _csi(
-        "pd.csi.storage.gke.io", f"projects/{UNSPECIFIED}/{place}/disks/{disk.pd_name}", {}, fs_type=disk.fs_type, read_only=disk.read_only
-    )
+    source = _csi(f"projects/{UNSPECIFIED}/{place}/disks/{disk.pd_name}", {}, fs_type=disk.fs_type, read_only=disk.read_only)
     return msgspec.structs.replace(source, volume_attributes={"partition": partition})
 
 
@@ -90,13 +87,13 @@ def _aws(pv: PersistentVolume) -> CSIPersistentVolumeSource:
         handle = handle.removeprefix("aws://").partition("/")[2].strip("/")
         if not handle.startswith("vol-") or "/" in handle:
             raise TranslationError(f"Invalid format for AWS volume ({disk.volume_id})")
-    return _csi("ebs.csi.aws.com", handle, {"partition": str(disk.partition)}, fs_type=disk.fs_type, read_only=disk.read_only)
+    return _csi(handle, {"partition": str(disk.partition)}, fs_type=disk.fs_type, read_only=disk.read_only)
 
 
 def _cinder(pv: PersistentVolume) -> CSIPersistentVolumeSource:
     disk = pv.spec.cinder
     assert disk is not None
-    return _csi("cinder.csi.openstack.org", disk.volume_id, {}, fs_type=disk.fs_type, read_only=disk.read_only)
+    return _csi(disk.volume_id, {}, fs_type=disk.fs_type, read_only=disk.read_only)
 
 
 def _azure_disk(pv: PersistentVolume) -> CSIPersistentVolumeSource:
@@ -109,7 +106,7 @@ def _azure_disk(pv: PersistentVolume) -> CSIPersistentVolumeSource:
         attributes["cachingmode"] = disk.caching_mode
     if disk.fs_type:
         attributes["fstype"] = disk.fs_type
-    return _csi("disk.csi.azure.com", disk.disk_uri, attributes, fs_type=disk.fs_type or "", read_only=bool(disk.read_only))
+    return _csi(disk.disk_uri, attributes, fs_type=disk.fs_type or "", read_only=bool(disk.read_only))
 
 
 def _azure_file(pv: PersistentVolume) -> CSIPersistentVolumeSource:
@@ -122,7 +119,7 @@ def _azure_file(pv: PersistentVolume) -> CSIPersistentVolumeSource:
     account = _AZURE_SECRET_NAME.search(share.secret_name)
     group = annotation(pv, AZURE_RESOURCE_GROUP)
     handle = "#".join((group, account[1] if account else share.secret_name, share.share_name, pv.metadata.name, namespace))
-    source = _csi("file.csi.azure.com", handle, {"sharename": share.share_name})
+    source = _csi(handle, {"sharename": share.share_name})
     return msgspec.structs.replace(
         source, read_only=share.read_only, node_stage_secret_ref=SecretReference(name=share.secret_name, namespace=namespace)
     )
@@ -132,13 +129,13 @@ def _vsphere(pv: PersistentVolume) -> CSIPersistentVolumeSource:
     disk = pv.spec.vsphere_volume
     assert disk is not None
     attributes = {"storagepolicyname": disk.storage_policy_name} if disk.storage_policy_name else {}
-    return _csi("csi.vsphere.vmware.com", disk.volume_path, attributes, fs_type=disk.fs_type)
+    return _csi(disk.volume_path, attributes, fs_type=disk.fs_type)
 
 
 def _portworx(pv: PersistentVolume) -> CSIPersistentVolumeSource:
     disk = pv.spec.portworx_volume
     assert disk is not None
-    source = _csi("pxd.portworx.com", disk.volume_id, {}, fs_type=disk.fs_type)
+    source = _csi(disk.volume_id, {}, fs_type=disk.fs_type)
     annotations = pv.metadata.annotations or {}
     if not {PORTWORX_SECRET_NAME, PORTWORX_SECRET_NAMESPACE} <= annotations.keys():
         return source
@@ -153,42 +150,35 @@ def _portworx(pv: PersistentVolume) -> CSIPersistentVolumeSource:
     )
 
 
-_TRANSLATIONS: Final[Mapping[str, Callable[[PersistentVolume], CSIPersistentVolumeSource]]] = {
-    "gce_persistent_disk": _gce,
-    "aws_elastic_block_store": _aws,
-    "cinder": _cinder,
-    "azure_disk": _azure_disk,
-    "azure_file": _azure_file,
-    "vsphere_volume": _vsphere,
-    "portworx_volume": _portworx,
-}
+_Translation = Callable[[PersistentVolume], CSIPersistentVolumeSource]
 
-
-_DRIVERS: Final[Mapping[str, str]] = {
-    "gce_persistent_disk": "pd.csi.storage.gke.io",
-    "aws_elastic_block_store": "ebs.csi.aws.com",
-    "cinder": "cinder.csi.openstack.org",
-    "azure_disk": "disk.csi.azure.com",
-    "azure_file": "file.csi.azure.com",
-    "vsphere_volume": "csi.vsphere.vmware.com",
-    "portworx_volume": "pxd.portworx.com",
+_TRANSLATIONS: Final[Mapping[str, tuple[str, _Translation]]] = {
+    "gce_persistent_disk": ("pd.csi.storage.gke.io", _gce),
+    "aws_elastic_block_store": ("ebs.csi.aws.com", _aws),
+    "cinder": ("cinder.csi.openstack.org", _cinder),
+    "azure_disk": ("disk.csi.azure.com", _azure_disk),
+    "azure_file": ("file.csi.azure.com", _azure_file),
+    "vsphere_volume": ("csi.vsphere.vmware.com", _vsphere),
+    "portworx_volume": ("pxd.portworx.com", _portworx),
 }
+"""By the field of the in-tree source: the driver that took over, and how it sees the volume."""
 
 
 def csi_driver_of(spec: PersistentVolumeSpec) -> str:
     """The driver that took over the volume's in-tree source, "" when it has none."""
-    return next((driver for field, driver in _DRIVERS.items() if getattr(spec, field) is not None), "")
+    return next((driver for field, (driver, _) in _TRANSLATIONS.items() if getattr(spec, field) is not None), "")
 
 
 def is_migratable(spec: PersistentVolumeSpec) -> bool:
     """True when the volume has an in-tree source that a CSI driver took over."""
-    return any(getattr(spec, field) is not None for field in _TRANSLATIONS)
+    return csi_driver_of(spec) != ""
 
 
 def translated(pv: PersistentVolume) -> PersistentVolumeSpec:
     """The volume's spec with a csi source in place of the in-tree one. Raises TranslationError."""
     field = next(field for field in _TRANSLATIONS if getattr(pv.spec, field) is not None)
-    csi = _TRANSLATIONS[field](pv)
+    driver, translate = _TRANSLATIONS[field]
+    csi = msgspec.structs.replace(translate(pv), driver=driver)
     modes = _gce_access_modes(pv.spec.access_modes) if field == "gce_persistent_disk" else pv.spec.access_modes
     return msgspec.structs.replace(pv.spec, csi=csi, access_modes=modes, **{field: None})
 
