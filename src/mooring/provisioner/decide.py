@@ -74,7 +74,7 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
             return _decide_orphan(view, uid, now, looked, order.intent)
     except NotLookedUp as missing:
         return _looking_up(missing, class_name, told)
-    if before is not None and _is_same(before, order.intent):
+    if before is not None and requests.is_same_call(before, order.intent):
         order = dataclasses.replace(order, intent=_attended(before))
     order = dataclasses.replace(order, fingerprint=fingerprint(view, claim, storage_class, looked))
     creating = why.Creating(order.intent.volume_name, before is not None)
@@ -166,10 +166,6 @@ def _is_here(view: View, pv: PersistentVolume) -> bool:
     if not view.node_name or node is None or affinity is None or affinity.required is None:
         return True
     return node_matches(affinity.required, node.metadata.labels or {}, view.node_name)
-
-
-def _is_same(before: Intent, wanted: Intent) -> bool:
-    return before.secret == wanted.secret and requests.is_same_request(before.request, wanted.request)
 
 
 def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:
