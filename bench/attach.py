@@ -174,16 +174,7 @@ class Bench:
         """Resident memory once its caches hold what is in the cluster."""
         driver, log = self._started(contender)
         with running(contender, self._plane.kubeconfig(contender.name), driver, log, NO_LIMIT) as started:
-            before = -1.0
-            for _ in range(30):
-                await asyncio.sleep(2)
-                now = started.rss_mib
-                if abs(now - before) < 0.5:
-                    break
-                before = now
-            await asyncio.sleep(3)
-            rss: float = started.rss_mib
-            return rss
+            return await started.settled_rss_mib()
 
     async def fill(self, count: int) -> None:
         """So many PersistentVolumes of another driver."""

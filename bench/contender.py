@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import json
@@ -87,6 +88,18 @@ class Running:
     def rss_mib(self) -> float:
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
+
+    async def settled_rss_mib(self) -> float:
+        """Resident memory once it grows no more, or after a minute."""
+        before = -1.0
+        for _ in range(30):
+            await asyncio.sleep(2)
+            now = self.rss_mib
+            if abs(now - before) < 0.5:
+                break
+            before = now
+        await asyncio.sleep(3)
+        return self.rss_mib
 
     def stop(self) -> None:
         self._program.kill()

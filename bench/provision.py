@@ -174,15 +174,7 @@ class Bench:
         """Resident memory once its caches hold what is in the cluster."""
         driver, kubeconfig, log = self._new(contender)
         with running(contender, kubeconfig, driver, log, NO_LIMIT) as started:
-            before = -1.0
-            for _ in range(30):
-                await asyncio.sleep(2)
-                now = started.rss_mib
-                if abs(now - before) < 0.5:
-                    break
-                before = now
-            await asyncio.sleep(3)
-            return Memory(started.rss_mib)
+            return Memory(await started.settled_rss_mib())
 
 
 def _each(before: Mapping[str, int], after: Mapping[str, int], count: int) -> dict[str, float]:
