@@ -58,8 +58,7 @@ async def bound(world: World, policy: str = "Retain", size: str = "1Gi") -> tupl
 @life
 async def b05_smallest_that_fits(world: World) -> None:
     for size in ("5Gi", "10Gi", "20Gi"):
-        await world.create(a_volume(world(f"pv{size.lower()}"), size=size, sc=world("sc")))
-        await world.phase(PV, world(f"pv{size.lower()}"), "Available")
+        await world.available(f"pv{size.lower()}", size=size)
     await world.create(a_claim(world("claim"), size="7Gi", sc=world("sc")))
     claim = await world.bound(world("claim"), world("pv10gi"))
     assert {COMPLETED: "yes", OURS: "yes"} == annotations(claim)
@@ -72,8 +71,7 @@ async def b05_smallest_that_fits(world: World) -> None:
 @life
 async def b07_reserved_by_name(world: World) -> None:
     await world.create(a_volume(world("small"), sc=world("sc")))
-    await world.create(a_volume(world("pv"), size="50Gi", sc=world("sc"), claim=world("claim")))
-    await world.phase(PV, world("pv"), "Available")
+    await world.available(size="50Gi", claim=world("claim"))
     await world.create(a_claim(world("claim"), sc=world("sc")))
     assert OURS in annotations(await world.bound(world("claim"), world("pv")))
     assert OURS not in annotations(await world.phase(PV, world("pv"), "Bound"))
@@ -145,8 +143,7 @@ async def b20_b21_waits_for_a_pod_then_for_a_node(world: World) -> None:
 @life
 async def b22_b23_static_volume_waits_unless_reserved(world: World) -> None:
     await world.make_class(wffc=True)
-    await world.create(a_volume(world("pv"), sc=world("sc")))
-    await world.phase(PV, world("pv"), "Available")
+    await world.available()
     claim = await world.create(a_claim(world("claim"), sc=world("sc")))
     await world.told(claim, "Normal", "WaitForFirstConsumer", "waiting for first consumer")
     await world.create(a_volume(world("mine"), sc=world("sc"), claim=world("claim")))
@@ -303,8 +300,7 @@ async def b42_volume_of_a_zone(world: World) -> None:
     await world.make_class(wffc=True, provisioner=NO_PROVISIONER)
     for zone in "abc":
         await world.make_node(f"n{zone}", zone=zone)
-    await world.create(a_volume(world("pv"), sc=world("sc"), affinity={"zone": "b"}))
-    await world.phase(PV, world("pv"), "Available")
+    await world.available(affinity={"zone": "b"})
     await world.create(a_claim(world("claim"), sc=world("sc")))
     await world.make_pod(world("claim"))
     await world.scheduled(world("pod"), world("nb"))

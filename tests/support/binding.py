@@ -119,6 +119,11 @@ class World:
         found: Json = await self.until(holds, f"{kind} {name} {what}")
         return found
 
+    async def available(self, base: str = "pv", **more: Any) -> Json:
+        """A volume of the world's class that the binder has found to be free. more: as for a_volume."""
+        await self.create(a_volume(self(base), sc=self("sc"), **more))
+        return await self.phase(PV, self(base), "Available")
+
     async def phase(self, kind: str, name: str, phase: str) -> Json:
         return await self.shown(kind, name, lambda body: body["status"].get("phase") == phase, phase)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -21,11 +20,6 @@ BIND = [PUT_PV, PUT_PV_STATUS, PUT_PVC, PUT_PVC_STATUS]
 WITHOUT_SCHEDULER = frozenset(options.PARTS) - {options.SCHEDULER}
 
 
-async def available(world: World, **more: Any) -> None:
-    await world.create(a_volume(world("pv"), sc=world("sc"), **more))
-    await world.phase(PV, world("pv"), "Available")
-
-
 # -- writes
 
 
@@ -33,7 +27,7 @@ async def available(world: World, **more: Any) -> None:
 async def test_B05_four_writes() -> None:
     ours = Ours()
     async with ours.binding() as world:
-        await available(world)
+        await world.available()
         ours.cluster.requests.clear()
         await world.create(a_claim(world("claim"), sc=world("sc")))
         await world.bound(world("claim"), world("pv"))
@@ -78,7 +72,7 @@ async def test_B43_nobody_waits_for_a_second() -> None:
 async def test_B17_a_restart_writes_nothing_more() -> None:
     ours = Ours()
     async with ours.binding() as world:
-        await available(world)
+        await world.available()
         await world.create(a_claim(world("claim"), sc=world("sc")))
         await world.bound(world("claim"), world("pv"))
     told = ours.writes(world("claim"), world("pv"))
@@ -214,7 +208,7 @@ async def test_events_are_not_repeated_every_few_seconds() -> None:
 async def test_B36_a_pod_that_only_the_api_server_knows() -> None:
     ours = Ours(LateWatch("pods"), parts=WITHOUT_SCHEDULER)
     async with ours.binding() as world:
-        await available(world)
+        await world.available()
         await world.create(a_claim(world("claim"), sc=world("sc")))
         await world.bound(world("claim"), world("pv"))
         await world.make_pod(world("claim"), node="n1")
@@ -242,7 +236,7 @@ async def test_B22_a_class_that_the_cache_lacks_makes_its_claims_wait() -> None:
     """The watch of classes is late: the volume must not be bound before a pod says where."""
     ours = Ours(LateWatch("storageclasses"))
     async with ours.binding() as world:
-        await available(world)
+        await world.available()
         await world.make_class(wffc=True, provisioner=NO_PROVISIONER)
         claim = await world.create(a_claim(world("claim"), sc=world("sc")))
         await world.told(claim, "Normal", "WaitForFirstConsumer", "waiting for first consumer")
@@ -254,7 +248,7 @@ async def test_B05_a_class_that_nobody_has_is_asked_for_once() -> None:
     """Classes of hand-made volumes often are but a name."""
     ours = Ours()
     async with ours.binding() as world:
-        await available(world)
+        await world.available()
         await world.create(a_claim(world("claim"), sc=world("sc")))
         await world.bound(world("claim"), world("pv"))
         assert 1 == sum(one.short == "get storageclasses" for one in ours.cluster.requests)
@@ -264,7 +258,7 @@ async def test_B05_a_class_that_nobody_has_is_asked_for_once() -> None:
 async def test_B35_the_event_says_which_pod_holds_the_claim() -> None:
     ours = Ours()
     async with ours.binding() as world:
-        await available(world)
+        await world.available()
         await world.create(a_claim(world("claim"), sc=world("sc")))
         await world.bound(world("claim"), world("pv"))
         await world.make_pod(world("claim"), node="n1")
@@ -291,8 +285,7 @@ async def test_an_attributes_class_goes_when_nobody_names_it() -> None:
             "parameters": {"a": "b"},
         }
         await world.create(body)
-        await world.create(a_volume(world("pv"), sc=world("sc"), volumeAttributesClassName=name))
-        await world.phase(PV, world("pv"), "Available")
+        await world.available(volumeAttributesClassName=name)
         await world.delete(kind, name)
         await world.settle()
         assert ["kubernetes.io/vac-protection"] == finalizers(await world.get(kind, name))
@@ -382,7 +375,7 @@ async def test_parts_that_are_off_do_nothing() -> None:
 async def test_drained_it_ends_by_itself() -> None:
     ours = Ours()
     async with ours.binding() as world:
-        await available(world)
+        await world.available()
         assert ours.binder is not None
         assert ours.binder.has_synced
         assert await ours.binder.drain(5)

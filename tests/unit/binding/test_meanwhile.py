@@ -5,14 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from mooring.binding.names import NO_PROVISIONER, SELECTED_NODE
-from tests.support.bindables import a_claim, a_volume
-from tests.support.binding import NODE, POD, PV, PVC, HeldWrites, Ours, World, annotations
+from tests.support.bindables import a_claim
+from tests.support.binding import NODE, POD, PV, PVC, HeldWrites, Ours, annotations
 from tests.support.virtual_loop import in_virtual_time
-
-
-async def _available(world: World, base: str, size: str = "1Gi") -> None:
-    await world.create(a_volume(world(base), sc=world("sc"), size=size))
-    await world.phase(PV, world(base), "Available")
 
 
 @in_virtual_time
@@ -23,8 +18,8 @@ async def test_B08_the_scheduler_does_not_take_a_volume_that_somebody_took_meanw
     async with ours.binding() as world:
         await world.make_node()
         await world.make_class(wffc=True, provisioner=NO_PROVISIONER)
-        await _available(world, "small")
-        await _available(world, "large", "2Gi")
+        await world.available("small")
+        await world.available("large", size="2Gi")
         await world.create(a_claim(world("first"), sc=world("sc")))
         await world.create(a_claim(world("second"), sc=world("sc"), size="2Gi"))
         held.name = world("small")
@@ -47,7 +42,7 @@ async def test_B14_a_claim_that_chose_another_volume_meanwhile_is_not_given_this
         await world.make_node()
         await world.make_class(wffc=True, provisioner=NO_PROVISIONER)
         for base, size in (("small", "1Gi"), ("large", "2Gi"), ("chosen", "3Gi")):
-            await _available(world, base, size)
+            await world.available(base, size=size)
         await world.create(a_claim(world("first"), sc=world("sc")))
         await world.create(a_claim(world("second"), sc=world("sc"), size="2Gi"))
         held.name = world("small")
@@ -111,7 +106,7 @@ async def test_B08_a_volume_is_not_given_twice_while_a_write_of_ours_to_it_is_un
     ours = Ours(held)
     async with ours.binding() as world:
         await world.make_class()
-        await _available(world, "pv")
+        await world.available("pv")
         held.name = world("pv")
         await world.patch(PV, world("pv"), {"metadata": {"finalizers": None}})
         await held.begun.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from mooring.kube.errors import ServerError
-from tests.support.bindables import a_claim, a_volume
+from tests.support.bindables import a_claim
 from tests.support.binding import PV, PVC, Ours
 from tests.support.virtual_loop import in_virtual_time
 
@@ -16,8 +16,7 @@ PUT_PVC = "update persistentvolumeclaims"
 async def test_metrics_count_claims_and_volumes() -> None:
     ours = Ours()
     async with ours.binding() as world:
-        await world.create(a_volume(world("pv"), sc=world("sc")))
-        await world.phase(PV, world("pv"), "Available")
+        await world.available()
         await world.create(a_claim("waits", sc="none"))
         await world.create(a_claim(world("claim"), sc=world("sc")))
         await world.bound(world("claim"), world("pv"))

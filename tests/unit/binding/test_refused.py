@@ -45,8 +45,7 @@ async def _marks(world: World, faults: Conflicting) -> None:
 
 
 async def _binds(world: World, faults: Conflicting) -> None:
-    await world.create(a_volume(world("pv"), sc=world("sc")))
-    await world.phase("PersistentVolume", world("pv"), "Available")
+    await world.available()
     faults.plural = "persistentvolumes"
     await world.create(a_claim(world("claim"), sc=world("sc")))
 

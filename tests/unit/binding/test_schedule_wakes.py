@@ -7,7 +7,7 @@ import pytest
 from mooring.binding.names import NO_PROVISIONER, SELECTED_NODE
 from mooring.kube.errors import ServerError
 from tests.support.bindables import a_capacity, a_claim, a_csi_driver, a_volume
-from tests.support.binding import POD, PV, PVC, HeldWrites, Ours, World
+from tests.support.binding import POD, PVC, HeldWrites, Ours, World
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
 
@@ -112,8 +112,7 @@ async def test_B42_a_volume_is_free_when_its_pod_goes_before_it_was_written() ->
     async with ours.binding() as world:
         node = await world.make_node()
         await world.make_class(wffc=True, provisioner=NO_PROVISIONER)
-        await world.create(a_volume(world("pv"), sc=world("sc")))
-        await world.phase(PV, world("pv"), "Available")
+        await world.available()
         for base in ("one", "two"):
             await world.create(a_claim(world(base), sc=world("sc")))
         held.name = world("pv")
