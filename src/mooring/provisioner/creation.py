@@ -10,7 +10,7 @@ from mooring.api.volume_migration import as_in_tree
 from mooring.base.clock import Clock, Instant
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ApiError
@@ -21,6 +21,7 @@ from mooring.provisioner.guard import SourceGuard
 from mooring.provisioner.intents import Intent
 from mooring.provisioner.ledger import Ledger
 from mooring.provisioner.outcomes import CLEANUP_TRIES, Failed, Failure, RulesOut, State
+from mooring.provisioner.removal import delete_volume
 from mooring.provisioner.requests import Order
 from mooring.provisioner.saving import Save, Saving, Unsaved
 
@@ -199,14 +200,10 @@ class Creation:
             if left_s <= 0:
                 break
             try:
-                await self._driver.delete_volume(request, Call(left_s, order.intent.migrated))
+                await delete_volume(self._driver, request, Call(left_s, order.intent.migrated), order.intent.volume_name)
             except DriverError as error:
-                if error.code != Code.NOT_FOUND:
-                    problem = error
-                    continue
-                log.warning(
-                    "the driver answers NotFound to DeleteVolume, where CSI asks for OK: the volume counts as deleted", volume=volume_id
-                )
+                problem = error
+                continue
             log.info(2, "deleted a volume that is of no use", PersistentVolume=order.intent.volume_name, volume=volume_id)
             return None
         return problem

@@ -16,7 +16,7 @@ from mooring.api.core import (
 from mooring.api.meta import key_of
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
-from mooring.csi.codes import Code, DriverError
+from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
@@ -26,6 +26,7 @@ from mooring.provisioner import names
 from mooring.provisioner.deletion import decision as d
 from mooring.provisioner.deletion.attachments import Attachments
 from mooring.provisioner.deletion.view import Progress
+from mooring.provisioner.removal import delete_volume
 from mooring.provisioner.view import BY_UID
 
 log = logger(__name__)
@@ -146,15 +147,8 @@ class Actions:
         self, pv: PersistentVolume, action: d.DeleteVolume, secret: SecretReference | None, values: Mapping[str, str]
     ) -> None:
         try:
-            await self._driver.delete_volume(action.request(values), Call(self._timeout_s, action.migrated))
+            await delete_volume(self._driver, action.request(values), Call(self._timeout_s, action.migrated), pv.metadata.name)
         except DriverError as error:
-            if error.code == Code.NOT_FOUND:
-                log.warning(
-                    "the driver answers NotFound to DeleteVolume, where CSI asks for OK: the volume counts as deleted",
-                    PersistentVolume=pv.metadata.name,
-                    volume=action.handle,
-                )
-                return
             if secret is not None:  # perhaps it was the secret: read it anew next time
                 self._secrets.forget(secret)
             raise Failed(str(error)) from error
