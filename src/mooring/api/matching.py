@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from mooring.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from mooring.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume
 from mooring.api.meta import LabelSelector, LabelSelectorRequirement
 from mooring.api.selector import Requirement
 from mooring.api.storage import TopologySelectorTerm
@@ -24,6 +24,12 @@ def selects(selector: LabelSelector, labels: Mapping[str, str] | None) -> bool:
 def node_matches(selector: NodeSelector, labels: Mapping[str, str] | None, name: str) -> bool:
     """True when one of the terms matches the node; a selector without a usable term matches none."""
     return any(_term_matches(term, labels or {}, name) for term in selector.node_selector_terms or ())
+
+
+def fits_node(pv: PersistentVolume, labels: Mapping[str, str] | None, node_name: str) -> bool:
+    """True when the volume can be reached from a node with these labels."""
+    affinity = pv.spec.node_affinity
+    return affinity is None or affinity.required is None or node_matches(affinity.required, labels, node_name)
 
 
 def topology_matches(terms: Iterable[TopologySelectorTerm] | None, labels: Mapping[str, str] | None) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation, key_of
 from mooring.binding import because as why
@@ -23,7 +24,6 @@ from mooring.binding.names import (
     PENDING,
     PROVISIONER,
     SELECTED_NODE,
-    class_of,
     has_annotation,
     has_no_class,
     is_delayed,

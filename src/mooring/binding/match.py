@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mooring.api.classes import volume_class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
-from mooring.api.matching import node_matches, selects
+from mooring.api.matching import selects
 from mooring.api.meta import is_deleting, key_of
-from mooring.binding.names import capacity_of, mode_of, names_claim, request_of, volume_class_of
+from mooring.binding.names import capacity_of, mode_of, names_claim, request_of
 from mooring.binding.shelf import is_free, shape_of_claim, shape_of_volume
 from mooring.binding.view import BY_CLAIM, Volumes
 
@@ -61,12 +62,6 @@ def why_unsuited(pv: PersistentVolume, claim: PersistentVolumeClaim) -> str:
     if mode_of(pv) != mode_of(claim):
         return "incompatible volumeMode"
     return "" if _has_modes(pv, claim) else "incompatible accessMode"
-
-
-def fits_node(pv: PersistentVolume, labels: dict[str, str] | None, node_name: str) -> bool:
-    """True when the volume can be reached from a node with these labels."""
-    affinity = pv.spec.node_affinity
-    return affinity is None or affinity.required is None or node_matches(affinity.required, labels, node_name)
 
 
 def _could_hold(pv: PersistentVolume, claim: PersistentVolumeClaim) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final
 
+from mooring.api.classes import CLASS_BETA
 from mooring.api.core import ObjectReference, PersistentVolume, PersistentVolumeClaim
-from mooring.api.meta import Key, Object, annotation, key_of
+from mooring.api.meta import Key, Object, key_of
 from mooring.api.pods import Pod, Volume
 from mooring.api.quantity import parse_quantity
 from mooring.api.storage import StorageClass
@@ -17,7 +18,6 @@ SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
-CLASS_BETA: Final = "volume.beta.kubernetes.io/storage-class"
 IS_DEFAULT: Final = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 PRE_RESIZE_CAPACITY: Final = "volume.alpha.kubernetes.io/pre-resize-capacity"
 YES: Final = "yes"
@@ -47,11 +47,6 @@ def has_annotation(obj: Object, name: str) -> bool:
 # -- claims
 
 
-def class_of(claim: PersistentVolumeClaim) -> str:
-    """The class by name, "" for none: the old annotation wins."""
-    return annotation(claim, CLASS_BETA) if has_annotation(claim, CLASS_BETA) else claim.spec.storage_class_name or ""
-
-
 def has_no_class(claim: PersistentVolumeClaim) -> bool:
     """True when nobody chose: then a default class may be given. "" is a choice."""
     return claim.spec.storage_class_name is None and not has_annotation(claim, CLASS_BETA)
@@ -73,10 +68,6 @@ def is_delayed(storage_class: StorageClass | None) -> bool:
 
 
 # -- volumes
-
-
-def volume_class_of(pv: PersistentVolume) -> str:
-    return annotation(pv, CLASS_BETA) if has_annotation(pv, CLASS_BETA) else pv.spec.storage_class_name
 
 
 def capacity_of(pv: PersistentVolume) -> Decimal:

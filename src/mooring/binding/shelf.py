@@ -9,9 +9,10 @@ import bisect
 from collections.abc import Iterator
 from decimal import Decimal
 
+from mooring.api.classes import class_of, volume_class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import is_deleting
-from mooring.binding.names import AVAILABLE, capacity_of, class_of, mode_of, volume_class_of
+from mooring.binding.names import AVAILABLE, capacity_of, mode_of
 
 Shape = tuple[str, str, str]
 """Class, volume mode, attributes class: what has to be equal."""

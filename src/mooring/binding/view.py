@@ -12,21 +12,12 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from mooring.api.classes import class_of
 from mooring.api.core import CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, Object, ObjectMeta, is_deleting
 from mooring.api.pods import Pod
 from mooring.api.storage import StorageClass
-from mooring.binding.names import (
-    BIND_COMPLETED,
-    IS_DEFAULT,
-    SELECTED_NODE,
-    claim_key,
-    claims_of,
-    class_of,
-    has_annotation,
-    has_no_class,
-    is_finished,
-)
+from mooring.binding.names import BIND_COMPLETED, IS_DEFAULT, SELECTED_NODE, claim_key, claims_of, has_annotation, has_no_class, is_finished
 from mooring.binding.shelf import Shelf, shape_of_claim
 
 BY_CLAIM: Final = "claim"  # volumes by the claim they name; pods by the claims they use

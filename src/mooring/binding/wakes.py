@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
 from mooring.api.pods import Pod
 from mooring.api.storage import StorageClass
 from mooring.binding.match import could_take
-from mooring.binding.names import claim_key, claims_of, class_of, is_delayed, is_finished, is_fully_bound
+from mooring.binding.names import claim_key, claims_of, is_delayed, is_finished, is_fully_bound
 from mooring.binding.shelf import is_free, shape_of_volume
 from mooring.binding.view import BY_CLAIM, BY_CLASS, BY_SHAPE, BY_VOLUME, UNSET, Reader, View, changed, is_default
 from mooring.kube.informer import Change

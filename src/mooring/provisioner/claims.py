@@ -39,12 +39,6 @@ def provisioner_of(claim: PersistentVolumeClaim) -> str:
     return notes.get(names.STORAGE_PROVISIONER, notes.get(names.STORAGE_PROVISIONER_BETA, ""))
 
 
-def class_name_of(claim: PersistentVolumeClaim) -> str:
-    """The class; the beta annotation, where it is there, goes before the field."""
-    notes = claim.metadata.annotations or {}
-    return notes.get(names.STORAGE_CLASS_BETA, claim.spec.storage_class_name or "")
-
-
 def selected_node(claim: PersistentVolumeClaim) -> str:
     """The node that the scheduler chose, "" for none. The alpha key is read here only: it makes no claim due."""
     return annotation(claim, names.SELECTED_NODE) or annotation(claim, names.SELECTED_NODE_ALPHA)

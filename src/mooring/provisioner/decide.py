@@ -13,8 +13,9 @@ import dataclasses
 
 import msgspec
 
+from mooring.api.classes import class_of
 from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, SecretReference
-from mooring.api.matching import node_matches
+from mooring.api.matching import fits_node
 from mooring.api.meta import Key, ObjectMeta, annotation
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, StorageClass
 from mooring.base.clock import Instant
@@ -23,7 +24,7 @@ from mooring.kube.errors import ApiError, Forbidden, NotFound
 from mooring.kube.secrets import SecretError
 from mooring.provisioner import because as why
 from mooring.provisioner import names, requests, volumes
-from mooring.provisioner.claims import class_name_of, provisioner_of, selected_node
+from mooring.provisioner.claims import provisioner_of, selected_node
 from mooring.provisioner.decision import Create, Decision, LeaveToPopulator, LookUp
 from mooring.provisioner.intents import Intent
 from mooring.provisioner.outcomes import Failed, Failure, State
@@ -46,7 +47,7 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
         if before is not None and not settled and (is_repeated or claim.spec.volume_name):
             return _decide_unawaited(view, uid, now, looked)
         return Decision(not_due, settled=settled)
-    class_name = class_name_of(claim)
+    class_name = class_of(claim)
     storage_class = view.storage_class(class_name)
     assert storage_class is not None, "it would not be due"
     told = source_kind(claim)
@@ -113,7 +114,7 @@ def _not_due(view: View, claim: PersistentVolumeClaim) -> why.Because | None:
     node_name = selected_node(claim)
     if view.node_name and node_name not in ("", view.node_name):
         return why.OfAnotherNode(node_name)
-    class_name = class_name_of(claim)
+    class_name = class_of(claim)
     storage_class = view.storage_class(class_name)
     if storage_class is None:
         return why.ClassMissing(class_name)
@@ -162,10 +163,8 @@ def _is_settled(view: View, intent: Intent) -> bool:
 
 def _is_here(view: View, pv: PersistentVolume) -> bool:
     """True where one node is served and can reach the volume, or all are."""
-    affinity, node = pv.spec.node_affinity, view.nodes.get(Key("", view.node_name))
-    if not view.node_name or node is None or affinity is None or affinity.required is None:
-        return True
-    return node_matches(affinity.required, node.metadata.labels or {}, view.node_name)
+    node = view.nodes.get(Key("", view.node_name)) if view.node_name else None
+    return node is None or fits_node(pv, node.metadata.labels, view.node_name)
 
 
 def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:

@@ -6,7 +6,6 @@ from typing import Final
 
 STORAGE_PROVISIONER: Final = "volume.kubernetes.io/storage-provisioner"
 STORAGE_PROVISIONER_BETA: Final = "volume.beta.kubernetes.io/storage-provisioner"
-STORAGE_CLASS_BETA: Final = "volume.beta.kubernetes.io/storage-class"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 SELECTED_NODE_ALPHA: Final = "volume.alpha.kubernetes.io/selected-node"
 MIGRATED_TO: Final = "pv.kubernetes.io/migrated-to"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mooring.api.class_migration import class_as_csi
+from mooring.api.classes import class_of
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, SECRETS, PersistentVolumeClaim, SecretReference
 from mooring.api.migration import TranslationError
 from mooring.api.names import dns_subdomain
@@ -21,7 +22,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ApiError
 from mooring.kube.secrets import SecretError
 from mooring.provisioner import parameters, placing, requests, volumes
-from mooring.provisioner.claims import Source, class_name_of, requested_bytes, selected_node, source_of
+from mooring.provisioner.claims import Source, requested_bytes, selected_node, source_of
 from mooring.provisioner.intents import Intent
 from mooring.provisioner.outcomes import Failed, Failure, Heals, State
 from mooring.provisioner.parameters import ParameterError, Places, SecretKind
@@ -98,7 +99,7 @@ def prepared(view: View, claim: PersistentVolumeClaim, storage_class: StorageCla
     volume = volumes.begun(
         name,
         claim,
-        class_name_of(claim),
+        class_of(claim),
         storage_class,
         secrets,
         driver_name=view.driver.name,
@@ -116,7 +117,7 @@ def prepared(view: View, claim: PersistentVolumeClaim, storage_class: StorageCla
         secret=secrets[SecretKind.PROVISIONER],
         node_name=selected_node(claim) if view.uses_topology else "",
         migrated=storage_class.provisioner == view.driver.in_tree_name,
-        class_name=class_name_of(claim),
+        class_name=class_of(claim),
         source_kind=source_kind(claim),
         source=source,
     )

@@ -12,13 +12,14 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from mooring.api.classes import class_of
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus, PersistentVolumeStatus
 from mooring.api.gateway import ReferenceGrant
 from mooring.api.meta import Key, Kind, ObjectMeta
 from mooring.api.storage import CSINode, CSINodeDriver, CSINodeSpec, StorageClass
 from mooring.base.clock import Instant
 from mooring.base.errors import MooringError
-from mooring.provisioner.claims import class_name_of, source_of
+from mooring.provisioner.claims import source_of
 from mooring.provisioner.facts import DriverFacts, Rules
 from mooring.provisioner.intents import Intent
 from mooring.provisioner.topology import Term
@@ -150,7 +151,7 @@ class View:
 
 
 def _class_of_unbound(claim: PersistentVolumeClaim) -> tuple[str, ...]:
-    return () if claim.spec.volume_name else (class_name_of(claim),)
+    return () if claim.spec.volume_name else (class_of(claim),)
 
 
 def _sources_of_pending(claim: PersistentVolumeClaim) -> tuple[str, ...]:

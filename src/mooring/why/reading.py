@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import annotation, key_of
 from mooring.api.migration import csi_driver_of, translated
@@ -15,7 +16,7 @@ from mooring.api.storage import StorageClass, VolumeAttachment
 from mooring.base.clock import parse_rfc3339
 from mooring.base.errors import MooringError
 from mooring.provisioner import pages
-from mooring.provisioner.claims import class_name_of, provisioner_of, selected_node
+from mooring.provisioner.claims import provisioner_of, selected_node
 from mooring.provisioner.intents import Intent
 from mooring.provisioner.names import PROVISIONED_BY
 from mooring.why.facts import Attachment, Claim, Object
@@ -71,7 +72,7 @@ def claims_of(claims: Iterable[PersistentVolumeClaim], classes: Iterable[Storage
     by_name = {one.metadata.name: one for one in classes}
     for claim in claims:
         was_bound = bool(claim.spec.volume_name) and claim.status.phase in _BOUND
-        provisioner = provisioner_of(claim) or _provisioner_by_class(claim, by_name.get(class_name_of(claim)), was_bound)
+        provisioner = provisioner_of(claim) or _provisioner_by_class(claim, by_name.get(class_of(claim)), was_bound)
         yield Claim(claim.metadata.uid, str(key_of(claim)), claim.spec.volume_name, was_bound, provisioner)
 
 

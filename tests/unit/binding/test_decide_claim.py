@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from mooring.api.classes import CLASS_BETA
 from mooring.api.meta import Key
 from mooring.binding import because as why
 from mooring.binding.decide import NOTHING_ABSENT, decide_claim
 from mooring.binding.decision import Absent, Ask, Bind, Decision, LookUpClass, LookUpVolume, SetClaimPhase, SetClass, Step
-from mooring.binding.names import BIND_COMPLETED, BOUND_BY_CONTROLLER, CLASS_BETA, PROVISIONER
+from mooring.binding.names import BIND_COMPLETED, BOUND_BY_CONTROLLER, PROVISIONER
 from tests.support.bindables import DRIVER, NS, Json, Stores, a_bound_claim, a_claim, a_class, a_pod, a_volume
 
 CLAIM = Key(NS, "claim")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mooring.api.classes import CLASS_BETA
 from mooring.api.meta import Kind
 from mooring.csi.codes import Code
 from mooring.provisioner import names
@@ -157,7 +158,7 @@ async def test_the_beta_annotation_names_the_class():
     world = ProvisioningWorld()
     await world.make_class({"right": "no"})
     await world.make_class({"right": "yes"}, name="sc2")
-    await world.make_claim(annotations={names.STORAGE_CLASS_BETA: "sc2"})
+    await world.make_claim(annotations={CLASS_BETA: "sc2"})
     async with world.provisioning():
         pv = await world.provisioned()
     assert {"right": "yes"} == dict(world.request.parameters)

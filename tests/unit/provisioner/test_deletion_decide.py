@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from mooring.api.classes import CLASS_BETA
 from mooring.api.core import PersistentVolume, SecretReference
 from mooring.api.storage import StorageClass, VolumeAttachment
 from mooring.kube.store import Store
@@ -156,9 +157,9 @@ def test_P78_without_notes_the_class_says_which_secret():
 
 def test_P78_the_beta_annotation_names_the_class():
     claim = {"name": "c", "namespace": "ns"}
-    older = a_pv(annotations={**OURS, names.STORAGE_CLASS_BETA: "sc"}, claimRef=claim, storageClassName="")
+    older = a_pv(annotations={**OURS, CLASS_BETA: "sc"}, claimRef=claim, storageClassName="")
     assert (LoadSecret(SecretReference("s-c", "ns")), *DELETE) == decided(older, parameters=SECRET_PARAMETERS).actions
-    none = a_pv(annotations={**OURS, names.STORAGE_CLASS_BETA: ""}, claimRef=claim)
+    none = a_pv(annotations={**OURS, CLASS_BETA: ""}, claimRef=claim)
     assert DELETE == decided(none, parameters=SECRET_PARAMETERS).actions
 
 

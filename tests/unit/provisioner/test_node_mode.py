@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mooring.api.classes import CLASS_BETA
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_STORAGE_CAPACITIES
 from mooring.apiserver.local import Faults, LocalCluster
@@ -379,7 +380,7 @@ async def test_P89_a_claim_with_the_beta_class_annotation_is_bid_for():
     """The peer crashes there."""
     world = a_world()
     await world.make_class()
-    await world.make_claim(sc=None, annotations={names.STORAGE_CLASS_BETA: "sc"})  # type: ignore[arg-type]
+    await world.make_claim(sc=None, annotations={CLASS_BETA: "sc"})  # type: ignore[arg-type]
     async with world.provisioning():
         await one_volume(world)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from mooring.api.classes import CLASS_BETA
 from mooring.apiserver.columns.column import AGE, NAME, UNSET, Cell, Column, Json, at, is_deleted, plain
 
 _MODES: Final = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
-_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 
 def _modes(given: Iterable[str] | None) -> str:
@@ -19,7 +19,7 @@ def _modes(given: Iterable[str] | None) -> str:
 
 def _class(obj: Json) -> Any:
     annotations = obj["metadata"].get("annotations") or {}
-    return annotations[_CLASS] if _CLASS in annotations else obj["spec"].get("storageClassName", "")
+    return annotations[CLASS_BETA] if CLASS_BETA in annotations else obj["spec"].get("storageClassName", "")
 
 
 def _phase(obj: Json) -> Any:

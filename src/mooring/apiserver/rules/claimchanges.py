@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from mooring.api.classes import CLASS_BETA
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 
-CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 """The old way to name a class; it wins over the field."""
 
 _FROZEN: Final = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
@@ -24,7 +24,7 @@ def validate(new: Json, old: Json) -> list[Cause]:
     if _frozen_part(new["spec"], new, old, becomes_named) != _frozen_part(old["spec"], new, old, becomes_named):
         found.append(causes.forbidden("spec", _FROZEN))
     found += _validate_shrinking(new, old) + checks.unchanged(new["spec"], old["spec"], "volumeMode", "volumeMode")
-    if not becomes_named or CLASS_ANNOTATION in _annotations(new):  # (it may go when the field has taken over)
+    if not becomes_named or CLASS_BETA in _annotations(new):  # (it may go when the field has taken over)
         found += _validate_annotation(new, old)
     return found + _validate_attributes_class(new, old)
 
@@ -36,7 +36,7 @@ def request(claim: Json) -> str:
 
 def class_name(claim: Json) -> str:
     """The class that the claim names, "" for none."""
-    return str(_annotations(claim).get(CLASS_ANNOTATION, claim["spec"].get("storageClassName", "")))
+    return str(_annotations(claim).get(CLASS_BETA, claim["spec"].get("storageClassName", "")))
 
 
 def _frozen_part(spec: Json, new: Json, old: Json, becomes_named: bool) -> Json:
@@ -56,13 +56,13 @@ def _frozen_part(spec: Json, new: Json, old: Json, becomes_named: bool) -> Json:
 
 def _class_from_annotation(new: Json, old: Json) -> bool:
     """True when the class that an annotation has named moves into the field."""
-    named = _annotations(old).get(CLASS_ANNOTATION)
+    named = _annotations(old).get(CLASS_BETA)
     return named is not None and "storageClassName" not in old["spec"] and new["spec"].get("storageClassName") == named
 
 
 def _class_from_nothing(new: Json, old: Json) -> bool:
     """True when a claim without a class gets one."""
-    return CLASS_ANNOTATION not in _annotations(old) and "storageClassName" not in old["spec"] and "storageClassName" in new["spec"]
+    return CLASS_BETA not in _annotations(old) and "storageClassName" not in old["spec"] and "storageClassName" in new["spec"]
 
 
 def _validate_shrinking(new: Json, old: Json) -> list[Cause]:
@@ -76,8 +76,8 @@ def _validate_shrinking(new: Json, old: Json) -> list[Cause]:
 
 
 def _validate_annotation(new: Json, old: Json) -> list[Cause]:
-    now, before = _annotations(new).get(CLASS_ANNOTATION, ""), _annotations(old).get(CLASS_ANNOTATION, "")
-    return [] if now == before else [causes.immutable(f"metadata.annotations.{CLASS_ANNOTATION}", now)]
+    now, before = _annotations(new).get(CLASS_BETA, ""), _annotations(old).get(CLASS_BETA, "")
+    return [] if now == before else [causes.immutable(f"metadata.annotations.{CLASS_BETA}", now)]
 
 
 def _validate_attributes_class(new: Json, old: Json) -> list[Cause]:

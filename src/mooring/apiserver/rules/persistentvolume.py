@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.api import names
+from mooring.api.classes import CLASS_BETA
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import causes
 from mooring.apiserver.body.schema import Messages
@@ -26,7 +27,6 @@ VolumeNodeAffinity: 1 required NodeSelector?
 )
 
 PROTECTION: Final = "kubernetes.io/pv-protection"
-_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 _MOUNT_OPTIONS: Final = "volume.beta.kubernetes.io/mount-options"
 _RECYCLE_WARNING: Final = (
     "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use "
@@ -141,8 +141,8 @@ def _warnings(new: Json, _old: Json | None) -> list[str]:
     told += nodeselector.warnings(new["spec"].get("nodeAffinity", {}).get("required") or {}, "spec.nodeAffinity.required")
     if new["spec"].get("persistentVolumeReclaimPolicy") == "Recycle":
         told.append(_RECYCLE_WARNING)
-    if _CLASS_ANNOTATION in (new["metadata"].get("annotations") or {}):
-        told.append(f'metadata.annotations[{_CLASS_ANNOTATION}]: deprecated since v1.8; use "storageClassName" attribute instead')
+    if CLASS_BETA in (new["metadata"].get("annotations") or {}):
+        told.append(f'metadata.annotations[{CLASS_BETA}]: deprecated since v1.8; use "storageClassName" attribute instead')
     return told
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from mooring.api.classes import CLASS_BETA
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import refusals
 from mooring.apiserver.body.schema import Messages
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.resource import Json, Resource, Status, View
 from mooring.apiserver.rules import amounts, claimchanges, claimspec, claimstatus
-from mooring.apiserver.rules.claimchanges import CLASS_ANNOTATION
 from mooring.apiserver.rules.protection import protected_by
 from mooring.apiserver.rules.storageclass import STORAGE_CLASSES, default_class
 
@@ -48,7 +48,7 @@ def _prepare_update(new: Json, old: Json, _now: float) -> None:
 
 def _admit(new: Json, view: View) -> None:
     _protect(new, view)
-    if "storageClassName" not in new["spec"] and CLASS_ANNOTATION not in (new["metadata"].get("annotations") or {}):
+    if "storageClassName" not in new["spec"] and CLASS_BETA not in (new["metadata"].get("annotations") or {}):
         chosen = default_class(view)
         if chosen is not None:
             new["spec"]["storageClassName"] = chosen
@@ -69,8 +69,8 @@ def _may_grow(new: Json, old: Json, view: View) -> bool:
 
 def _warnings(new: Json, _old: Json | None) -> list[str]:
     told = claimspec.warnings(new["spec"], "spec")
-    if CLASS_ANNOTATION in (new["metadata"].get("annotations") or {}):
-        told.append(f'metadata.annotations[{CLASS_ANNOTATION}]: deprecated since v1.8; use "storageClassName" attribute instead')
+    if CLASS_BETA in (new["metadata"].get("annotations") or {}):
+        told.append(f'metadata.annotations[{CLASS_BETA}]: deprecated since v1.8; use "storageClassName" attribute instead')
     return told
 
 

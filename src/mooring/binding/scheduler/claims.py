@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 
+from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, is_deleting, key_of
 from mooring.api.pods import Pod, Volume
-from mooring.binding.names import LOST, claim_name_of, class_of, is_delayed, is_finished, is_fully_bound, not_owner_text, owns
+from mooring.binding.names import LOST, claim_name_of, is_delayed, is_finished, is_fully_bound, not_owner_text, owns
 from mooring.binding.scheduler.view import View
 from mooring.binding.view import BY_CLAIM
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
+from mooring.api.classes import class_of
 from mooring.api.core import Node
 from mooring.api.meta import Key, is_deleting
 from mooring.api.pods import Pod
 from mooring.base.clock import Instant
-from mooring.binding.names import claims_of, class_of, is_finished, is_fully_bound
+from mooring.binding.names import claims_of, is_finished, is_fully_bound
 from mooring.binding.scheduler import because as why
 from mooring.binding.scheduler import topics
 from mooring.binding.scheduler.claims import PodClaims, look_at_claims

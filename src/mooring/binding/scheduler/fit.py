@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Callable
 from decimal import Decimal
 
+from mooring.api.classes import class_of
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
-from mooring.api.matching import topology_matches
+from mooring.api.matching import fits_node, topology_matches
 from mooring.api.meta import Key, key_of
-from mooring.binding.match import best_match, fits_node
-from mooring.binding.names import NO_PROVISIONER, class_of, request_of
+from mooring.binding.match import best_match
+from mooring.binding.names import NO_PROVISIONER, request_of
 from mooring.binding.scheduler import because as why
 from mooring.binding.scheduler.claims import PodClaims
 from mooring.binding.scheduler.room import Promised, counts_room, has_room, promised

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
 from mooring.api.pods import Pod
-from mooring.binding.names import claims_of, class_of
+from mooring.binding.names import claims_of
 from mooring.binding.scheduler.view import View
 from mooring.binding.view import BY_NODE
 

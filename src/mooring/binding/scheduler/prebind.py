@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mooring.api.core import Node, PersistentVolume
+from mooring.api.matching import fits_node
 from mooring.api.meta import Key, annotation
-from mooring.binding.match import fits_node
 from mooring.binding.names import SELECTED_NODE, is_fully_bound
 from mooring.binding.scheduler.plans import Plan
 from mooring.binding.scheduler.view import View

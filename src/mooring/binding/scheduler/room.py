@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 
+from mooring.api.classes import class_of
 from mooring.api.core import Node, PersistentVolumeClaim
 from mooring.api.matching import selects
 from mooring.api.meta import Key, key_of
 from mooring.api.quantity import parse_quantity
 from mooring.api.storage import CSIStorageCapacity
-from mooring.binding.names import class_of, request_of
+from mooring.binding.names import request_of
 from mooring.binding.scheduler.view import View
 from mooring.binding.view import BY_CLASS, BY_RESERVING
 

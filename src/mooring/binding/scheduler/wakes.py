@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from mooring.api.classes import class_of, volume_class_of
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import annotation, key_of
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
-from mooring.binding.names import BOUND, SELECTED_NODE, claims_of, class_of, is_finished, volume_class_of
+from mooring.binding.names import BOUND, SELECTED_NODE, claims_of, is_finished
 from mooring.binding.scheduler import topics
 from mooring.binding.scheduler.plans import Plan
 from mooring.binding.scheduler.view import View

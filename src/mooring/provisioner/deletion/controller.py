@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+from mooring.api.classes import volume_class_of
 from mooring.api.core import ObjectReference, PersistentVolume
 from mooring.api.storage import StorageClass, VolumeAttachment
 from mooring.base.chance import Chance
@@ -29,7 +30,7 @@ from mooring.provisioner.deletion.actions import Actions, Changed, Failed
 from mooring.provisioner.deletion.attachments import Attachments
 from mooring.provisioner.deletion.decide import decide_deletion
 from mooring.provisioner.deletion.metrics import DeletionMetrics
-from mooring.provisioner.deletion.view import Here, Progress, View, class_name_of
+from mooring.provisioner.deletion.view import Here, Progress, View
 from mooring.provisioner.facts import DriverFacts
 from mooring.provisioner.options import JITTER, ProvisionerOptions
 
@@ -167,7 +168,7 @@ class VolumeDeletion:
         assert about is not None
         for name in tuple(self._told):
             pv = self._view.volume(name)
-            if pv is not None and class_name_of(pv) == about.metadata.name:
+            if pv is not None and volume_class_of(pv) == about.metadata.name:
                 self._queue.add(name)
 
     def _heal(self, name: str) -> None:

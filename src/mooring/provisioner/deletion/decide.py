@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.api.class_migration import class_as_csi
+from mooring.api.classes import volume_class_of
 from mooring.api.core import CSIPersistentVolumeSource, PersistentVolume, SecretReference
 from mooring.api.meta import Key, annotation, is_deleting
 from mooring.api.migration import TranslationError, is_migratable, translated
 from mooring.provisioner import names
 from mooring.provisioner.deletion import because as why
 from mooring.provisioner.deletion.decision import Action, Decision, DeleteObject, DeleteVolume, Hold, LoadSecret, Release
-from mooring.provisioner.deletion.view import View, class_name_of, holds
+from mooring.provisioner.deletion.view import View, holds
 from mooring.provisioner.parameters import ParameterError, Places, SecretKind, secret_of
 
 BOUND: Final = "Bound"
@@ -95,7 +96,7 @@ def _secret(view: View, pv: PersistentVolume, migrated: bool) -> SecretReference
     if names.DELETION_SECRET_NAME in notes and names.DELETION_SECRET_NAMESPACE in notes:
         name, namespace = annotation(pv, names.DELETION_SECRET_NAME), annotation(pv, names.DELETION_SECRET_NAMESPACE)
         return SecretReference(name=name, namespace=namespace) if name and namespace else None
-    storage_class = view.classes.get(Key("", class_name_of(pv)))
+    storage_class = view.classes.get(Key("", volume_class_of(pv)))
     claim = pv.spec.claim_ref
     if storage_class is None or claim is None:
         return None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from mooring.api.core import PersistentVolume
-from mooring.api.matching import node_matches
+from mooring.api.matching import fits_node
 from mooring.api.meta import Key, ObjectMeta, annotation, finalizers_of
 from mooring.api.storage import StorageClass, VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec
 from mooring.provisioner import names
@@ -69,20 +69,12 @@ class View:
 
     def is_reachable(self, pv: PersistentVolume) -> bool:
         """True when the served node, if it is only one, can reach the volume."""
-        affinity = pv.spec.node_affinity
-        if self.here is None or affinity is None or affinity.required is None:
-            return True
-        return node_matches(affinity.required, self.here.segments, self.here.node_name)
+        return self.here is None or fits_node(pv, self.here.segments, self.here.node_name)
 
 
 def holds(pv: PersistentVolume) -> bool:
     """True when the finalizer is on it."""
     return names.VOLUME_FINALIZER in finalizers_of(pv)
-
-
-def class_name_of(pv: PersistentVolume) -> str:
-    """The name of its class: the old annotation goes before the field."""
-    return (pv.metadata.annotations or {}).get(names.STORAGE_CLASS_BETA, pv.spec.storage_class_name)
 
 
 # -- the cache of attachments

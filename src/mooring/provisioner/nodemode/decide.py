@@ -6,12 +6,13 @@ import dataclasses
 
 import msgspec
 
+from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import annotation
 from mooring.api.storage import StorageClass
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.provisioner import names, placing
-from mooring.provisioner.claims import class_name_of, provisioner_of, requested_bytes, selected_node
+from mooring.provisioner.claims import provisioner_of, requested_bytes, selected_node
 from mooring.provisioner.nodemode import because as why
 from mooring.provisioner.outcomes import Failed
 from mooring.provisioner.prepare import LeftToPopulator, prepared
@@ -53,7 +54,7 @@ def obstacle(view: View, claim: PersistentVolumeClaim) -> why.Because | None:
     asked = provisioner_of(claim)
     if not view.driver.is_named(asked) or view.driver.name not in (asked, annotation(claim, names.MIGRATED_TO)):
         return why.NotFree("another provisioner is asked, or nobody as yet")
-    storage_class = view.storage_class(class_name_of(claim))
+    storage_class = view.storage_class(class_of(claim))
     if storage_class is None or not view.driver.is_named(storage_class.provisioner):
         return why.NotFree("its class is not there, or of another driver")
     if storage_class.volume_binding_mode != "Immediate":
@@ -70,7 +71,7 @@ def decide_bid(view: View, uid: str, looked: Looked) -> Decision:
     hindered = obstacle(view, claim)
     if hindered is not None:
         return Decision(hindered)
-    storage_class = view.storage_class(class_name_of(claim))
+    storage_class = view.storage_class(class_of(claim))
     assert storage_class is not None, "it would be an obstacle"
     ours = _as_ours(claim, view.node_name)
     try:

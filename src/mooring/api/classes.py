@@ -1,0 +1,19 @@
+"""Which StorageClass an object names: the old annotation, where it is there, goes before the field."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+
+CLASS_BETA: Final = "volume.beta.kubernetes.io/storage-class"
+
+
+def class_of(claim: PersistentVolumeClaim) -> str:
+    """By name, "" for none."""
+    return (claim.metadata.annotations or {}).get(CLASS_BETA, claim.spec.storage_class_name or "")
+
+
+def volume_class_of(pv: PersistentVolume) -> str:
+    """By name, "" for none."""
+    return (pv.metadata.annotations or {}).get(CLASS_BETA, pv.spec.storage_class_name)
