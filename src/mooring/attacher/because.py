@@ -71,6 +71,11 @@ class Attaching:
         lost = ", because the backend reports that it is not attached there any more" if self.again else ""
         return f'being attached to node "{self.node_name}" (node id "{self.node_id}"){lost}: the driver\'s move'
 
+    @property
+    def done(self) -> str:
+        """What is said once the driver has done it."""
+        return f"attached to {self.node_name}{' again, where the backend had lost it,' if self.again else ''}"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttachedWithoutCall:
@@ -91,6 +96,10 @@ class Detaching:
 
     def __str__(self) -> str:
         return f'being detached from node "{self.node_name}" (node id "{self.node_id}"): the driver\'s move'
+
+    @property
+    def done(self) -> str:
+        return f"detached from {self.node_name}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

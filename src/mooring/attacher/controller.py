@@ -26,7 +26,7 @@ from mooring.attacher.wakes import Wakes
 from mooring.attacher.writes import CacheWasBehind, Failed, Target, Writes
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock, rfc3339
-from mooring.base.log import logger
+from mooring.base.log import Logger, logger
 from mooring.base.metrics import Metrics
 from mooring.base.text import shortened
 from mooring.csi.codes import Code
@@ -190,15 +190,16 @@ class Attacher:
         if undo is not None:
             await self._undo(name, undo)
         else:
+            began_s = self._clock.now()
             for _ in range(STEPS_MAX):
-                if not await self._decide_and_do(name):
+                if not await self._decide_and_do(name, began_s):
                     break
             else:
                 self._queue.add(name)
         self._turns.looked_at(name)
 
-    async def _decide_and_do(self, name: str) -> bool:
-        """Returns True when there is more to decide at once."""
+    async def _decide_and_do(self, name: str, began_s: float) -> bool:
+        """Returns True when there is more to decide at once. began_s: when the key's turn began."""
         view = self._view
         decision = decide_attachment(view, name)  # no await between this and the turn
         told = log.bind(VolumeAttachment=name)
@@ -219,7 +220,7 @@ class Attacher:
             return True
         self._queue.forget(name)
         if decision.actions:
-            told.info(2, "done", because=str(decision.because))
+            _tell_done(told, decision.because, self._clock.now() - began_s)
         self._reconciler.settled(name)
         return False
 
@@ -291,6 +292,14 @@ class Attacher:
         self._volume_queue.forget(name)
         if decision.actions:
             told.info(2, "removed the finalizer", because=str(decision.because))
+
+
+def _tell_done(told: Logger, because: why.Because, seconds: float) -> None:
+    """One line for what has been done. seconds: since the key's turn began."""
+    if isinstance(because, why.Attaching | why.Detaching):
+        told.info(2, "done", result=f"{because.done} in {seconds * 1000:.0f} ms", node_id=because.node_id)
+    else:
+        told.info(2, "done", result=str(because))
 
 
 def _nothing() -> None:
