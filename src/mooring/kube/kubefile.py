@@ -19,6 +19,10 @@ from mooring.base.errors import ConfigError
 from mooring.kube.config import Pem, read_file
 
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
+_BAD_TAG: Final = (KeyError, IndexError, AttributeError)
+"""What the loader itself runs into at `!!bool x`, `!!int ""` and `!!timestamp x`."""
+_GRAMMAR: Final = re.compile(r"'(<[a-z ]+>|[^\w\s]|\\[a-z])'")
+"""Quoted words that are YAML's own: '<stream end>', ',', '\\t'."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -142,17 +146,29 @@ def _named(top: Entry, field: str, inner: str) -> dict[str, Entry]:
 def _parsed(content: bytes, where: str) -> dict[str, Any]:
     try:
         values = yaml.safe_load(content)
-    except yaml.MarkedYAMLError as error:  # str() of it would quote the lines around the place: secrets, maybe
-        mark = error.problem_mark
-        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ConfigError(f"{where}: is no YAML{place}: {_QUOTED.sub('…', error.problem or 'it can not be read')}") from None
-    except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
-        raise ConfigError(f"{where}: is no YAML that can be read ({type(error).__name__}); is it the right file?") from None
+    except (yaml.YAMLError, ValueError, RecursionError, OverflowError, *_BAD_TAG) as error:
+        raise ConfigError(f"{where}: is no YAML{_in_words(error)}") from None
     if values is None:
         raise ConfigError(f"{where}: is empty")
     if not isinstance(values, dict):
         raise ConfigError(f"{where}: is {_described(values)}, must be a mapping with clusters, contexts and users")
     return values
+
+
+def _in_words(error: Exception) -> str:
+    """Where and why, in the parser's words. What it quotes of the file is left out, and so is all of str(): secrets, maybe."""
+    place, words = "", str(error)
+    if isinstance(error, RecursionError):
+        words = "nested too deeply"
+    elif isinstance(error, _BAD_TAG):
+        words = "a value is not what its tag says"
+    elif isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark
+        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        words = ", ".join(filter(None, (error.context, error.problem))) or "it can not be read"
+    elif isinstance(error, yaml.reader.ReaderError):
+        place, words = f" at character {error.position + 1}", error.reason
+    return f"{place}: {_QUOTED.sub(lambda quoted: quoted[0] if _GRAMMAR.fullmatch(quoted[0]) else '…', words)}"
 
 
 def _described(value: object) -> str:
