@@ -13,6 +13,7 @@ PATTERN_TEXT: Final = "quantities must match the regular expression '^([+-]?[0-9
 _PATTERN: Final = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,4}|[KMGTPE]i|[numkMGTPE])?", re.ASCII)
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_LOOSE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtpe])(i?)(?:b|bytes?)?", re.ASCII | re.IGNORECASE)
 _SUFFIXES: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _SMALLEST: Final = Decimal("1e-9")
 _LARGEST: Final = Decimal(2**63 - 1)
@@ -35,6 +36,15 @@ class Quantity:
         if self.style == "exponent":
             return f"{digits}e{exponent}" if exponent else str(digits)
         return f"{digits}{_SUFFIXES[exponent]}"
+
+
+def nearest_quantity(text: str) -> str:
+    """What somebody may have meant who wrote an amount of bytes in another way: `1Gi` for `1GiB`, `1 gib`; "" when nobody can tell."""
+    found = _LOOSE.fullmatch(text.strip())
+    if found is None:
+        return ""
+    number, suffix, binary = found[1], found[2].upper(), found[3]
+    return f"{number}{suffix}i" if binary else f"{number}{'k' if suffix == 'K' else suffix}"
 
 
 @functools.lru_cache(maxsize=4096)

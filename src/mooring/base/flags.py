@@ -18,6 +18,7 @@ given, and holds values untyped. Bending all that took more lines than saying wh
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -29,10 +30,22 @@ F = TypeVar("F")
 
 
 class UsageError(ConfigError):
-    """The command line can't be read; the usage belongs under the message. Exit code 2."""
+    """The command line is wrong; where to read about the flags belongs to the message. Exit code 2."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, exit_code=2)
+
+
+class Section(enum.Enum):
+    """Where --help shows a flag, in this order. The value: the heading."""
+
+    OWN = ""
+    CLUSTER = "Requests to the API server"
+    ELECTION = "Leader election"
+    DIAGNOSTICS = "Metrics and health"
+    LOG = "Log and version"
+    COMPATIBLE = "Accepted for compatibility, without effect"
+    UNAVAILABLE = "Known, but not available"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,11 +57,12 @@ class Flag:
     kind: Kind[Any]
     default: Any
     text: str
+    section: Section = Section.OWN
 
 
-def flag(name: str, kind: Kind[T], default: T, text: str) -> T:
+def flag(name: str, kind: Kind[T], default: T, text: str, section: Section = Section.OWN) -> T:
     """A field of a flag table; typed as its value, so that tables read as records."""
-    made: Any = dataclasses.field(default_factory=lambda: default, metadata={"flag": (name, kind, default, text)})
+    made: Any = dataclasses.field(default_factory=lambda: default, metadata={"flag": (name, kind, default, text, section)})
     result: T = made
     return result
 
@@ -140,13 +154,3 @@ def _nearest(name: str, rows: Mapping[str, Flag]) -> str:
 
     near = get_close_matches(name, rows, n=1)
     return f" (did you mean --{near[0]}?)" if near else ""
-
-
-def usage(table: type[Any], program: str) -> str:
-    """The help text, flags in alphabetical order, as Go lays it out."""
-    lines = [f"Usage of {program}:"]
-    for row in flags_of(table).values():
-        shown = row.kind.show(row.default)
-        lines.append(f"  --{row.name} {row.kind.word}".rstrip())
-        lines.append(f"    \t{row.text}" + (f" (default {shown})" if shown else ""))
-    return "\n".join(lines) + "\n"

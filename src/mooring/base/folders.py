@@ -22,6 +22,12 @@ def folder_or_temporary(path: str) -> Iterator[Path]:
         yield Path(folder)
 
 
+def refusal(folder: Path, error: OSError) -> ConfigError:
+    """Why a folder that somebody gave can't be used, in words."""
+    words = error.strerror if error.filename in (None, str(folder)) else f"{error.strerror}: '{error.filename}'"
+    return ConfigError(f"state folder '{folder}' can't be used: {'it is a file; give a folder' if os.path.isfile(folder) else words}")
+
+
 def hold(path: Path, whose: str) -> int:
     """A descriptor that holds the lock file; the kernel frees it however the process ends. whose: "the driver", in the error's words.
 

@@ -95,4 +95,4 @@ def gates_help(known: Mapping[str, Gate]) -> str:
     """The flag's text in the usage."""
     rows = {name: Gate(stage, False) for name, stage in _ALL.items()} | dict(known)
     options = [f"{name}=true|false ({gate.stage.value} - default={str(gate.default).lower()})" for name, gate in sorted(rows.items())]
-    return "Feature gates, as Name=true|false pairs. Options are:\n    \t" + "\n    \t".join(options)
+    return "Feature gates, as Name=true|false pairs. Options are:\n" + "\n".join(options)

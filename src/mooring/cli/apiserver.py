@@ -55,10 +55,15 @@ def _check(parsed: Parsed[ApiServerFlags]) -> None:
         raise ConfigError(f"event-ttl: must be above 0, got {flags.event_ttl:g}s")
     if not flags.state and not (flags.memory and flags.kubeconfig):
         raise ConfigError("state: give a folder that keeps the objects, or --memory together with --kubeconfig FILE")
-    check_server_parts()
 
 
-COMMAND: Final[Command[ApiServerFlags]] = Command(ApiServerFlags, check=_check)
+COMMAND: Final[Command[ApiServerFlags]] = Command(
+    ApiServerFlags,
+    check=_check,
+    about="Runs the embedded API server alone, for kubectl and for everything that takes it for Kubernetes. No controllers. "
+    "mooring apiserver backup and mooring apiserver restore save and bring back its objects.",
+    example="mooring apiserver --state ./state",
+)
 
 
 def run(argv: Sequence[str], prog: str) -> int:
@@ -74,6 +79,7 @@ def kubeconfig_file(flags: ApiServerFlags, folder: Path) -> Path:
 
 
 async def _serve(flags: ApiServerFlags) -> int:
+    check_server_parts()
     from mooring.apiserver.identity.tls import identity_in
     from mooring.apiserver.web.server import ApiServer
     from mooring.base.chance import Chance

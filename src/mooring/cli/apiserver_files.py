@@ -36,8 +36,18 @@ def _check_state(parsed: Parsed[BackupFlags] | Parsed[RestoreFlags]) -> None:
         raise ConfigError("state: give the server's folder")
 
 
-_BACKUP: Final[Command[BackupFlags]] = Command(BackupFlags, check=_check_state)
-_RESTORE: Final[Command[RestoreFlags]] = Command(RestoreFlags, check=_check_state)
+_BACKUP: Final[Command[BackupFlags]] = Command(
+    BackupFlags,
+    check=_check_state,
+    about="Writes a server's objects to one new FILE. The server may be running.",
+    example="mooring apiserver backup --state ./state backup.db",
+)
+_RESTORE: Final[Command[RestoreFlags]] = Command(
+    RestoreFlags,
+    check=_check_state,
+    about="Puts the objects of a backup, a FILE, into a server's folder.",
+    example="mooring apiserver restore --state ./other backup.db",
+)
 
 
 def run(argv: Sequence[str], prog: str) -> int:

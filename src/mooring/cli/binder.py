@@ -65,7 +65,13 @@ def _check(parsed: Parsed[BinderFlags]) -> None:
         raise ConfigError(f"workers: must be between 1 and {_WORKERS_MAX}, got {flags.workers}")
 
 
-COMMAND: Final[Command[BinderFlags]] = Command(BinderFlags, check=_check)
+COMMAND: Final[Command[BinderFlags]] = Command(
+    BinderFlags,
+    check=_check,
+    about="Binds claims to volumes and pods to nodes, and protects what is in use, for a cluster that has no kube-controller-manager "
+    "or kube-scheduler to do it.",
+    example="mooring binder --kubeconfig ./state/kubeconfig --controllers=-scheduler",
+)
 
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:

@@ -14,6 +14,7 @@ from mooring.base.gates import GATES, Gate, Stage, gates_help
 from mooring.base.units import format_duration
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
+from mooring.cli.tables import REMOVED as KLOG_REMOVED
 from mooring.cli.tables import SidecarFlags
 
 if TYPE_CHECKING:
@@ -87,7 +88,15 @@ def check(parsed: Parsed[AttacherFlags]) -> None:
         raise ConfigError(f"max-entries: must be between 0 and {_INT32_MAX}, got {flags.max_entries}")
 
 
-COMMAND: Final[Command[AttacherFlags]] = Command(AttacherFlags, KNOWN_GATES, REMOVED, check)
+COMMAND: Final[Command[AttacherFlags]] = Command(
+    AttacherFlags,
+    KNOWN_GATES,
+    {**KLOG_REMOVED, **REMOVED},
+    check,
+    about="Attaches and detaches the volumes of one CSI driver, in the place of external-attacher: in a pod, beside the driver.",
+    example="csi-attacher --csi-address=/run/csi/socket --leader-election \\\n  --http-endpoint=:8080",
+    drop_in=True,
+)
 
 
 def _serve(setup: Setup[AttacherFlags], machine: Machine) -> int:

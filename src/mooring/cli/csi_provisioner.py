@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, INT, STRING, UINT
-from mooring.base.flags import Parsed, flag
+from mooring.base.flags import Parsed, Section, flag
 from mooring.base.gates import GATES, Gate, Stage, gates_help
 from mooring.base.log import logger
 from mooring.base.units import format_duration
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
-from mooring.cli.tables import BURST, RATE, SidecarFlags
+from mooring.cli.tables import BURST, RATE, REMOVED, SidecarFlags
 
 if TYPE_CHECKING:
     from mooring.cli.life import Context, Sidecar, Work
@@ -97,7 +97,7 @@ class ProvisionerFlags(SidecarFlags):
     node_deployment_max_delay_s: float = flag(
         "node-deployment-max-delay", DURATION, 60.0, "With node-deployment: how long to wait at the most."
     )
-    enable_pprof: bool = flag("enable-pprof", BOOL, False, "Accepted for compatibility: there are no Go profiles here.")
+    enable_pprof: bool = flag("enable-pprof", BOOL, False, "There are no Go profiles here.", Section.COMPATIBLE)
     max_grpc_log_length: int = flag("max-grpc-log-length", INT, -1, "Characters of a logged gRPC response at the most; -1 is no limit.")
 
 
@@ -154,7 +154,15 @@ def _check_node(flags: ProvisionerFlags, machine: Machine) -> None:
         raise ConfigError("node-deployment: the environment variable NODE_NAME must name the node")
 
 
-COMMAND: Final[Command[ProvisionerFlags]] = Command(ProvisionerFlags, KNOWN_GATES, {}, check)
+COMMAND: Final[Command[ProvisionerFlags]] = Command(
+    ProvisionerFlags,
+    KNOWN_GATES,
+    REMOVED,
+    check,
+    about="Makes and deletes the volumes of one CSI driver, in the place of external-provisioner: in a pod, beside the driver.",
+    example="csi-provisioner --csi-address=/run/csi/socket --leader-election \\\n  --http-endpoint=:8080",
+    drop_in=True,
+)
 
 
 def _serve(setup: Setup[ProvisionerFlags], machine: Machine) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mooring.base.flagkinds import BOOL
-from mooring.base.flags import Parsed, flag
+from mooring.base.flags import flag
 from mooring.cli.people import INTERRUPTED, check_server_parts, run_for_people, say_gone, story_log
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
@@ -20,11 +20,12 @@ class DemoFlags(ProcessFlags):
     plain: bool = flag("plain", BOOL, False, "Plain lines, also on a terminal.")
 
 
-def _check(_parsed: Parsed[DemoFlags]) -> None:
-    check_server_parts()
-
-
-COMMAND: Final[Command[DemoFlags]] = Command(DemoFlags, check=_check)
+COMMAND: Final[Command[DemoFlags]] = Command(
+    DemoFlags,
+    about="Takes a volume through its life before your eyes, on an API server and a driver of its own: made, bound, attached, detached, "
+    "deleted. Nothing is left of it.",
+    example="mooring demo",
+)
 
 
 def run(argv: Sequence[str], prog: str) -> int:
@@ -33,6 +34,7 @@ def run(argv: Sequence[str], prog: str) -> int:
 
 
 async def _demo(flags: DemoFlags, prog: str) -> int:
+    check_server_parts()
     from mooring.base.chance import Chance
     from mooring.base.clock import LoopClock
     from mooring.cli.stopping import unless_stopped

@@ -24,22 +24,20 @@ class DevFlags(ProcessFlags):
         "state",
         STRING,
         "",
-        "A folder that keeps the API objects, the driver's volumes, the server's identity, the kubeconfig. Empty: it vanishes.",
+        "A folder that keeps objects, volumes, certificates and the kubeconfig. Empty: they vanish at the end.",
     )
-    port: int = flag("port", INT, 0, "The API server's port on this machine; 0 takes that of the folder's last start, or a free one.")
-    node_ids: tuple[str, ...] = flag(
-        "node-id", NAMES, (), "A node to make, which the driver knows; may be given more than once. None: node-1 to node-3."
-    )
+    port: int = flag("port", INT, 0, "The API server's port; 0 takes that of the folder's last start, or a free one.")
+    node_ids: tuple[str, ...] = flag("node-id", NAMES, (), "A node to make; may be given more than once. None: node-1 to node-3.")
     volumes: tuple[str, ...] = flag(
         "volume",
         NAMES,
         (),
-        "A volume of 1 GiB to make at the start, with a PersistentVolume of that name; may be given more than once.",
+        "A PersistentVolume to make, with a volume of 1 GiB; may be given more than once.",
     )
     topology: Mapping[str, Mapping[str, str]] = flag(
         "topology", TOPOLOGY, {}, "A node's topology; given for each node, all with the same keys. Volumes live in one place then."
     )
-    default_class: bool = flag("default-class", BOOL, False, "Make the StorageClass hostpath the one for claims that name none.")
+    default_class: bool = flag("default-class", BOOL, False, "Make hostpath the class of claims that name none.")
 
 
 def _check(parsed: Parsed[DevFlags]) -> None:
@@ -49,10 +47,15 @@ def _check(parsed: Parsed[DevFlags]) -> None:
         for text in texts:
             if dns_subdomain(text):
                 raise ConfigError(f"{name}: {text!r} can't be an object's name: take lower case letters, digits, - and .")
-    check_server_parts()
 
 
-COMMAND: Final[Command[DevFlags]] = Command(DevFlags, check=_check)
+COMMAND: Final[Command[DevFlags]] = Command(
+    DevFlags,
+    check=_check,
+    about="Runs an API server, a driver, provisioner, binder, scheduler and attacher on this machine, until Ctrl-C, "
+    "and shows all that they do.",
+    example="mooring dev --state ./state --node-id a,b",
+)
 
 _NODES: Final = ("node-1", "node-2", "node-3")
 
@@ -63,6 +66,7 @@ def run(argv: Sequence[str], prog: str) -> int:
 
 
 async def _dev(flags: DevFlags, prog: str) -> int:
+    check_server_parts()
     from mooring.base.chance import Chance
     from mooring.base.clock import LoopClock
     from mooring.cli.stopping import stop_signals

@@ -7,27 +7,37 @@ import dataclasses
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mooring.api.quantity import parse_quantity
+from mooring.api.quantity import Quantity, nearest_quantity, parse_quantity
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, INT, STRING, Kind
 from mooring.base.flags import Parsed, UsageError, flag
-from mooring.cli.process import Command, Setup, run_command
+from mooring.cli.people import run_for_people
+from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
 
 if TYPE_CHECKING:
     from mooring.driver.layout import Limits
 
-USAGE: Final = "usage: mooring driver hostpath --state FOLDER --node-id NAME [flags]; mooring driver hostpath --help lists them\n"
+USAGE: Final = "usage: mooring driver hostpath [flags]; mooring driver hostpath --help lists them\n"
 
 
 def _read_bytes(text: str) -> int:
-    value = parse_quantity(text).value
+    near = nearest_quantity(text)
+    try:
+        value = parse_quantity(text).value
+    except ValueError:
+        raise ValueError(f"did you mean {near}?" if near else "no quantity") from None
     if value <= 0 or value != value.to_integral_value():
-        raise ValueError("not a whole number of bytes above zero")
+        raise ValueError("not a whole number of bytes above zero" + (f"; did you mean {near}?" if near not in ("", text) else ""))
     return int(value)
+
+
+def _show_bytes(value: int) -> str:
+    return str(Quantity(Decimal(value), "binary"))
 
 
 def _read_capacity(text: str) -> dict[str, int]:
@@ -72,7 +82,7 @@ CAPABILITIES: Final = (
 )
 """What the reference driver's controller can do, by the names of CSI. Here, so that flags are read without the driver."""
 
-_BYTES: Final[Kind[int]] = Kind("quantity", _read_bytes, "bytes as a quantity, as in 10Gi or 500M", str)
+_BYTES: Final[Kind[int]] = Kind("quantity", _read_bytes, "bytes as a quantity, as in 10Gi or 500M", _show_bytes)
 _CAPACITY: Final[Kind[Mapping[str, int]]] = Kind(
     "[kind=]quantity", _read_capacity, "bytes as a quantity, as in 10Gi or fast=10Gi", lambda _: "", merge=lambda one, more: {**one, **more}
 )
@@ -144,7 +154,12 @@ def _check(parsed: Parsed[HostPathFlags]) -> None:
         raise ConfigError("endpoint: required, as in --endpoint=unix:///run/csi.sock or CSI_ENDPOINT=unix:///run/csi.sock")
 
 
-COMMAND: Final[Command[HostPathFlags]] = Command(HostPathFlags, check=_check)
+COMMAND: Final[Command[HostPathFlags]] = Command(
+    HostPathFlags,
+    check=_check,
+    about="Serves the reference driver on a unix socket: volumes are folders and files, for a sidecar of anybody's to work with.",
+    example="mooring driver hostpath --endpoint unix:///tmp/csi.sock --state ./volumes \\\n  --node-id node-1",
+)
 
 
 def run(argv: Sequence[str], prog: str) -> int:
@@ -153,19 +168,18 @@ def run(argv: Sequence[str], prog: str) -> int:
         if argv[:1] in (["--help"], ["-h"], ["-help"]):
             sys.stdout.write(USAGE)
             return 0
-        sys.stderr.write(f"unknown driver {argv[0]!r}: there is hostpath\n{USAGE}" if argv else USAGE)
+        sys.stderr.write(f"{prog}: {argv[0]!r} is not known: there is hostpath\n{USAGE}" if argv else USAGE)
         return UsageError("").exit_code
-    return run_command(COMMAND, argv[1:], f"{prog} hostpath", lambda setup: asyncio.run(_serve(setup)))
+    return run_for_people(COMMAND, argv[1:], f"{prog} hostpath", lambda flags: asyncio.run(_serve(flags)))
 
 
-async def _serve(setup: Setup[HostPathFlags]) -> int:
+async def _serve(flags: HostPathFlags) -> int:
     from mooring.base.chance import Chance
     from mooring.cli.stopping import stop_signals
     from mooring.driver.capabilities import Capability
     from mooring.driver.hostpath import DRIVER_NAME, HostPath
     from mooring.driver.server import serving
 
-    flags = setup.flags
     driver = HostPath(
         Path(flags.state),
         node_ids=flags.node_ids,

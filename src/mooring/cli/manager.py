@@ -91,15 +91,14 @@ class Manager(Generic[F]):
 
     async def _serve_diagnostics(self, stack: contextlib.AsyncExitStack, metrics: Metrics) -> None:
         flags = self._setup.flags
-        address = flags.http_endpoint or flags.metrics_address
-        if not address:
+        if not flags.http_endpoint:
             return
         known = asyncio.Event()
         known.set()
         health = Health(metrics, known, self._obstacle, lambda: "" if self._elector is None else self._elector.healthy())
-        routes = health.routes(flags.metrics_path, with_probes=bool(flags.http_endpoint), with_election=flags.leader_election)
+        routes = health.routes(flags.metrics_path, with_probes=True, with_election=flags.leader_election)
         server = Diagnostics(routes)
-        await server.start(address)
+        await server.start(flags.http_endpoint)
         stack.push_async_callback(server.close)
 
     async def _stand(self, around: Around, cluster: Cluster, stop: asyncio.Event) -> None:

@@ -10,14 +10,14 @@ from typing import Final
 import mooring
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "apiserver": ("mooring.cli.apiserver", "Run the embedded API server alone: storage objects for kubectl and Go clients, no cluster."),
-    "attacher": ("mooring.cli.csi_attacher", "Attach and detach volumes for one CSI driver; the same program as csi-attacher."),
-    "binder": ("mooring.cli.binder", "Bind claims to volumes and pods to nodes: storage's part of a control plane."),
-    "demo": ("mooring.cli.demo", "See the life of a volume, step by step, on an API server of its own."),
-    "dev": ("mooring.cli.dev", "Run an API server, a driver and the controllers on this machine, until Ctrl-C."),
+    "apiserver": ("mooring.cli.apiserver", "Run the embedded API server alone, for kubectl and Go clients."),
+    "attacher": ("mooring.cli.csi_attacher", "Attach and detach a driver's volumes; the same as csi-attacher."),
+    "binder": ("mooring.cli.binder", "Bind claims to volumes and pods to nodes."),
+    "demo": ("mooring.cli.demo", "See the life of a volume, step by step. Begin here."),
+    "dev": ("mooring.cli.dev", "Run an API server, a driver and the controllers, until Ctrl-C."),
     "driver": ("mooring.cli.driver", "Run the reference driver: mooring driver hostpath."),
-    "orphans": ("mooring.cli.orphans", "Find volumes without their PersistentVolume, and the other way round; delete them on demand."),
-    "provisioner": ("mooring.cli.csi_provisioner", "Provision volumes for one CSI driver; the same program as csi-provisioner."),
+    "orphans": ("mooring.cli.orphans", "Find volumes that no PersistentVolume names, and the reverse."),
+    "provisioner": ("mooring.cli.csi_provisioner", "Make and delete a driver's volumes; the same as csi-provisioner."),
 }
 """Each subcommand: the module whose `run(argv, prog)` it is, and what it is for."""
 
@@ -39,9 +39,15 @@ def run(argv: Sequence[str]) -> int:
     if word in ("help", "--help", "-help", "-h"):
         sys.stdout.write(_usage())
         return 0
-    problem = f"mooring: unknown command {word!r}\n" if word else "mooring: a command is missing\n"
-    sys.stderr.write(problem + _usage())
+    sys.stderr.write(f"mooring: there is no command {word!r}{_nearest(word)}; mooring --help lists them\n" if word else _usage())
     return 2
+
+
+def _nearest(word: str) -> str:
+    from difflib import get_close_matches  # needed for this message alone
+
+    near = get_close_matches(word, COMMANDS, n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def _usage() -> str:

@@ -4,7 +4,7 @@
 |---|---|
 | 0 | nothing has leaked, nothing was begun and left, and no object is without its volume; or all that was so is deleted |
 | 3 | something is left |
-| 2 | a command line that can't be read |
+| 2 | a command line that is wrong |
 | 1 | it could not be looked, or somebody said no |
 """
 
@@ -36,8 +36,9 @@ CONNECT_S_MAX: Final = 5.0
 WAYS_OUT_MAX: Final = 5
 
 _EXIT_CODES: Final = """
-Exit codes: 0 nothing is wrong, or all that was wrong is deleted; 3 something is left; 2 the command line can't be read; 1 it
-could not look, or the question was answered with no.
+Exit codes: 0 nothing is wrong, or all that was wrong is deleted; 3 something
+is left; 2 the command line is wrong; 1 it could not look, or the question was
+answered with no.
 """
 
 
@@ -92,7 +93,14 @@ def _is_everybodys(prefix: str) -> bool:
     return "pvc-".startswith(prefix) or re.fullmatch("pvc-[0-9a-f-]*", prefix) is not None
 
 
-COMMAND: Final[Command[OrphansFlags]] = Command(OrphansFlags, check=_check, epilog=_EXIT_CODES)
+COMMAND: Final[Command[OrphansFlags]] = Command(
+    OrphansFlags,
+    check=_check,
+    epilog=_EXIT_CODES,
+    about="Compares what a driver lists with what a cluster knows: volumes without their PersistentVolume, and the other way round. "
+    "Changes nothing without --delete.",
+    example="mooring orphans --csi-address=/run/csi/socket --kubeconfig=$HOME/.kube/config",
+)
 
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:

@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
 from mooring.base.errors import ConfigError
-from mooring.base.flags import UsageError, parse, usage
-from mooring.cli.process import Command, configure_logging
+from mooring.base.flags import UsageError, parse
+from mooring.cli.process import VERSION, Command, check_words, configure_logging
 from mooring.cli.tables import ProcessFlags
 
 if TYPE_CHECKING:
@@ -64,15 +64,15 @@ def story_log(story: Story, flags: ProcessFlags) -> AbstractContextManager[None]
 def run_for_people(command: Command[F], argv: Sequence[str], prog: str, serve: Callable[[F], int]) -> int:
     """Reads argv (without the program's name) and serves; gives the exit code. What nobody expected is raised."""
     try:
-        parsed = parse(command.table, argv, {})
-        if parsed.rest:
-            raise UsageError(f"{parsed.rest[0]!r} is no flag")
-        if parsed.help_wanted:
-            sys.stdout.write(usage(command.table, prog) + command.epilog)
+        parsed = parse(command.table, argv, command.removed)
+        if parsed.help_wanted or parsed.flags.version:
+            sys.stdout.write(command.help(prog) if parsed.help_wanted else f"{prog} {VERSION}\n")
             sys.stdout.flush()
             return 0
-        configure_logging(parsed)
-        command.check(parsed)
+        with command.judging():
+            check_words(command, parsed)
+            configure_logging(parsed)
+            command.check(parsed)
         code = serve(parsed.flags)
         sys.stdout.flush()
         return code
@@ -82,7 +82,7 @@ def run_for_people(command: Command[F], argv: Sequence[str], prog: str, serve: C
     except KeyboardInterrupt:
         return INTERRUPTED
     except UsageError as error:
-        sys.stderr.write(f"{prog}: {error}; {prog} --help lists the flags\n")
+        sys.stderr.write(command.refusal(prog, error))
         return error.exit_code
     except ConfigError as error:
         sys.stderr.write(f"{prog}: {error}\n")

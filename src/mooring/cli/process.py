@@ -3,7 +3,7 @@
 | exit code | when |
 |---|---|
 | 0 | --version, --help, an end by SIGTERM or SIGINT |
-| 2 | a command line that can't be read, impossible lease durations |
+| 2 | a command line that can't be read, impossible lease durations; in `mooring` commands also flags that can't be used |
 | 1 | anything else |
 
 Nothing here imports a client: --version and --help answer before grpc and aiohttp are loaded.
@@ -27,9 +27,10 @@ from typing import Any, Final, Generic, NoReturn, TypeVar
 import mooring
 from mooring.base import log
 from mooring.base.errors import ConfigError
-from mooring.base.flags import Parsed, UsageError, parse, usage
+from mooring.base.flags import Parsed, UsageError, parse
 from mooring.base.gates import Gate, Gates, decide_gates
-from mooring.cli.tables import ALPHA_LOGGING, REMOVED, ProcessFlags
+from mooring.base.usage import usage
+from mooring.cli.tables import ALPHA_LOGGING, ProcessFlags
 
 _log = log.logger(__name__)
 
@@ -51,9 +52,10 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Command(Generic[F]):
-    """How one executable reads its flags. removed: its own former flags, to whether they need a value.
+    """How one executable reads its flags. removed: former flags, to whether they need a value.
 
-    check: raises ConfigError. check_first: so does this one, before --version is answered. epilog: what --help says after the flags.
+    check: raises ConfigError. check_first: so does this one, before --version is answered. about, example, epilog: what --help says
+    before and after the flags. drop_in: takes the place of a Go program, whose manifests and exit codes it knows.
     """
 
     table: type[F]
@@ -62,6 +64,28 @@ class Command(Generic[F]):
     check: Callable[[Parsed[F]], None] = lambda _: None
     check_first: Callable[[Parsed[F]], None] = lambda _: None
     epilog: str = ""
+    about: str = ""
+    example: str = ""
+    drop_in: bool = False
+
+    def help(self, prog: str) -> str:
+        return usage(self.table, prog, self.about, self.example) + self.epilog
+
+    def refusal(self, prog: str, error: UsageError) -> str:
+        """What is said of a wrong command line: in the place of a Go program with the usage, as there, else in one line."""
+        if self.drop_in and not prog.startswith("mooring "):
+            return f"{error}\n{self.help(prog)}\n{prog}: {error}\n"  # last, too: the usage fills a screen
+        return f"{prog}: {error}; {prog} --help lists the flags\n"
+
+    @contextmanager
+    def judging(self) -> Iterator[None]:
+        """What is found wrong with flags in the block ends a command of our own as what can't be read does: there is no other place."""
+        try:
+            yield
+        except ConfigError as error:
+            if self.drop_in:
+                raise
+            raise UsageError(str(error)) from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,7 +105,7 @@ def run_command(command: Command[F], argv: Sequence[str], prog: str, serve: Call
             setup = prepare(command, argv, prog)
             return 0 if setup is None else serve(setup)
     except UsageError as error:
-        sys.stderr.write(f"{error}\n{usage(command.table, prog)}\n{prog}: {error}\n")  # last, too: the usage fills a screen
+        sys.stderr.write(command.refusal(prog, error))
         return error.exit_code
     except ConfigError as error:
         _log.error("Cannot start", error=error)
@@ -93,11 +117,13 @@ def run_command(command: Command[F], argv: Sequence[str], prog: str, serve: Call
 
 def prepare(command: Command[F], argv: Sequence[str], prog: str) -> Setup[F] | None:
     """Flags, logging and gates in upstream's order; None when --help or --version has been answered. Raises ConfigError."""
-    parsed = parse(command.table, argv, {**REMOVED, **command.removed})
+    parsed = parse(command.table, argv, command.removed)
     if parsed.help_wanted:
-        sys.stdout.write(usage(command.table, prog) + command.epilog)
+        sys.stdout.write(command.help(prog))
         return None
-    configure_logging(parsed)
+    with command.judging():
+        check_words(command, parsed)
+        configure_logging(parsed)
     gates = decide_gates(getattr(parsed.flags, "feature_gates", {}), command.gates)
     command.check_first(parsed)
     if parsed.flags.version:
@@ -105,8 +131,15 @@ def prepare(command: Command[F], argv: Sequence[str], prog: str) -> Setup[F] | N
         return None
     _log.info(0, "Version", version=VERSION)
     _warn(parsed, gates)
-    command.check(parsed)
+    with command.judging():
+        command.check(parsed)
     return Setup(prog, parsed.flags, parsed.given, gates.enabled)
+
+
+def check_words(command: Command[F], parsed: Parsed[F]) -> None:
+    """Raises UsageError for words after the flags. In the place of a Go program they are told, and ignored as there."""
+    if parsed.rest and not command.drop_in:
+        raise UsageError(f"{parsed.rest[0]!r} is no flag")
 
 
 def configure_logging(parsed: Parsed[F]) -> None:

@@ -21,18 +21,18 @@ _DEFAULT: Final = (5.0, 10)  # client-go's own, in place of 0
 
 def check_common(parsed: Parsed[F]) -> None:
     """Raises ConfigError for a sidecar's common flags that can be read but not used."""
+    flags = parsed.flags
+    if flags.http_endpoint and flags.metrics_address:
+        raise ConfigError("only one of `--metrics-address` and `--http-endpoint` can be set; metrics-address is deprecated, drop it")
+    _check_address("metrics-address", flags.metrics_address)
     check_manager(parsed)
-    socket_path(parsed.flags.csi_address)
+    socket_path(flags.csi_address)
 
 
 def check_manager(parsed: Parsed[M]) -> None:
     """The same for a controller without a driver."""
     flags = parsed.flags
-    if flags.http_endpoint and flags.metrics_address:
-        raise ConfigError("only one of `--metrics-address` and `--http-endpoint` can be set; metrics-address is deprecated, drop it")
-    for name, address in (("http-endpoint", flags.http_endpoint), ("metrics-address", flags.metrics_address)):
-        if address:
-            _check_address(name, address)
+    _check_address("http-endpoint", flags.http_endpoint)
     if not flags.metrics_path.startswith("/"):
         raise ConfigError(f'metrics-path: "{flags.metrics_path}" must begin with /, as in /metrics')
     if flags.leader_election:
@@ -41,6 +41,8 @@ def check_manager(parsed: Parsed[M]) -> None:
 
 
 def _check_address(name: str, address: str) -> None:
+    if not address:
+        return
     try:
         split_address(address)
     except ConfigError as error:

@@ -11,7 +11,7 @@ from typing import Final
 
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, FLOAT, INT, LABELS, STRING, Kind
-from mooring.base.flags import flag
+from mooring.base.flags import Section, flag
 from mooring.base.gates import GATES
 from mooring.base.log import parse_vmodule
 
@@ -35,18 +35,25 @@ BURST: Final = dataclasses.replace(INT, show=lambda _: "")
 class ProcessFlags:
     """What every command has."""
 
-    version: bool = flag("version", BOOL, False, "Show version.")
-    automaxprocs: bool = flag("automaxprocs", BOOL, False, "Accepted for compatibility: one event loop needs no limit of threads.")
-    v: int = flag("v", INT, 0, "Number for the log level verbosity.")
-    vmodule: str = flag(
-        "vmodule", _VMODULE, "", "Comma-separated list of pattern=N settings for file-filtered logging (only works for text log format)."
+    version: bool = flag("version", BOOL, False, "Show version.", Section.LOG)
+    v: int = flag("v", INT, 0, "Log level: 2 shows steps, 4 reasons, 5 CSI calls.", Section.LOG)
+    vmodule: str = flag("vmodule", _VMODULE, "", "Levels of single files, as in queue=4,lease=2.", Section.LOG)
+    logging_format: str = flag("logging-format", STRING, "text", "text or json.", Section.LOG)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DropInFlags:
+    """What the Go programs have, and only those who take their place need."""
+
+    automaxprocs: bool = flag("automaxprocs", BOOL, False, "One event loop needs no limit of threads.", Section.COMPATIBLE)
+    log_flush_s: float = flag("log-flush-frequency", DURATION, 5.0, "Each log line is written at once.", Section.COMPATIBLE)
+    log_text_split_stream: bool = flag("log-text-split-stream", BOOL, False, "Alpha.", Section.UNAVAILABLE)
+    log_text_info_buffer_size: str = flag("log-text-info-buffer-size", _UNSET_SIZE, "", "Alpha.", Section.UNAVAILABLE)
+    log_json_split_stream: bool = flag("log-json-split-stream", BOOL, False, "Alpha.", Section.UNAVAILABLE)
+    log_json_info_buffer_size: str = flag("log-json-info-buffer-size", _UNSET_SIZE, "", "Alpha.", Section.UNAVAILABLE)
+    metrics_address: str = flag(
+        "metrics-address", STRING, "", "(deprecated) As http-endpoint, for metrics alone. Only one of both can be set.", Section.DIAGNOSTICS
     )
-    logging_format: str = flag("logging-format", STRING, "text", "Sets the log format. Permitted formats: json, text.")
-    log_flush_s: float = flag("log-flush-frequency", DURATION, 5.0, "Accepted for compatibility: each log line is written at once.")
-    log_text_split_stream: bool = flag("log-text-split-stream", BOOL, False, "[Alpha] Not available.")
-    log_text_info_buffer_size: str = flag("log-text-info-buffer-size", _UNSET_SIZE, "", "[Alpha] Not available.")
-    log_json_split_stream: bool = flag("log-json-split-stream", BOOL, False, "[Alpha] Not available.")
-    log_json_info_buffer_size: str = flag("log-json-info-buffer-size", _UNSET_SIZE, "", "[Alpha] Not available.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,10 +78,10 @@ class DriverFlags:
 class ClusterFlags:
     kubeconfig: str = flag("kubeconfig", STRING, "", "Absolute path to the kubeconfig file. Empty: the service account of the pod.")
     kube_api_qps: float = flag(
-        "kube-api-qps", RATE, 5.0, "Requests a second to the API server. No limit, unless kube-api-burst is set: then 5."
+        "kube-api-qps", RATE, 5.0, "Requests a second to the API server. No limit, unless kube-api-burst is set: then 5.", Section.CLUSTER
     )
     kube_api_burst: int = flag(
-        "kube-api-burst", BURST, 10, "Requests at once to the API server. No limit, unless kube-api-qps is set: then 10."
+        "kube-api-burst", BURST, 10, "Requests at once to the API server. No limit, unless kube-api-qps is set: then 10.", Section.CLUSTER
     )
 
 
@@ -85,22 +92,32 @@ class DiagnosticsFlags:
         STRING,
         "",
         "The TCP address where the HTTP server for diagnostics, including metrics and health checks, listens (example: :8080). "
-        "Empty: no server. Only one of metrics-address and http-endpoint can be set.",
+        "Empty: no server.",
+        Section.DIAGNOSTICS,
     )
-    metrics_address: str = flag("metrics-address", STRING, "", "(deprecated) As http-endpoint, for metrics alone.")
-    metrics_path: str = flag("metrics-path", STRING, "/metrics", "The HTTP path where metrics are exposed.")
+    metrics_path: str = flag("metrics-path", STRING, "/metrics", "The HTTP path where metrics are exposed.", Section.DIAGNOSTICS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ElectionFlags:
-    leader_election: bool = flag("leader-election", BOOL, False, "Enable leader election.")
+    leader_election: bool = flag("leader-election", BOOL, False, "Enable leader election.", Section.ELECTION)
     leader_election_namespace: str = flag(
-        "leader-election-namespace", STRING, "", "Namespace of the Lease. Empty: $POD_NAMESPACE, else the namespace of the pod."
+        "leader-election-namespace",
+        STRING,
+        "",
+        "Namespace of the Lease. Empty: $POD_NAMESPACE, else the namespace of the pod.",
+        Section.ELECTION,
     )
-    lease_duration_s: float = flag("leader-election-lease-duration", DURATION, 15.0, "How long others wait before they take a lost Lease.")
-    renew_deadline_s: float = flag("leader-election-renew-deadline", DURATION, 10.0, "How long the leader tries to renew its Lease.")
-    retry_period_s: float = flag("leader-election-retry-period", DURATION, 5.0, "How long to wait between tries.")
-    election_labels: Mapping[str, str] = flag("leader-election-labels", LABELS, {}, "Labels of the Lease, as key:value,key2:value2.")
+    lease_duration_s: float = flag(
+        "leader-election-lease-duration", DURATION, 15.0, "How long others wait before they take a lost Lease.", Section.ELECTION
+    )
+    renew_deadline_s: float = flag(
+        "leader-election-renew-deadline", DURATION, 10.0, "How long the leader tries to renew its Lease.", Section.ELECTION
+    )
+    retry_period_s: float = flag("leader-election-retry-period", DURATION, 5.0, "How long to wait between tries.", Section.ELECTION)
+    election_labels: Mapping[str, str] = flag(
+        "leader-election-labels", LABELS, {}, "Labels of the Lease, as key:value,key2:value2.", Section.ELECTION
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,7 +126,7 @@ class ManagerFlags(ProcessFlags, ClusterFlags, DiagnosticsFlags, ElectionFlags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SidecarFlags(ManagerFlags, GateFlags, DriverFlags):
+class SidecarFlags(ManagerFlags, DropInFlags, GateFlags, DriverFlags):
     """Everything that attacher, provisioner, resizer and snapshotter have in common."""
 
 

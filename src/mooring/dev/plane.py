@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import os
 import socket
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import AsyncExitStack
@@ -30,13 +31,14 @@ from mooring.apiserver.web.server import ApiServer
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
+from mooring.base.folders import refusal
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.session import Session
 from mooring.dev.controllers import Controllers
 from mooring.dev.story import Story
 from mooring.driver.hostpath import HostPath
 from mooring.driver.layout import Segments
-from mooring.driver.server import serving
+from mooring.driver.server import PATH_BYTES_MAX, serving
 from mooring.kube import kubeconfig
 
 _CONNECT_S_MAX: Final = 10.0
@@ -105,10 +107,11 @@ class _Build:
         self._node_ids, self._topology = node_ids, topology
         self._story, self._clock, self._chance = story, clock, chance
         self.kubeconfig, self.socket, self.state_folder = folder / "kubeconfig", folder / "csi.sock", folder / "driver"
+        _check_length(self.socket)
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise ConfigError(f"folder {str(folder)!r} can't be used: {error.strerror}") from None
+            raise refusal(folder, error) from None
 
     async def driver(self, stack: AsyncExitStack) -> str:
         """The driver's name."""
@@ -156,6 +159,17 @@ class _Build:
             group.create_task(_end_on_failure(durability), name="dev/durability"),
         ]
         return controllers, tasks + await controllers.started(group)
+
+
+def _check_length(socket_path: Path) -> None:
+    """Raises ConfigError for a folder whose socket nobody could bind."""
+    spare = PATH_BYTES_MAX - len(os.fsencode(socket_path))
+    if spare < 0:
+        length = len(os.fsencode(socket_path.parent))
+        raise ConfigError(
+            f"state: the folder's path has {length} bytes, and may have {length + spare}, since the driver's unix socket lies in it: "
+            "give a shorter one"
+        )
 
 
 def _port_in(path: Path) -> int:

@@ -27,7 +27,7 @@ with quiet_core():
 
 _log = logger(__name__)
 
-_PATH_BYTES_MAX: Final = 107  # sun_path of Linux, less its closing zero
+PATH_BYTES_MAX: Final = 107  # sun_path of Linux, less its closing zero
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
 _STATUS: Final = {status.value[0]: status for status in grpc.StatusCode}
 
@@ -68,11 +68,8 @@ def socket_path(endpoint: str) -> Path:
     path = Path(re.sub("^//+", "/", rest)).absolute()
     if not rest.strip("/"):
         raise ConfigError(f"endpoint {endpoint!r} names no socket: give one, as in unix:///run/csi/csi.sock")
-    if len(os.fsencode(path)) > _PATH_BYTES_MAX:
-        raise ConfigError(
-            f"socket path {str(path)!r} is longer than the {_PATH_BYTES_MAX} bytes that the system allows: "
-            "give a shorter --endpoint, or --state"
-        )
+    if len(os.fsencode(path)) > PATH_BYTES_MAX:
+        raise ConfigError(f"socket path {str(path)!r} is longer than the {PATH_BYTES_MAX} bytes that the system allows: give a shorter one")
     return path
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.folders import hold, sync_folder
+from mooring.base.folders import hold, refusal, sync_folder
 from mooring.base.log import logger
 from mooring.driver.copying import copy_file, copy_folder
 from mooring.driver.state import State, is_snapshot_id, is_volume_id
@@ -55,13 +55,13 @@ class StateFolder:
                 (folder / part).mkdir(parents=True, exist_ok=True, mode=0o750)
             lock = hold(folder / "lock", "the driver")
         except OSError as error:
-            raise ConfigError(f"state folder {str(folder)!r} can't be used: {error.strerror}: {error.filename!r}") from None
+            raise refusal(folder, error) from None
         opened = cls(folder, lock)
         try:
             return opened, opened._recovered(opened._read())
         except OSError as error:
             opened.close()
-            raise ConfigError(f"state folder {str(folder)!r} can't be used: {error.strerror}: {error.filename!r}") from None
+            raise refusal(folder, error) from None
         except BaseException:
             opened.close()
             raise

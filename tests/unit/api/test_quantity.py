@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.api.quantity import parse_quantity
+from mooring.api.quantity import nearest_quantity, parse_quantity
 
 CANONICAL = {
     "0": "0",
@@ -54,3 +54,26 @@ def test_the_canonical_form_says_the_same_amount(number: int, suffix: str) -> No
     again = parse_quantity(str(quantity))
     assert quantity.value == again.value
     assert str(quantity) == str(again)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("1GiB", "1Gi"),
+        ("1gib", "1Gi"),
+        ("10 Gi", "10Gi"),
+        ("1.5TB", "1.5T"),
+        ("20g", "20G"),
+        ("1K", "1k"),
+        ("1kb", "1k"),
+        ("1KiB", "1Ki"),
+        ("2 mbytes", "2M"),
+        ("1Gi", "1Gi"),
+        ("lots", ""),
+        ("1x", ""),
+        ("", ""),
+        ("1e3", ""),
+    ],
+)
+def test_what_was_meant_by_an_amount_that_is_written_another_way(text: str, meant: str) -> None:
+    assert meant == nearest_quantity(text)

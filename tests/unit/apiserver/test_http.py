@@ -59,7 +59,7 @@ def test_it_listens_on_this_machine_alone(identity: Identity, host: str) -> None
 async def test_a_taken_port_is_told(identity: Identity) -> None:
     async with serving(identity) as server:
         taken = ApiServer(a_store(), identity, clock=LoopClock(), chance=Chance(1), port=int(server.url.rpartition(":")[2]))
-        with pytest.raises(ConfigError, match=r"can't listen on 127.0.0.1:\d+"):
+        with pytest.raises(ConfigError, match=r"can't listen on 127.0.0.1:\d+: the port is taken; --port 0 takes a free one$"):
             await taken.start()
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, FLOAT, INT, LABELS, STRING, UINT
-from mooring.base.flags import UsageError, flag, flags_of, parse, usage
+from mooring.base.flags import UsageError, flag, parse
 from mooring.base.gates import GATES, NO_EFFECT, Gate, Stage, decide_gates, gates_help
 
 
@@ -154,15 +154,6 @@ def test_removed_flags_are_taken_with_their_values_and_noted():
     assert 2 == parsed.flags.verbosity
     with pytest.raises(UsageError, match="needs an argument"):
         read("--connection-timeout")
-
-
-def test_the_usage_names_every_flag_with_its_default():
-    text = usage(Table, "csi-attacher")
-    assert text.startswith('Usage of csi-attacher:\n  --csi-address string\n    \tthe driver\'s socket (default "/run/csi/socket")\n')
-    assert "  --timeout duration\n    \tdeadline of a call (default 15s)\n" in text
-    assert "  --leader-election\n    \telect a leader\n" in text
-    assert list(flags_of(Table)) == sorted(flags_of(Table))
-    assert all(f"--{name}" in text for name in flags_of(Table))
 
 
 @given(st.lists(st.text(alphabet="-=vh timeou,:1s0", max_size=12), max_size=6))

@@ -23,7 +23,7 @@ from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
-from mooring.base.folders import hold
+from mooring.base.folders import hold, refusal
 from mooring.base.log import logger
 from mooring.kube.errors import ServerError
 
@@ -84,7 +84,7 @@ def usable(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ConfigError(f"state folder '{folder}' can't be used: {error.strerror}: '{error.filename}'") from error
+        raise refusal(folder, error) from error
     except StorageFailed as error:
         raise ConfigError(f"state folder '{folder}' can't be written to: {error}") from error
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 import ipaddress
+import os
 import resource as process
 import sys
 from collections.abc import Callable
@@ -101,7 +103,7 @@ class ApiServer:
         try:
             self._server = await asyncio.get_running_loop().create_server(link, self._host, self._port, backlog=_BACKLOG)
         except OSError as error:
-            raise ConfigError(f"can't listen on {self._host}:{self._port}: {error}") from error
+            raise ConfigError(f"can't listen on {self._host}:{self._port}: {_in_words(error)}") from error
         self._look()
         self._sweep()
         self._housekeeping.start()
@@ -139,6 +141,12 @@ class ApiServer:
 
     def _later(self, name: str, seconds: float, call: Callable[[], None]) -> None:
         self._timers[name] = asyncio.get_running_loop().call_later(seconds, call)
+
+
+def _in_words(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "the port is taken; --port 0 takes a free one"
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def _open_files() -> int:

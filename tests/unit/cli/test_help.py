@@ -1,0 +1,131 @@
+"""What newcomers meet first: --help, --version, and the answer to a wrong word."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Any, Final
+
+import pytest
+
+import mooring
+from mooring.base.flags import Section, flags_of, parse
+from mooring.base.usage import WIDTH
+from mooring.cli import apiserver, apiserver_files, binder, csi_attacher, csi_provisioner, demo, dev, driver, orphans
+from mooring.cli import mooring as command
+from mooring.cli.process import Command
+
+OURS: Final[dict[str, Command[Any]]] = {
+    "apiserver": apiserver.COMMAND,
+    "apiserver backup": apiserver_files._BACKUP,
+    "apiserver restore": apiserver_files._RESTORE,
+    "binder": binder.COMMAND,
+    "demo": demo.COMMAND,
+    "dev": dev.COMMAND,
+    "driver hostpath": driver.COMMAND,
+    "orphans": orphans.COMMAND,
+}
+DROP_INS: Final[dict[str, Command[Any]]] = {"attacher": csi_attacher.COMMAND, "provisioner": csi_provisioner.COMMAND}
+IDLE: Final = (Section.COMPATIBLE, Section.UNAVAILABLE)
+
+
+def answer(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    code = command.run(argv)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_every_command_is_here() -> None:
+    assert set(command.COMMANDS) == {name.split()[0] for name in OURS | DROP_INS}
+
+
+@pytest.mark.parametrize("name", [*OURS, *DROP_INS])
+def test_help_says_what_the_command_does_then_shows_an_example_then_the_flags(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = answer(capsys, *name.split(), "--help")
+    assert (0, "") == (code, err)
+    about, example, own = out.split("\n\n")[:3]
+    assert about.endswith(".")
+    assert example.startswith("For example:\n  ")
+    assert own.startswith(f"Usage of mooring {name}:\n")
+    assert [] == [line for line in out.splitlines() if len(line) >= WIDTH]
+
+
+@pytest.mark.parametrize("name", [*OURS, *DROP_INS])
+def test_the_example_can_be_typed(name: str) -> None:
+    one = {**OURS, **DROP_INS}[name]
+    words = shlex.split(one.example.replace("\\\n", ""))
+    prog = f"mooring {name}" if name in OURS else f"csi-{name}"
+    assert prog.split() == words[: len(prog.split())]
+    parsed = parse(one.table, words[len(prog.split()) :])
+    one.check(parsed)
+    assert len(parsed.rest) == (1 if "apiserver " in name else 0)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_command_of_our_own_knows_no_flag_that_does_nothing(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert [] == [row.name for row in flags_of(OURS[name].table).values() if row.section in IDLE]
+    for flag in ("--automaxprocs", "--log-flush-frequency=5s", "--logtostderr", "--metrics-address=:1"):
+        assert 2 == answer(capsys, *name.split(), flag)[0]
+
+
+@pytest.mark.parametrize("name", DROP_INS)
+def test_in_the_place_of_a_go_program_they_are_taken_and_stand_last(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    idle = [row.name for row in flags_of(DROP_INS[name].table).values() if row.section in IDLE]
+    assert {"automaxprocs", "log-flush-frequency"} <= set(idle)
+    out = answer(capsys, name, "--help")[1]
+    effective, _, rest = out.partition("\nAccepted for compatibility, without effect:\n")
+    assert all(f"--{flag}" in rest and f"--{flag}" not in effective for flag in idle)
+
+
+@pytest.mark.parametrize("name", [*OURS, *DROP_INS])
+def test_a_wrong_flag_is_answered_in_a_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = f"mooring {name}: flag provided but not defined: -nonsense; mooring {name} --help lists the flags\n"
+    assert (2, "", asked) == answer(capsys, *name.split(), "--nonsense")
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("dev --port=70000", "port: must be between 0 and 65535"),
+        ("dev --v=x", 'invalid value "x" for flag -v'),
+        ("dev --logging-format=xml", 'unsupported log format "xml"'),
+        ("demo word", "'word' is no flag"),
+        ("apiserver", "state: give a folder"),
+        ("apiserver backup --state=x", "give one FILE, after the flags"),
+        ("binder --workers=0", "workers: must be between 1 and 1000, got 0"),
+        ("binder word", "'word' is no flag"),
+        ("orphans --yes", "--yes, --volume and --secret go with --delete"),
+        ("driver hostpath --state=x", "node-id: required"),
+    ],
+)
+def test_so_is_a_flag_that_can_not_be_used(line: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = answer(capsys, *line.split())
+    *before, said = err.splitlines()
+    assert (2, "") == (code, out)
+    assert problem in said
+    assert len(before) <= 1, "a line of the log, at the most"
+
+
+@pytest.mark.parametrize("name", [*OURS, *DROP_INS])
+def test_every_command_has_a_version(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """mooring dev --version began a server."""
+    assert (0, f"mooring {name} v{mooring.__version__}\n", "") == answer(capsys, *name.split(), "--version")
+
+
+@pytest.mark.parametrize("word", ["atacher", "-v=4", "nonsense"])
+def test_a_word_that_is_no_command(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    near = " (did you mean attacher?)" if word == "atacher" else ""
+    assert (2, "", f"mooring: there is no command {word!r}{near}; mooring --help lists them\n") == answer(capsys, word)
+
+
+def test_without_a_word_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = answer(capsys, "--help")[1]
+    assert (2, "", listed) == answer(capsys)
+    assert [] == [name for name in command.COMMANDS if f"\n  {name} " not in listed]
+    assert all(len(line) < WIDTH for line in listed.splitlines())
+
+
+def test_as_the_go_program_a_wrong_flag_comes_with_the_usage(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["csi-attacher", "--nonsense"])
+    assert 2 == csi_attacher.main()
+    assert "\nUsage of csi-attacher:\n" in capsys.readouterr().err
