@@ -13,7 +13,7 @@ export PYTHON
 .PHONY: help
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
-	@echo "  ARGS=... goes on to the program behind demo, test, sim and the benches: make test ARGS='-k queue'"
+	@echo "  ARGS=... goes on to the program behind: make dev ARGS='--state ./state'"
 
 # The stamp names this folder: a project that was moved gets a new .venv.
 ifneq ($(shell cat .venv/ready 2>/dev/null),$(CURDIR))
@@ -24,15 +24,23 @@ endif
 	@printf '%s' '$(CURDIR)' > $@
 
 .PHONY: demo
-demo: .venv/ready ## The life of a volume on the embedded API server, step by step
+demo: .venv/ready ## See the life of a volume, step by step
 	@$(BIN)/mooring demo $(ARGS)
 
+.PHONY: dev
+dev: .venv/ready ## An API server, a driver and controllers, until Ctrl-C
+	@$(BIN)/mooring dev $(ARGS)
+
+.PHONY: venv
+venv: .venv/ready ## .venv with all commands, and nothing else
+	@echo "The commands are in $(BIN): $(BIN)/mooring --help lists them"
+
 .PHONY: test
-test: .venv/ready ## All tests; says at the end which layers could not be tested here
+test: .venv/ready ## All tests; the end says which layers were not tested
 	@$(BIN)/pytest -n 2 --dist worksteal $(ARGS)
 
 .PHONY: check
-check: .venv/ready ## Lint, format, types, import contracts, generated files, tidiness
+check: .venv/ready ## Lint, format, types, import contracts, tidiness
 	@hack/check
 
 .PHONY: sim
@@ -40,35 +48,35 @@ sim: .venv/ready ## Many seeds of the simulation: make sim SEEDS=20000
 	@$(BIN)/python -m tests.sim --seeds $(SEEDS) $(ARGS)
 
 .PHONY: soak
-soak: .venv/ready ## Mixed load on mooring apiserver for MINUTES (30), and whether anything grows
+soak: .venv/ready ## MINUTES (30) of load on mooring apiserver: what grows?
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
 
 .PHONY: kills
-kills: .venv/ready ## mooring apiserver killed under load KILLS times (300), and whether it kept its word
+kills: .venv/ready ## mooring apiserver killed KILLS times (300) under load
 	@$(BIN)/python -m tests.kill_apiserver --kills $(KILLS) $(ARGS)
 
 .PHONY: storm
-storm: .venv/ready real-parts ## 500 claims at once, an unreliable driver, leaders killed: in process, embedded, real
+storm: .venv/ready real-parts ## 500 claims, an unreliable driver, leaders killed
 	@STORM_CLAIMS=500 KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/pytest -q tests/e2e/test_storm.py $(ARGS)
 
 .PHONY: bench-attach
-bench-attach: .venv/ready real-parts ## Mooring's attacher beside the Go one, on a real API server
+bench-attach: .venv/ready real-parts ## Mooring's attacher beside the Go one
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m bench.attach $(ARGS)
 
 .PHONY: bench-provision
-bench-provision: .venv/ready real-parts ## Mooring's provisioner and binder beside the Go ones, on a real API server
+bench-provision: .venv/ready real-parts ## Mooring's provisioner and binder beside the Go ones
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m bench.provision $(ARGS)
 
 .PHONY: bench-apiserver
-bench-apiserver: .venv/ready real-parts ## The embedded API server beside the real kube-apiserver and etcd
+bench-apiserver: .venv/ready real-parts ## The embedded API server beside the real one and etcd
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m bench.apiserver $(ARGS)
 
 .PHONY: real-parts
-real-parts: ## Build etcd, Kubernetes and the Go sidecars for the tests (needs Go; 11 minutes once, then cached)
+real-parts: ## Build what tests compare with (Go; 11 minutes, once)
 	@hack/kube/build >/dev/null
 
 .PHONY: lock
-lock: .venv/ready ## Write requirements.lock anew from pyproject.toml; UPGRADE=1 takes newer versions
+lock: .venv/ready ## Write requirements.lock; UPGRADE=1 takes newer versions
 	@hack/lock $(if $(UPGRADE),--upgrade)
 
 .PHONY: clean

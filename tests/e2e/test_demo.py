@@ -10,7 +10,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,12 +32,11 @@ from mooring.dev.waiting import until
 from mooring.driver.statefile import read_state
 from mooring.kube import kubeconfig
 from mooring.kube.http import HttpCluster
+from tests.support.mooring_dev import MOORING, dev
 from tests.support.programs import Program
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
-
-MOORING = [sys.executable, "-m", "mooring.cli.mooring"]
 
 PVC = "pvc-[-0-9a-f]{36}"
 
@@ -123,22 +121,6 @@ def test_an_interrupted_demo_does_not_claim_success(tmp_path: Path) -> None:
     assert ["log"] == os.listdir(tmp_path), "its folder is gone"
 
 
-@contextlib.contextmanager
-def dev(folder: Path, *flags: str) -> Iterator[tuple[Program, Path]]:
-    """`mooring dev`, ready, with its kubeconfig; ended by Ctrl-C, as it should be."""
-    (folder / "tmp").mkdir(exist_ok=True)
-    (folder / "log").unlink(missing_ok=True)  # of the run before, which was ready, too
-    program = Program([*MOORING, "dev", *flags], folder / "log", {**os.environ, "TMPDIR": str(folder / "tmp")})
-    try:
-        eventually(lambda: "Ctrl-C ends it" in program.output_alive(), 20, "mooring dev is ready")
-        yield program, Path(re.findall("export KUBECONFIG=(.*)", program.output())[-1])
-        program.send(signal.SIGINT)
-        assert 0 == program.wait_exit(), program.log_tail()
-        assert "ended in good order" in program.output()
-    finally:
-        program.kill()
-
-
 def attached(va: Any) -> bool:
     return va is not None and va.status.attached
 
@@ -147,8 +129,9 @@ def bound(one: Any) -> bool:
     return one is not None and one.status.phase == "Bound"
 
 
-def pasted(output: str) -> list[dict[str, Any]]:
-    """What the invitation has people paste: a claim, an attachment whose volume the shell asks for, a claim that waits, its pod."""
+def examples(*flags: str) -> list[dict[str, Any]]:
+    """What --examples has people paste: a claim, an attachment whose volume the shell asks for, a claim that waits, its pod."""
+    output = subprocess.run([*MOORING, "dev", "--examples", *flags], capture_output=True, text=True, timeout=30, check=True).stdout
     found = re.findall(r"^kubectl apply -f - <<'?EOF'?\n(.*?)^EOF$", output, re.DOTALL | re.MULTILINE)
     return [one for text in found for one in yaml.safe_load_all(text)]
 
@@ -170,7 +153,7 @@ async def names(cluster: HttpCluster, kind: Kind[Any]) -> list[str]:
     return [one["metadata"]["name"] for one in (await cluster.list(kind.whole())).items]
 
 
-async def test_dev_makes_and_attaches_a_volume_for_anybody_who_pastes_what_it_says(tmp_path: Path) -> None:
+async def test_dev_makes_and_attaches_a_volume_for_anybody_who_pastes_its_examples(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with dev(tmp_path, f"--state={state}", "--node-id=a,b", "--volume=mine") as (program, config):
         assert state / "kubeconfig" == config
@@ -180,11 +163,11 @@ async def test_dev_makes_and_attaches_a_volume_for_anybody_who_pastes_what_it_sa
             assert ["hostpath.csi.mooring"] == await names(cluster, CSI_DRIVERS)
             assert ["hostpath", "hostpath-wait"] == await names(cluster, STORAGE_CLASSES)
             assert ["mine"] == await names(cluster, PERSISTENT_VOLUMES)
-            wanted, attachment, *_ = pasted(program.output())
+            wanted, attachment, *_ = examples("--node-id=a,b")
             await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), wanted, "default")
             found = await until(cluster, PERSISTENT_VOLUME_CLAIMS, "my-claim", bound)
             assert found is not None
-            assert "$(kubectl get pvc my-claim -o jsonpath='{.spec.volumeName}')" == attachment["spec"]["source"]["persistentVolumeName"]
+            assert "$PV" == attachment["spec"]["source"]["persistentVolumeName"]
             attachment["spec"]["source"]["persistentVolumeName"] = found.spec.volume_name
             await cluster.create(VOLUME_ATTACHMENTS.whole(), attachment)
             assert await until(cluster, VOLUME_ATTACHMENTS, "my-claim-on-a", attached)
@@ -208,9 +191,9 @@ async def test_dev_makes_and_attaches_a_volume_for_anybody_who_pastes_what_it_sa
 
 async def test_a_pod_in_dev_is_scheduled_and_its_volume_made_then(tmp_path: Path) -> None:
     """For claims that name no class, when asked for; and where the volume waits for its first pod."""
-    with dev(tmp_path, "--node-id=only", "--default-class", "--topology=only:zone=a") as (program, config):
+    with dev(tmp_path, "--node-id=only", "--default-class", "--topology=only:zone=a") as (_, config):
         async with client_of(config) as cluster:
-            classless, (*_, wanted, pod) = claim("none", ""), pasted(program.output())
+            classless, (*_, wanted, pod) = claim("none", ""), examples()
             del classless["spec"]["storageClassName"]
             for body in (classless, wanted):
                 await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), body, "default")

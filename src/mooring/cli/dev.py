@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from mooring.api.names import dns_subdomain
@@ -37,6 +39,7 @@ class DevFlags(ProcessFlags):
     topology: Mapping[str, Mapping[str, str]] = flag(
         "topology", TOPOLOGY, {}, "A node's topology; given for each node, all with the same keys. Volumes live in one place then."
     )
+    examples: bool = flag("examples", BOOL, False, "Print claims and a pod to try, as a shell script, and end.")
     default_class: bool = flag("default-class", BOOL, False, "Make hostpath the class of claims that name none.")
 
 
@@ -62,13 +65,33 @@ _NODES: Final = ("node-1", "node-2", "node-3")
 
 def run(argv: Sequence[str], prog: str) -> int:
     """argv: the words after `mooring dev`. Gives the exit code."""
-    return run_for_people(COMMAND, argv, prog, lambda flags: asyncio.run(_dev(flags, prog)))
+    return run_for_people(COMMAND, argv, prog, lambda flags: _examples(flags) if flags.examples else asyncio.run(_dev(flags, prog)))
+
+
+def _examples(flags: DevFlags) -> int:
+    check_server_parts()
+    from mooring.dev.examples import examples
+    from mooring.driver.hostpath import DRIVER_NAME
+
+    kubeconfig = str(Path(flags.state).absolute() / "kubeconfig") if flags.state else ""
+    sys.stdout.write(examples(DRIVER_NAME, (flags.node_ids or _NODES)[0], kubeconfig))
+    return 0
+
+
+def _examples_command(flags: DevFlags, prog: str) -> str:
+    """To be pasted: with the way to the program, and what the examples need to know."""
+    path = Path(sys.argv[0])
+    typed = f"{shlex.quote(str(path))}{prog.removeprefix('mooring')}" if path.name == "mooring" else prog
+    state = f" --state={shlex.quote(flags.state)}" if flags.state else ""
+    node = f" --node-id={flags.node_ids[0]}" if flags.node_ids else ""
+    return f"{typed} --examples{state}{node}"
 
 
 async def _dev(flags: DevFlags, prog: str) -> int:
     check_server_parts()
     from mooring.base.chance import Chance
     from mooring.base.clock import LoopClock
+    from mooring.cli.keyboard import on_enter
     from mooring.cli.stopping import stop_signals
     from mooring.dev.run import run_dev
     from mooring.dev.screen import screen_for
@@ -89,5 +112,7 @@ async def _dev(flags: DevFlags, prog: str) -> int:
                 clock=clock,
                 chance=Chance(),
                 stop=stop,
+                examples=_examples_command(flags, prog),
+                on_enter=lambda act: on_enter(sys.stdin, act),
             )
     return 0

@@ -14,6 +14,7 @@ from mooring.dev.story import Story
 _LINE: Final = re.compile(r'(?P<letter>[IWE])\d{4} \S+ +\d+ [^\]]+\] "(?P<message>(?:[^"\\]|\\.)*)"(?P<values>.*)')
 _ESCAPED: Final = re.compile(r'\\(["\\])')
 """What the log escapes in quoted text, and people need not: line ends stay escaped."""
+_WAITS: Final = re.compile(r" retry_in_s=\S+")
 _WHO: Final = {"I": "log", "W": "warning", "E": "error"}
 
 
@@ -30,8 +31,16 @@ class LogLines(io.StringIO):
         if found is None:
             self._story.happened("log", line)
         else:
-            self._story.happened(_WHO[found["letter"]], _ESCAPED.sub(r"\1", f"{found['message']}{found['values']}"))
+            self._tell(found)
         return len(text)
+
+    def _tell(self, found: re.Match[str]) -> None:
+        """A warning or an error that comes again is the same, however long it waits for its next try."""
+        message, values = _ESCAPED.sub(r"\1", found["message"]), _ESCAPED.sub(r"\1", found["values"])
+        waits = "".join(_WAITS.findall(values))
+        same = "" if found["letter"] == "I" else f"{message}{_WAITS.sub('', values)}"
+        name = f"{message.partition(':')[0]}{waits}"
+        self._story.happened(_WHO[found["letter"]], f"{message}{values}", same=same, name=name)
 
 
 @contextlib.contextmanager

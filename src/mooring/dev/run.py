@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import mooring
-from mooring.apiserver.body.yamlbody import dump_yaml
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.errors import MooringError
 from mooring.base.folders import folder_or_temporary
 from mooring.csi.grpc import GrpcDriver
 from mooring.dev.demo import NODE, Demo, DemoFailed
-from mooring.dev.ground import CLASS, WAITING_CLASS, make_volume, register
-from mooring.dev.objects import claim, pod, volume_attachment
+from mooring.dev.ground import make_volume, register
 from mooring.dev.plane import Plane, running
 from mooring.dev.story import Story
 from mooring.dev.watched import WatchedCluster
@@ -27,9 +26,6 @@ from mooring.kube import kubeconfig
 from mooring.kube.http import HttpCluster
 
 DEMO_S_MAX: Final = 9.0
-CLAIM: Final = "my-claim"
-POD: Final = "my-pod"
-WAITING_CLAIM: Final = "my-waiting-claim"
 _CONNECT_S_MAX: Final = 5.0
 
 
@@ -45,9 +41,14 @@ async def run_dev(
     clock: Clock,
     chance: Chance,
     stop: asyncio.Event,
+    examples: str,
+    on_enter: Callable[[Callable[[], None]], AbstractContextManager[bool]],
 ) -> None:
-    """Serves until `stop` is set. state: a folder that stays, "" for one that vanishes. node_ids: one at least. topology, port: as for
-    `running`. volumes: to be made at the start. default_class: claims that name no class get ours. Raises ConfigError.
+    """Serves until `stop` is set.
+
+    state: a folder that stays, "" for one that vanishes. node_ids: one at least. topology, port: as for `running`. volumes: to be made
+    at the start. default_class: claims that name no class get ours. examples: the command that prints them. on_enter: calls its
+    argument at each Enter; False if there is no keyboard. Raises ConfigError.
     """
     story.title(f"mooring dev {mooring.__version__}")
     with folder_or_temporary(state) as folder:
@@ -60,47 +61,30 @@ async def run_dev(
                 await register(told, plane.driver_name, node_ids, topology, default_class=default_class)
                 for name in dict.fromkeys(volumes):
                     await make_volume(told, driver, plane.driver_name, name)
-            for line in _invitation(plane, node_ids[0], kept=bool(state)):
-                story.title(line)
-            await stop.wait()
+
+            def invite() -> None:
+                for line in _invitation(plane, examples, kept=bool(state), can_enter=can_enter):
+                    story.title(line)
+
+            with on_enter(invite) as can_enter:
+                invite()
+                await stop.wait()
         story.ended("ended in good order")
 
 
-def _invitation(plane: Plane, node: str, *, kept: bool) -> Iterator[str]:
-    """Lines to paste stand alone, from the first column on."""
+def _invitation(plane: Plane, examples: str, *, kept: bool, can_enter: bool) -> Iterator[str]:
+    """What to type stands last and alone, from the first column on; the others fit 80 columns."""
+    ends = "stay in the --state folder." if kept else "end with this process; --state FOLDER keeps them."
+    again = ", Enter shows this again" if can_enter else ""
     yield ""
-    ends = "stay in the --state folder" if kept else "end with this process, unless it is given a --state folder"
-    yield f"Ready. API objects and volumes {ends}."
+    yield f"Ready. Objects and volumes {ends}"
     yield f"The driver {plane.driver_name} is on unix://{plane.socket}"
-    yield "To have a volume made, paste this in another terminal:"
+    yield "Not here: kubelet (no pod runs), attach/detach controller, resizer, snapshotter."
+    yield f"Claims and a pod to paste: {examples}"
+    yield "From here on: what the controllers write, and every call to the driver."
+    yield f"Ctrl-C ends it{again}. In another terminal:"
     yield ""
     yield f"export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}"
-    yield from _pasted(claim(CLAIM, CLASS))
-    yield f"kubectl get pvc,pv shows it bound. To attach it to {node}, as a cluster would for a pod there:"
-    yield ""
-    yield "kubectl apply -f - <<EOF"
-    pv = f"$(kubectl get pvc {CLAIM} -o jsonpath='{{.spec.volumeName}}')"
-    yield from dump_yaml(volume_attachment(plane.driver_name, f"{CLAIM}-on-{node}", pv, node)).decode().splitlines()
-    yield "EOF"
-    yield ""
-    yield f"kubectl delete volumeattachment {CLAIM}-on-{node} detaches it, kubectl delete pvc {CLAIM} deletes it."
-    yield f"Volumes of the class {WAITING_CLASS} are made where their first pod goes. A claim and its pod:"
-    yield ""
-    yield from _pasted(claim(WAITING_CLAIM, WAITING_CLASS), pod(POD, WAITING_CLAIM))
-    yield "kubectl get pods,pvc -o wide shows the pod on a node and its claim bound. More does not happen: there is no kubelet to start or"
-    yield "end it, and no attach/detach controller to make its VolumeAttachment. To delete a pod that is on a node, and then its claim:"
-    yield ""
-    yield f"kubectl delete pod {POD} --force --grace-period=0"
-    yield f"kubectl delete pvc {WAITING_CLAIM}"
-    yield ""
-    yield "Ctrl-C ends it. Below: what the controllers write, and every call to the driver."
-    yield ""
-
-
-def _pasted(*objects: dict[str, Any]) -> Iterator[str]:
-    yield "kubectl apply -f - <<'EOF'"
-    yield from "---\n".join(dump_yaml(one).decode() for one in objects).splitlines()
-    yield "EOF"
     yield ""
 
 

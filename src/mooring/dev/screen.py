@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import textwrap
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TextIO
@@ -10,6 +12,11 @@ from typing import Any, Final, Protocol, Self, TextIO
 from mooring.dev.story import Happening, Screen
 
 _ROAD_WIDTH: Final = 14
+_WIDTH_MIN: Final = 40
+"""Below that a terminal breaks lines as it likes."""
+_INDENT: Final = 12
+"""Leaves room for a volume's name in one piece on 80 columns."""
+_GLUE: Final = "\N{NO-BREAK SPACE}"
 
 
 class Shown(Screen, Protocol):
@@ -32,8 +39,24 @@ def screen_for(stream: TextIO, when_gone: Callable[[], None] = lambda: None) -> 
     return PlainScreen(stream, when_gone)
 
 
+def wrapped(head: str, body: str, width: int) -> str:
+    """The body as it stands behind its head: broken at words, further lines indented. Words stay whole, to be copied."""
+    if width < _WIDTH_MIN:
+        return body
+    indent = " " * min(len(head), _INDENT)
+    lines = textwrap.wrap(
+        body.replace(" ms)", f"{_GLUE}ms)").replace("→ ", f"→{_GLUE}"),
+        width - 1,
+        initial_indent=" " * len(head),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines)[len(head) :].replace(_GLUE, " ")
+
+
 class PlainScreen:
-    """One line for each event, the time first; flushed, so that a pipe sees it as it happens.
+    """One line for each event, the time first; flushed, so that a pipe sees it as it happens. On a terminal lines are broken at words.
 
     A stream that nobody reads any more loses the lines: those who tell the story are in the middle of their work, and go on.
     when_gone: called once, when that is noticed.
@@ -42,6 +65,7 @@ class PlainScreen:
     def __init__(self, stream: TextIO, when_gone: Callable[[], None] = lambda: None) -> None:
         self._stream: TextIO | None = stream
         self._when_gone = when_gone
+        self._is_terminal = stream.isatty()
 
     def __enter__(self) -> Self:
         return self
@@ -53,25 +77,30 @@ class PlainScreen:
         self._line(text)
 
     def step(self, at_s: float, text: str) -> None:
-        self._line(f"\n{at_s:6.3f}  {text}")
+        self._line("")
+        self._line(text, f"{at_s:6.3f}  ")
 
     def happening(self, one: Happening) -> None:
-        self._line(f"{one.at_s:6.3f}    {road(one):<{_ROAD_WIDTH}}  {described(one)}")
+        self._line(described(one), f"{one.at_s:6.3f}    {road(one):<{_ROAD_WIDTH}}  ")
 
     def check(self, at_s: float, text: str) -> None:
-        self._line(f"{at_s:6.3f}    ok: {text}")
+        self._line(text, f"{at_s:6.3f}    ok: ")
 
     def failure(self, at_s: float, text: str) -> None:
-        self._line(f"\n{at_s:6.3f}  FAILED: {text}")
+        self._line("")
+        self._line(text, f"{at_s:6.3f}  FAILED: ")
 
     def end(self, at_s: float, text: str) -> None:
-        self._line(f"\n{at_s:6.3f}  {text}")
+        self.step(at_s, text)
 
-    def _line(self, text: str) -> None:
+    def _line(self, text: str, head: str = "") -> None:
+        """head: before the text, which is broken where it is too long; without one it stays as it is."""
+        if head and self._is_terminal:
+            text = wrapped(head, text, shutil.get_terminal_size().columns)
         if self._stream is None:
             return
         try:
-            self._stream.write(f"{text}\n")
+            self._stream.write(f"{head}{text}\n")
             self._stream.flush()
         except OSError:
             self._stream = None
@@ -131,23 +160,30 @@ class LiveScreen:
             self._progress.remove_task(self._task)
         self._task = self._progress.add_task(text, total=None)
         self._print(("", ""))
-        self._print((f"{at_s:6.3f}  ", "dim"), (text, "bold"))
+        self._wrap(text, "bold", (f"{at_s:6.3f}  ", "dim"))
 
     def happening(self, one: Happening) -> None:
         style = "red" if one.problem else self._COLOURS.get(one.who, "")
         way = (f"{road(one):<{_ROAD_WIDTH}}  ", style)
-        self._print((f"{one.at_s:6.3f}    ", "dim"), way, (described(one), "red" if one.problem else ""))
+        self._wrap(described(one), "red" if one.problem else "", (f"{one.at_s:6.3f}    ", "dim"), way)
 
     def check(self, at_s: float, text: str) -> None:
-        self._print((f"{at_s:6.3f}    ", "dim"), ("✓ ", "bold green"), (text, ""))
+        self._wrap(text, "", (f"{at_s:6.3f}    ", "dim"), ("✓ ", "bold green"))
 
     def failure(self, at_s: float, text: str) -> None:
-        self._print((f"\n{at_s:6.3f}  ", "dim"), ("✗ ", "bold red"), (text, "bold red"))
+        self._print(("", ""))
+        self._wrap(text, "bold red", (f"{at_s:6.3f}  ", "dim"), ("✗ ", "bold red"))
 
     def end(self, at_s: float, text: str) -> None:
         self._progress.stop()
-        self._print((f"\n{at_s:6.3f}  ", "dim"), (text, "bold green"))
+        self._print(("", ""))
+        self._wrap(text, "bold green", (f"{at_s:6.3f}  ", "dim"))
+
+    def _wrap(self, text: str, style: str, *heads: tuple[str, str]) -> None:
+        """The text behind its heads, broken at words."""
+        head = "".join(part for part, _ in heads)
+        self._print(*heads, (wrapped(head, text, self._console.width), style))
 
     def _print(self, *parts: tuple[str, str]) -> None:
-        """The terminal itself breaks what is too long, so that it can be copied as one line."""
+        """The terminal itself breaks what is longer, so that it can be copied as one line."""
         self._console.print(self._text(*parts), soft_wrap=True)

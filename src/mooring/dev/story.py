@@ -11,6 +11,7 @@ from typing import Protocol
 
 from mooring.base.clock import Clock
 from mooring.dev.brief import brief_message
+from mooring.dev.repeats import Repeats
 from mooring.driver.guard import CallRecord
 
 
@@ -51,6 +52,7 @@ class Story:
         self._screen = screen
         self._clock = clock
         self._began = clock.now()
+        self._repeats = Repeats()
         self.calls: Counter[str] = Counter()
         self.failed_calls: Counter[str] = Counter()
         self.writes: Counter[str] = Counter()
@@ -74,14 +76,36 @@ class Story:
     def ended(self, text: str) -> None:
         self._screen.end(self.elapsed_s, text)
 
-    def happened(self, who: str, what: str, *, via: str = "", result: str = "", problem: str = "", seconds: float | None = None) -> None:
-        self._screen.happening(Happening(self.elapsed_s, who, via, what, result, problem, seconds))
+    def happened(
+        self,
+        who: str,
+        what: str,
+        *,
+        via: str = "",
+        result: str = "",
+        problem: str = "",
+        seconds: float | None = None,
+        same: str = "",
+        name: str = "",
+    ) -> None:
+        """same: what it is known by when it comes again, "" for what is always told in full. name: what it is called then."""
+        at_s = self.elapsed_s
+        again = self._repeats.seen((who, via, same), at_s, name) if same else None
+        if again is None:
+            one = Happening(at_s, who, via, what, result, problem, seconds)
+        elif problem:
+            one = Happening(at_s, who, via, again.name or what, problem=again.words)
+        else:
+            one = Happening(at_s, who, via, again.name or what, result=again.words)
+        self._screen.happening(one)
 
-    def wrote(self, who: str, what: str, seconds: float, problem: str = "") -> None:
-        """A write to the API server has ended."""
-        if not problem:
+    def wrote(self, who: str, what: str, seconds: float, problem: str = "", *, same: str = "", name: str = "") -> None:
+        """A write to the API server has ended. same, name: as for `happened`; a failed one is known by how it failed."""
+        if problem:
+            same, name = f"{what} {problem}", what.partition(":")[0]
+        else:
             self.writes[who] += 1
-        self.happened(who, what, via="API", problem=problem, seconds=seconds)
+        self.happened(who, what, via="API", problem=problem, seconds=seconds, same=same, name=name)
 
     def called(self, record: CallRecord) -> None:
         """A call to the driver has ended; the driver tells it."""
@@ -89,4 +113,6 @@ class Story:
         (self.failed_calls if failed else self.calls)[record.rpc] += 1
         what = f"{record.rpc} {brief_message(record.request)}".rstrip()
         result = "" if failed else brief_message(record.response) or "OK"
-        self.happened("driver", what, via="CSI", result=result, problem=str(record.error or ""), seconds=record.seconds)
+        problem = str(record.error or "")
+        same = f"{what} {problem}" if failed else ""
+        self.happened("driver", what, via="CSI", result=result, problem=problem, seconds=record.seconds, same=same, name=record.rpc)

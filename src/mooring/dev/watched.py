@@ -78,7 +78,7 @@ class WatchedCluster:
         return await self._cluster.get(kind, name, namespace)
 
     async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
-        with self._told(_created(kind, body)):
+        with self._told(_created(kind, body), same=_same(kind, _name(body)), name=_called(kind, body)):
             return await self._cluster.create(kind, body, namespace)
 
     async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:
@@ -87,7 +87,7 @@ class WatchedCluster:
 
     async def patch(self, kind: Kind[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
         outdated = (Conflict, Invalid) if patch.type is PatchType.JSON else Conflict  # a JSON patch tests what was read
-        with self._told(f"patch {_path(kind, name, subresource)}: {brief_patch(patch.body)}", outdated):
+        with self._told(f"patch {_path(kind, name, subresource)}: {brief_patch(patch.body)}", outdated, same=_same(kind, name)):
             return await self._cluster.patch(kind, name, patch, namespace, subresource=subresource)
 
     async def post(self, kind: Kind[T], name: str, subresource: str, body: Mapping[str, Any], namespace: str = "") -> None:
@@ -108,8 +108,13 @@ class WatchedCluster:
             await self._cluster.delete(kind, name, namespace, uid=uid, grace_period_s=grace_period_s, propagation=propagation)
 
     @contextmanager
-    def _told(self, what: str, outdated: type[ApiError] | tuple[type[ApiError], ...] = Conflict) -> Iterator[None]:
-        """outdated: how the server says that the object has changed since it was read. That is no failure: it is read again."""
+    def _told(
+        self, what: str, outdated: type[ApiError] | tuple[type[ApiError], ...] = Conflict, *, same: str = "", name: str = ""
+    ) -> Iterator[None]:
+        """outdated: how the server says that the object has changed since it was read. That is no failure: it is read again.
+
+        same, name: as for `Story.happened`.
+        """
         began = self._clock.now()
         try:
             yield
@@ -119,21 +124,38 @@ class WatchedCluster:
         except ApiError as error:
             self._story.wrote(self._who, what, self._clock.now() - began, f"{error.reason or type(error).__name__}: {error}")
             raise
-        self._story.wrote(self._who, what, self._clock.now() - began)
+        self._story.wrote(self._who, what, self._clock.now() - began, same=same, name=name)
 
 
 def _path(kind: Kind[Any], name: str, subresource: str) -> str:
     return "/".join(filter(None, (kind.plural, name, subresource)))
 
 
+def _same(kind: Kind[Any], name: str) -> str:
+    """What an event is known by, which is patched when it comes again."""
+    return f"{kind.plural}/{name}" if kind.plural == EVENTS.plural else ""
+
+
+def _called(kind: Kind[Any], body: Any) -> str:
+    """An event in a few words."""
+    if kind.plural != EVENTS.plural or not isinstance(body, Mapping):
+        return ""
+    return f"event {body.get('reason', '')} on {(body.get('involvedObject') or {}).get('name', '')}"
+
+
+def _name(body: Any) -> str:
+    metadata = body["metadata"] if isinstance(body, Mapping) else getattr(body, "metadata", None)
+    return str(metadata.get("name", "") if isinstance(metadata, Mapping) else getattr(metadata, "name", ""))
+
+
 def _created(kind: Kind[Any], body: Any) -> str:
     """`create persistentvolumes/NAME`; an event by what it says."""
     if not isinstance(body, Mapping):
-        return f"create {kind.plural}/{getattr(getattr(body, 'metadata', None), 'name', '')}"
+        return f"create {kind.plural}/{_name(body)}"
     if kind.plural == EVENTS.plural:
         about = body.get("involvedObject") or {}
         return f"event on {about.get('kind', '')} {about.get('name', '')}: {body.get('reason', '')}: {body.get('message', '')}"
-    return f"create {kind.plural}/{body['metadata'].get('name', '')}"
+    return f"create {kind.plural}/{_name(body)}"
 
 
 def _phase(body: Mapping[str, Any], subresource: str) -> str:

@@ -17,23 +17,10 @@ from mooring.dev.loglines import log_told_in
 from mooring.dev.screen import LiveScreen, PlainScreen, screen_for
 from mooring.dev.story import Happening, Story
 from mooring.driver.guard import CallRecord
+from tests.unit.dev.still import StillClock
 from tests.unit.driver.calls import a_creation, a_publication
 
 _log = logger(__name__)
-
-
-class StillClock:
-    def __init__(self) -> None:
-        self.at = 100.0
-
-    def now(self) -> float:
-        return self.at
-
-    def wall_s(self) -> float:
-        return 0.0
-
-    async def sleep(self, seconds: float) -> None:
-        raise AssertionError("nobody sleeps here")
 
 
 def told(screen_of: type[PlainScreen] | type[LiveScreen] = PlainScreen) -> str:
@@ -181,14 +168,50 @@ def test_of_long_lists_the_first_are_shown() -> None:
     assert 'node_ids=["0", "1", "2", "3", "4"] and 1 more' == brief_message(json.dumps({"node_ids": [str(one) for one in range(6)]}))
 
 
-def test_a_narrow_terminal_breaks_lines_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is pasted from it must be one line."""
+PATH = f"/a/{'long/' * 20}path"
+LONG = f"CreateVolume required_bytes=900Ti name=pvc-517839fe volume_capabilities=[mode=SINGLE_NODE_MULTI_WRITER] path={PATH}"
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("screen_of", "width"), [(LiveScreen, 80), (PlainScreen, 80), (LiveScreen, 60)])
+def test_on_a_terminal_lines_break_at_words_and_are_indented(
+    screen_of: type[PlainScreen] | type[LiveScreen], width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids and paths stay whole: they are pasted."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    stream = Tty() if screen_of is PlainScreen else io.StringIO()
+    with screen_of(stream) as screen:
+        screen.happening(Happening(0.0, "driver", "CSI", LONG, result="OK", seconds=0.0031))
+        screen.check(1.0, LONG)
+    first, second = stream.getvalue().split(" 1.000 ")
+    indent = 12
+    assert first.startswith(" 0.000    CSI → driver    CreateVolume required_bytes=900Ti")
+    assert all(line.startswith(" " * indent) and line[indent] != " " for line in first.splitlines()[1:])
+    assert all(len(line) < width or 1 == len(line.split()) for line in stream.getvalue().splitlines())
+    assert f"path={PATH}\n" in first
+    assert "(3.1 ms)\n" in first
+    assert LONG.split() == " ".join(second.split()).split()[-len(LONG.split()) :]
+
+
+def test_a_line_to_paste_is_never_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    stream, line = io.StringIO(), f"export KUBECONFIG=/a/{'long/' * 20}path"
-    with LiveScreen(stream) as screen:
-        screen.title(line)
-        screen.happening(Happening(0.0, "driver", "CSI", f"Probe {line}"))
-    assert 2 == stream.getvalue().count(line)
+    line = f"export KUBECONFIG={PATH}"
+    for stream, screen_of in ((io.StringIO(), LiveScreen), (Tty(), PlainScreen)):
+        with screen_of(stream) as screen:
+            screen.title(line)
+        assert line in stream.getvalue()
+
+
+def test_what_nobody_looks_at_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files and pipes are searched."""
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = io.StringIO()
+    PlainScreen(stream).happening(Happening(0.0, "driver", "CSI", LONG))
+    assert 1 == stream.getvalue().count("\n")
 
 
 def test_log_lines_are_told_in_the_storys_time_and_form() -> None:

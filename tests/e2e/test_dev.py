@@ -1,0 +1,74 @@
+"""`mooring dev` as a newcomer meets it: on a terminal of 80 columns, and with kubectl."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.mooring_dev import MOORING, Screen, dev
+from tests.support.real import binary
+
+pytestmark = pytest.mark.slow
+
+EXPORT = r"^export KUBECONFIG=\S+/kubeconfig$"
+
+
+@pytest.fixture
+def screen() -> Iterator[Screen]:
+    made = Screen(*MOORING, "dev")
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_what_to_type_stands_last_and_comes_again_on_enter(screen: Screen) -> None:
+    assert screen.shows(EXPORT), screen.lines
+    assert not screen.shows(".", times=10_000, timeout_s=0.5), "nothing comes after it"
+    shown = [line for line in screen.lines if line.strip()]
+    assert re.search(EXPORT, shown[-1])
+    assert "Ctrl-C ends it, Enter shows this again. In another terminal:" == shown[-2]
+    ready = next(number for number, line in enumerate(shown) if line.startswith("Ready."))
+    assert 10 > len(shown) - ready, "less than half a screen"
+    assert [] == [line for line in screen.lines if len(line) > 80 and "csi.sock" not in line and not re.search(EXPORT, line)]
+    assert 1 == len([line for line in shown if "kubelet" in line and "attach/detach controller" in line]), "what is not here: one line"
+    screen.type("\n")
+    assert screen.shows(EXPORT, times=2), screen.lines
+    screen.type("\x03")
+    assert screen.shows("ended in good order"), screen.lines
+    assert 0 == screen.process.wait(20)
+
+
+def test_an_end_of_input_is_no_end(screen: Screen) -> None:
+    assert screen.shows(EXPORT), screen.lines
+    screen.type("\x04\n")
+    assert not screen.shows(EXPORT, times=2, timeout_s=1.0)
+    assert screen.process.poll() is None
+    screen.type("\x03")
+    assert 0 == screen.process.wait(20)
+
+
+def test_without_a_keyboard_none_is_promised(tmp_path: Path) -> None:
+    with dev(tmp_path) as (program, _):
+        assert "Ctrl-C ends it. In another terminal:" in program.output()
+
+
+def test_its_examples_are_a_script_that_the_real_kubectl_runs_to_its_end(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    flags = [f"--state={state}", "--node-id=a"]
+    script = subprocess.run([*MOORING, "dev", "--examples", *flags], capture_output=True, text=True, timeout=30, check=True).stdout
+    assert f"export KUBECONFIG={state}/kubeconfig\n" == script[: script.index("\n") + 1]
+    assert [] == [line for line in script.splitlines()[1:] if len(line) >= 80]
+    environment = {**os.environ, "PATH": f"{binary('kubectl').parent}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    with dev(tmp_path, *flags) as (program, _):
+        assert f"\nClaims and a pod to paste: mooring dev --examples {' '.join(flags)}\n" in program.output()
+        done = subprocess.run(["sh", "-eu"], input=script, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert 0 == done.returncode, done.stdout + done.stderr
+        for call in ("CreateVolume", "ControllerPublishVolume", "ControllerUnpublishVolume", "DeleteVolume"):
+            assert re.search(rf"CSI → driver +{call} ", program.output())
+    assert "volumeattachment.storage.k8s.io/my-claim-on-a condition met" in done.stdout
