@@ -152,6 +152,7 @@ async def b22_b23_static_volume_waits_unless_reserved(world: World) -> None:
 
 @life
 async def b32_class_comes_later(world: World) -> None:
+    """B32: the claim is tried again."""
     claim = await world.create(a_claim(world("claim"), sc=world("sc")))
     await world.told(claim, "Warning", "ProvisioningFailed", f'"{world("sc")}" not found')
     await world.make_class()
@@ -253,6 +254,7 @@ async def b37_bound_volume_deleted(world: World) -> None:
 
 @life
 async def b38_b40_claim_of_the_pod(world: World) -> None:
+    """B40: the claim goes with its pod, and the volume is released."""
     await world.make_class()
     pod = await world.make_pod(volumes=(an_ephemeral_volume(sc=world("sc")),))
     name = f"{world('pod')}-scratch"

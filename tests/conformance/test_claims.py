@@ -131,6 +131,7 @@ def test_the_old_annotation_is_taken_with_a_warning_and_counts_as_a_class(api: R
 
 
 def test_AO16_a_claim_without_a_class_gets_the_default_one(api: Rest, name: str) -> None:
+    """B01, too."""
     body = {**a_class(name), "metadata": {"name": name, "annotations": {DEFAULT: "true"}}}
     api.post(STORAGE_CLASSES, body).ok(201)
     try:

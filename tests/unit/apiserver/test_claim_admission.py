@@ -41,6 +41,7 @@ ROWS: dict[str, tuple[list[tuple[Json, float]], str | None]] = {
 
 @pytest.mark.parametrize("row", ROWS)
 def test_a_claim_without_a_class_gets_the_newest_default_then_the_first_by_name(row: str) -> None:
+    """B01, B02. The binder judges alike for claims that are there already."""
     classes, wanted = ROWS[row]
     store = a_store()
     for body, age in classes:

@@ -161,7 +161,9 @@ def test_AT28_an_inline_volume_with_everything():
 def test_AT29_an_in_tree_volume_is_translated():
     source = {"gcePersistentDisk": {"pdName": "testpd"}}
     pv = a_pv(source=source, modes=RWO, labels={"failure-domain.beta.kubernetes.io/zone": "testZone"})
-    order = order_of(decided(a_va(), [pv]))
+    decision = decided(a_va(), [pv])
+    assert [Claim, Publish] == steps(decision), "nothing is written to the volume"
+    order = order_of(decision)
     assert ("projects/UNSPECIFIED/zones/testZone/disks/testpd", {"partition": ""}) == (order.handle, dict(order.context))
     assert (1, True) == (order.capability.access_mode.mode, order.migrated)
 
@@ -340,6 +342,10 @@ def test_a_call_that_runs_keeps_the_volume_whose_attachment_is_gone(source):
 def test_an_in_tree_volume_is_released_once_its_migration_was_rolled_back(migrated_to, reason):
     annotations = {"pv.kubernetes.io/migrated-to": migrated_to} if migrated_to else None
     assert reason == released(a_pv(source=GCE, annotations=annotations)).because
+
+
+def test_PV09_a_rolled_back_volume_waits_for_its_attachment():
+    assert Decision(why.VolumeInUse((VA,))) == released(a_pv(source=GCE), [a_va()])
 
 
 # -- what the backend reports

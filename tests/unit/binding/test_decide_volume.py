@@ -58,6 +58,11 @@ def test_B27_let_go_once_the_api_server_has_said_that_the_claim_is_gone(policy: 
     assert (LOOK_UP,) == decide_volume(view, "pv", gone_uid="uid-before").actions
 
 
+def test_B28_a_new_claim_of_the_same_name_does_not_keep_the_volume() -> None:
+    view = Stores(a_volume(phase="Bound", claim=OURS), a_claim(uid="uid-new")).binder()
+    assert (SetVolumePhase("Released"),) == decide_volume(view, "pv", gone_uid="uid-claim").actions
+
+
 def test_an_unknown_policy_is_told_once() -> None:
     released = decide_volume(Stores(a_volume(phase="Released", claim=OURS, policy="Shred")).binder(), "pv")
     assert ((SetVolumePhase("Failed"),), False) == (released.actions, released.quiet)

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from mooring.api.coordination import LEASES
 from mooring.base.chance import Chance
 from mooring.base.errors import ConfigError
 from mooring.base.flags import flags_of, parse
@@ -253,3 +254,5 @@ async def test_P91_the_end_waits_for_the_call_and_stores_its_volume():
         await world.settle(5)
         assert 1 == len(world.driver.volumes)
         await world.provisioned()
+        lease = await world.get(LEASES, "csi-test", "default")
+        assert "" == lease["spec"]["holderIdentity"], "the next leader need not wait"

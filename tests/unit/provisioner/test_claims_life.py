@@ -388,6 +388,19 @@ async def test_a_volume_that_has_no_in_tree_form_is_deleted():
     assert [] == await world.list(PVS)
 
 
+@in_virtual_time
+async def test_P49_a_claim_that_a_populator_fills_is_told_so_and_left_alone():
+    """Two sources of events in one instant of virtual time give them one name, so the second event is looked for among the requests."""
+    world = await ProvisioningWorld(resync_s=0.0).base(dataSourceRef={"apiGroup": "x.io", "kind": "Foo", "name": "f"})
+    async with world.provisioning():
+        await world.settle(2000)
+        assert [(PROVISIONING, 'External provisioner is provisioning volume for claim "default/c"')] == await world.told_of()
+    [event] = [request.body for request in world.cluster.writes("create events")]
+    assert ("Normal", PROVISIONING) == (event["type"], event["reason"])
+    assert "Assuming an external populator will provision the volume" == event["message"]
+    assert [] == world.told
+
+
 class SlowEvents(RecordingCluster):
     """Events take their time."""
 

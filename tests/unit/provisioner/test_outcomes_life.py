@@ -54,6 +54,20 @@ def answering(*answers: csi.CreateVolumeResponse, **kwargs: Any) -> Provisioning
     return world
 
 
+# -- secrets
+
+
+@in_virtual_time
+async def test_P25_P33_a_secret_is_waited_for_and_goes_to_the_driver():
+    world = await ProvisioningWorld().base(WITH_SECRET)
+    async with world.provisioning():
+        assert (await world.failed()).endswith('error getting secret s in namespace default: secrets "s" not found')
+        assert [] == world.told
+        await world.make_secret(user="me")
+        await world.provisioned()
+    assert {"user": "me"} == dict(world.request.secrets)
+
+
 # -- success
 
 
@@ -442,9 +456,12 @@ async def test_P46_a_volume_whose_object_can_not_be_stored_is_not_asked_for_agai
     world = await ProvisioningWorld().base()
     world.cluster.refuse(POST_PV, times=3, error=ServerError("overloaded", code=500))
     async with world.provisioning():
+        await world.settle(0.2)
+        assert SUCCEEDED not in [reason for reason, _ in await world.told_of()], "the third try is still to come"
         await world.provisioned()
         await world.settle()
         assert {} == world.intents.open()
+        assert 1 == [reason for reason, _ in await world.told_of()].count(SUCCEEDED)
     assert [CREATE, *[POST_PV] * 4] == world.told
 
 
@@ -542,7 +559,9 @@ async def test_P47_the_answer_of_the_post_is_lost():
     world.cluster.refuse(POST_PV, after=True, error=ServerError("lost", code=500))
     async with world.provisioning():
         await world.provisioned()
+        await world.event(SUCCEEDED)
         await world.settle()
+        assert {} == world.intents.open()
     assert [CREATE, POST_PV, POST_PV] == world.told
 
 

@@ -229,6 +229,20 @@ def test_every_kind_of_secret_has_its_place():
     )
 
 
+def test_P29_the_default_secret_is_in_every_place():
+    secret = {"name": "s", "namespace": "of"}
+    looked = Looked({Wanted(SECRETS, "s", "of"): {}})
+    volume = volume_of(an_order(a_claim(), {f"{PREFIX}secret-{key}": value for key, value in secret.items()}, looked))
+    places = ("controllerPublish", "nodeStage", "nodePublish", "controllerExpand", "nodeExpand")
+    assert {f"{place}SecretRef": secret for place in places}.items() <= volume["spec"]["csi"].items()
+    notes = volume["metadata"]["annotations"]
+    for name, namespace in (
+        (names.DELETION_SECRET_NAME, names.DELETION_SECRET_NAMESPACE),
+        (names.MODIFY_SECRET_NAME, names.MODIFY_SECRET_NAMESPACE),
+    ):
+        assert ("s", "of") == (notes[name], notes[namespace])
+
+
 # -- sources
 
 
