@@ -1,4 +1,4 @@
-"""What each kind keeps, fills in and refuses: the scenarios of the specification, on both servers."""
+"""What each kind keeps, fills in and refuses: lines of docs/behaviours/api-server.md, on both servers."""
 
 from __future__ import annotations
 

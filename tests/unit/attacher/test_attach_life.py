@@ -1,4 +1,4 @@
-"""Attaching from the first event to the last write: rows of the specification, on the in-process ports."""
+"""Attaching from the first event to the last write: lines of docs/behaviours/attacher.md, on the in-process ports."""
 
 from __future__ import annotations
 
@@ -409,7 +409,7 @@ async def _true_when(value: object) -> bool:
     return bool(value)
 
 
-# -- what the specification does not number
+# -- what has no id
 
 
 @in_virtual_time

@@ -1,4 +1,4 @@
-"""The attacher's judgement as tables: one situation, one decision. Ids: scenario tables of the attacher's specification."""
+"""The attacher's judgement as tables: one situation, one decision. Ids: docs/behaviours/attacher.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judgement on claims: rows of (objects, what is to be done), by the ids of the table of behaviour."""
+"""The judgement on claims: rows of (objects, what is to be done), by the ids of docs/behaviours/binder.md."""
 
 from __future__ import annotations
 

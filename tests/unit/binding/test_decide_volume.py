@@ -1,4 +1,4 @@
-"""The judgement on volumes, by the ids of the table of behaviour."""
+"""The judgement on volumes, by the ids of docs/behaviours/binder.md."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ async def test_PR03_DeadlineExceeded_then_ok_is_ready(late):
 @pytest.mark.parametrize("code", [Code.FAILED_PRECONDITION, Code.UNAVAILABLE])
 @in_virtual_time
 async def test_PR04_a_driver_that_is_not_there_yet_is_asked_again(code):
-    """The row is the peer's, which exits; C5 says better."""
+    """C5. The peer exits."""
     probe = scripted(error(Code.DEADLINE_EXCEEDED), error(code), READY)
     await greeted(Plugin(probe=probe))
     assert probe.times == [0, 1, 2]
