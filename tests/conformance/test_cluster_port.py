@@ -24,7 +24,7 @@ from mooring.apiserver.upkeep.housekeeping import Housekeeping
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.kube.cluster import Cluster, EventType, Patch, PatchType, Selection, WatchEvent
-from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Conflict, Gone, Invalid, NotFound, Unreachable
+from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Conflict, Gone, Invalid, NotFound, NotServed, Unreachable
 from mooring.kube.http import HttpCluster
 from mooring.kube.kubeconfig import load
 from tests.conformance.conftest import EMBEDDED_HISTORY, Server
@@ -168,6 +168,47 @@ def brief(events: list[Event]) -> list[tuple[str, str]]:
 
 async def label(cluster: Cluster, name: str, **labels: str | None) -> Secret:
     return await cluster.patch(SECRETS, name, Patch(PatchType.MERGE, {"metadata": {"labels": labels}}), "default")
+
+
+# what is not served
+
+
+def unserved(group: str = "nosuch.test", version: str = "v1", plural: str = "nosuch", *, namespaced: bool = False) -> Kind[Any]:
+    return Kind(group, version, "NoSuch", plural, namespaced, dict)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        unserved(),
+        unserved(namespaced=True),
+        unserved("storage.k8s.io"),
+        unserved("storage.k8s.io", "v9", "volumeattachments"),
+        unserved("", namespaced=True),
+    ],
+    ids=["group", "group, namespaced", "resource", "version", "core"],
+)
+async def test_a_kind_that_is_not_served_is_no_object_that_is_gone(cluster: Cluster, kind: Kind[Any]) -> None:
+    namespace = "default" if kind.namespaced else ""
+    change = Patch(PatchType.MERGE, {"metadata": {"labels": {"a": "b"}}})
+    verbs = [
+        cluster.get(kind, "x", namespace),
+        cluster.list(kind, Selection(namespace or None)),
+        anext(cluster.watch(kind, Selection(namespace or None), resource_version="1", timeout_s=1.0)),
+        cluster.create(kind, {"metadata": {"name": "x"}}, namespace),
+        cluster.replace(kind, {"metadata": {"name": "x"}}, namespace),
+        cluster.patch(kind, "x", change, namespace),
+        cluster.delete(kind, "x", namespace),
+    ]
+    for verb in verbs:
+        with pytest.raises(NotServed, match="the server could not find the requested resource"):
+            await verb
+    assert not await cluster.serves(kind)
+
+
+@pytest.mark.parametrize("kind", [VOLUME_ATTACHMENTS, SECRETS])
+async def test_discovery_has_what_is_served(cluster: Cluster, kind: Kind[Any]) -> None:
+    assert await cluster.serves(kind)
 
 
 # reading and writing

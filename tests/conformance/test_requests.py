@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.conformance.conftest import Server
 from tests.support.apiobjects import LEASES, SECRETS, VAS, a_lease, a_va
-from tests.support.rest import MERGE_PATCH, Rest
+from tests.support.customkinds import GROUP, a_definition, a_version, installed
+from tests.support.rest import MERGE_PATCH, Answer, Rest
 
 WRONG_UID = "11111111-2222-3333-4444-555555555555"
 
@@ -98,16 +101,50 @@ def test_a_verb_that_does_not_exist_is_405(api: Rest, method: str, path: str) ->
     assert {} == status["details"]
 
 
-@pytest.mark.parametrize(
-    "path", ["/apis/storage.k8s.io/v1/nosuch", "/api/v1/nosuch", f"{VAS}/x/nosuch", "/apis/storage.k8s.io/v9/volumeattachments"]
-)
-def test_a_resource_that_does_not_exist_is_404(api: Rest, path: str) -> None:
-    api.get(path).refused(404, "NotFound", says="the server could not find the requested resource")
+PLACES = ("nosuch", "nosuch/x", "nosuch/x/status", "namespaces/default/nosuch", "namespaces/default/nosuch/x", "namespaces/none/nosuch")
 
 
-def test_a_path_that_does_not_exist_is_404_in_text(api: Rest) -> None:
-    answer = api.get("/no/such/path")
-    assert (404, b"404 page not found\n") == (answer.status, answer.body)
+def asked_of(api: Rest, path: str) -> Iterator[Answer]:
+    """GET or LIST, WATCH, POST, PUT, PATCH, DELETE."""
+    yield api.get(path)
+    yield api.get(path, watch="true", timeoutSeconds="1")
+    for method, body in (("POST", {"metadata": {"name": "x"}}), ("PUT", {"metadata": {"name": "x"}}), ("DELETE", None)):
+        yield api.request(method, path, body)
+    yield api.patch(path, {"metadata": {"labels": {"a": "b"}}})
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("root", ["/api/v1", "/api/v9", "/apis/storage.k8s.io/v1", "/apis/storage.k8s.io/v9"])
+def test_a_resource_that_a_built_in_group_has_not_is_404(api: Rest, root: str, place: str) -> None:
+    """So it is for a version that the group has not."""
+    for answer in asked_of(api, f"{root}/{place}"):
+        assert {} == answer.refused(404, "NotFound", says="the server could not find the requested resource")["details"]
+
+
+@pytest.mark.parametrize("path", [f"{VAS}/x/nosuch", "/apis/storage.k8s.io/v1/namespaces/default/volumeattachments", "/api/v9"])
+def test_a_path_that_a_built_in_group_has_not_is_404(api: Rest, path: str) -> None:
+    for answer in asked_of(api, path):
+        assert {} == answer.refused(404, "NotFound", says="the server could not find the requested resource")["details"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("root", ["/apis/nosuch.test/v1", f"/apis/{GROUP}/v1", f"/apis/{GROUP}/v9"])
+def test_a_resource_that_no_built_in_group_would_have_is_404_in_text(api: Rest, root: str, place: str) -> None:
+    """An unknown group, and what a group of custom kinds leaves out: clients meet that before a definition comes."""
+    installed(api, a_definition("gulls", a_version({"type": "object"})))
+    for answer in asked_of(api, f"{root}/{place}"):
+        assert is_page(answer), answer
+
+
+@pytest.mark.parametrize("path", ["/no/such/path", "/apis/nosuch.test", "/apis/nosuch.test/v1", "/apis//v1/x", "/apis/nosuch.test//x"])
+def test_a_path_that_does_not_exist_is_404_in_text(api: Rest, path: str) -> None:
+    for answer in asked_of(api, path):
+        assert is_page(answer), answer
+
+
+def is_page(answer: Answer) -> bool:
+    told = answer.status, answer.headers["Content-Type"], answer.headers["X-Content-Type-Options"], answer.body
+    return told == (404, "text/plain; charset=utf-8", "nosniff", b"404 page not found\n")
 
 
 def test_a_wrong_token_is_401(api: Rest) -> None:

@@ -79,6 +79,9 @@ class Line:
         self._tell(f"get {kind.plural} {name}")
         return answer
 
+    async def serves(self, kind: Kind[Any]) -> bool:
+        raise self._never(f"discovery of {kind.plural}")
+
     async def watch(
         self, kind: Kind[T], selection: Selection = EVERYTHING, *, resource_version: str, timeout_s: float = 0.0
     ) -> AsyncGenerator[WatchEvent[T], None]:

@@ -91,6 +91,10 @@ class RecordingCluster:
         answer: T = await self._asked(Request("get", kind.plural, "", name, None), self._cluster.get(kind, name, namespace))
         return answer
 
+    async def serves(self, kind: Kind[Any]) -> bool:
+        answer: bool = await self._asked(Request("serves", kind.plural, "", "", None), self._cluster.serves(kind))
+        return answer
+
     async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
         answer: T = await self._asked(Request("create", kind.plural, "", "", body), self._cluster.create(kind, body, namespace))
         return answer

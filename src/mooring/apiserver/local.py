@@ -39,7 +39,7 @@ R = TypeVar("R")
 class Faults:
     """What can go wrong between a caller and the server. Each method may wait, or raise an `ApiError`; here nothing happens.
 
-    verb: list, watch, get, create, replace, patch, post, delete. name: "" where a call is about many.
+    verb: list, watch, get, create, replace, patch, post, delete, serves. name: "" where a call is about many.
     """
 
     async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
@@ -160,6 +160,11 @@ class LocalCluster:
         options = delete_options({}, {**given, "propagationPolicy": propagation or None})
         await self._told(lambda: self.store.delete(resource, key, self._now(), options))
         await self._faults.after("delete", kind, name)
+
+    async def serves(self, kind: Kind[Any]) -> bool:
+        await self._begin("serves", kind, "")
+        await self._faults.after("serves", kind, "")
+        return self.store.resource(kind.group, kind.version, kind.plural) is not None
 
     def _resource(self, kind: Kind[Any], subresource: str = "") -> Resource:
         resource = self.store.resource(kind.group, kind.version, kind.plural)

@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from mooring.apiserver.resource import Resource
-from mooring.kube.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Gone, NotFound, ServerError, TooLarge, TooManyRequests
+from mooring.kube.errors import (
+    NOT_SERVED,
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Gone,
+    NotFound,
+    NotServed,
+    ServerError,
+    TooLarge,
+    TooManyRequests,
+)
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
@@ -68,5 +80,5 @@ def too_new(version: int, current: int) -> ServerError:
     return ServerError(text, reason="Timeout", code=504, details={"causes": causes}, retry_after_s=1.0)
 
 
-def no_such_resource() -> NotFound:
-    return NotFound("the server could not find the requested resource", reason="NotFound")
+def no_such_resource() -> NotServed:
+    return NotServed(NOT_SERVED, reason="NotFound")

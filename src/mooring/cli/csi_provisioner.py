@@ -198,13 +198,21 @@ def sidecar(setup: Setup[ProvisionerFlags], machine: Machine) -> Sidecar[Provisi
 
 async def _without_unknown_kinds(options: ProvisionerOptions, cluster: Cluster) -> ProvisionerOptions:
     """An API server without VolumeAttributesClasses of this version turns their gate off: what claims say of them is passed over."""
-    from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
-    from mooring.provisioner.lookups import is_served
-
-    if not options.rules.volume_attributes_class or await is_served(cluster, VOLUME_ATTRIBUTES_CLASSES):
+    if not options.rules.volume_attributes_class or await _serves_attributes_classes(cluster):
         return options
     log.info(0, "the API server has no VolumeAttributesClasses in storage.k8s.io/v1: they are passed over")
     return dataclasses.replace(options, rules=dataclasses.replace(options.rules, volume_attributes_class=False))
+
+
+async def _serves_attributes_classes(cluster: Cluster) -> bool:
+    """True also when nobody can tell. Discovery is asked, not the kind: upstream's RBAC manifest gives no right to that."""
+    from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
+    from mooring.kube.errors import ApiError
+
+    try:
+        return await cluster.serves(VOLUME_ATTRIBUTES_CLASSES)
+    except ApiError:
+        return True
 
 
 def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions, machine: Machine) -> Work:

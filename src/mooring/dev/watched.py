@@ -107,6 +107,9 @@ class WatchedCluster:
         with self._told(f"delete {_path(kind, name, '')}"):
             await self._cluster.delete(kind, name, namespace, uid=uid, grace_period_s=grace_period_s, propagation=propagation)
 
+    async def serves(self, kind: Kind[Any]) -> bool:
+        return await self._cluster.serves(kind)
+
     @contextmanager
     def _told(
         self, what: str, outdated: type[ApiError] | tuple[type[ApiError], ...] = Conflict, *, same: str = "", name: str = ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from mooring.kube.cluster import Cluster, EventType, Page, Patch, PatchType, Selection, WatchEvent
-    from mooring.kube.errors import ApiError, Conflict, Gone, Invalid, NotFound, Unreachable
+    from mooring.kube.errors import ApiError, Conflict, Gone, Invalid, NotFound, NotServed, Unreachable
     from mooring.kube.events import EventRecorder
     from mooring.kube.http import HttpCluster
     from mooring.kube.informer import Cause, Change, Informer
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _HOMES: Final = {
     "cluster": ("Cluster", "EventType", "Page", "Patch", "PatchType", "Selection", "WatchEvent"),
-    "errors": ("ApiError", "Conflict", "Gone", "Invalid", "NotFound", "Unreachable"),
+    "errors": ("ApiError", "Conflict", "Gone", "Invalid", "NotFound", "NotServed", "Unreachable"),
     "events": ("EventRecorder",),
     "http": ("HttpCluster",),
     "informer": ("Cause", "Change", "Informer"),
@@ -47,6 +47,7 @@ __all__ = [
     "Invalid",
     "LeaderElector",
     "NotFound",
+    "NotServed",
     "Page",
     "Patch",
     "PatchType",

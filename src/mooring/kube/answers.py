@@ -9,13 +9,15 @@ from typing import Final, NamedTuple, Protocol
 
 from mooring.base.log import logger
 from mooring.kube.codec import status_of
-from mooring.kube.errors import ApiError, from_status
+from mooring.kube.errors import NOT_SERVED, ApiError, NotServed, from_status
 from mooring.kube.flow import retry_after_s
 
 _log = logger(__name__)
 
 SNIPPET_LENGTH_MAX: Final = 200
 _WARNINGS_KEPT_MAX: Final = 1000
+_NOWHERE: Final = b"404 page not found"
+"""The page of Go's net/http: a kube-apiserver's for a group that it does not have, and that of proxies written in Go."""
 _WARNING: Final = re.compile(r'\d{3} \S+ "((?:[^"\\]|\\.)*)"')
 
 
@@ -42,10 +44,11 @@ def is_json(headers: Headers) -> bool:
     return headers.get("Content-Type", "").startswith("application/json")
 
 
-def error_of(answer: Answer, asked: str, *, may_show: bool = True) -> ApiError:
+def error_of(answer: Answer, asked: str, *, about: str = "", may_show: bool = True) -> ApiError:
     """The error of an answer that is no success, or is none of the API server's.
 
-    asked: verb and path, for the message. may_show: False where the body could hold a secret.
+    asked: verb and path, for the message. about: the same as client-go tells it, `get pods web-0`. may_show: False where the body
+    could hold a secret.
     A 404 without a Status object is no NotFound: a proxy's, or an API group that the server does not have, and no proof that
     an object is gone. Differs from client-go, which takes it for one.
     """
@@ -53,6 +56,8 @@ def error_of(answer: Answer, asked: str, *, may_show: bool = True) -> ApiError:
     status = status_of(answer.body) if answer.status >= 300 else None
     if status is not None:
         return from_status(status, answer.status, wait_s)
+    if answer.status == 404 and answer.body.strip() == _NOWHERE:
+        return NotServed(f"{NOT_SERVED} ({about or asked})", reason="NotFound", retry_after_s=wait_s)
     message = f"the server answered {_status_text(answer.status)} to {asked}, {_described(answer, may_show)}"
     if 300 <= answer.status < 400:
         message += "; redirects are not followed: is the server's address right?"

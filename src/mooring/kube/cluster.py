@@ -1,7 +1,8 @@
 """The API server as a port.
 
 Everything that decides sees Kubernetes through `Cluster`: over HTTP in production (`kube/http.py`), in process on the
-embedded server's store (`apiserver/local.py`). Methods raise `ApiError` and its classes (`kube/errors.py`) and nothing else.
+embedded server's store (`apiserver/local.py`). Methods raise `ApiError` and its classes (`kube/errors.py`) and nothing else:
+`NotServed` for a kind that the server does not have, whatever was asked.
 A write whose answer was lost raises `Unreachable` or `ServerError`: it may have happened.
 """
 
@@ -135,4 +136,8 @@ class Cluster(Protocol):
         propagation: str = "",
     ) -> None:
         """uid: a precondition, "" for none. propagation: Background, Foreground, Orphan, "" for the default. Raises NotFound, Conflict."""
+        ...
+
+    async def serves(self, kind: Kind[Any]) -> bool:
+        """True where discovery has the kind in this version. That takes no rights. Raises ApiError when nobody can tell."""
         ...

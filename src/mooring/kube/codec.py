@@ -52,6 +52,16 @@ class _Named(msgspec.Struct):
     metadata: _Meta = msgspec.field(default_factory=_Meta)
 
 
+class _Resource(msgspec.Struct):
+    name: str = ""
+
+
+class _Resources(msgspec.Struct):
+    """An APIResourceList."""
+
+    resources: tuple[_Resource, ...] = ()
+
+
 class Codec(Generic[T]):
     """Decodes one type in the forms it arrives in: alone, in a list, on a watch line."""
 
@@ -123,6 +133,7 @@ _RAW_LIST: Final = msgspec.json.Decoder(_ListOf[msgspec.Raw])
 _RAW_LINE: Final = msgspec.json.Decoder(_Line[msgspec.Raw])
 _NAMED: Final = msgspec.json.Decoder(_Named)
 _STATUS: Final = msgspec.json.Decoder(dict[str, Any])
+_RESOURCES: Final = msgspec.json.Decoder(_Resources)
 
 
 _codecs: dict[type, Codec[Any]] = {}
@@ -143,6 +154,11 @@ def status_of(body: bytes) -> dict[str, Any] | None:
     except UNDECODABLE:
         return None
     return status if status.get("kind") == "Status" else None
+
+
+def plurals_of(body: bytes) -> frozenset[str]:
+    """Of an APIResourceList: the kinds that one version of a group has; sub-resources as `pods/status`. Raises UNDECODABLE."""
+    return frozenset(resource.name for resource in _RESOURCES.decode(body).resources)
 
 
 def _watch_error(raw: msgspec.Raw) -> ApiError:

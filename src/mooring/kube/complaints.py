@@ -15,10 +15,18 @@ class Complaints:
 
     def about(self, message: str, error: Exception) -> None:
         """Logs at error level, unless this was the last that was logged."""
-        text = f"{message}: {error}"
-        if text != self._last:
-            self._last = text
+        if self._is_new(message, error):
             self._log.error(message, error=error)
+
+    def note(self, message: str, error: Exception) -> None:
+        """The same for what nobody need look after."""
+        if self._is_new(message, error):
+            self._log.info(0, message, why=str(error))
+
+    def _is_new(self, message: str, error: Exception) -> bool:
+        text, last = f"{message}: {error}", self._last
+        self._last = text
+        return text != last
 
     def end(self) -> None:
         """All is well."""

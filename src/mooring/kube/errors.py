@@ -53,6 +53,15 @@ class NotFound(ApiError):
     code = 404
 
 
+class NotServed(ApiError):
+    """The server has no such kind: not the group, not the version, or not the resource. It may come at any time, as custom kinds do.
+
+    No NotFound, and no proof that an object is gone. Differs from client-go, which takes it for one.
+    """
+
+    code = 404
+
+
 class MethodNotAllowed(ApiError):
     code = 405
 
@@ -130,6 +139,9 @@ _BY_CODE: Mapping[int, type[ApiError]] = {
 }
 
 
+NOT_SERVED: Final = "the server could not find the requested resource"
+"""The whole message of a kube-apiserver that has the group of a kind, and not the kind. Refusals that are about an object name it."""
+
 _ETCD_TOO_LARGE: Final = ("etcdserver: request is too large", "trying to send message larger than max")
 """kube-apiserver, when etcd does not take an object: beyond 1.5 MiB, and beyond 2 MiB."""
 
@@ -148,6 +160,8 @@ def from_status(status: Mapping[str, Any], code: int, retry_after_s: float | Non
     by_code: type[ApiError] = ServerError if code >= 500 else ApiError
     if any(text in message for text in _ETCD_TOO_LARGE):  # as a 500, which would be tried for ever
         by_code = TooLarge
+    if code == 404 and message == NOT_SERVED:
+        return NotServed(message, reason=reason, details=details, retry_after_s=retry_after_s)
     cls: type[ApiError] = AlreadyExists if reason == "AlreadyExists" else _BY_CODE.get(code, by_code)
     return cls(message, reason=reason, code=code, details=details, retry_after_s=retry_after_s)
 

@@ -3,7 +3,8 @@
 A list is read in pages, always at the newest state. The watch goes on at the last version seen after a clean end and after a cut; when
 the server has forgotten that version (410), all is listed again. Failures wait longer and longer. A watch that ends at once without
 news counts as a failure as well, so nothing that a server does makes this a hot loop; each watch is asked to end after 5 to 10 minutes,
-so a dead one is noticed. An error is logged once until its text changes, and retried.
+so a dead one is noticed. An error is logged once until its text changes, and retried. A kind that is not served, as yet or any more, is
+one of them: whatever the cache has stays there.
 
 Source: client-go tools/cache (reflector): its times and back-off. Differs from client-go: only the newest state is listed, never "any"
 (resourceVersion 0 answers without pages, and may be older than what is known); no streaming list.
@@ -23,7 +24,7 @@ from mooring.base.log import logger
 from mooring.kube.backoff import BackOff
 from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, Selection, WatchEvent
 from mooring.kube.complaints import Complaints
-from mooring.kube.errors import ApiError, Gone, Unreachable
+from mooring.kube.errors import ApiError, Gone, NotServed, Unreachable
 from mooring.kube.versions import order
 
 T = TypeVar("T")
@@ -173,6 +174,8 @@ class Reflector(Generic[T]):
             if not self._forgotten:
                 self._forgotten = True
                 return 0.0
+        elif isinstance(error, NotServed):
+            self._complaints.note("The API server does not serve this kind, looking for it now and then", error)
         else:
             self._complaints.about("Failed to list or watch, trying again", error)
         delay_s = BACKOFF.delay_s(self._failures) * self._chance.uniform(1.0, 2.0)

@@ -11,8 +11,8 @@ from mooring.api.meta import Kind
 from mooring.base.clock import Clock
 from mooring.kube.answers import Answer, error_of, is_json
 from mooring.kube.cluster import EVERYTHING, Page, Patch, Selection, WatchEvent
-from mooring.kube.codec import UNDECODABLE, codec_of
-from mooring.kube.errors import ApiError, BadRequest, ServerError, Unauthorized, Unreachable
+from mooring.kube.codec import UNDECODABLE, codec_of, plurals_of
+from mooring.kube.errors import ApiError, BadRequest, NotServed, ServerError, Unauthorized, Unreachable
 from mooring.kube.exchange import Exchange, Stream
 from mooring.kube.lines import LineSplitter, LineTooLong
 from mooring.kube.paths import list_query, paths_of, watch_query
@@ -54,21 +54,22 @@ class RestCluster:
             raise _undecodable("GET", path, answer, error) from None
 
     async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
-        return await self._object(kind, "GET", paths_of(kind).object(name, namespace))
+        return await self._object(kind, name, "GET", paths_of(kind).object(name, namespace))
 
     async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
         values = body if isinstance(body, Mapping) else msgspec.to_builtins(body)
-        return await self._object(kind, "POST", paths_of(kind).collection(namespace), _typed(kind, values))
+        return await self._object(kind, "", "POST", paths_of(kind).collection(namespace), _typed(kind, values))
 
     async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:
         name = body["metadata"]["name"]
-        return await self._object(kind, "PUT", paths_of(kind).object(name, namespace, subresource), _typed(kind, body))
+        return await self._object(kind, name, "PUT", paths_of(kind).object(name, namespace, subresource), _typed(kind, body))
 
     async def patch(self, kind: Kind[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
-        return await self._object(kind, "PATCH", paths_of(kind).object(name, namespace, subresource), patch.body, patch.type.value)
+        path = paths_of(kind).object(name, namespace, subresource)
+        return await self._object(kind, name, "PATCH", path, patch.body, patch.type.value)
 
     async def post(self, kind: Kind[T], name: str, subresource: str, body: Mapping[str, Any], namespace: str = "") -> None:
-        await self._ask("POST", paths_of(kind).object(name, namespace, subresource), kind, body)
+        await self._ask("POST", paths_of(kind).object(name, namespace, subresource), kind, body, name=name)
 
     async def delete(
         self,
@@ -88,7 +89,18 @@ class RestCluster:
         if propagation:
             options["propagationPolicy"] = propagation
         body = {"apiVersion": "v1", "kind": "DeleteOptions", **options} if options else None
-        await self._ask("DELETE", paths_of(kind).object(name, namespace), kind, body)
+        await self._ask("DELETE", paths_of(kind).object(name, namespace), kind, body, name=name)
+
+    async def serves(self, kind: Kind[Any]) -> bool:
+        path = paths_of(kind).version
+        try:
+            answer = await self._ask("GET", path, kind)
+        except NotServed:
+            return False
+        try:
+            return kind.plural in plurals_of(answer.body)
+        except UNDECODABLE as error:
+            raise _undecodable("GET", path, answer, error) from None
 
     async def watch(
         self, kind: Kind[T], selection: Selection = EVERYTHING, *, resource_version: str, timeout_s: float = 0.0
@@ -106,34 +118,37 @@ class RestCluster:
         finally:
             stream.close()
 
-    async def _object(self, kind: Kind[T], method: str, path: str, body: object = None, content_type: str = _JSON) -> T:
-        answer = await self._ask(method, path, kind, body, content_type)
+    async def _object(self, kind: Kind[T], name: str, method: str, path: str, body: object = None, content_type: str = _JSON) -> T:
+        """name: "" for an object that has none yet."""
+        answer = await self._ask(method, path, kind, body, content_type, name=name)
         try:
             return codec_of(kind.struct).object(answer.body)
         except UNDECODABLE as error:
             raise _undecodable(method, path, answer, error) from None
 
-    async def _ask(self, method: str, path: str, kind: Kind[Any], body: object = None, content_type: str = _JSON) -> Answer:
-        """An answer of success, in JSON. Raises ApiError for all others."""
+    async def _ask(
+        self, method: str, path: str, kind: Kind[Any], body: object = None, content_type: str = _JSON, *, name: str = ""
+    ) -> Answer:
+        """An answer of success, in JSON. Raises ApiError for all others. name: of the object that is asked about, "" for many."""
         if body is None:
             answer = await self._exchange.ask(method, path)
         else:
             answer = await self._exchange.ask(method, path, _encoded(body), content_type)
         if answer.status >= 300 or not is_json(answer.headers):
-            raise self._refusal(answer, f"{method} {path}", kind)
+            raise self._refusal(answer, f"{method} {path}", kind, f"{method.lower()} {kind.resource} {name}".rstrip())
         return answer
 
     async def _opened(self, kind: Kind[Any], path: str) -> Stream:
         reply = await self._exchange.watch(path)
         if isinstance(reply, Answer):
-            raise self._refusal(reply, f"WATCH {path}", kind)
+            raise self._refusal(reply, f"WATCH {path}", kind, f"get {kind.resource}")
         if not is_json(reply.headers):
             reply.close()
             raise error_of(Answer(reply.status, reply.headers, b"(not read)"), f"WATCH {path}")
         return reply
 
-    def _refusal(self, answer: Answer, asked: str, kind: Kind[Any]) -> ApiError:
-        error = error_of(answer, asked, may_show=_may_show(kind))
+    def _refusal(self, answer: Answer, asked: str, kind: Kind[Any], about: str) -> ApiError:
+        error = error_of(answer, asked, about=about, may_show=_may_show(kind))
         if isinstance(error, Unauthorized):  # the servers' own text is this one word
             told = f"{error}: {self._stranger}"
             return Unauthorized(told, reason=error.reason, details=error.details, retry_after_s=error.retry_after_s)

@@ -17,7 +17,7 @@ from mooring.base.clock import Clock
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
-from mooring.kube.errors import NotFound
+from mooring.kube.errors import NotServed
 from mooring.kube.listing import every
 from mooring.provisioner import pages
 from mooring.why.facts import Claim, Inventory, Object, Volume
@@ -74,7 +74,7 @@ class Looker:
     async def _snapshots(self) -> Mapping[str, str]:
         try:
             contents = await _all(self.cluster, VOLUME_SNAPSHOT_CONTENTS)
-        except NotFound:  # a cluster without snapshots
+        except NotServed:  # a cluster without snapshots
             return {}
         return dict(snapshots_of(contents, self.driver_name))
 

@@ -16,7 +16,7 @@ from mooring.apiserver.rules.event import EVENTS
 from mooring.apiserver.rules.newevent import NEW_EVENTS
 from mooring.apiserver.scope import Scope
 from mooring.apiserver.store import ObjectStore
-from mooring.kube.errors import BadRequest, Invalid, NotFound
+from mooring.kube.errors import BadRequest, Invalid, NotServed
 from tests.support.customkinds import GROUP, a_definition, a_version, an_object, spec_of
 from tests.unit.apiserver.objects import NOW, a_store, create, decoded, patch
 
@@ -63,7 +63,7 @@ def test_a_kind_that_is_not_served_keeps_its_objects() -> None:
     define(store, version)
     create(store, served(store), an_object("things", "x"))
     redefine(store, {**version, "served": False})
-    with pytest.raises(NotFound):
+    with pytest.raises(NotServed):
         served(store)
     assert ["x"] == [stored.key.name for kind in store.kinds.storing() if kind.custom for stored in store.table(kind).items()]
     redefine(store, version)

@@ -148,6 +148,10 @@ class FakeCluster:
             if timer:
                 timer.cancel()
 
+    async def serves(self, kind: Kind[Any]) -> bool:
+        await self._arrives(Request("serves", kind.plural, "", _now()))
+        return True
+
     async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
         await self._arrives(Request("get", kind.plural, name, _now()))
         answer = _decoded(self._found(kind, (kind.plural, namespace, name)), kind)

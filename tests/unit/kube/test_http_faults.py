@@ -99,14 +99,59 @@ async def test_a_refusal_has_its_class_and_the_server_s_words(code: int, reason:
 async def test_a_404_that_is_no_status_does_not_say_that_the_object_is_gone() -> None:
     """A volume must not be taken for detached because a proxy has lost its way."""
     async with bad_server() as server, a_client(server.config()) as cluster:
-        server.plan(answer(404, b"404 page not found\n", content_type="text/plain"))
+        server.plan(answer(404, b"nobody here\n", content_type="text/plain"))
         error = await fault_of(cluster)
         assert type(error) is errors.ApiError
         assert error.status_code == 404
         assert str(error) == (
-            "the server answered 404 Not Found to GET /apis/storage.k8s.io/v1/volumeattachments/va, "
-            "content type 'text/plain': 404 page not found"
+            "the server answered 404 Not Found to GET /apis/storage.k8s.io/v1/volumeattachments/va, content type 'text/plain': nobody here"
         )
+
+
+PAGE = answer(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
+"""Of a kube-apiserver that has not the group."""
+
+ABOUT_ONE = ("get", "get"), ("patch", "patch"), ("replace", "put"), ("delete", "delete")
+ABOUT_MANY = ("list", "get"), ("watch", "get"), ("create", "post")
+
+
+async def test_a_kind_that_is_not_served_is_told_in_client_go_s_words_and_no_object_is_gone() -> None:
+    """Where the server has the group it says so itself; for an unknown group there is but a page."""
+    words = "the server could not find the requested resource"
+    async with bad_server() as server, a_client(server.config()) as cluster:
+        for methods, name in ((ABOUT_ONE, " va"), (ABOUT_MANY, "")):
+            for method, verb in methods:
+                server.plan(PAGE, refusal(404, "NotFound", words, {}))
+                by_page, by_status = await fault_of(cluster, method), await fault_of(cluster, method)
+                assert [(errors.NotServed, 404, "NotFound")] * 2 == [(type(e), e.status_code, e.reason) for e in (by_page, by_status)]
+                assert f"{words} ({verb} volumeattachments.storage.k8s.io{name})" == str(by_page)
+                assert words == str(by_status)
+        await lives_on(server, cluster)
+
+
+RESOURCES = {"kind": "APIResourceList", "groupVersion": "storage.k8s.io/v1", "resources": [{"name": "csinodes", "kind": "CSINode"}]}
+SERVED = {**RESOURCES, "resources": [*RESOURCES["resources"], {"name": "volumeattachments", "verbs": ["get"]}]}
+
+
+@pytest.mark.parametrize(
+    ("told", "is_served"),
+    [(answer(200, SERVED), True), (answer(200, RESOURCES), False), (PAGE, False), (answer(200, {**RESOURCES, "resources": []}), False)],
+    ids=["the kind", "the version", "nothing", "nothing in the version"],
+)
+async def test_discovery_tells_whether_a_kind_is_served(told: Move, is_served: bool) -> None:
+    async with bad_server() as server, a_client(server.config()) as cluster:
+        server.plan(told)
+        assert is_served is await cluster.serves(VOLUME_ATTACHMENTS)
+        assert ["/apis/storage.k8s.io/v1"] == [request.path for request in server.requests]
+
+
+@pytest.mark.parametrize(
+    "told", [answer(404, b"nobody here"), answer(200, b"[]"), refusal(403, "Forbidden", "no")], ids=["404", "[]", "403"]
+)
+async def test_discovery_that_can_t_be_read_says_nothing_of_a_kind(told: Move) -> None:
+    async with bad_server() as server, a_client(server.config()) as cluster:
+        server.plan(told)
+        await fault(cluster.serves(VOLUME_ATTACHMENTS))
 
 
 # -- somebody else's words

@@ -13,7 +13,7 @@ from mooring.api.meta import Key
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.kube.cluster import Patch, PatchType
-from mooring.kube.errors import Gone, NotFound, ServerError
+from mooring.kube.errors import NOT_SERVED, Gone, NotFound, NotServed, ServerError
 from mooring.kube.informer import RESYNC_PER_BREATH, Cause, Change, Informer
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster, lost
@@ -384,8 +384,8 @@ async def test_a_path_that_is_not_there_says_nothing_about_the_object() -> None:
     async with following(cluster) as followed:
 
         async def refused() -> PersistentVolume:
-            raise NotFound("404 page not found")
+            raise NotServed(NOT_SERVED)
 
-        with pytest.raises(NotFound):
+        with pytest.raises(NotServed):
             await followed.informer.write(Key("", "pv1"), refused())
         assert followed.informer.store.get(Key("", "pv1")) is not None

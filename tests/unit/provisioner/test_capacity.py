@@ -21,7 +21,7 @@ from mooring.csi.codes import Code
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import greet
-from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound, ServerError, Unreachable
+from mooring.kube.errors import NOT_SERVED, ApiError, Conflict, Forbidden, NotFound, NotServed, ServerError, Unreachable
 from mooring.provisioner.caches import Caches
 from mooring.provisioner.capacity import ground
 from mooring.provisioner.capacity.controller import Capacity
@@ -637,9 +637,11 @@ async def test_P82_the_api_is_asked_for_its_version():
     world = World()
     await world.create(PODS, a_pod("pod"))
     assert "v1" == (await ground.capacity_kind(world.cluster, "ns")).version
-    missing = NotFound("the server could not find the requested resource", reason="NotFound")
+    missing = NotServed(NOT_SERVED, reason="NotFound")
     with pytest.raises(ConfigError, match="no CSIStorageCapacity"):
         await ground.capacity_kind(World(Answers(v1=missing)).cluster, "ns")
+    with pytest.raises(ConfigError, match='namespaces "ns" not found'):
+        await ground.capacity_kind(World(Answers(v1=NotFound('namespaces "ns" not found', reason="NotFound"))).cluster, "ns")
     with pytest.raises(ConfigError, match="can't be used"):
         await ground.capacity_kind(World(Answers(v1=Forbidden("no", reason="Forbidden"))).cluster, "ns")
 

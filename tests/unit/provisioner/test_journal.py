@@ -22,7 +22,7 @@ from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.kube.cluster import Patch, PatchType
-from mooring.kube.errors import Conflict, Forbidden, NotFound, ServerError, TooLarge, Unreachable
+from mooring.kube.errors import NOT_SERVED, Conflict, Forbidden, NotServed, ServerError, TooLarge, Unreachable
 from mooring.provisioner import book, pages
 from mooring.provisioner.book import AGAIN_S, REFRESH_S, RETAKE_S, UNATTENDED_S, Superseded
 from mooring.provisioner.intents import Intent
@@ -241,7 +241,7 @@ class Reviewed(RecordingCluster):
             return await super().create(kind, body, namespace)
         self.story.append("review")
         if self.rights is None:
-            raise NotFound("the server could not find the requested resource")
+            raise NotServed(NOT_SERVED)
         attributes = body["spec"]["resourceAttributes"]
         assert ("coordination.k8s.io", "leases", "storage") == (attributes["group"], attributes["resource"], attributes["namespace"])
         return {**body, "status": {"allowed": attributes["verb"] in self.rights, "evaluationError": self.evaluation_error}}

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolumeClaim
+from mooring.api.meta import Kind
 from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.apiserver.local import Faults
 from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound, ServerError
@@ -32,6 +33,7 @@ PUT_CLAIM, PUT_SNAPSHOT = "update persistentvolumeclaims", "update volumesnapsho
 SNAPSHOT = Source("VolumeSnapshot", GROUP, "ns", "snap")
 CLAIM = Source("PersistentVolumeClaim", "", "ns", "source")
 INTERVAL_S = 300.0
+DEFINITIONS: Kind[Any] = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict)
 
 
 class World(ClusterWorld):
@@ -330,16 +332,48 @@ async def test_P53_an_interval_of_zero_turns_the_sweep_off_and_asks_for_nothing(
         assert [] == await world.finalizers(two)
 
 
+class Asked(Faults):
+    """Counts what is asked about snapshots."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
+        self.count += kind.plural == "volumesnapshots"
+
+
 @in_virtual_time
-async def test_P53_a_cluster_without_snapshots_has_no_sweep_until_the_first_is_used():
-    world = World()
+async def test_P53_a_cluster_without_snapshots_is_left_alone_and_they_are_seen_when_they_come(capsys: pytest.CaptureFixture[str]):
+    """Not a request every ten seconds for ever, and not a line for each."""
+    asked = Asked()
+    world, seen = World(asked), list[str]()
     async with world.protecting() as protection:
-        await world.settle(1000)
+        protection.on_snapshot(seen.append)
+        await world.settle(3600)
+        assert asked.count < 3600 / 30
+        lines = [line for line in capsys.readouterr().err.splitlines() if "volumesnapshots" in line]
+        assert ["The API server does not serve this kind"] == [line.split('"')[1].partition(",")[0] for line in lines], lines
         await with_snapshot(world, names.SNAPSHOT_FINALIZER)
-        await world.snapshot("two")
-        await protection.hold(Source("VolumeSnapshot", GROUP, "ns", "two"), "uid")
+        await world.settle(61)
+        assert ["ns/snap"] == seen, "claims that wait for it are woken"
         await world.settle(INTERVAL_S + 1)
         assert [] == await world.finalizers()
+
+
+@in_virtual_time
+async def test_P50_a_source_whose_kind_has_gone_is_not_let_go_of_for_ever():
+    """Who deletes a definition deletes all of its objects."""
+    asked = Asked()
+    world = await with_snapshot(World(asked, snapshot_orphan_sweep_interval_s=0.0))
+    async with world.protecting() as protection:
+        await protection.hold(SNAPSHOT, "uid")
+        await world.patch(VOLUME_SNAPSHOTS, "snap", {"metadata": {"finalizers": None}}, "ns")
+        await world.delete(DEFINITIONS, f"volumesnapshots.{GROUP}")
+        await world.settle(1)
+        before = asked.count
+        await protection.let_go(SNAPSHOT, "uid")
+        await world.settle(3600)
+        assert 1 == asked.count - before
 
 
 @pytest.mark.parametrize(("error", "sweeps"), [(Forbidden("no", reason="Forbidden"), False), (ServerError("busy"), True)])

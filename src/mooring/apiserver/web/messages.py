@@ -14,12 +14,12 @@ from mooring.apiserver.resource import Resource
 from mooring.apiserver.scope import Scope
 from mooring.apiserver.watching import WatchOptions
 from mooring.apiserver.web.rendering import WHOLE, Rendering
-from mooring.kube.errors import ApiError, to_status
+from mooring.kube.errors import NOT_SERVED, ApiError, to_status
 
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
 
-_BARE_TEXTS: Final = ("406: Not Acceptable", "415: Unsupported Media Type", "the server could not find the requested resource")
+_BARE_TEXTS: Final = ("406: Not Acceptable", "415: Unsupported Media Type", NOT_SERVED)
 """Refusals that are made before the kind is known have details, with nothing in them."""
 
 

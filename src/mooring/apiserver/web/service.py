@@ -94,19 +94,25 @@ class Service:
             return healthy
         told = self._about.answer(request)
         if told is None:
-            if _could_be_a_resource(request.path):
-                raise self._nowhere(request.path)
-            return Reply(404, b"404 page not found\n", TEXT)
+            return self._nowhere(request.path)
         if request.method != "GET":
             raise _not_allowed()
         return told
 
-    def _nowhere(self, path: tuple[str, ...]) -> NotFound:
-        """The refusal of a path that nothing has. A part that a custom object has not is told as if there were no object."""
+    def _nowhere(self, path: tuple[str, ...]) -> Reply:
+        """The answer to a path that nothing has. Who is at home in a built-in group refuses it; elsewhere nobody is, and it is a page.
+
+        A part that a custom object has not is told as if there were no object.
+        """
         whole = route_of(path[:-1], self._store)
-        if whole is None or whole.is_collection or whole.resource.custom is None:
-            return refusals.no_such_resource()
-        return refusals.not_found(whole.resource, whole.name)
+        if whole is not None and not whole.is_collection and whole.resource.custom is not None:
+            raise refusals.not_found(whole.resource, whole.name)
+        if path[0] == "api" or (path[0] == "apis" and self._is_built_in(path[1])):
+            raise refusals.no_such_resource()
+        return Reply(404, b"404 page not found\n", TEXT, headers=(("X-Content-Type-Options", "nosniff"),))
+
+    def _is_built_in(self, group: str) -> bool:
+        return group != "" and any(resource.group == group and resource.custom is None for resource in self._store.resources)
 
     def _of_resource(self, request: Request, route: Route) -> Reply | WatchReply:
         """The answer as the client can read it."""
@@ -329,10 +335,6 @@ class _Verbs:
             message = META["DeleteOptions"]
             body, _ = negotiation.parse_body(self._request.headers.get("content-type", ""), self._request.body, message)
         return queries.delete_options(self._request.query, body)
-
-
-def _could_be_a_resource(path: tuple[str, ...]) -> bool:
-    return len(path) > {"api": 2, "apis": 3}.get(path[0], len(path))
 
 
 def _list_meta(found: Listing) -> dict[str, Any]:

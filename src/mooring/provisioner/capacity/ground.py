@@ -9,7 +9,7 @@ from mooring.api.pods import PODS
 from mooring.api.storage import CSIStorageCapacity
 from mooring.base.errors import ConfigError
 from mooring.kube.cluster import Cluster
-from mooring.kube.errors import ApiError, Invalid, NotFound, ServerError, TooManyRequests, Unreachable
+from mooring.kube.errors import ApiError, Invalid, NotServed, ServerError, TooManyRequests, Unreachable
 from mooring.provisioner.capacity.objects import of_version
 
 PASSING: Final = (ServerError, TooManyRequests, Unreachable)
@@ -27,7 +27,7 @@ async def capacity_kind(cluster: Cluster, namespace: str) -> Kind[CSIStorageCapa
             await cluster.create(kind.whole(), {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}, namespace)
         except Invalid:
             return kind
-        except NotFound:
+        except NotServed:
             continue
         except PASSING:
             raise

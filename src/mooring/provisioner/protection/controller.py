@@ -20,7 +20,7 @@ from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.kube.cluster import Cluster
-from mooring.kube.errors import ApiError, Forbidden, NotFound
+from mooring.kube.errors import ApiError, Forbidden, NotFound, NotServed
 from mooring.kube.informer import Change, Informer
 from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.kube.shift import Shift
@@ -84,7 +84,6 @@ class SourceProtection:
         self._queue: WorkQueue[Origin] = WorkQueue(
             "sources", clock=clock, chance=chance, backoff=back_off, metrics=metrics.once(QueueMetrics)
         )
-        self._has_held = asyncio.Event()
         self._shift = Shift()
         caches.claims.on_change(self._claim_changed)
         self._snapshots.on_change(self._snapshot_changed)
@@ -110,7 +109,6 @@ class SourceProtection:
                 return
             if origin.is_snapshot:
                 self._ours.add(origin)
-                self._has_held.set()
             try:
                 await self._writes.put_on(origin)
             except Forbidden as error:
@@ -166,14 +164,13 @@ class SourceProtection:
         """Nothing waits for the driver here."""
 
     async def _watch_snapshots(self) -> None:
-        """For strays. Without the kind, or the right to list it, there is nothing to sweep."""
+        """For strays. Without the right to list them there is nothing to sweep; a kind that is not served the cache waits for."""
         while True:
             try:
                 await self._cluster.list(VOLUME_SNAPSHOTS, limit=1)
                 break
-            except NotFound:
-                self._has_held.clear()
-                await self._has_held.wait()  # it has come since
+            except NotServed:
+                break
             except Forbidden as error:
                 log.error("not allowed to list snapshots, finalizers that others left stay", error=error)
                 return
@@ -224,7 +221,7 @@ class SourceProtection:
                     if not isinstance(action, LetGoIfOurDrivers) or await self._is_our_drivers(action.content_name):
                         await self._writes.take_off(origin)
                         log.info(2, "let go", source=str(origin), because=str(decision.because))
-            except NotFound:
+            except (NotFound, NotServed):  # a definition that is deleted takes all snapshots with it
                 pass
             except ApiError as error:
                 log.error("could not take the finalizer off", error=error, source=str(origin), retry_in_s=self._queue.retry(origin))
