@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from mooring.csi.codes import Code
@@ -12,7 +12,7 @@ from tests.e2e.processes import ProcessTarget, on_server
 from tests.e2e.targets import KINDS
 from tests.support.control_plane import ControlPlane
 from tests.support.fault_proxy import FaultProxy
-from tests.support.rights import ELECTION, acting_as, deployed, has_asked, refused
+from tests.support.rights import ELECTION, UPSTREAM, UPSTREAM_ELECTION, Manifest, acting_as, deployed, has_asked, just, refused
 from tests.support.scripted_driver import PUBLISH, RPC, Fail
 
 ATTACHER = deployed("attacher")
@@ -24,35 +24,59 @@ SELDOM_NEEDED = {
 
 
 @contextlib.asynccontextmanager
-async def as_deployed(plane: ControlPlane, folder: Path) -> AsyncIterator[tuple[ProcessTarget, FaultProxy]]:
+async def as_deployed(plane: ControlPlane, folder: Path, manifest: Manifest = ATTACHER) -> AsyncIterator[tuple[ProcessTarget, FaultProxy]]:
     """A target whose attacher is the manifest's service account, by a token; the proxy has all its requests."""
-    async with asyncio.timeout(90), acting_as(ATTACHER, plane, folder) as proxy, on_server(plane.kubeconfig()) as target:
+    async with asyncio.timeout(90), acting_as(manifest, plane, folder) as proxy, on_server(plane.kubeconfig()) as target:
         target.config = proxy.kubeconfig
         yield target, proxy
 
 
 async def test_the_manifests_rights_are_enough_and_all_are_needed(control_plane: ControlPlane, tmp_path: Path) -> None:
     async with as_deployed(control_plane, tmp_path) as (target, proxy):
-        target.driver.controller = (RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.LIST_VOLUMES, RPC.LIST_VOLUMES_PUBLISHED_NODES)
-        target.driver.script(PUBLISH, Fail(Code.INTERNAL, "not at once"))
-        pv, node = await target.volume(), await target.node()
-        async with target.attaching("--retry-interval-start=100ms", "--reconcile-sync=300ms", *ELECTION) as first:
-            va = await target.want(pv, node)
-            await target.attached(va)
-            await _told_what_is_missing(target, target.name("lost"), node)
-            await _told_what_is_missing(target, pv, target.name("nowhere"))
-            async with target.attaching(*ELECTION):
-                await target.until("the standby watches the Lease", lambda: has_asked(proxy, "watch", "leases"))
-                await first.end()
-                await target.detached(va)
-                await target.patch("PersistentVolume", pv, {"metadata": {"finalizers": [target.finalizer]}})
-                await target.delete("PersistentVolume", pv)
-                await target.gone("PersistentVolume", pv)
-                await _events(target, 2)
-        assert {} == target.left_over()
-        assert "forbidden" not in first.log.lower()
+        log = await _everything_happens(target, proxy, lambda: _events(target, 2))
+        assert "forbidden" not in log.lower()
         assert [] == refused(proxy)
         assert set() == set(ATTACHER.unused(proxy)) - SELDOM_NEEDED.keys()
+
+
+async def test_nothing_is_refused_under_the_rights_of_upstreams_manifest(control_plane: ControlPlane, tmp_path: Path) -> None:
+    """The image alone is exchanged: there is no right to events there, so who leads is only logged. The Go attacher's are refused."""
+    rights = just("upstreams-attacher", UPSTREAM["attacher"], UPSTREAM_ELECTION)
+    async with as_deployed(control_plane, tmp_path, rights) as (target, proxy):
+        log = await _everything_happens(target, proxy, lambda: _has_asked_for_its_rights(target, proxy, 2))
+        assert "There is no right to send an event" in log
+        assert [] == refused(proxy)
+
+
+async def _everything_happens(target: ProcessTarget, proxy: FaultProxy, is_told: Callable[[], Awaitable[None]]) -> str:
+    """The first leader's log. is_told: waits for what two leaders do to tell of themselves."""
+    target.driver.controller = (RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.LIST_VOLUMES, RPC.LIST_VOLUMES_PUBLISHED_NODES)
+    target.driver.script(PUBLISH, Fail(Code.INTERNAL, "not at once"))
+    pv, node = await target.volume(), await target.node()
+    async with target.attaching("--retry-interval-start=100ms", "--reconcile-sync=300ms", "--v=2", *ELECTION) as first:
+        va = await target.want(pv, node)
+        await target.attached(va)
+        await _told_what_is_missing(target, target.name("lost"), node)
+        await _told_what_is_missing(target, pv, target.name("nowhere"))
+        async with target.attaching(*ELECTION):
+            await target.until("the standby watches the Lease", lambda: has_asked(proxy, "watch", "leases"))
+            await first.end()
+            await target.detached(va)
+            await target.patch("PersistentVolume", pv, {"metadata": {"finalizers": [target.finalizer]}})
+            await target.delete("PersistentVolume", pv)
+            await target.gone("PersistentVolume", pv)
+            await is_told()
+    assert {} == target.left_over()
+    return first.log
+
+
+async def _has_asked_for_its_rights(target: ProcessTarget, proxy: FaultProxy, count: int) -> None:
+    """The other leader, too."""
+
+    async def asked() -> bool:
+        return count <= sum(one.resource == "selfsubjectaccessreviews" and one.status == 201 for one in proxy.requests)
+
+    await target.until("each leader asks for its rights", asked)
 
 
 async def _told_what_is_missing(target: ProcessTarget, pv: str | None, node: str) -> None:

@@ -119,24 +119,56 @@ def deployed(part: str) -> Manifest:
     return Manifest(list(yaml.safe_load_all((_DEPLOY / part / "rbac.yaml").read_text())))
 
 
-def just(name: str, *rules: tuple[str, str, str]) -> Manifest:
-    """An account of this name with these rights alone. rules: group, resources, verbs, as words."""
+Rules = tuple[tuple[str, str, str], ...]
+"""group, resources, verbs, as words"""
+
+UPSTREAM: dict[str, Rules] = {
+    "attacher": (
+        ("", "persistentvolumes", "get list watch patch"),
+        ("storage.k8s.io", "csinodes", "get list watch"),
+        ("storage.k8s.io", "volumeattachments", "get list watch patch"),
+        ("storage.k8s.io", "volumeattachments/status", "patch"),
+    ),
+    "provisioner": (
+        ("", "persistentvolumes", "get list watch create patch delete"),
+        ("", "persistentvolumeclaims", "get list watch update"),
+        ("storage.k8s.io", "storageclasses csinodes", "get list watch"),
+        ("", "nodes", "get list watch"),
+        ("", "events", "list watch create update patch"),
+        ("snapshot.storage.k8s.io", "volumesnapshots", "get list watch update"),
+        ("snapshot.storage.k8s.io", "volumesnapshotcontents", "get list"),
+        ("storage.k8s.io", "volumeattachments", "get list watch"),
+    ),
+}
+"""What the Go sidecars' own manifests give in the whole cluster. Secrets are left to those who need them."""
+
+UPSTREAM_ELECTION: Rules = (("coordination.k8s.io", "leases", "get watch list delete update create"),)
+UPSTREAM_CAPACITY: Rules = (
+    ("storage.k8s.io", "csistoragecapacities", "get list watch create update patch delete"),
+    ("", "pods", "get"),
+    ("apps", "replicasets", "get"),
+)
+"""What they give in the sidecar's namespace."""
+
+
+def just(name: str, everywhere: Rules, here: Rules = ()) -> Manifest:
+    """An account of this name with these rights alone. here: in its own namespace."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": NAMESPACE}}
+    return Manifest(
+        [account, *_bound("ClusterRole", {"name": name}, everywhere), *_bound("Role", {"name": name, "namespace": NAMESPACE}, here)]
+    )
+
+
+def _bound(kind: str, metadata: Json, rules: Rules) -> list[Json]:
+    """A role of the account with the same name."""
+    name = metadata["name"]
     listed = [{"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()} for group, resources, verbs in rules]
     subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
-    role = {"apiGroup": GROUP, "kind": "ClusterRole", "name": name}
-    return Manifest(
-        [
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": NAMESPACE}},
-            {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": listed},
-            {
-                "apiVersion": f"{GROUP}/v1",
-                "kind": "ClusterRoleBinding",
-                "metadata": {"name": name},
-                "roleRef": role,
-                "subjects": [subject],
-            },
-        ]
-    )
+    role = {"apiGroup": GROUP, "kind": kind, "name": name}
+    return [
+        {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata, "rules": listed},
+        {"apiVersion": f"{GROUP}/v1", "kind": f"{kind}Binding", "metadata": metadata, "roleRef": role, "subjects": [subject]},
+    ]
 
 
 @contextlib.asynccontextmanager

@@ -195,7 +195,8 @@ class Life(Generic[F]):
         """Stands for the Lease. cluster: a client of its own, so that what throttles the work does not delay a renewal."""
         lock_name = self._sidecar.lock_prefix + context.info.name
         me = election.candidate(self._setup.flags, self._machine, lock_name, self._chance)
-        events = EventRecorder(cluster, f"{lock_name}/{me.identity}", clock=self._clock, chance=self._chance)
+        # The Go attacher's manifest gives no right to events: there, who leads is only logged.
+        events = EventRecorder(cluster, f"{lock_name}/{me.identity}", clock=self._clock, chance=self._chance, asks_first=True)
         metrics = self._metrics.once(LeaseMetrics)
         self._elector = LeaderElector(cluster, me, clock=self._clock, chance=self._chance, events=events, metrics=metrics)
         async with asyncio.TaskGroup() as group:

@@ -23,6 +23,7 @@ from mooring.base.text import shortened
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound, Unreachable
 from mooring.kube.event_correlation import Correlator, Occurrence, Tally
+from mooring.kube.rights import denied
 
 WAITING_MAX: Final = 1000
 MESSAGE_BYTES_MAX: Final = 1024
@@ -34,11 +35,15 @@ _log = logger(__name__)
 
 
 class EventRecorder:
-    """Events of one source. component: its name."""
+    """Events of one source. component: its name.
 
-    def __init__(self, cluster: Cluster, component: str, *, clock: Clock, chance: Chance) -> None:
+    asks_first: before each Event, whether there is the right to it; where there is none, it is only logged and nothing is refused.
+    """
+
+    def __init__(self, cluster: Cluster, component: str, *, clock: Clock, chance: Chance, asks_first: bool = False) -> None:
         self._cluster = cluster
         self._component = component
+        self._asks_first = asks_first
         self._clock = clock
         self._chance = chance
         self._correlator = Correlator()
@@ -93,6 +98,9 @@ class EventRecorder:
 
     async def _send(self, occurrence: Occurrence, tally: Tally) -> None:
         """Only what did not reach the server is tried again; what it refused, it would refuse again."""
+        if self._asks_first and await self._is_denied(occurrence, tally):
+            _log.info(2, "There is no right to send an event", **_shown(occurrence))
+            return
         name = f"{occurrence.ref.name}.{self._nanoseconds():x}"
         for attempt in range(1, TRIES_MAX + 1):
             try:
@@ -109,9 +117,13 @@ class EventRecorder:
                 _log.warning("The API server refused an event", why=str(error), **_shown(occurrence))
                 return
 
+    async def _is_denied(self, occurrence: Occurrence, tally: Tally) -> bool:
+        verb = "patch" if tally.name else "create"
+        return bool(await denied(self._cluster, EVENTS, _namespace(occurrence), (verb,)))
+
     async def _write(self, name: str, occurrence: Occurrence, tally: Tally) -> None:
         """Counts an Event up, or creates one of this name. Raises ApiError."""
-        namespace = occurrence.ref.namespace or "default"
+        namespace = _namespace(occurrence)
         message = shortened(occurrence.message, MESSAGE_BYTES_MAX)
         if tally.name:
             change = {"count": tally.count, "lastTimestamp": occurrence.at, "message": message}
@@ -147,6 +159,10 @@ class EventRecorder:
         """The wall clock, never the same twice: it makes names."""
         self._last_nanoseconds = max(self._last_nanoseconds + 1, int(self._clock.wall_s() * 1e9))
         return self._last_nanoseconds
+
+
+def _namespace(occurrence: Occurrence) -> str:
+    return occurrence.ref.namespace or "default"
 
 
 def _shown(occurrence: Occurrence) -> dict[str, str]:

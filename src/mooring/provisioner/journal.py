@@ -21,12 +21,12 @@ from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, Forbidden
+from mooring.kube.rights import denied
 from mooring.provisioner import pages
 from mooring.provisioner.book import REFRESH_S, Book, Page
 from mooring.provisioner.intents import STILL_OPEN, Intent
 from mooring.provisioner.metrics import JournalMetrics
 from mooring.provisioner.pages import Place
-from mooring.provisioner.rights import denied
 
 log = logger(__name__)
 

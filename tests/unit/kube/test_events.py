@@ -25,8 +25,8 @@ PV = ObjectReference(api_version="v1", kind="PersistentVolume", name="pv1", uid=
 
 
 @contextlib.asynccontextmanager
-async def recording(cluster: FakeCluster) -> AsyncIterator[EventRecorder]:
-    recorder = EventRecorder(cluster, "mooring-test", clock=LoopClock(EPOCH_S), chance=Chance(1))
+async def recording(cluster: FakeCluster, *, asks_first: bool = False) -> AsyncIterator[EventRecorder]:
+    recorder = EventRecorder(cluster, "mooring-test", clock=LoopClock(EPOCH_S), chance=Chance(1), asks_first=asks_first)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(recorder.run(), name="events")
         yield recorder
@@ -62,6 +62,44 @@ async def test_an_event_has_all_that_clients_show():
         "lastTimestamp": "2027-01-15T08:01:00Z",
         "count": 1,
     }
+
+
+class Reviewing(FakeCluster):
+    """It says what is allowed, and refuses nothing. allowed: verbs; None where it can't say."""
+
+    def __init__(self, *allowed: str) -> None:
+        super().__init__()
+        self.allowed: tuple[str, ...] | None = allowed
+
+    async def create(self, kind: Any, body: Any, namespace: str = "") -> Any:
+        if kind.name != "SelfSubjectAccessReview":
+            return await super().create(kind, body, namespace)
+        if self.allowed is None:
+            raise Forbidden("no reviews here", reason="Forbidden")
+        asked = body["spec"]["resourceAttributes"]
+        assert {"group": "", "resource": "events", "namespace": "ns"} == {name: asked[name] for name in ("group", "resource", "namespace")}
+        return {**body, "status": {"allowed": asked["verb"] in self.allowed}}
+
+
+@in_virtual_time
+async def test_who_asks_first_sends_what_it_has_a_right_to():
+    """Nothing is refused, and a right that comes later counts."""
+    cluster = Reviewing()
+    async with recording(cluster, asks_first=True) as recorder:
+
+        async def sent() -> list[str]:
+            recorder.event(POD, "Normal", "LeaderElection", "me became leader")
+            await recorder.drain(5)
+            return [request.verb for request in cluster.requests if request.verb in ("create", "patch")]
+
+        assert [] == await sent()
+        cluster.allowed = ("create",)
+        assert ["create"] == await sent()
+        assert ["create"] == await sent(), "an event that is there already is patched"
+        cluster.allowed = ("create", "patch")
+        assert ["create", "patch"] == await sent()
+        cluster.allowed = None
+        assert ["create", "patch", "patch"] == await sent(), "nobody can tell: it is tried"
 
 
 @in_virtual_time
