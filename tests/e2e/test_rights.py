@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from tests.e2e.processes import ProcessTarget, on_server
 from tests.e2e.targets import KINDS
 from tests.support.control_plane import ControlPlane
 from tests.support.fault_proxy import FaultProxy
+from tests.support.programs import free_ports
 from tests.support.rights import ELECTION, UPSTREAM, UPSTREAM_ELECTION, Manifest, acting_as, deployed, has_asked, just, refused
 from tests.support.scripted_driver import PUBLISH, RPC, Fail
 
@@ -99,6 +102,39 @@ async def _events(target: ProcessTarget, count: int) -> None:
         return len(told) >= count
 
     await target.until(f"{count} events about {lease}", told)
+
+
+async def test_a_kind_that_it_may_not_list_is_named_by_readyz(control_plane: ControlPlane, tmp_path: Path) -> None:
+    """With the right given it gets ready by itself."""
+    nodes = ("storage.k8s.io", "csinodes", "get list watch")
+    rights = just("blind-attacher", tuple(rule for rule in UPSTREAM["attacher"] if rule != nodes))
+    (port,) = free_ports(1)
+    async with as_deployed(control_plane, tmp_path, rights) as (target, _), target.attaching(f"--http-endpoint=127.0.0.1:{port}"):
+
+        async def readyz(text: str) -> bool:
+            try:
+                return text in await asyncio.to_thread(_asked, f"http://127.0.0.1:{port}/readyz")
+            except OSError:
+                return False
+
+        user = f"system:serviceaccount:{rights.namespace}:{rights.account}"
+        why = f'csinodes.storage.k8s.io is forbidden: User "{user}" cannot list resource "csinodes" in API group "storage.k8s.io"'
+        await target.until(
+            "readyz names the kind", lambda: readyz(f"not ready: the caches are not filled yet: can't follow csinodes: {why} at the")
+        )
+        more = just(rights.account, UPSTREAM["attacher"])
+        await asyncio.to_thread(more.login, control_plane, tmp_path)
+        await target.until("it is ready", lambda: readyz("ok"))
+
+
+def _asked(url: str) -> str:
+    """What it answers, ready or not."""
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        with error:
+            return str(error.read().decode())
 
 
 async def test_a_right_that_is_missing_is_named_at_the_object(control_plane: ControlPlane, tmp_path: Path) -> None:

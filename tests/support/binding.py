@@ -22,7 +22,7 @@ from mooring.base.metrics import Metrics
 from mooring.binding.controller import Binder
 from mooring.binding.options import BinderOptions
 from mooring.kube.cluster import Cluster, Patch, PatchType, WatchEvent
-from mooring.kube.errors import ApiError, Conflict, NotFound
+from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound
 from tests.support.bindables import KINDS, NS, Json, a_class, a_node, a_pod, a_volume
 from tests.support.recording import RecordingCluster
 
@@ -204,6 +204,17 @@ class LateWatch(Faults):
     async def deliver(self, kind: Kind[Any], event: WatchEvent[Any]) -> None:
         if kind.plural in self._plurals:
             await asyncio.sleep(self._seconds)
+
+
+class Forbids(Faults):
+    """These kinds can't be listed."""
+
+    def __init__(self, *plurals: str) -> None:
+        self._plurals = plurals
+
+    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
+        if verb == "list" and kind.plural in self._plurals:
+            raise Forbidden(f"{kind.plural} is forbidden", reason="Forbidden")
 
 
 class HeldWrites(Faults):

@@ -34,7 +34,7 @@ from mooring.csi.driver import Driver
 from mooring.csi.session import DriverInfo
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
-from mooring.kube.informer import Informer
+from mooring.kube.informer import Informer, obstacles
 from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.kube.secrets import SecretCache
 from mooring.kube.shift import Shift
@@ -132,6 +132,11 @@ class Attacher:
     def has_synced(self) -> bool:
         """True once every cache has been filled."""
         return all(informer.has_synced for informer in self._informers)
+
+    @property
+    def obstacle(self) -> str:
+        """What keeps a cache from following the API server, "" for nothing that is known."""
+        return obstacles(self._informers)
 
     @property
     def _informers(self) -> tuple[Informer[VolumeAttachment] | Informer[PersistentVolume] | Informer[CSINode], ...]:

@@ -16,7 +16,7 @@ from mooring.binding.shelf import Shelf
 from mooring.binding.view import CLAIM_INDEXES, POD_INDEXES, VOLUME_INDEXES, Volumes, prune_volume
 from mooring.binding.writes import Whole
 from mooring.kube.cluster import Cluster
-from mooring.kube.informer import Change, Informer
+from mooring.kube.informer import Change, Informer, obstacles
 
 T = TypeVar("T", bound=Object)
 
@@ -62,6 +62,10 @@ class Caches:
     @property
     def have_synced(self) -> bool:
         return all(informer.has_synced for informer in self._informers.values())
+
+    @property
+    def obstacle(self) -> str:
+        return obstacles(self._informers.values())
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """The tasks that follow the API server."""

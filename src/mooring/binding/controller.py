@@ -77,6 +77,11 @@ class Binder:
         """True once every cache has been filled."""
         return self._caches.have_synced
 
+    @property
+    def obstacle(self) -> str:
+        """What keeps a cache from following the API server, "" for nothing that is known."""
+        return self._caches.obstacle
+
     async def run(self) -> None:
         """Binds until cancelled, or until drained."""
         async with asyncio.TaskGroup() as group:

@@ -30,6 +30,13 @@ DRIVER_S_MAX: Final = 3.0
 """How long the metrics page waits for the driver; well below the 10 s after which Prometheus gives a scrape up."""
 
 
+def unfilled(has_synced: bool, obstacle: str) -> str:
+    """Of the work's caches: what is wrong with them, "" when they are filled and followed."""
+    if not has_synced:
+        return f"the caches are not filled yet{': ' if obstacle else ''}{obstacle}"
+    return f"the caches are not up to date: {obstacle}" if obstacle else ""
+
+
 class Health:
     """The answers.
 

@@ -22,7 +22,7 @@ from mooring.base.errors import InvariantError
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.cli import election
-from mooring.cli.health import Health
+from mooring.cli.health import Health, unfilled
 from mooring.cli.ports import Ports
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import SidecarFlags
@@ -50,6 +50,11 @@ class Work(Protocol):
     @property
     def has_synced(self) -> bool:
         """True once its caches are filled."""
+        ...
+
+    @property
+    def obstacle(self) -> str:
+        """What keeps its caches from being filled or followed, "" for nothing that is known."""
         ...
 
     async def run(self) -> None:
@@ -244,9 +249,7 @@ class Life(Generic[F]):
             return self._waits_for
         if self._session is None or not self._session.is_up:
             return "the connection to the CSI driver is lost"
-        if self._work is not None and not self._work.has_synced:
-            return "the caches are not filled yet"
-        return ""
+        return "" if self._work is None else unfilled(self._work.has_synced, self._work.obstacle)
 
     def _overdue(self) -> str:
         return "" if self._elector is None else self._elector.healthy()

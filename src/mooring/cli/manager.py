@@ -19,7 +19,7 @@ from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.cli import election
 from mooring.cli.clusters import client, load_config_as_kubectl
-from mooring.cli.health import Health
+from mooring.cli.health import Health, unfilled
 from mooring.cli.loops import loop_factory
 from mooring.cli.process import Machine, Setup
 from mooring.cli.settings import request_limit
@@ -43,6 +43,8 @@ class Work(Protocol):
 
     @property
     def has_synced(self) -> bool: ...
+    @property
+    def obstacle(self) -> str: ...
     async def run(self) -> None: ...
     async def drain(self, timeout_s: float) -> bool: ...
 
@@ -149,6 +151,4 @@ class Manager(Generic[F]):
     def _obstacle(self) -> str:
         if self._ending:
             return "ending"
-        if self._work is not None and not self._work.has_synced:
-            return "the caches are not filled yet"
-        return ""
+        return "" if self._work is None else unfilled(self._work.has_synced, self._work.obstacle)

@@ -17,21 +17,21 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from mooring.api.meta import Key, Kind, Object, finalizers_of, is_deleting, key_of
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Selection, WatchEvent
-from mooring.kube.errors import NotFound
+from mooring.kube.errors import Forbidden, NotFound
 from mooring.kube.index import IndexFunction
 from mooring.kube.intern import Interner
 from mooring.kube.reflector import Reflector
 from mooring.kube.store import Cause, Change, Relist, Store
 from mooring.kube.versions import order
 
-__all__ = ["Cause", "Change", "Informer", "keep"]
+__all__ = ["Cause", "Change", "Informer", "keep", "obstacles"]
 
 T = TypeVar("T", bound=Object)
 Handler = Callable[[Change[T]], None]
@@ -44,6 +44,11 @@ _log = logger(__name__)
 def keep(obj: T) -> T:
     """Prunes nothing."""
     return obj
+
+
+def obstacles(informers: Iterable[Informer[Any]]) -> str:
+    """What keeps any of them from following the API server, "" for nothing that is known."""
+    return "; ".join(filter(None, (informer.obstacle for informer in informers)))
 
 
 class Informer(Generic[T]):
@@ -75,6 +80,7 @@ class Informer(Generic[T]):
         self._clock, self._chance = clock, chance
         self._resync_s = resync_s
         self._running = False
+        self._reflector: Reflector[T] | None = None
 
     @property
     def has_synced(self) -> bool:
@@ -85,6 +91,17 @@ class Informer(Generic[T]):
     def heard_at(self) -> Instant:
         """When list or watch told something last, if only a bookmark; a server sends one about each minute."""
         return self._feed.heard_at
+
+    @property
+    def obstacle(self) -> str:
+        """What keeps the cache from following the API server, in that one's words; "" for nothing that is known.
+
+        As long as it is not filled, any error; later on a right that is missing, for this does not pass by itself.
+        """
+        trouble = None if self._reflector is None else self._reflector.trouble
+        if trouble is None or (self.has_synced and not isinstance(trouble, Forbidden)):
+            return ""
+        return f"can't follow {self._kind.plural}: {trouble}"
 
     async def synced(self) -> None:
         """Waits for the first list to be complete."""
@@ -129,7 +146,7 @@ class Informer(Generic[T]):
         """Follows the API server until cancelled. Raises only what a handler raises. May be run again, and then lists again."""
         assert not self._running
         self._running = True
-        reflector = Reflector(
+        reflector = self._reflector = Reflector(
             self._cluster,
             self._kind,
             self._feed,

@@ -87,6 +87,8 @@ class Reflector(Generic[T]):
         self._has_news = False  # the running watch has shown a change
         self._log = _log.bind(reflector=name or kind.plural)
         self._complaints = Complaints(self._log, over="The API server answers again")
+        self.trouble: ApiError | None = None
+        """What list or watch failed with last, until one has told something again."""
 
     async def run(self) -> None:
         """Reflects until cancelled."""
@@ -115,7 +117,7 @@ class Reflector(Generic[T]):
         self._pages_expired = 0
         self._sink.list_ends(page.resource_version)
         self._version = page.resource_version
-        self._complaints.end()
+        self._is_well()
         self._log.info(4, "Listed", version=self._version)
 
     async def _page(self, limit: int, token: str) -> Page[T]:
@@ -160,15 +162,20 @@ class Reflector(Generic[T]):
             return
 
     def _take(self, event: WatchEvent[T]) -> None:
-        self._complaints.end()
+        self._is_well()
         self._sink.event(event)
         if order(event.resource_version, self._version) > 0:
             self._version = event.resource_version
             self._has_news = self._has_news or event.type is not EventType.BOOKMARK
 
+    def _is_well(self) -> None:
+        self.trouble = None
+        self._complaints.end()
+
     def _failed(self, error: ApiError) -> float:
         """Notes a failure. Returns how many seconds to wait."""
         self._failures += 1
+        self.trouble = error
         if isinstance(error, Gone):
             self._log.info(2, "The API server has forgotten this version, listing again", why=str(error))
             if not self._forgotten:

@@ -48,7 +48,12 @@ class Caches:
     @property
     def have_synced(self) -> bool:
         """True while all that are in use follow the API server. Not so the grants: a cluster may lack their kind."""
-        return all(informer.has_synced for informer in self.running if informer is not self.grants)
+        return all(informer.has_synced for informer in self.needed)
+
+    @property
+    def needed(self) -> list[Informer[Any]]:
+        """Those without which there is no work."""
+        return [informer for informer in self.running if informer is not self.grants]
 
     async def synced(self) -> None:
         """Returns once all that are in use have been filled.

@@ -21,6 +21,7 @@ from mooring.csi.driver import Driver
 from mooring.csi.session import DriverInfo
 from mooring.kube.cluster import Cluster
 from mooring.kube.events import EventRecorder
+from mooring.kube.informer import obstacles
 from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.kube.secrets import SecretCache
 from mooring.kube.shift import Shift
@@ -152,6 +153,11 @@ class Provisioner:
     def has_synced(self) -> bool:
         """True once every cache has been filled."""
         return self.caches.have_synced
+
+    @property
+    def obstacle(self) -> str:
+        """What keeps a cache from following the API server, "" for nothing that is known."""
+        return obstacles((*self.caches.needed, *self._beside.caches))
 
     # -- life
 

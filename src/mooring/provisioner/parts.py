@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from mooring.api.core import PersistentVolume
 from mooring.base.chance import Chance
@@ -11,7 +12,7 @@ from mooring.base.metrics import Metrics
 from mooring.csi.driver import Driver
 from mooring.kube.cluster import Cluster
 from mooring.kube.events import EventRecorder
-from mooring.kube.informer import Cause, Change
+from mooring.kube.informer import Cause, Change, Informer
 from mooring.kube.secrets import SecretCache
 from mooring.provisioner.caches import Caches
 from mooring.provisioner.capacity.controller import Capacity
@@ -88,6 +89,11 @@ class Parts:
 
     def all(self) -> tuple[Part, ...]:
         return tuple(part for part in (self._deletion, self.protection, self._capacity, self._bidding) if part is not None)
+
+    @property
+    def caches(self) -> Sequence[Informer[Any]]:
+        """Those that a part has for itself and can't work without."""
+        return () if self._deletion.attachments is None else (self._deletion.attachments,)
 
     async def learn_place(self) -> None:
         """Before the caches are filled. Raises DriverError."""

@@ -8,10 +8,11 @@ import pytest
 
 from mooring.api.core import EVENTS
 from mooring.binding import options
+from mooring.binding.controller import Binder
 from mooring.binding.names import NO_PROVISIONER
 from mooring.kube.errors import Conflict, ServerError, Unreachable
 from tests.support.bindables import KINDS, a_capacity, a_claim, a_class, a_csi_driver, a_node, a_pod, a_volume, an_ephemeral_volume
-from tests.support.binding import NODE, POD, PV, PVC, LateWatch, Ours, World, annotations, finalizers
+from tests.support.binding import NODE, POD, PV, PVC, Forbids, LateWatch, Ours, World, annotations, finalizers
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
 PUT_PV, PUT_PV_STATUS = "update persistentvolumes", "update persistentvolumes/status"
@@ -372,12 +373,24 @@ async def test_parts_that_are_off_do_nothing() -> None:
 
 
 @in_virtual_time
+async def test_a_kind_that_it_may_not_list_is_named() -> None:
+    ours = Ours(Forbids("pods", "nodes"))
+    binder = Binder(ours.cluster, ours.options, ours.clock, ours.chance, ours.metrics)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(binder.run())
+        await asyncio.sleep(60)
+        assert not binder.has_synced
+        assert ["pods", "nodes"] == [told.removeprefix("can't follow ").partition(":")[0] for told in binder.obstacle.split("; ")]
+        running.cancel()
+
+
+@in_virtual_time
 async def test_drained_it_ends_by_itself() -> None:
     ours = Ours()
     async with ours.binding() as world:
         await world.available()
         assert ours.binder is not None
-        assert ours.binder.has_synced
+        assert (True, "") == (ours.binder.has_synced, ours.binder.obstacle)
         assert await ours.binder.drain(5)
         await world.create(a_claim(world("claim"), sc=world("sc")))
         await asyncio.sleep(5)

@@ -55,7 +55,11 @@ async def test_ready_when_driver_and_caches_are():
         assert 200 == (await world.asked("/healthz")).status
         await world.clock.sleep(6)
         assert (503, "not ready: the caches are not filled yet\n") == _answer(await world.asked("/readyz"))
+        work.obstacle = "can't follow pods: pods is forbidden"
+        assert (503, f"not ready: the caches are not filled yet: {work.obstacle}\n") == _answer(await world.asked("/readyz"))
         work.has_synced = True
+        assert (503, f"not ready: the caches are not up to date: {work.obstacle}\n") == _answer(await world.asked("/readyz"))
+        work.obstacle = ""
         assert (200, "ok") == _answer(await world.asked("/readyz"))
         world.ports.connection.lose()
         await world.clock.sleep(1)

@@ -75,6 +75,7 @@ class SlowWork:
 
     def __init__(self, clock, call_s=0.0, synced=True, fail=None):
         self.clock, self.call_s, self.has_synced, self.fail = clock, call_s, synced, fail
+        self.obstacle = ""
         self.story = []
         self._closed = asyncio.Event()
         self._ended = asyncio.Event()

@@ -13,7 +13,7 @@ from mooring.api.meta import Key
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.kube.cluster import Patch, PatchType
-from mooring.kube.errors import NOT_SERVED, Gone, NotFound, NotServed, ServerError
+from mooring.kube.errors import NOT_SERVED, ApiError, Forbidden, Gone, NotFound, NotServed, ServerError
 from mooring.kube.informer import RESYNC_PER_BREATH, Cause, Change, Informer
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster, lost
@@ -89,6 +89,42 @@ async def test_it_knows_when_it_heard_something_last():
         cluster.put(PVS, "b")
         await settle()
         assert followed.informer.heard_at > bookmarked_at
+
+
+@in_virtual_time
+async def test_what_keeps_it_from_being_filled_is_told_with_its_kind():
+    cluster = a_cluster("a")
+    cluster.fail("list", ServerError("busy"))
+    cluster.fail("list", Forbidden("persistentvolumes is forbidden", reason="Forbidden"))
+    followed = Followed(cluster)
+    seen = [followed.informer.obstacle]
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(followed.informer.run())
+        while not followed.informer.has_synced:
+            seen.append(followed.informer.obstacle)
+            await asyncio.sleep(0.1)
+        assert ["", "can't follow persistentvolumes: busy", "can't follow persistentvolumes: persistentvolumes is forbidden"] == list(
+            dict.fromkeys(seen)
+        )
+        assert "" == followed.informer.obstacle
+        task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(Forbidden("cannot watch", reason="Forbidden"), "can't follow persistentvolumes: cannot watch"), (ServerError("busy"), "")],
+    ids=["a missing right", "what passes"],
+)
+@in_virtual_time
+async def test_a_watch_that_is_forbidden_is_told_as_long_as_it_is(error: ApiError, told: str):
+    cluster = a_cluster("a")
+    cluster.fail("watch", error, times=3)
+    async with following(cluster) as followed:
+        assert told == followed.informer.obstacle
+        await asyncio.sleep(30)
+        cluster.bookmark()
+        await settle()
+        assert "" == followed.informer.obstacle
 
 
 @in_virtual_time

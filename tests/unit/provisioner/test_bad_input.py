@@ -21,9 +21,11 @@ from mooring.provisioner.facts import Rules
 from mooring.provisioner.intents import Intent, MemoryIntents
 from mooring.provisioner.journal import Journal
 from mooring.provisioner.pages import Place
+from tests.support.binding import Forbids
 from tests.support.provisioning import CLAIMS, CREATE, DELETE, DRIVER, PVS, AnsweringDriver, GiB, ProvisioningWorld, an_answer
 from tests.support.scripted_driver import RPC, Fail, Lose
 from tests.support.virtual_loop import in_virtual_time
+from tests.support.volume_driver import VolumeDriver
 
 PREFIX = "csi.storage.k8s.io/"
 SECRET = {f"{PREFIX}provisioner-secret-name": "s", f"{PREFIX}provisioner-secret-namespace": "default"}
@@ -445,4 +447,19 @@ async def test_a_cluster_without_the_kind_of_grants():
     world = await a_world(cross_namespace_data_source=True).base()
     async with world.provisioning() as provisioner:
         await world.provisioned()
-        assert provisioner.has_synced
+        assert (True, "") == (provisioner.has_synced, provisioner.obstacle)
+
+
+@in_virtual_time
+async def test_a_kind_that_it_may_not_list_is_named():
+    """Also where a part alone needs it: nothing is deleted without the attachments."""
+    driver = VolumeDriver(controller=(RPC.PUBLISH_UNPUBLISH_VOLUME,))
+    world = ProvisioningWorld(driver, Forbids("volumeattachments"))
+    async with world.provisioning() as provisioner:
+        await world.settle(60)
+        assert "can't follow volumeattachments: volumeattachments is forbidden" == provisioner.obstacle
+    world = ProvisioningWorld(driver, Forbids("storageclasses", "persistentvolumes"))
+    async with world.provisioning() as provisioner:
+        await world.settle(60)
+        kinds = [told.removeprefix("can't follow ").partition(":")[0] for told in provisioner.obstacle.split("; ")]
+        assert (False, ["persistentvolumes", "storageclasses"]) == (provisioner.has_synced, kinds)

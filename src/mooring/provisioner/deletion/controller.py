@@ -78,16 +78,16 @@ class VolumeDeletion:
         self._volumes = caches.volumes
         self._metrics = metrics.once(DeletionMetrics)
         attachments = Attachments(cluster, clock, chance) if facts.publishes else None
-        self._attachments = None if attachments is None else attachments.informer
-        if self._attachments is not None:
-            self._attachments.on_change(self._attachment_changed)
+        self.attachments = None if attachments is None else attachments.informer
+        if self.attachments is not None:
+            self.attachments.on_change(self._attachment_changed)
         self._progress: dict[str, Progress] = {}
         self._told: dict[str, tuple[str, type, Instant]] = {}  # of volumes that wait: uid, kind of problem, and when it was told
         self._view = View(
             driver=facts,
             volumes=caches.volumes.store,
             classes=caches.classes.store,
-            attachments=None if self._attachments is None else self._attachments.store,
+            attachments=None if self.attachments is None else self.attachments.store,
             here=None if options.node is None else Here(options.node.node_name, {} if segments is None else segments),
             progress=self._progress,
         )
@@ -114,9 +114,9 @@ class VolumeDeletion:
         """Deletes until cancelled, or until drained. The shared caches have been filled."""
         async with asyncio.TaskGroup() as group:
             watching = None
-            if self._attachments is not None:
-                watching = group.create_task(self._attachments.run(), name="provisioner/volumeattachments")
-                await self._attachments.synced()
+            if self.attachments is not None:
+                watching = group.create_task(self.attachments.run(), name="provisioner/volumeattachments")
+                await self.attachments.synced()
             async with self._shift.workers() as workers:
                 for number in range(self._worker_count):
                     workers.create_task(self._queue.work(self._delete), name=f"provisioner/volume-worker/{number}")
