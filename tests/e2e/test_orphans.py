@@ -94,7 +94,7 @@ def test_a_leaked_volume_is_found_and_deleted_on_demand(kubeconfig: Path, socket
     looked = orphans(kubeconfig, socket, "-o", "json")
     assert 3 == looked.returncode, looked.stderr
     found: list[dict[str, Any]] = json.loads(looked.stdout)["orphans"]
-    assert [("leaked", handles["lost"], str(1 << 20))] == [(one["kind"], one["volumeHandle"], one["size"]) for one in found]
+    assert [("leaked", handles["lost"], 1 << 20)] == [(one["kind"], one["volumeHandle"], one["sizeBytes"]) for one in found]
     refused = orphans(kubeconfig, socket, "--delete", "--older-than=0s", typed="no\n")
     assert 1 == refused.returncode
     assert 3 == orphans(kubeconfig, socket).returncode

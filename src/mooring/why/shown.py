@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from mooring.api.quantity import Quantity
+from mooring.api.quantity import Quantity, parse_quantity
 from mooring.why.orphans import Finding, Kind, Report
 
 _HEADS: Final = ("KIND", "VOLUME", "SIZE", "AGE", "PERSISTENTVOLUME", "CLAIM", "WHY")
@@ -31,8 +32,9 @@ def as_json(report: Report, removed: Mapping[str, str], wall_s: float) -> str:
 
 def _entry(finding: Finding, removed: Mapping[str, str], wall_s: float) -> dict[str, Any]:
     entry: dict[str, Any] = {"kind": finding.kind.value, "volumeHandle": finding.handle, "why": finding.why}
-    if finding.size:
-        entry["size"] = finding.size
+    size_bytes = _bytes(finding.size)
+    if size_bytes is not None:
+        entry["sizeBytes"] = size_bytes
     if finding.created_wall_s is not None:
         entry["ageSeconds"] = int(wall_s - finding.created_wall_s)
     if finding.volume_name:
@@ -46,6 +48,14 @@ def _entry(finding: Finding, removed: Mapping[str, str], wall_s: float) -> dict[
         if removed[finding.handle]:
             entry["problem"] = removed[finding.handle]
     return entry
+
+
+def _bytes(size: str) -> int | None:
+    """Of a quantity, rounded up. None for what can't be read, and for nothing."""
+    try:
+        return math.ceil(parse_quantity(size).value)
+    except ValueError:
+        return None
 
 
 def as_table(report: Report, removed: Mapping[str, str], wall_s: float) -> str:

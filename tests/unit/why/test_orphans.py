@@ -200,6 +200,14 @@ def test_the_table():
     assert "no such luck" in as_table(report, {"vol-7": "no such luck"}, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("size", "size_bytes"), [("1536Mi", 3 << 29), ("1G", 10**9), ("1500m", 2), ("1e3", 1000), ("0", 0), ("", None), ("much", None)]
+)
+def test_the_json_has_sizes_in_bytes_if_any(size: str, size_bytes: int | None):
+    body = json.loads(as_json(judged(an_inventory(objects=(dataclasses.replace(an_object(), size=size),))), {}, 0.0))
+    assert [size_bytes] == [orphan.get("sizeBytes") for orphan in body["orphans"]]
+
+
 def test_the_json():
     report = judged(an_inventory(Volume("vol-7", 5), objects=(dataclasses.replace(an_object(), handle="x"),), intents=(an_intent(),)))
     body = json.loads(as_json(report, {"vol-7": ""}, 90.0))
@@ -207,5 +215,6 @@ def test_the_json():
         name: body[name] for name in ("driver", "volumes", "openIntents")
     }
     leaked, ghost = body["orphans"]
-    assert ("leaked", "vol-7", "5", True) == (leaked["kind"], leaked["volumeHandle"], leaked["size"], leaked["deleted"])
+    assert ("leaked", "vol-7", 5, True) == (leaked["kind"], leaked["volumeHandle"], leaked["sizeBytes"], leaked["deleted"])
+    assert 1 << 30 == ghost["sizeBytes"], "a number there, too, whatever the PersistentVolume says"
     assert ("ghost", 90, "pv1", "ns/c") == (ghost["kind"], ghost["ageSeconds"], ghost["persistentVolume"], ghost["claim"])
