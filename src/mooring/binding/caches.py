@@ -48,11 +48,19 @@ class Caches:
         *,
         indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
         prune: Callable[[T], T | None] = _keep,
+        may_be_missing: bool = False,
     ) -> Informer[T]:
-        """The cache of a kind, the same at each call."""
+        """The cache of a kind, the same at each call. may_be_missing: in API servers that it is to work with."""
         if kind.plural not in self._informers:
             self._informers[kind.plural] = Informer(
-                self.cluster, kind, clock=self._clock, chance=self._chance, indexes=indexes, prune=prune, name=f"binder/{kind.plural}"
+                self.cluster,
+                kind,
+                clock=self._clock,
+                chance=self._chance,
+                indexes=indexes,
+                prune=prune,
+                may_be_missing=may_be_missing,
+                name=f"binder/{kind.plural}",
             )
         return self._informers[kind.plural]
 

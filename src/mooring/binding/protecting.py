@@ -126,7 +126,7 @@ class AttributesClassProtection:
 
     def __init__(self, caches: Caches, *, clock: Clock, chance: Chance, metrics: Metrics) -> None:
         self._caches = caches
-        self._classes = caches.of(VOLUME_ATTRIBUTES_CLASSES)
+        self._classes = caches.of(VOLUME_ATTRIBUTES_CLASSES, may_be_missing=True)  # they are v1 since Kubernetes 1.34
         self._writes = Whole(caches.cluster, VOLUME_ATTRIBUTES_CLASSES, self._classes)
         self.workers: Workers[str] = Workers("vacprotection", 1, self._sync, clock=clock, chance=chance, metrics=metrics)
         self._classes.on_change(self._class_changed)

@@ -55,7 +55,7 @@ class Informer(Generic[T]):
     """prune: what to keep of an object, with its metadata's name, uid and resource_version; None leaves the object out.
 
     indexes: as for Store. resync_s: how often all objects are delivered again, as changes with cause RESYNC; 0 is never.
-    name: of the task and in logs.
+    may_be_missing: a kind that is not served, as yet, counts as one without objects. name: of the task and in logs.
     """
 
     def __init__(
@@ -70,12 +70,13 @@ class Informer(Generic[T]):
         prune: Callable[[T], T | None] = keep,
         resync_s: float = 0.0,
         page_limit: int = 500,
+        may_be_missing: bool = False,
         name: str = "",
     ) -> None:
         assert resync_s >= 0
         self.name = name or f"informer/{kind.plural}"
         self.store: Store[T] = Store(indexes)
-        self._feed = _Feed(self.store, prune, self.name, clock)
+        self._feed = _Feed(self.store, prune, self.name, clock, may_be_missing)
         self._cluster, self._kind, self._selection, self._page_limit = cluster, kind, selection, page_limit
         self._clock, self._chance = clock, chance
         self._resync_s = resync_s
@@ -214,13 +215,14 @@ def _is_over(obj: Object) -> bool:
 class _Feed(Generic[T]):
     """The reflector's sink, and the door for own writes: prunes, interns, stores, tells."""
 
-    def __init__(self, store: Store[T], prune: Callable[[T], T | None], name: str, clock: Clock) -> None:
+    def __init__(self, store: Store[T], prune: Callable[[T], T | None], name: str, clock: Clock, may_be_missing: bool) -> None:
         self.handlers: list[Handler[T]] = []
         self.heard_at: Instant = -math.inf
         self._clock = clock
         self.synced = asyncio.Event()
         self._store = store
         self._prune = prune
+        self._may_be_missing = may_be_missing
         self._interner = Interner()
         self._relist: Relist[T] | None = None
         self._writes: dict[Key, _Write[T]] = {}
@@ -258,6 +260,10 @@ class _Feed(Generic[T]):
         else:
             self._store.bookmark(event.resource_version)
             self.tell(self._store.exclude(obj, Cause.WATCH))
+
+    def not_served(self) -> None:
+        if self._may_be_missing:
+            self.synced.set()
 
     def gone(self, obj: T) -> None:
         """The API server does not know this stored object any more."""

@@ -57,6 +57,10 @@ class Sink(Protocol[T]):
 
     def event(self, event: WatchEvent[T]) -> None: ...
 
+    def not_served(self) -> None:
+        """The server has no such kind, as yet or any more."""
+        ...
+
 
 class Reflector(Generic[T]):
     """name: of the tasks and in logs. page_limit: objects a page, 0 for all at once."""
@@ -182,6 +186,7 @@ class Reflector(Generic[T]):
                 self._forgotten = True
                 return 0.0
         elif isinstance(error, NotServed):
+            self._sink.not_served()
             self._complaints.note("The API server does not serve this kind, looking for it now and then", error)
         else:
             self._complaints.about("Failed to list or watch, trying again", error)

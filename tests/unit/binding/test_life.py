@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from mooring.api.core import EVENTS
+from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
 from mooring.binding import options
 from mooring.binding.controller import Binder
-from mooring.binding.names import NO_PROVISIONER
+from mooring.binding.names import NO_PROVISIONER, VAC_PROTECTION
 from mooring.kube.errors import Conflict, ServerError, Unreachable
 from tests.support.bindables import KINDS, a_capacity, a_claim, a_class, a_csi_driver, a_node, a_pod, a_volume, an_ephemeral_volume
 from tests.support.binding import NODE, POD, PV, PVC, Forbids, LateWatch, Ours, World, annotations, finalizers
@@ -382,6 +383,22 @@ async def test_a_kind_that_it_may_not_list_is_named() -> None:
         assert not binder.has_synced
         assert ["pods", "nodes"] == [told.removeprefix("can't follow ").partition(":")[0] for told in binder.obstacle.split("; ")]
         running.cancel()
+
+
+@in_virtual_time
+async def test_an_api_server_may_lack_the_classes_of_attributes_and_get_them_later() -> None:
+    """They are v1 since Kubernetes 1.34. All else is bound meanwhile."""
+    ours = Ours()
+    kind = next(one for one in ours.store.resources if one.plural == VOLUME_ATTRIBUTES_CLASSES.plural)
+    ours.store.kinds.take([kind.path])
+    async with ours.binding() as world:
+        await world.available()
+        ours.store.kinds.put([kind])
+        gold = {"apiVersion": "storage.k8s.io/v1", "kind": kind.kind, "metadata": {"name": "gold", "finalizers": [VAC_PROTECTION]}}
+        await world.create({**gold, "driverName": world.driver, "parameters": {"a": "b"}})
+        await asyncio.sleep(61)
+        await world.delete(kind.kind, "gold")
+        await world.gone(kind.kind, "gold")
 
 
 @in_virtual_time

@@ -127,6 +127,22 @@ async def test_a_watch_that_is_forbidden_is_told_as_long_as_it_is(error: ApiErro
         assert "" == followed.informer.obstacle
 
 
+@pytest.mark.parametrize("may_be_missing", [True, False])
+@in_virtual_time
+async def test_a_kind_that_may_be_missing_has_no_objects_until_it_is_served(may_be_missing: bool):
+    """Any other keeps its cache empty and unfilled: a proxy may have lost its way, and nobody must think that nothing is there."""
+    cluster = a_cluster("a")
+    cluster.fail("list", NotServed(NOT_SERVED), times=3)
+    followed = Followed(cluster, may_be_missing=may_be_missing)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(followed.informer.run())
+        await settle()
+        assert (may_be_missing, 0) == (followed.informer.has_synced, len(followed.informer.store))
+        await asyncio.sleep(30)
+        assert (True, 1) == (followed.informer.has_synced, len(followed.informer.store))
+        task.cancel()
+
+
 @in_virtual_time
 async def test_it_is_synced_once_everything_was_listed():
     cluster = a_cluster("a", "b", "c")

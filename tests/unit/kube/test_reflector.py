@@ -35,6 +35,9 @@ class Record:
     def list_ends(self, version: str) -> None:
         self.lists.append((self._names, version))
 
+    def not_served(self) -> None:
+        self.events.append(("NOT SERVED", ""))
+
     def event(self, event: WatchEvent[PersistentVolume]) -> None:
         self.events.append((event.type.value, event.object.metadata.name if event.object else event.resource_version))
 
