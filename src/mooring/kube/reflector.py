@@ -146,6 +146,7 @@ class Reflector(Generic[T]):
             self._version = ""
         if lived_s >= HEALTHY_S or self._has_news or (error is None and lived_s >= SHORT_S):
             self._failures, self._forgotten = 0, False
+            self.trouble = None
             self._log.info(4, "The watch ended", after_s=round(lived_s, 1), why="its time was over" if error is None else str(error))
             return 0.0
         return self._failed(error or Unreachable(f"the server ended the watch of {self._kind.resource} at once"))

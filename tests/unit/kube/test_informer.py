@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 import pytest
@@ -115,14 +115,15 @@ async def test_what_keeps_it_from_being_filled_is_told_with_its_kind():
     [(Forbidden("cannot watch", reason="Forbidden"), "can't follow persistentvolumes: cannot watch"), (ServerError("busy"), "")],
     ids=["a missing right", "what passes"],
 )
+@pytest.mark.parametrize("sign", [FakeCluster.bookmark, FakeCluster.end_watches], ids=["a bookmark", "an end in good time"])
 @in_virtual_time
-async def test_a_watch_that_is_forbidden_is_told_as_long_as_it_is(error: ApiError, told: str):
+async def test_a_watch_that_is_forbidden_is_told_as_long_as_it_is(error: ApiError, told: str, sign: Callable[[FakeCluster], None]):
     cluster = a_cluster("a")
     cluster.fail("watch", error, times=3)
     async with following(cluster) as followed:
         assert told == followed.informer.obstacle
         await asyncio.sleep(30)
-        cluster.bookmark()
+        sign(cluster)
         await settle()
         assert "" == followed.informer.obstacle
 
