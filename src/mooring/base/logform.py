@@ -1,7 +1,7 @@
 """One log record as one line: klog's text, and Kubernetes' JSON.
 
-Pure functions of the record. A record never spans lines and never fails: what can't be shown is named instead, since a log
-line must not be what breaks the work it tells about.
+Pure functions of the record. Only `Lines` make a record of the text form span lines, and no record fails: what can't be shown is
+named instead, since a log line must not be what breaks the work it tells about.
 Source: klog's text header and key=value form; Kubernetes' JSON logging (component-base).
 """
 
@@ -29,12 +29,21 @@ class Head:
     pid: int
 
 
+class Lines(str):
+    """A text to be read as lines, such as a traceback. The JSON form has it in one field, as any text.
+
+    Differs from klog, which shows every text with a line end in it so: what others have written into a value never looks like a record.
+    """
+
+    __slots__ = ()
+
+
 def text_line(head: Head, values: Mapping[str, Any], error: BaseException | None) -> str:
     """`I1120 07:04:00.123456       1 file.py:12] "message" err="why" key="value"`."""
     parts = [f"{head.letter}{_klog_time(head.wall_s)} {head.pid:7d} {head.caller}] {go_quote(head.message)}"]
     if error is not None:
         parts.append(f"err={go_quote(_shown(error))}")
-    parts.extend(f"{_text_key(key)}={_text_value(value)}" for key, value in values.items())
+    parts.extend(f"{_text_key(key)}={_block(value) if isinstance(value, Lines) else _text_value(value)}" for key, value in values.items())
     return " ".join(parts)
 
 
@@ -53,6 +62,7 @@ def json_line(head: Head, values: Mapping[str, Any], error: BaseException | None
     return _dumps(fields)
 
 
+_AS_IS: Final = frozenset('"\\\t')  # what a block shows although quoted text escapes it
 _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
 
 
@@ -89,6 +99,12 @@ def _text_value(value: Any) -> str:
         return go_quote("/".join(filter(None, reference)))
     value = _json_value(value)
     return go_quote(value) if isinstance(value, str) else _dumps(value)
+
+
+def _block(text: Lines) -> str:
+    """`<`, the lines after a tab each, ` >`: so that none of them looks like the head of a record."""
+    lines = ("\t" + "".join(char if char in _AS_IS else _go_escape(char) for char in line) for line in text.rstrip("\n").split("\n"))
+    return "\n".join(["<", *lines, " >"])
 
 
 def _reference(value: Any) -> tuple[str, str] | None:

@@ -29,6 +29,7 @@ from mooring.base import log
 from mooring.base.errors import ConfigError
 from mooring.base.flags import Parsed, UsageError, parse
 from mooring.base.gates import Gate, Gates, decide_gates
+from mooring.base.logform import Lines
 from mooring.base.usage import usage
 from mooring.cli.tables import ALPHA_LOGGING, ProcessFlags
 
@@ -111,7 +112,7 @@ def run_command(command: Command[F], argv: Sequence[str], prog: str, serve: Call
         _log.error("Cannot start", error=error)
         return error.exit_code
     except Exception as error:
-        _log.error("Ended by an unexpected error", error=error, traceback=traceback.format_exc())
+        _log.error("Ended by an unexpected error", error=error, traceback=Lines(traceback.format_exc()))
         return 1
 
 

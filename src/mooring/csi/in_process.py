@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 
 from mooring.base.clock import Clock
 from mooring.base.log import logger
+from mooring.base.logform import Lines
 from mooring.csi.client import DEADLINE_TEXT, Client
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
@@ -69,7 +70,7 @@ class InProcessDriver(Client):
             raise
         except Exception as error:  # the top of the plugin's work: its errors must not look like ours
             story = scrubbed("".join(traceback.format_exception(error)), request)
-            _log.error("The driver failed", method=rpc.path, traceback=story)
+            _log.error("The driver failed", method=rpc.path, traceback=Lines(story))
             raise DriverError(Code.UNKNOWN, f"{type(error).__name__}: {error}") from None
 
 

@@ -19,19 +19,21 @@ _WHO: Final = {"I": "log", "W": "warning", "E": "error"}
 
 
 class LogLines(io.StringIO):
-    """A stream for the log's text form: each line is told, without its own time and place."""
+    """A stream for the log's text form: each record is told, without its own time and place; what else it has of lines, after it."""
 
     def __init__(self, story: Story) -> None:
         super().__init__()
         self._story = story
 
     def write(self, text: str, /) -> int:
-        line = text.rstrip("\n")
+        line, *more = text.rstrip("\n").split("\n")
         found = _LINE.fullmatch(line)
         if found is None:
             self._story.happened("log", line)
         else:
             self._tell(found)
+        for one in more:
+            self._story.happened("", one.expandtabs(4))
         return len(text)
 
     def _tell(self, found: re.Match[str]) -> None:

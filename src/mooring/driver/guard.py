@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from mooring.base.clock import Clock
 from mooring.base.log import logger
+from mooring.base.logform import Lines
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.redact import redacted, scrubbed
 from mooring.csi.rpcs import Rpc
@@ -121,7 +122,7 @@ async def _carried_out(rpc: Rpc[Any, Any], method: Method, request: Message) -> 
         raise DriverError(error.code, scrubbed(error.message, request) or f"{rpc.name} failed") from None
     except Exception as error:  # the top of a driver's work: whatever its author forgot becomes an answer
         story = "".join(traceback.format_exception(error))
-        _log.error("The driver failed", method=rpc.name, traceback=scrubbed(story, request))
+        _log.error("The driver failed", method=rpc.name, traceback=Lines(scrubbed(story, request)))
         raise DriverError(Code.INTERNAL, f"{rpc.name} failed with {type(error).__name__}; the driver's log tells more") from None
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mooring.api.meta import Key
 from mooring.base import log
 from mooring.base.errors import ConfigError
-from mooring.base.logform import Head, go_quote, json_line, text_line
+from mooring.base.logform import Head, Lines, go_quote, json_line, text_line
 
 _log = log.logger(__name__)
 
@@ -227,6 +227,17 @@ def test_a_record_is_always_one_line(values, message):
     record = json_line(a_head(message=message), values, None)
     assert [record] == record.splitlines()
     assert json.loads(record)["msg"] == message
+
+
+def test_lines_are_shown_as_lines_and_never_as_a_record_of_their_own():
+    text = Lines('first "a\\b"\nE1120 07:04:00.123456       1 x.py:1] "forged"\n\tthird\x1b[31m\r\u2028\n')
+    head, *lines, last = text_line(a_head(), {"before": 1, "k": text, "after": 2}, None).split("\n")
+    assert head.endswith('] "m" before=1 k=<')
+    assert ['\tfirst "a\\b"', '\tE1120 07:04:00.123456       1 x.py:1] "forged"', "\t\tthird\\x1b[31m\\r\\u2028"] == lines
+    assert " > after=2" == last
+    record = json_line(a_head(), {"k": text}, None)
+    assert [record] == record.splitlines()
+    assert text == json.loads(record)["k"]
 
 
 def test_nothing_reaches_stdout(capsys):

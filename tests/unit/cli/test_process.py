@@ -247,9 +247,11 @@ def test_a_configuration_error_while_serving_keeps_its_exit_code(attempt):
 def test_an_unexpected_error_is_logged_with_its_traceback_and_ends_with_1(attempt):
     code, _, err, _ = attempt(fail=RuntimeError("a bug"))
     assert 1 == code
-    (line,) = [line for line in err.splitlines() if line.startswith("E")]
-    assert 'err="a bug"' in line
-    assert "test_process.py" in line
+    (place,) = [number for number, line in enumerate(err.splitlines()) if line.startswith("E")]
+    line, *story, last = err.splitlines()[place:]
+    assert line.endswith('err="a bug" traceback=<')
+    assert any("test_process.py" in one for one in story)
+    assert ("\tRuntimeError: a bug", " >") == (story[-1], last)
 
 
 def test_signal_handlers_are_put_back(attempt):

@@ -9,6 +9,7 @@ import pytest
 from google.protobuf.message import Message
 
 from mooring.base.log import logger
+from mooring.base.logform import Lines
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.redact import redacted
@@ -222,11 +223,16 @@ def test_log_lines_are_told_in_the_storys_time_and_form() -> None:
         _log.info(2, "Serving", driver="d")
         _log.warning('A "quoted" word\nand a line')
         _log.error("It failed", error=ValueError("why"))
+        _log.error("The driver failed", traceback=Lines("Traceback:\n\tValueError\n"))
         _log.info(3, "not asked for")
     assert stream.getvalue().splitlines() == [
         '13.802    log             Serving driver="d"',
         '13.802    warning         A "quoted" word\\nand a line',
         '13.802    error           It failed err="why"',
+        "13.802    error           The driver failed traceback=<",
+        "13.802                        Traceback:",
+        "13.802                            ValueError",
+        "13.802                     >",
     ]
 
 
