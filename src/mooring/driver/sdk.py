@@ -29,6 +29,7 @@ from mooring.csi.rpcs import Rpc
 from mooring.driver.capabilities import METHODS, controller_capabilities, missing_partners, plugin_capabilities
 from mooring.driver.checks import Advertised
 from mooring.driver.guard import Guard, Observer
+from mooring.driver.methods import slip
 
 __all__ = ["Code", "DriverError", "Plugin"]
 
@@ -55,8 +56,10 @@ class Plugin:
         """Puts the guard before each method of the new object, so that no way to call it leads past the rules.
 
         The guard sits on the object, not on the class: `super().create_volume(request)` in a driver built on another reaches the
-        bare method. Raises TypeError for a driver that overrides half of a pair.
+        bare method. Raises TypeError for a driver that overrides half of a pair, or whose methods can't be what they look like.
         """
+        if fault := slip(cls, Plugin):
+            raise TypeError(fault)
         absent = missing_partners(cls._overridden())
         if absent:
             raise TypeError(f"{cls.__name__} must override {' and '.join(absent)} too: CSI has one capability for both")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import io
+import json
 from typing import Any
 
 import pytest
@@ -122,6 +124,84 @@ def test_half_a_pair_of_methods_is_a_mistake() -> None:
         Half()
 
 
+async def _coroutine(self: Plugin, request: Any) -> Any:
+    return request
+
+
+def _function(self: Plugin, request: Any) -> Any:
+    return request
+
+
+async def _generator(self: Plugin, request: Any) -> Any:
+    yield request
+
+
+@functools.wraps(_coroutine)
+def _decorated(self: Plugin, request: Any) -> Any:
+    return _coroutine(self, request)
+
+
+def a_driver_with(name: str, method: Any) -> Plugin:
+    plugin: Plugin = type("Mine", (Creating,), {name: method})()
+    return plugin
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("list_volume", "list_volumes"),
+        ("create_vol", "create_volume"),
+        ("ListVolumes", "list_volumes"),
+        ("get_capcity", "get_capacity"),
+        ("publish_volume", "controller_publish_volume"),
+        ("get_volume", "controller_get_volume"),
+        ("validate_capabilities", "validate_volume_capabilities"),
+        ("node_publish_volumes", "node_publish_volume"),
+    ],
+)
+def test_a_coroutine_whose_name_is_nearly_a_call_s_is_refused(name: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=rf"^Mine\.{name} is no call of CSI: did you mean {meant}\?"):
+        a_driver_with(name, _coroutine)
+
+
+@pytest.mark.parametrize("name", ["ListVolumes", "listVolumes"])
+def test_a_function_with_a_call_s_name_in_capitals_is_refused(name: str) -> None:
+    with pytest.raises(TypeError, match=r"did you mean list_volumes\?"):
+        a_driver_with(name, _function)
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        ("list_volumes", _function),
+        ("list_volumes", _generator),
+        ("list_volumes", None),
+        ("list_volumes", staticmethod(_function)),
+        ("node_get_info", _function),
+    ],
+)
+def test_a_call_that_is_no_coroutine_is_refused(name: str, method: Any) -> None:
+    with pytest.raises(TypeError, match=rf"^Mine\.{name} must be a coroutine: async def {name}\(self, request\)"):
+        a_driver_with(name, method)
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        ("list_volumes", _decorated),
+        ("node_get_info", _coroutine),
+        ("_list_volume", _coroutine),
+        ("clone_volume", _coroutine),
+        ("create_volume_folder", _coroutine),
+        ("close", _coroutine),
+        ("list_volume", _function),
+        ("list_volume", "no method"),
+    ],
+)
+def test_helpers_and_decorated_calls_are_left_alone(name: str, method: Any) -> None:
+    assert method == vars(type(a_driver_with(name, method)))[name]
+
+
 async def test_what_is_withheld_is_neither_advertised_nor_answered() -> None:
     plugin = Creating()
     plugin.withheld = ("create_volume", "delete_volume")
@@ -190,9 +270,27 @@ async def test_any_other_exception_is_internal_and_its_traceback_is_logged_witho
         await refused(plugin.create_volume(a_creation(secrets={"password": "canary-password"})), Code.INTERNAL, "RuntimeError")
     finally:
         log.configure()
-    assert "The driver failed" in lines.getvalue()
-    assert "login failed for ***stripped***" in lines.getvalue()
+    first, *shown, last = lines.getvalue().splitlines()
+    assert first.endswith('"The driver failed" method="CreateVolume" traceback=<')
+    assert "\tTraceback (most recent call last):" == shown[0]
+    assert "\t    raise self.error" in shown
+    assert "\tRuntimeError: login failed for ***stripped***" == shown[-1]
+    assert " >" == last
     assert "canary" not in lines.getvalue()
+
+
+async def test_a_traceback_is_one_field_of_the_json_form() -> None:
+    plugin, lines = Creating(), io.StringIO()
+    plugin.error = RuntimeError("no route to\nthe storage, canary-password")
+    log.configure(stream=lines, json=True)
+    try:
+        await refused(plugin.create_volume(a_creation(secrets={"password": "canary-password"})), Code.INTERNAL, "RuntimeError")
+    finally:
+        log.configure()
+    (line,) = lines.getvalue().splitlines()
+    story = json.loads(line)["traceback"]
+    assert story.startswith("Traceback (most recent call last):\n")
+    assert story.endswith("RuntimeError: no route to\nthe storage, ***stripped***\n")
 
 
 async def test_a_drivers_own_error_loses_its_secrets() -> None:
