@@ -1,4 +1,4 @@
-"""The reference driver under csi-sanity, the tests that CSI drivers are measured by.
+"""The reference driver, and the one of docs/driver.md, under csi-sanity, the tests that CSI drivers are measured by.
 
 csi-sanity asks a node service for capabilities around every test of a controller, and publishes volumes through it. The reference
 driver has none yet, so a stand-in on a socket of its own answers for the node; every controller call goes to the driver, which runs
@@ -20,6 +20,7 @@ import pytest
 
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.server import serving
+from tests.support.pages import blocks
 from tests.support.programs import Program
 from tests.support.real import binary
 from tests.support.waiting import eventually
@@ -125,8 +126,31 @@ async def test_the_reference_driver_passes_what_identity_and_controllers_are_ask
         done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
-    specs = json.loads((tmp_path / "report.json").read_text())[0]["SpecReports"]
-    passed = [[*spec["ContainerHierarchyTexts"], spec["LeafNodeText"]] for spec in specs if spec["State"] == "passed"]
+    passed = specs(tmp_path / "report.json", "passed")
     assert PASSED <= Counter(group for *_, group, _ in passed), passed
     for part in ("volumes", "snapshots"):
         assert [] == list((tmp_path / "state" / part).iterdir()), "csi-sanity deletes what it creates"
+
+
+def specs(report: Path, state: str) -> list[list[str]]:
+    """The tests that ended so, each as the names of its groups and its own."""
+    reports = json.loads(report.read_text())[0]["SpecReports"]
+    return [[*spec["ContainerHierarchyTexts"], spec["LeafNodeText"]] for spec in reports if spec["State"] == state]
+
+
+def test_the_driver_of_the_page_passes_and_fails_what_the_page_says(tmp_path: Path) -> None:
+    for name, code in zip(("shelf.py", "sanity.py"), blocks("driver.md"), strict=True):
+        (tmp_path / name).write_text(code)
+    socket = tmp_path / "sanity.sock"
+    program = Program([sys.executable, tmp_path / "sanity.py", tmp_path / "sanity", socket], tmp_path / "sanity.log")
+    command = [binary("csi-sanity"), f"--csi.endpoint=unix://{socket}", "--ginkgo.skip=Node Service"]
+    folders = [f"--csi.mountdir={tmp_path / 'mount'}", f"--csi.stagingdir={tmp_path / 'staging'}"]
+    report = tmp_path / "report.json"
+    try:
+        eventually(lambda: socket.exists() or program.assert_alive(), 30, "the driver serves")
+        subprocess.run([*command, *folders, f"--ginkgo.json-report={report}"], capture_output=True, timeout=120, check=False)
+    finally:
+        program.kill()
+    assert 24 == len(specs(report, "passed"))
+    assert ["should fail when the node does not exist"] == [name for *_, name in specs(report, "failed")]
+    assert [] == list((tmp_path / "sanity").iterdir())

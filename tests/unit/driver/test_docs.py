@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -20,12 +19,12 @@ from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability
 from mooring.kube import kubeconfig
+from tests.support.pages import blocks
 from tests.support.programs import Program
 from tests.support.rest import Rest
 from tests.support.waiting import eventually
-from tests.unit.driver.calls import a_creation, a_deletion, a_publication, an_unpublication, created, refused
+from tests.unit.driver.calls import a_capability, a_creation, a_deletion, a_publication, an_unpublication, created, refused
 
-PAGE = Path(__file__).parents[3] / "docs" / "driver.md"
 BIN = Path(sys.executable).parent
 ASKED_OF_KUBECTL = "$(kubectl get pvc books -o jsonpath='{.spec.volumeName}')"
 NAME = "pvc-6b2f1c7e-3c0c-4d5e-9a53-0d4f5a1f7a11"
@@ -33,16 +32,14 @@ NAME = "pvc-6b2f1c7e-3c0c-4d5e-9a53-0d4f5a1f7a11"
 
 def block(language: str) -> str:
     """The page's first block in this language."""
-    code = re.search(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert code is not None
-    return code[1]
+    return blocks("driver.md", language)[0]
 
 
 @pytest.fixture
 def shelf(tmp_path: Path) -> Any:
     """The page's driver, on tmp_path."""
     names: dict[str, Any] = {"__name__": "example"}
-    exec(compile(block("python"), str(PAGE), "exec"), names)
+    exec(compile(block("python"), "driver.md", "exec"), names)
     return names["Shelf"](tmp_path)
 
 
@@ -56,6 +53,13 @@ async def test_its_volumes_are_folders(shelf: Any, tmp_path: Path) -> None:
     await shelf.delete_volume(a_deletion(NAME))
     await shelf.delete_volume(a_deletion(NAME))
     assert not (tmp_path / NAME).exists()
+
+
+async def test_it_confirms_what_a_volume_can_do(shelf: Any) -> None:
+    request = csi.ValidateVolumeCapabilitiesRequest(volume_id=NAME, volume_capabilities=[a_capability()])
+    await refused(shelf.validate_volume_capabilities(request), Code.NOT_FOUND)
+    await created(shelf, NAME)
+    assert [a_capability()] == (await shelf.validate_volume_capabilities(request)).confirmed.volume_capabilities
 
 
 async def test_a_volume_is_published_on_one_node(shelf: Any, tmp_path: Path) -> None:
