@@ -73,7 +73,7 @@ async def test_a_cache_follows_through_cuts_and_own_writes(target: Target, name:
     cluster = target.cluster
     informer: Informer[VolumeAttachment] = Informer(cluster, VAS, clock=LoopClock(), chance=Chance(1), page_limit=2)
     told: list[Change[VolumeAttachment]] = []
-    informer.on_change(lambda change: told.append(change) if (change.new or change.old).metadata.name.startswith(name) else None)  # type: ignore[union-attr]
+    informer.on_change(lambda change: told.append(change) if change.key.name.startswith(name) else None)
     names = [f"{name}-{number}" for number in range(5)]
     for each in names:
         await cluster.create(VAS, a_va(each, finalizers=["example.com/hold"]))

@@ -27,9 +27,7 @@ class Wakes:
     def claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
         if not changed(change.old, change.new):
             return
-        about = change.new or change.old
-        assert about is not None
-        key = key_of(about)
+        key = change.key
         if change.new is None:
             self._claim_queue.forget(key)  # another of that name has no past
         self._claim_queue.add(key)
@@ -42,13 +40,11 @@ class Wakes:
     def volume_changed(self, change: Change[PersistentVolume]) -> None:
         if not changed(change.old, change.new):
             return
-        about = change.new or change.old
-        assert about is not None
-        self._volume_queue.add(about.metadata.name)
+        self._volume_queue.add(change.key.name)
         for pv in (change.old, change.new):
             if pv is not None and pv.spec.claim_ref is not None:
                 self._claim_queue.add(claim_key(pv.spec.claim_ref))
-        for claim in self._claims.by(BY_VOLUME, about.metadata.name):
+        for claim in self._claims.by(BY_VOLUME, change.key.name):
             self._claim_queue.add(key_of(claim))
         if change.new is not None and is_free(change.new):
             self._offer(change.new)

@@ -297,9 +297,7 @@ class _Feed(Generic[T]):
 
     def tell(self, changes: Iterable[Change[T]]) -> None:
         for change in changes:
-            about = change.new or change.old
-            assert about is not None
-            write = self._writes.get(key_of(about))
+            write = self._writes.get(change.key)
             if write is not None:
                 write.seen.append(change)
                 continue

@@ -48,6 +48,17 @@ class Change(Generic[T]):
     new: T | None
     cause: Cause
 
+    @property
+    def object(self) -> T:
+        """As it is after the change; of one that is gone, as it was."""
+        about = self.old if self.new is None else self.new
+        assert about is not None, "a change from nothing to nothing"
+        return about
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.object)
+
 
 class Store(Generic[T]):
     """indexes: name → function that gives the values under which an object is found; it must depend on the object alone."""

@@ -77,9 +77,7 @@ class Wakes:
         self.happened(CSI_NODES.plural)
 
     def grant_changed(self, change: Change[ReferenceGrant]) -> None:
-        about = change.new or change.old
-        assert about is not None
-        self.happened(REFERENCE_GRANTS.plural, about.metadata.namespace)
+        self.happened(REFERENCE_GRANTS.plural, change.key.namespace)
 
     def happened(self, plural: str, name: str = "") -> None:
         """An object changed: who failed for it is tried again at once; for whom it is the very object, that counts as the first try."""

@@ -33,6 +33,13 @@ def test_what_the_watch_shows_is_found():
     assert store.version == "2"
 
 
+def test_a_change_names_its_object_whether_it_came_changed_or_went():
+    first, second = a_volume(version=1), a_volume(version=2)
+    changes = Change(None, first, Cause.WATCH), Change(first, second, Cause.WATCH), Change(second, None, Cause.WATCH)
+    assert [first, second, second] == [change.object for change in changes]
+    assert [PV1] * 3 == [change.key for change in changes]
+
+
 def test_versions_are_compared_as_numbers():
     store = a_store()
     store.apply(a_volume(version=9))

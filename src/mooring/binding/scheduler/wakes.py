@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from mooring.api.classes import class_of, volume_class_of
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
-from mooring.api.meta import annotation, key_of
+from mooring.api.meta import annotation
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
 from mooring.binding.names import BOUND, SELECTED_NODE, claims_of, is_finished
@@ -38,48 +38,38 @@ class Wakes:
     def claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
         if not changed(change.old, change.new):
             return
-        about = change.new or change.old
-        assert about is not None
-        self._tell(topics.claim(key_of(about)))
+        self._tell(topics.claim(change.key))
         selected = annotation(change.old, SELECTED_NODE) if change.old is not None else ""
         taken_back = selected and change.new is not None and annotation(change.new, SELECTED_NODE) != selected
         if change.new is None or change.new.spec.volume_name or taken_back:  # room that was promised to it
-            self._tell(topics.room_of(class_of(about)))
+            self._tell(topics.room_of(class_of(change.object)))
 
     def volume_changed(self, change: Change[PersistentVolume]) -> None:
         if not changed(change.old, change.new):
             return
-        about = change.new or change.old
-        assert about is not None
-        self._tell(topics.volume(about.metadata.name))
+        self._tell(topics.volume(change.key.name))
         if change.new is not None and change.new.status.phase != BOUND:
             self._tell(topics.volumes_of(volume_class_of(change.new)))
 
     def class_changed(self, change: Change[StorageClass]) -> None:
-        about = change.new or change.old
-        assert about is not None
         if changed(change.old, change.new):
-            self._tell(topics.storage_class(about.metadata.name))
+            self._tell(topics.storage_class(change.key.name))
 
     def node_changed(self, change: Change[Node]) -> None:
         if not changed(change.old, change.new):
             return
-        about = change.new or change.old
-        assert about is not None
-        self._tell(topics.node(about.metadata.name))
+        self._tell(topics.node(change.key.name))
         self._tell(topics.NODES)
         if change.new is None:
-            self._vanished(about.metadata.name)
+            self._vanished(change.key.name)
 
     def csi_node_changed(self, change: Change[CSINode]) -> None:
         if changed(change.old, change.new):
             self._tell(topics.LIMITS)
 
     def driver_changed(self, change: Change[CSIDriver]) -> None:
-        about = change.new or change.old
-        assert about is not None
         if changed(change.old, change.new):
-            self._tell(topics.driver(about.metadata.name))
+            self._tell(topics.driver(change.key.name))
 
     def capacity_changed(self, change: Change[CSIStorageCapacity]) -> None:
         if change.new is not None and changed(change.old, change.new):

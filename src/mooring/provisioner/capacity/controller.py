@@ -209,9 +209,7 @@ class Capacity:
         self._ask([Item(name, segment) for name in self._class_names])
 
     def _class_changed(self, change: Change[StorageClass]) -> None:
-        about = change.new or change.old
-        assert about is not None
-        name, was_there = about.metadata.name, about.metadata.name in self._class_names
+        name, was_there = change.key.name, change.key.name in self._class_names
         is_there = change.new is not None and counts(change.new, self._facts.name, self._options.for_immediate_binding)
         if is_there:
             self._class_names.add(name)
@@ -222,10 +220,9 @@ class Capacity:
 
     def _object_changed(self, change: Change[CSIStorageCapacity]) -> None:
         """Only what others do is news."""
-        about = change.new or change.old
-        if change.cause is Cause.OWN_WRITE or about is None or self._view is None:
+        if change.cause is Cause.OWN_WRITE or self._view is None:
             return
-        view, item = self._view, item_of(about)
+        view, item = self._view, item_of(change.object)
         said, published = self._said.get(item), view.published(item)
         is_as_said = said is not None and len(published) == 1 and d.says(published[0], said) and d.is_owned(published[0], view.owner)
         if not is_as_said and (published or view.wanted(item) is not None):

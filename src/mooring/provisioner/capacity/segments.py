@@ -40,9 +40,7 @@ class Segments:
         return self._nodes_in.keys()
 
     def node_changed(self, change: Change[Node] | Change[CSINode]) -> None:
-        about = change.new or change.old
-        assert about is not None
-        name = about.metadata.name
+        name = change.key.name
         before, after = self._place.get(name), self._place_of(name)
         if before == after:
             return

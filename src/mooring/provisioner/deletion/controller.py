@@ -164,11 +164,9 @@ class VolumeDeletion:
 
     def _class_changed(self, change: Change[StorageClass]) -> None:
         """Its templates may have stood in the way."""
-        about = change.new or change.old
-        assert about is not None
         for name in tuple(self._told):
             pv = self._view.volume(name)
-            if pv is not None and volume_class_of(pv) == about.metadata.name:
+            if pv is not None and volume_class_of(pv) == change.key.name:
                 self._queue.add(name)
 
     def _heal(self, name: str) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from mooring.api.core import PersistentVolumeClaim
-from mooring.api.meta import finalizers_of, is_deleting, key_of
+from mooring.api.meta import finalizers_of, is_deleting
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock, Instant
@@ -93,7 +93,7 @@ class SourceProtection:
 
         def changed(change: Change[VolumeSnapshot]) -> None:
             if change.old is None or change.new is None or not same_for_claims(change.old, change.new):
-                handler(str(key_of(_about(change))))
+                handler(str(change.key))
 
         self._snapshots.on_change(changed)
 
@@ -194,8 +194,7 @@ class SourceProtection:
                 self._queue.add(origin)
 
     def _snapshot_changed(self, change: Change[VolumeSnapshot]) -> None:
-        about = _about(change)
-        origin = Origin(SNAPSHOT_KIND, about.metadata.namespace, about.metadata.name)
+        origin = Origin(SNAPSHOT_KIND, change.key.namespace, change.key.name)
         if change.new is None:
             self._unused_since.pop(origin, None)
             self._queue.forget(origin)
@@ -239,9 +238,3 @@ class SourceProtection:
         except NotFound:
             return True
         return content.spec.driver == self._facts.name
-
-
-def _about(change: Change[VolumeSnapshot]) -> VolumeSnapshot:
-    about = change.new or change.old
-    assert about is not None
-    return about
