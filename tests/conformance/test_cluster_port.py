@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 
 from mooring.api.coordination import LEASES
@@ -27,12 +28,13 @@ from mooring.kube.cluster import Cluster, EventType, Patch, PatchType, Selection
 from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Conflict, Gone, Invalid, NotFound, NotServed, Unreachable
 from mooring.kube.http import HttpCluster
 from mooring.kube.kubeconfig import load
+from mooring.kube.patch import add_finalizer, remove_finalizer
 from tests.conformance.conftest import EMBEDDED_HISTORY, Server
 from tests.support.apiobjects import a_csi_node, a_lease, a_pv, a_secret, a_va
 from tests.support.relay import Relay, relay_to
 
 Event = WatchEvent[Any]
-HOLD = "example.com/hold"
+HOLD, OTHERS_HOLD = "example.com/hold", "example.com/others-hold"
 WAIT_S = 20.0
 
 
@@ -306,6 +308,33 @@ async def test_a_finalizer_holds_what_is_deleted(cluster: Cluster, name: str) ->
     assert not last.metadata.finalizers
     with pytest.raises(NotFound):
         await cluster.get(VOLUME_ATTACHMENTS, name)
+
+
+async def test_finalizers_come_and_go_one_by_one(cluster: Cluster, name: str) -> None:
+    async def patched(patch: Patch) -> Secret:
+        return await cluster.patch(SECRETS, name, patch, "default")
+
+    bare = await cluster.create(SECRETS, a_secret(name), "default")
+    ours = await patched(add_finalizer(bare, HOLD))
+    both = await patched(add_finalizer(ours, OTHERS_HOLD))
+    assert ((HOLD,), (HOLD, OTHERS_HOLD)) == (ours.metadata.finalizers, both.metadata.finalizers)
+    theirs = await patched(remove_finalizer(both, HOLD))
+    assert (OTHERS_HOLD,) == theirs.metadata.finalizers
+    predecessor = msgspec.structs.replace(theirs, metadata=msgspec.structs.replace(theirs.metadata, uid="another"))
+    for outdated in (
+        add_finalizer(bare, HOLD),
+        add_finalizer(ours, "example.com/third"),
+        add_finalizer(predecessor, HOLD, strictly=False),
+        remove_finalizer(both, HOLD),
+        remove_finalizer(both, OTHERS_HOLD),
+        remove_finalizer(predecessor, OTHERS_HOLD),
+    ):
+        with pytest.raises(Invalid):
+            await patched(outdated)
+    assert theirs == await cluster.get(SECRETS, name, "default")
+    assert (OTHERS_HOLD, HOLD) == (await patched(add_finalizer(theirs, HOLD, strictly=False))).metadata.finalizers
+    last = await patched(remove_finalizer(theirs, OTHERS_HOLD))
+    assert not (await patched(remove_finalizer(last, HOLD))).metadata.finalizers
 
 
 async def test_a_policy_goes_with_a_deletion(cluster: Cluster, name: str) -> None:

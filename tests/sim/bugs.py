@@ -20,6 +20,7 @@ from mooring.attacher.wakes import Wakes
 from mooring.attacher.writes import Failed
 from mooring.csi.codes import Code
 from mooring.kube.informer import Cause, Informer
+from mooring.kube.patch import add_finalizer
 from mooring.kube.queue import WorkQueue
 from tests.sim.planting import Bug
 
@@ -114,8 +115,7 @@ def _users_of_volumes_are_not_seen() -> contextlib.AbstractContextManager[Any]:
 
 def _volumes_are_held_blindly() -> contextlib.AbstractContextManager[Any]:
     """A finalizer is added without a look at the list, also when it may be there already."""
-    addition = writes._addition
-    return mock.patch.object(writes, "_addition", lambda finalizers, finalizer, strictly: addition(finalizers, finalizer, False))
+    return mock.patch.object(writes, "add_finalizer", lambda pv, finalizer, strictly: add_finalizer(pv, finalizer, strictly=False))
 
 
 BUGS: Final[Mapping[str, Bug]] = {

@@ -26,7 +26,7 @@ from mooring.base.log import logger
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound, ServerError, Unreachable
 from mooring.kube.informer import Informer
-from mooring.kube.patch import merge_diff
+from mooring.kube.patch import add_finalizer, merge_diff, remove_finalizer
 
 log = logger(__name__)
 
@@ -87,9 +87,10 @@ class Writes:
                 return
             if is_deleting(pv):
                 raise Failed(why.VolumeDeleting(pv_name).error)
+            # Differs from external-attacher, which is never strict: after a lost answer its next patch leaves the finalizer there twice.
             strictly = pv_name in self._unsure or len(self._unsure) >= UNSURE_MAX
             try:
-                await self._patch_volume(pv_name, _addition(pv.metadata.finalizers, view.driver.finalizer, strictly))
+                await self._patch_volume(pv_name, add_finalizer(pv, view.driver.finalizer, strictly=strictly))
             except ApiError as error:
                 if isinstance(error, ServerError | Unreachable) and len(self._unsure) < UNSURE_MAX:
                     self._unsure.add(pv_name)
@@ -112,14 +113,12 @@ class Writes:
         """By its place, or by its name where the place is not right any more: whoever else holds a volume lets go in the same moment."""
         name = pv.metadata.name
         try:
-            await self._patch_volume(name, _removal(finalizers_of(pv), finalizer))
+            await self._patch_volume(name, remove_finalizer(pv, finalizer))
         except Invalid:
             named = {"uid": pv.metadata.uid, "$deleteFromPrimitiveList/finalizers": [finalizer]}
-            patch = Patch(PatchType.STRATEGIC, {"metadata": named})
-            await self._volumes.write(Key("", name), self._cluster.patch(PERSISTENT_VOLUMES, name, patch))
+            await self._patch_volume(name, Patch(PatchType.STRATEGIC, {"metadata": named}))
 
-    async def _patch_volume(self, pv_name: str, operations: list[dict[str, Any]]) -> None:
-        patch = Patch(PatchType.JSON, operations)
+    async def _patch_volume(self, pv_name: str, patch: Patch) -> None:
         await self._volumes.write(Key("", pv_name), self._cluster.patch(PERSISTENT_VOLUMES, pv_name, patch))
 
     def forget(self, name: str) -> None:
@@ -159,7 +158,7 @@ class Writes:
         """Takes the finalizer off; then, if the attachment is still there and `mark`, marks it detached."""
         attachment = target.find(view)
         if attachment is not None and view.holds(attachment):
-            removal = Patch(PatchType.JSON, _removal(finalizers_of(attachment), view.driver.finalizer))
+            removal = remove_finalizer(attachment, view.driver.finalizer)
             try:
                 await self._attachments.write(Key("", target.name), self._cluster.patch(VOLUME_ATTACHMENTS, target.name, removal))
             except NotFound:
@@ -266,31 +265,6 @@ class Writes:
     async def _patch_attachment(self, name: str, body: Mapping[str, Any], subresource: str = "") -> VolumeAttachment:
         request = self._cluster.patch(VOLUME_ATTACHMENTS, name, Patch(PatchType.MERGE, body), subresource=subresource)
         return await self._attachments.write(Key("", name), request)
-
-
-def _addition(finalizers: tuple[str, ...] | None, finalizer: str, strictly: bool) -> list[dict[str, Any]]:
-    """The JSON patch that puts in one finalizer. strictly: only where the list is still as we saw it.
-
-    Differs from external-attacher, which is never strict with a list that has others' in it: when the answer to such a patch is lost, the
-    next one leaves its finalizer there twice.
-    """
-    path = "/metadata/finalizers"
-    if finalizers is None:
-        return [{"op": "test", "path": path, "value": None}, {"op": "add", "path": path, "value": [finalizer]}]
-    if not finalizers:
-        return [{"op": "test", "path": path, "value": []}, {"op": "replace", "path": path, "value": [finalizer]}]
-    unchanged = [{"op": "test", "path": path, "value": list(finalizers)}] if strictly else []
-    return [*unchanged, {"op": "add", "path": f"{path}/-", "value": finalizer}]
-
-
-def _removal(finalizers: tuple[str, ...], finalizer: str) -> list[dict[str, Any]]:
-    """The JSON patch that takes out a finalizer, only if it is still where we saw it; all of them, if external-attacher left it twice."""
-    operations: list[dict[str, Any]] = []
-    for place in reversed(range(len(finalizers))):
-        if finalizers[place] == finalizer:
-            path = f"/metadata/finalizers/{place}"
-            operations += [{"op": "test", "path": path, "value": finalizer}, {"op": "remove", "path": path}]
-    return operations
 
 
 def _status_body(status: VolumeAttachmentStatus) -> dict[str, Any]:

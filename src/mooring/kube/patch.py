@@ -6,12 +6,15 @@ Objects are decoded in part, so nothing is ever written back whole; what changed
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from mooring.api.meta import Object, finalizers_of
 from mooring.kube.cluster import Patch, PatchType
 
 Operation: TypeAlias = dict[str, Any]
 """One step of a JSON patch (RFC 6902)."""
+
+_FINALIZERS: Final = "/metadata/finalizers"
 
 
 def merge_patch(body: Mapping[str, Any]) -> Patch:
@@ -46,6 +49,34 @@ def replace(path: str, value: Any) -> Operation:
 def pointer(*parts: str | int) -> str:
     """The path to a field, with each part escaped (RFC 6901): an annotation's name has a slash."""
     return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
+
+
+def add_finalizer(obj: Object, finalizer: str, *, strictly: bool = True) -> Patch:
+    """Puts a finalizer on an object that lacks it; others' stay. Fails (Invalid) on another object of that name.
+
+    strictly: fails also when the finalizers are not those of obj any more; otherwise one that obj does not show yet is there twice then.
+    """
+    held = obj.metadata.finalizers
+    assert finalizer not in finalizers_of(obj)
+    if not held:
+        return json_patch([_same_object(obj), test(_FINALIZERS, None if held is None else []), add(_FINALIZERS, [finalizer])])
+    unchanged = [test(_FINALIZERS, list(held))] if strictly else []
+    return json_patch([_same_object(obj), *unchanged, add(f"{_FINALIZERS}/-", finalizer)])
+
+
+def remove_finalizer(obj: Object, finalizer: str) -> Patch:
+    """Takes a finalizer off; others' stay. Fails (Invalid) unless it is where obj has it, and on another object of that name.
+
+    One that is there twice goes twice.
+    """
+    places = [f"{_FINALIZERS}/{place}" for place, held in enumerate(finalizers_of(obj)) if held == finalizer]
+    assert places
+    steps = (step for place in reversed(places) for step in (test(place, finalizer), remove(place)))
+    return json_patch([_same_object(obj), *steps])
+
+
+def _same_object(obj: Object) -> Operation:
+    return test("/metadata/uid", obj.metadata.uid)
 
 
 def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

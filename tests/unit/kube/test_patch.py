@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mooring.kube import patch
 from mooring.kube.cluster import PatchType
 from mooring.kube.patch import merge_diff
+from tests.unit.kube.objects import a_volume
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-2, 2) | st.text("ab/~", max_size=3)
 VALUES = st.recursive(
@@ -109,3 +110,36 @@ def test_json_patches_are_built_from_operations() -> None:
 def test_a_merge_patch_carries_its_body_as_it_is() -> None:
     built = patch.merge_patch({"metadata": {"annotations": {"a": None}}})
     assert (PatchType.MERGE, {"metadata": {"annotations": {"a": None}}}) == (built.type, built.body)
+
+
+SAME: Final = {"op": "test", "path": "/metadata/uid", "value": "uid-of-pv1"}
+PATH: Final = "/metadata/finalizers"
+
+
+@pytest.mark.parametrize(
+    ("held", "strictly", "steps"),
+    [
+        (None, True, [{"op": "test", "path": PATH, "value": None}, {"op": "add", "path": PATH, "value": ["f"]}]),
+        ((), True, [{"op": "test", "path": PATH, "value": []}, {"op": "add", "path": PATH, "value": ["f"]}]),
+        (("a",), True, [{"op": "test", "path": PATH, "value": ["a"]}, {"op": "add", "path": f"{PATH}/-", "value": "f"}]),
+        (("a",), False, [{"op": "add", "path": f"{PATH}/-", "value": "f"}]),
+    ],
+)
+def test_a_finalizer_is_added_beside_others(held: tuple[str, ...] | None, strictly: bool, steps: list[dict[str, Any]]) -> None:
+    built = patch.add_finalizer(a_volume(finalizers=held), "f", strictly=strictly)
+    assert (PatchType.JSON, [SAME, *steps]) == (built.type, built.body)
+
+
+def test_a_finalizer_is_removed_from_its_places_from_behind() -> None:
+    built = patch.remove_finalizer(a_volume(finalizers=("f", "a", "f")), "f")
+    steps = [
+        {"op": op, "path": f"{PATH}/{place}"} | ({"value": "f"} if op == "test" else {}) for place in (2, 0) for op in ("test", "remove")
+    ]
+    assert (PatchType.JSON, [SAME, *steps]) == (built.type, built.body)
+
+
+def test_a_finalizer_patch_changes_something() -> None:
+    with pytest.raises(AssertionError):
+        patch.add_finalizer(a_volume(finalizers=("f",)), "f")
+    with pytest.raises(AssertionError):
+        patch.remove_finalizer(a_volume(finalizers=("a",)), "f")
