@@ -1,7 +1,7 @@
 """Where the API server is and who we are to it: from a kubeconfig file, a list of them, or the pod we run in.
 
-Rules as client-go's: an explicit path, else the files of KUBECONFIG merged, else the service account of the pod. Everything
-that can be wrong is found here, at the start, and said with the file, the field and the remedy.
+Rules as kubectl's: an explicit path, else the files of KUBECONFIG merged, else ~/.kube/config, else the service account of the pod.
+Everything that can be wrong is found here, at the start, and said with the file, the field and the remedy.
 """
 
 from __future__ import annotations
@@ -28,21 +28,34 @@ _NAMES_SHOWN_MAX: Final = 10
 def load(path: str, environ: Mapping[str, str], *, context: str = "") -> ClusterConfig:
     """The way to the cluster. Raises ConfigError.
 
-    path: a kubeconfig file; "" for those that KUBECONFIG lists, and without it for the pod's own service account.
+    path: a kubeconfig file; "" for those that KUBECONFIG lists, without it ~/.kube/config, without that the pod's own service account.
     context: "" for the current one. environ: also what exec plugins get, and where proxies are looked up.
     """
-    if path:
-        return _from_file(read_kube_file(path), environ, context)
+    files = [path] if path else _listed(environ) or _of_home(environ)
+    if not files:
+        return in_cluster(environ, remedy="set KUBECONFIG to a kubeconfig file, or write ~/.kube/config")
+    return _from_file(merged([read_kube_file(name, alone=len(files) == 1) for name in files]), environ, context)
+
+
+def _listed(environ: Mapping[str, str]) -> list[str]:
+    """The files of KUBECONFIG that are there. Raises ConfigError if none is.
+
+    Differs from kubectl, which then goes on to the pod's service account: whoever names a file means that one.
+    """
     listed = [name for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
-    if not listed:
-        return in_cluster(environ, remedy="set KUBECONFIG to a kubeconfig file (~/.kube/config is not looked for)")
-    present = [name for name in listed if Path(name).exists()]
+    present = [name for name in listed if os.path.exists(name)]
+    if listed and not present:
+        raise ConfigError(f"environment variable KUBECONFIG: no such file: {', '.join(listed)}")
     for name in listed:
         if name not in present:
             _log.warning("A file of KUBECONFIG does not exist", file=name)
-    if not present:
-        raise ConfigError(f"environment variable KUBECONFIG: no such file: {', '.join(listed)}")
-    return _from_file(merged([read_kube_file(name) for name in present]), environ, context)
+    return present
+
+
+def _of_home(environ: Mapping[str, str]) -> list[str]:
+    """~/.kube/config, if there is one that this user may see."""
+    file = os.path.join(environ.get("HOME", ""), ".kube", "config")
+    return [file] if os.path.isabs(file) and os.path.exists(file) else []
 
 
 def in_cluster(environ: Mapping[str, str], folder: str = SERVICE_ACCOUNT, *, remedy: str = "give --kubeconfig") -> ClusterConfig:

@@ -100,13 +100,15 @@ class KubeFile:
     users: Mapping[str, Entry]
 
 
-def read_kube_file(path: str) -> KubeFile:
-    """Raises ConfigError when the file can't be read, is no YAML, or is no kubeconfig."""
+def read_kube_file(path: str, *, alone: bool = True) -> KubeFile:
+    """Raises ConfigError when the file can't be read, is no YAML, or is no kubeconfig. alone: then an empty one is none, too."""
     where = f'kubeconfig "{path}"'
     top = Entry(_parsed(read_file(path, "kubeconfig"), where), where, Path(path).absolute().parent)
     if top.text("kind") not in ("", "Config"):
         raise ConfigError(f'{where}: its kind is "{top.text("kind")}", must be "Config"; is it the right file?')
-    if not any(field in top.values for field in ("clusters", "contexts", "users", "current-context")):
+    if alone and not top.values:
+        raise ConfigError(f"{where}: is empty")
+    if alone and not any(field in top.values for field in ("clusters", "contexts", "users", "current-context")):
         raise ConfigError(f"{where}: has neither clusters nor contexts nor users; is it the right file?")
     return KubeFile(
         where,
@@ -149,7 +151,7 @@ def _parsed(content: bytes, where: str) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError, OverflowError, *_BAD_TAG) as error:
         raise ConfigError(f"{where}: is no YAML{_in_words(error)}") from None
     if values is None:
-        raise ConfigError(f"{where}: is empty")
+        return {}
     if not isinstance(values, dict):
         raise ConfigError(f"{where}: is {_described(values)}, must be a mapping with clusters, contexts and users")
     return values

@@ -176,6 +176,45 @@ def test_kubeconfig_without_any_file_is_refused() -> None:
     assert "KUBECONFIG" in refused("", {"KUBECONFIG": "/does/not/exist:/neither"})
 
 
+def test_of_several_files_some_may_be_empty(tmp_path: Path) -> None:
+    texts = {"nothing": "", "comment": "# to be filled\n", "bare": "apiVersion: v1\nkind: Config\n"}
+    files = [written(tmp_path, text, name) for name, text in texts.items()]
+    assert "storage" == load("", {"KUBECONFIG": ":".join([*files, written(tmp_path, a_config())])}).namespace
+    for file in files:
+        assert file in refused("", {"KUBECONFIG": file})
+
+
+def a_home(folder: Path, config: dict[str, Any] | None = None) -> dict[str, str]:
+    (folder / ".kube").mkdir()
+    written(folder / ".kube", a_config() if config is None else config)
+    return {"HOME": str(folder)}
+
+
+def test_without_kubeconfig_the_file_at_home_counts(tmp_path: Path) -> None:
+    home = a_home(tmp_path)
+    for environ in (home, {**home, "KUBECONFIG": ""}, {**home, **IN_POD}):
+        assert "storage" == load("", environ).namespace
+
+
+def test_kubeconfig_goes_before_the_file_at_home(tmp_path: Path) -> None:
+    home = a_home(tmp_path, a_config(cluster={"server": "https://home"}))
+    assert "https://127.0.0.1:6443" == load("", {**home, "KUBECONFIG": written(tmp_path, a_config())}).server
+    assert "KUBECONFIG" in refused("", {**home, "KUBECONFIG": "/does/not/exist"})
+
+
+def test_a_wrong_file_at_home_is_named(tmp_path: Path) -> None:
+    home = a_home(tmp_path, {"clusters": "no list"})
+    assert f"{tmp_path}/.kube/config" in refused("", {**home, **IN_POD})
+
+
+@pytest.mark.parametrize("home", ["", "relative", "/does/not/exist", "/dev/null"])
+def test_without_a_file_at_home_only_a_pod_is_left(home: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    a_home(tmp_path)
+    (tmp_path / "relative").symlink_to(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert "this is no pod of a cluster" in refused("", {"HOME": home})
+
+
 def test_a_missing_context_names_both_files(tmp_path: Path) -> None:
     no_context: dict[str, Any] = {"current-context": None}
     one, two = (written(tmp_path, a_config(**no_context), name) for name in ("1", "2"))
@@ -211,7 +250,7 @@ def test_a_pod_finds_its_own_cluster_over_ipv6(tmp_path: Path) -> None:
 
 
 def test_outside_of_a_pod_the_variable_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"this is no pod of a cluster.*; set KUBECONFIG to a kubeconfig file"):
+    with pytest.raises(ConfigError, match=r"this is no pod of a cluster.*; set KUBECONFIG to a kubeconfig file, or write ~/.kube/config$"):
         load("", {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
 
 
