@@ -84,12 +84,12 @@ class Object(Protocol):
     def metadata(self) -> ObjectMeta: ...
 
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
+class Kind(Generic[T_co]):
     """A resource of the API server, and the type its objects are decoded into.
 
     struct: a struct with `metadata`, or `dict` for whole objects (needed by who must PUT).
@@ -100,7 +100,7 @@ class Kind(Generic[T]):
     name: str
     plural: str
     namespaced: bool
-    struct: type[T]
+    struct: type[T_co]
 
     @property
     def api_version(self) -> str:

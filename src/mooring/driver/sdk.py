@@ -52,7 +52,7 @@ class Plugin:
     _guard: Guard
     _defaults: ClassVar[frozenset[str]] = frozenset({"get_plugin_info", "get_plugin_capabilities", "probe", "controller_get_capabilities"})
 
-    def __new__(cls, *_args: object, **_options: object) -> Self:
+    def __new__(cls, *_args: Any, **_options: Any) -> Self:
         """Puts the guard before each method of the new object, so that no way to call it leads past the rules.
 
         The guard sits on the object, not on the class: `super().create_volume(request)` in a driver built on another reaches the

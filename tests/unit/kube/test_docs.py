@@ -1,76 +1,128 @@
-"""The controller in docs/library.md does what the page says."""
+"""The programs in docs/library.md do what the page says."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
+import subprocess
 import sys
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
+import yaml
 
 from mooring import kube
-from mooring.api.core import PERSISTENT_VOLUMES
-from mooring.api.meta import annotation
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
-from mooring.apiserver.rules import RESOURCES
-from mooring.apiserver.store import ObjectStore
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
-from mooring.kube import load, merge_patch
+from mooring.kube import Invalid, Kind, annotation, finalizers_of, key_of, load, merge_patch
 from tests.support.objects import a_pv, a_va
+from tests.support.pages import blocks
 from tests.support.programs import Program
 from tests.support.rest import Rest
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.waiting import eventually
 
-PAGE = Path(__file__).parents[3] / "docs" / "library.md"
+WHERE, GUARD, TEST = range(3)  # the page's programs
+DEFINITIONS: Final = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict[str, Any])
 
 
-def blocks() -> list[str]:
-    """The page's programs: the controller, and its test."""
-    return re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+BINDERS: Final = "kubernetes.io/pvc-protection"
+
+
+def a_pvc(name: str, size: str, finalizers: list[str] | None) -> dict[str, Any]:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+    return {"metadata": {"name": name, "finalizers": finalizers}, "spec": spec}
 
 
 def ran(code: str) -> dict[str, Any]:
     """What a program has defined."""
     names: dict[str, Any] = {"__name__": "example"}
-    exec(compile(code, str(PAGE), "exec"), names)
+    exec(compile(code, "library.md", "exec", dont_inherit=True), names)
     return names
 
 
-@in_virtual_time
-async def test_the_example_works() -> None:
-    names = ran(blocks()[0])
-    clock, chance = LoopClock(0.0), Chance(1)
-    cluster = LocalCluster(ObjectStore(RESOURCES, chance), clock=clock, chance=chance)
-    running = asyncio.create_task(names["run"](cluster, clock, chance))
+class Running:
+    """One of the page's programs on a store in this process, in virtual time."""
 
-    async def where() -> str:
+    def __init__(self, program: int) -> None:
+        self.names = ran(blocks("library.md")[program])
+        self.cluster = LocalCluster(new_store(Chance(1), 0.0), clock=LoopClock(0.0), chance=Chance(2))
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Running:
+        self._task = asyncio.create_task(self.names["run"](self.cluster, LoopClock(0.0), Chance(1)))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def settled(self) -> None:
+        assert self._task is not None
         await asyncio.sleep(1)
-        assert not running.done(), running.exception()
-        return annotation(await cluster.get(PERSISTENT_VOLUMES, "pv1"), names["WHERE"])
+        assert not self._task.done(), self._task.exception()
 
-    await cluster.create(PERSISTENT_VOLUMES.whole(), a_pv())
-    for node in ("node2", "node1"):
-        await cluster.create(VOLUME_ATTACHMENTS.whole(), a_va(node, node=node))
-        attached = merge_patch({"status": {"attached": True}})
-        await cluster.patch(VOLUME_ATTACHMENTS, node, attached, subresource="status")
-    assert "node1 node2" == await where()
-    await cluster.delete(VOLUME_ATTACHMENTS, "node1")
-    assert "node2" == await where()
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+
+@in_virtual_time
+async def test_where_notes_the_nodes_of_a_volume() -> None:
+    async with Running(WHERE) as running:
+        cluster = running.cluster
+
+        async def where() -> str:
+            await running.settled()
+            return annotation(await cluster.get(PERSISTENT_VOLUMES, "pv1"), running.names["WHERE"])
+
+        await cluster.create(PERSISTENT_VOLUMES.whole(), a_pv())
+        for node in ("node2", "node1"):
+            await cluster.create(VOLUME_ATTACHMENTS.whole(), a_va(node, node=node))
+            attached = merge_patch({"status": {"attached": True}})
+            await cluster.patch(VOLUME_ATTACHMENTS, node, attached, subresource="status")
+        assert "node1 node2" == await where()
+        await cluster.delete(VOLUME_ATTACHMENTS, "node1")
+        assert "node2" == await where()
+
+
+@in_virtual_time
+async def test_guard_keeps_the_claims_that_are_as_big_as_its_guards_say() -> None:
+    definition, guard = (yaml.safe_load(one) for one in blocks("library.md", "yaml"))
+    running = Running(GUARD)
+    guards, cluster = running.names["CLAIM_GUARDS"], running.cluster
+    await cluster.create(DEFINITIONS, definition)
+    for name, size, finalizers in (("big", "10Gi", None), ("small", "10G", ["example.com/other"])):
+        await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), a_pvc(name, size, finalizers), "default")
+    await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), a_pvc("big", "10Gi", None), "kube-system")
+
+    async def guarded() -> list[str]:
+        await running.settled()
+        page = await cluster.list(PERSISTENT_VOLUME_CLAIMS)
+        assert all(BINDERS in finalizers_of(claim) for claim in page.items), "others' finalizers stay"
+        return [str(key_of(claim)) for claim in page.items if running.names["FINALIZER"] in finalizers_of(claim)]
+
+    async with running:
+        assert [] == await guarded()
+        await cluster.create(guards.whole(), guard, "default")
+        assert ["default/big"] == await guarded()
+        await cluster.patch(guards, "big-ones", merge_patch({"spec": {"atLeast": "5Gi"}}), "default")
+        assert ["default/big", "default/small"] == await guarded()
+        await cluster.delete(PERSISTENT_VOLUME_CLAIMS, "small", "default")
+        assert ["default/big", "default/small"] == await guarded()
+        with pytest.raises(Invalid):
+            await cluster.patch(guards, "big-ones", merge_patch({"spec": {"atLeast": "much"}}), "default")
+        await cluster.delete(guards, "big-ones", "default")
+        assert [] == await guarded()
 
 
 def test_the_test_in_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "where", types.SimpleNamespace(**ran(blocks()[0])))
-    names = ran(blocks()[1])
+    monkeypatch.setitem(sys.modules, "where", types.SimpleNamespace(**ran(blocks("library.md")[WHERE])))
+    names = ran(blocks("library.md")[TEST])
     names["test_nodes_are_noted"]()
     names["ATTACHMENT"]["spec"]["nodeName"] = "node-2"  # then it must fail
     names["asyncio"] = types.SimpleNamespace(**{**vars(asyncio), "timeout": lambda _: asyncio.timeout(0.1)})
@@ -80,7 +132,7 @@ def test_the_test_in_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_the_example_runs_as_a_program_until_ctrl_c(tmp_path: Path) -> None:
-    (tmp_path / "where.py").write_text(blocks()[0])
+    (tmp_path / "where.py").write_text(blocks("library.md")[WHERE])
     dev = Program([Path(sys.executable).parent / "mooring", "dev", "--state", tmp_path / "dev"], tmp_path / "dev.log")
     try:
         eventually(lambda: "Ctrl-C ends it" in dev.output_alive(), 20, "mooring dev is ready")
@@ -102,6 +154,36 @@ def test_the_example_runs_as_a_program_until_ctrl_c(tmp_path: Path) -> None:
             api.close()
     finally:
         dev.kill()
+
+
+@pytest.mark.slow
+def test_a_wrong_kubeconfig_ends_the_programs_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("clusters: none")
+    for program, config in ((WHERE, "missing"), (GUARD, "config"), (WHERE, "")):
+        command = [sys.executable, "-c", blocks("library.md")[program]]
+        environ = {"KUBECONFIG": config and str(tmp_path / config)}
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(("where: ", "guard: "))
+        assert config in line
+        assert (1, "") == (done.returncode, done.stdout)
+
+
+@pytest.mark.slow
+def test_the_programs_of_the_pages_are_typed(tmp_path: Path) -> None:
+    """As users check theirs: mypy finds the package as it is installed, by its py.typed."""
+    pages = {"library.md": ("where.py", "guard.py", "test_where.py"), "driver.md": ("shelf.py", "sanity.py")}
+    for page, names in pages.items():
+        for name, code in zip(names, blocks(page), strict=True):
+            (tmp_path / name).write_text(code)
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir=.mypy_cache", "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+    assert "Success: no issues found in 5 source files\n" == done.stdout, done.stdout + done.stderr
+
+
+def test_dir_shows_the_public_names_and_no_others() -> None:
+    assert sorted(kube.__all__) == dir(kube)
+    assert {"parse_quantity", "add_finalizer", "Kind", "ConfigError"} <= set(dir(kube))
 
 
 def test_every_public_name_is_there() -> None:
