@@ -324,7 +324,7 @@ async def test_finalizers_come_and_go_one_by_one(cluster: Cluster, name: str) ->
     for outdated in (
         add_finalizer(bare, HOLD),
         add_finalizer(ours, "example.com/third"),
-        add_finalizer(predecessor, HOLD, strictly=False),
+        add_finalizer(predecessor, HOLD),
         remove_finalizer(both, HOLD),
         remove_finalizer(both, OTHERS_HOLD),
         remove_finalizer(predecessor, OTHERS_HOLD),

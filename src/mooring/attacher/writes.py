@@ -113,7 +113,7 @@ class Writes:
         """By its place, or by its name where the place is not right any more: whoever else holds a volume lets go in the same moment."""
         name = pv.metadata.name
         try:
-            await self._patch_volume(name, remove_finalizer(pv, finalizer))
+            await self._patch_volume(name, remove_finalizer(pv, finalizer, strictly=False))
         except Invalid:
             named = {"uid": pv.metadata.uid, "$deleteFromPrimitiveList/finalizers": [finalizer]}
             await self._patch_volume(name, Patch(PatchType.STRATEGIC, {"metadata": named}))
@@ -158,7 +158,7 @@ class Writes:
         """Takes the finalizer off; then, if the attachment is still there and `mark`, marks it detached."""
         attachment = target.find(view)
         if attachment is not None and view.holds(attachment):
-            removal = remove_finalizer(attachment, view.driver.finalizer)
+            removal = remove_finalizer(attachment, view.driver.finalizer, strictly=False)
             try:
                 await self._attachments.write(Key("", target.name), self._cluster.patch(VOLUME_ATTACHMENTS, target.name, removal))
             except NotFound:

@@ -52,27 +52,29 @@ def pointer(*parts: str | int) -> str:
 
 
 def add_finalizer(obj: Object, finalizer: str, *, strictly: bool = True) -> Patch:
-    """Puts a finalizer on an object that lacks it; others' stay. Fails (Invalid) on another object of that name.
+    """Puts a finalizer on an object that lacks it; others' stay.
 
-    strictly: fails also when the finalizers are not those of obj any more; otherwise one that obj does not show yet is there twice then.
+    strictly: fails (Invalid) on another object of that name, and when the finalizers are not those of obj any more. Otherwise a
+    finalizer that obj does not show yet is there twice then.
     """
     held = obj.metadata.finalizers
     assert finalizer not in finalizers_of(obj)
+    very_object = [_same_object(obj)] if strictly else []
     if not held:
-        return json_patch([_same_object(obj), test(_FINALIZERS, None if held is None else []), add(_FINALIZERS, [finalizer])])
+        return json_patch([*very_object, test(_FINALIZERS, None if held is None else []), add(_FINALIZERS, [finalizer])])
     unchanged = [test(_FINALIZERS, list(held))] if strictly else []
-    return json_patch([_same_object(obj), *unchanged, add(f"{_FINALIZERS}/-", finalizer)])
+    return json_patch([*very_object, *unchanged, add(f"{_FINALIZERS}/-", finalizer)])
 
 
-def remove_finalizer(obj: Object, finalizer: str) -> Patch:
-    """Takes a finalizer off; others' stay. Fails (Invalid) unless it is where obj has it, and on another object of that name.
+def remove_finalizer(obj: Object, finalizer: str, *, strictly: bool = True) -> Patch:
+    """Takes a finalizer off, twice where it is there twice; others' stay. Fails (Invalid) unless it is where obj has it.
 
-    One that is there twice goes twice.
+    strictly: fails also on another object of that name.
     """
     places = [f"{_FINALIZERS}/{place}" for place, held in enumerate(finalizers_of(obj)) if held == finalizer]
     assert places
     steps = (step for place in reversed(places) for step in (test(place, finalizer), remove(place)))
-    return json_patch([_same_object(obj), *steps])
+    return json_patch([*([_same_object(obj)] if strictly else []), *steps])
 
 
 def _same_object(obj: Object) -> Operation:
