@@ -310,6 +310,17 @@ async def b42_volume_of_a_zone(world: World) -> None:
 
 
 @life
+async def b44_an_empty_node_is_none_that_there_is(world: World) -> None:
+    node = await world.make_node()
+    await world.make_class(wffc=True)
+    await world.create(a_claim(world("claim"), sc=world("sc"), annotations={"volume.kubernetes.io/selected-node": ""}))
+    await world.make_pod(world("claim"))
+    await world.rejected(world("pod"), CONFLICT)
+    await world.patch(PVC, world("claim"), {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": None}}})
+    await world.selected(world("claim"), node)
+
+
+@life
 async def b43_b44_node_taken_back(world: World) -> None:
     one = await world.make_node("n1")
     await world.make_class(wffc=True)

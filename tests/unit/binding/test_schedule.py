@@ -188,6 +188,12 @@ def test_B44_a_chosen_node_pins() -> None:
     assert "n2" == node_of(decided(*GOES, a_node("n1"), a_node("n2"), a_claim(selected="n2"), LATER))
 
 
+def test_B44_an_empty_annotation_chooses_a_node_that_is_nowhere() -> None:
+    nowhere = a_claim(annotations={SELECTED_NODE: ""})
+    assert f"0/1 nodes are available: 1 {why.CONFLICT}." == rejection(decided(*GOES, a_node(), nowhere, LATER))
+    assert why.CONFLICT in rejection(decided(*GOES, a_node(), nowhere, LATER, a_volume())), "a volume that is there does not help"
+
+
 def test_B50_allowed_topologies() -> None:
     terms = [{"matchLabelExpressions": [{"key": "zone", "values": ["b"]}]}]
     bodies = [*GOES, a_claim(), a_class(wffc=True, allowedTopologies=terms)]

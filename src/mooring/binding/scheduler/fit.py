@@ -50,11 +50,11 @@ class Fitting:
         for claim in sorted(self._claims.delayed, key=request_of):
             selected = self._view.selected_node(claim)
             pv = (
-                None
-                if selected
-                else best_match(self._view.volumes, claim, delayed=True, fits=self._fits(node, claim, static), on_node=True)
+                best_match(self._view.volumes, claim, delayed=True, fits=self._fits(node, claim, static), on_node=True)
+                if selected is None
+                else None
             )
-            if selected not in ("", node.metadata.name):
+            if selected not in (None, node.metadata.name):
                 reasons[why.CONFLICT] = None
             elif pv is not None:
                 static.append((pv.metadata.name, key_of(claim)))

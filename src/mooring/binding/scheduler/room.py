@@ -34,7 +34,7 @@ def promised(view: View, class_name: str, but: frozenset[Key]) -> Promised:
     sums: dict[str, Decimal] = {}
     for claim in _reserving(view, class_name):
         if key_of(claim) not in but:
-            node_name = view.selected_node(claim)
+            node_name = view.selected_node(claim) or ""
             sums[node_name] = sums.get(node_name, Decimal(0)) + request_of(claim)
     return sums
 

@@ -12,7 +12,7 @@ from mooring.api.core import Node, NodeStatus, PersistentVolumeClaim
 from mooring.api.meta import Condition, Key, annotation, key_of
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
-from mooring.binding.names import SELECTED_NODE
+from mooring.binding.names import SELECTED_NODE, has_annotation
 from mooring.binding.scheduler.plans import Plans
 from mooring.binding.view import BY_CLASS, BY_NODE, Reader, Volumes, prune_meta
 
@@ -38,9 +38,11 @@ class View:
     def node(self, name: str) -> Node | None:
         return self.nodes.get(Key("", name))
 
-    def selected_node(self, claim: PersistentVolumeClaim) -> str:
-        """The node that was chosen for a claim, "" for none yet."""
-        return annotation(claim, SELECTED_NODE) or self.plans.node_of(key_of(claim))
+    def selected_node(self, claim: PersistentVolumeClaim) -> str | None:
+        """The node that was chosen for a claim, None for none yet. An empty annotation chooses "", which no node is called."""
+        if has_annotation(claim, SELECTED_NODE):
+            return annotation(claim, SELECTED_NODE)
+        return self.plans.node_of(key_of(claim)) or None
 
     def pods_on(self, node_name: str) -> list[Pod]:
         """Those that are there and not over, and those that are to go there."""
