@@ -222,6 +222,23 @@ async def test_B36_a_pod_that_only_the_api_server_knows() -> None:
 
 
 @in_virtual_time
+async def test_B36_what_the_api_server_said_before_a_claim_was_deleted_does_not_count() -> None:
+    """The pods were listed for another claim; the second one's pod came after that."""
+    ours = Ours(LateWatch("pods"), parts=WITHOUT_SCHEDULER)
+    async with ours.binding() as world:
+        for base in ("first", "second"):
+            await world.available(f"pv-{base}")
+            await world.create(a_claim(world(base), sc=world("sc")))
+            await world.bound(world(base), world(f"pv-{base}"))
+        await world.delete(PVC, world("first"))
+        await world.gone(PVC, world("first"))
+        await world.make_pod(world("second"), node="n1")
+        await world.delete(PVC, world("second"))
+        await asyncio.sleep(2)
+        assert ["kubernetes.io/pvc-protection"] == finalizers(await world.get(PVC, world("second")))
+
+
+@in_virtual_time
 async def test_B27_a_claim_that_the_cache_lacks_keeps_its_volume() -> None:
     """The watch of claims is late: the volume must not be let go."""
     ours = Ours(LateWatch("persistentvolumeclaims"), parts=WITHOUT_SCHEDULER)
