@@ -7,7 +7,7 @@ import contextlib
 import io
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -175,6 +175,56 @@ async def test_what_nobody_foresaw_is_an_internal_error_that_tells_nothing(ident
         assert "canary" not in answer["message"]
         writer.write(head(identity, "GET", "/apis/storage.k8s.io/v1/volumeattachments"))
         assert 200 == (await answered(reader))[0], "and the server lives"
+
+
+class LateDisk:
+    """Durability whose commits come when the test says so."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store, self.committed, self.failure = store, store.version, ""
+        self._listeners: list[Callable[[Resource], None]] = []
+
+    def commit(self) -> None:
+        self.committed = self._store.version
+        for listener in self._listeners:
+            listener(VOLUME_ATTACHMENTS)
+
+    def on_commit(self, listener: Callable[[Resource], None]) -> None:
+        self._listeners.append(listener)
+
+    async def settled(self, version: int) -> None:
+        raise AssertionError("the server waits for nothing")
+
+    failed = settled  # type: ignore[assignment]
+
+
+async def test_no_answer_leaves_before_the_commit_of_what_it_tells(identity: Identity) -> None:
+    """A write, a read of it, and a refusal that tells of it. Only health is told meanwhile."""
+    store = a_store()
+    disk, answers = LateDisk(store), list[tuple[int, bool]]()
+    body = json.dumps(a_secret("a")).encode()
+    post = head(identity, "POST", PATH, Content_Length=len(body), Content_Type="application/json") + body
+
+    async def ask(server: ApiServer, request: bytes) -> None:
+        async with connected(server, identity) as (reader, writer):
+            writer.write(request)
+            status, _ = await answered(reader)
+            answers.append((status, disk.committed == store.version))
+
+    async with serving(identity, store, durability=disk) as server, asyncio.TaskGroup() as group:
+        before = store.version
+        group.create_task(ask(server, post), name="first")
+        while store.version == before:  # noqa: ASYNC110 (nobody says when a request has come)
+            await asyncio.sleep(0)
+        later = [group.create_task(ask(server, request), name="later") for request in (post, head(identity, "GET", f"{PATH}/a"))]
+        async with connected(server, identity) as (reader, writer):
+            for _ in range(10):
+                writer.write(head(identity, "GET", "/healthz"))
+                assert (200, b"ok") == await answered(reader)
+        assert [] == answers
+        assert not any(task.done() for task in later)
+        disk.commit()
+    assert [(200, True), (201, True), (409, True)] == sorted(answers)
 
 
 def test_an_event_is_encoded_once_for_all_watchers() -> None:

@@ -80,6 +80,24 @@ def test_finalizers_hold_until_the_last_goes_and_the_answer_keeps_the_old_versio
         store.get(VOLUME_ATTACHMENTS, KEY)
 
 
+def test_what_is_being_deleted_gets_no_new_finalizers() -> None:
+    """By no way of writing; those that are there may stay or go."""
+    store = a_store()
+    create(store, VOLUME_ATTACHMENTS, a_va("va", finalizers=["example.com/a", "example.com/b"]))
+    store.delete(VOLUME_ATTACHMENTS, KEY, NOW + 3)
+    text = r'no new finalizers can be added if the object is being deleted, found new finalizers \[\]string{"example.com/c"}'
+    with pytest.raises(Invalid, match=text):
+        patch(store, VOLUME_ATTACHMENTS, KEY, {"metadata": {"finalizers": ["example.com/a", "example.com/c"]}})
+    put = store.get(VOLUME_ATTACHMENTS, KEY).whole()
+    put["metadata"]["finalizers"] = ["example.com/a", "example.com/b", "example.com/c"]
+    with pytest.raises(Invalid, match=text):
+        store.update(VOLUME_ATTACHMENTS, KEY, decoded(VOLUME_ATTACHMENTS, put), NOW)
+    assert not patch(store, VOLUME_ATTACHMENTS, KEY, {"metadata": {"finalizers": ["example.com/a"]}}).gone
+    with pytest.raises(Invalid, match="no new finalizers can be added"):
+        patch(store, VOLUME_ATTACHMENTS, KEY, {"metadata": {"finalizers": ["example.com/a", "example.com/b"]}})
+    assert ["example.com/a"] == store.get(VOLUME_ATTACHMENTS, KEY).whole()["metadata"]["finalizers"]
+
+
 @pytest.mark.parametrize("options", [DeleteOptions(uid="other"), DeleteOptions(resource_version="1")])
 def test_a_precondition_that_fails_deletes_nothing(options: DeleteOptions) -> None:
     store = a_store()
