@@ -94,6 +94,10 @@ def test_a_slash_at_the_end_means_nothing(api: Rest, name: str) -> None:
     assert name == api.get(f"{SECRETS}/{name}/").ok()["metadata"]["name"]
 
 
+def test_slashes_at_the_end_mean_nothing_to_a_deletion_either(api: Rest) -> None:
+    api.delete("/api/v1/namespaces/default////").refused(403, "Forbidden", says="this namespace may not be deleted")
+
+
 def test_a_part_that_a_custom_kind_has_not_is_not_found(api: Rest, shapes: str, name: str) -> None:
     assert {"name": name, "group": "mooring.test", "kind": "shapes"} == api.get(f"{shapes}/{name}/none").refused(404, "NotFound")["details"]
 

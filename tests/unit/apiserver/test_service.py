@@ -162,11 +162,13 @@ def test_any_bytes_are_an_object_or_a_clean_refusal(body: bytes) -> None:
 
 @pytest.mark.slow
 @given(path=st.lists(st.text(max_size=6), max_size=7), method=st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "ODD"]))
+@example(path=["", "", "", ""], method="DELETE")
 def test_any_path_and_method_get_an_answer(path: list[str], method: str) -> None:
     client = Client()
     known = ["api", "v1", "namespaces", "default", "secrets"]
     for parts in (path, [*known[: len(path)], *path]):
-        assert client.ask(method, "/" + "/".join(parts)).status in (200, 400, 404, 405, 415)
+        stays = method == "DELETE" and "/".join(parts).rstrip("/") == "api/v1/namespaces/default"
+        assert client.ask(method, "/" + "/".join(parts)).status in ((403,) if stays else (200, 400, 404, 405, 415))
 
 
 def test_a_field_said_twice_is_told_by_its_path(client: Client) -> None:
