@@ -5,18 +5,21 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, ROUND_UP, Context, Decimal
 from typing import Final
 
 PATTERN_TEXT: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 _PATTERN: Final = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,4}|[KMGTPE]i|[numkMGTPE])?", re.ASCII)
+_TEXT_MAX: Final = 1000
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _LOOSE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtpe])(i?)(?:b|bytes?)?", re.ASCII | re.IGNORECASE)
 _SUFFIXES: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
-_SMALLEST: Final = Decimal("1e-9")
-_LARGEST: Final = Decimal(2**63 - 1)
+_FINEST: Final = -9
+_TOO_LARGE: Final = Decimal(2**63)
+_EXACT: Final = Context(prec=4 * 10_000)
+"""For calculations that must not lose a digit of any quantity."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,14 +31,39 @@ class Quantity:
 
     def __str__(self) -> str:
         """The canonical form: no fraction, the largest suffix that allows that."""
-        if self.style == "binary" and self.value == self.value.to_integral_value() and abs(self.value) >= 1024:
+        if self.style == "binary" and self.is_whole and abs(self.value) >= 1024:
             return _binary_text(int(self.value))
         if self.value == 0:
             return "0"
-        digits, exponent = _in_thousands(self.value)
+        digits, exponent = _in_thousands(self.value, None if self.style == "exponent" else max(_SUFFIXES))
         if self.style == "exponent":
-            return f"{digits}e{exponent}" if exponent else str(digits)
+            return f"{digits}e{exponent}" if exponent else digits
         return f"{digits}{_SUFFIXES[exponent]}"
+
+    @property
+    def is_whole(self) -> bool:
+        return self.value == self.value.to_integral_value()
+
+    @property
+    def whole(self) -> int:
+        """The next larger whole number. Not above 2^63: what is that much does not fit into CSI's 64 bits with a sign, whatever it is."""
+        return int(max(-_TOO_LARGE, min(_TOO_LARGE, self.value)).to_integral_value(ROUND_CEILING))
+
+    def rounded_up(self, exponent: int) -> Quantity:
+        """Without anything finer than that power of ten; away from zero, so that whoever asked for something gets something."""
+        return dataclasses.replace(self, value=_rounded(self.value, exponent))
+
+
+def parse_quantity(text: str) -> Quantity:
+    """Raises ValueError.
+
+    Finer than a billionth is rounded up. More than 2^63-1 is cut where the suffix is a binary one, and kept otherwise, as the API
+    server does. Differs from it: texts of more than 1000 letters and exponents of more than four digits are refused (it may think
+    about one for minutes), and what is beyond its largest suffix E keeps that suffix (it writes 1000E as 1).
+    """
+    if len(text) > _TEXT_MAX:
+        raise ValueError(PATTERN_TEXT)
+    return _parsed(text)
 
 
 def nearest_quantity(text: str) -> str:
@@ -48,22 +76,29 @@ def nearest_quantity(text: str) -> str:
 
 
 @functools.lru_cache(maxsize=4096)
-def parse_quantity(text: str) -> Quantity:
-    """Raises ValueError. Finer than a billionth is rounded up, larger than 2^63-1 is cut, as the API server does."""
+def _parsed(text: str) -> Quantity:
     found = _PATTERN.fullmatch(text.strip())
     if found is None:
         raise ValueError(PATTERN_TEXT)
     number, suffix = Decimal(found[1] + found[2]), found[3] or ""
     if suffix in _BINARY:
-        return Quantity(_bounded(number * 2 ** _BINARY[suffix]), "binary")
+        value, largest = _EXACT.multiply(number, Decimal(2 ** _BINARY[suffix])), _TOO_LARGE - 1
+        return Quantity(_rounded(max(-largest, min(largest, value)), _FINEST), "binary")
     if suffix in _DECIMAL:
-        return Quantity(_bounded(number.scaleb(_DECIMAL[suffix])))
-    return Quantity(_bounded(number.scaleb(int(suffix[1:]))), "exponent")
+        return Quantity(_rounded(_EXACT.scaleb(number, _DECIMAL[suffix]), _FINEST))
+    return Quantity(_rounded(_EXACT.scaleb(number, int(suffix[1:])), _FINEST), "exponent")
 
 
-def _bounded(value: Decimal) -> Decimal:
-    value = max(-_LARGEST, min(_LARGEST, value))
-    return value if value % _SMALLEST == 0 else value.quantize(_SMALLEST, rounding=ROUND_CEILING)
+def _rounded(value: Decimal, exponent: int) -> Decimal:
+    if _exponent_of(value) >= exponent:
+        return value
+    return value.quantize(Decimal(1).scaleb(exponent), rounding=ROUND_UP, context=_EXACT)
+
+
+def _exponent_of(value: Decimal) -> int:
+    exponent = value.as_tuple().exponent
+    assert isinstance(exponent, int), "a quantity is a number"
+    return exponent
 
 
 def _binary_text(value: int) -> str:
@@ -75,10 +110,10 @@ def _binary_text(value: int) -> str:
     return f"{value // 2 ** _BINARY[suffix] if suffix else value}{suffix}"
 
 
-def _in_thousands(value: Decimal) -> tuple[int, int]:
-    """The whole number and the exponent, a multiple of three, that say the value without a fraction."""
-    for exponent in range(18, -10, -3):
-        scaled = value.scaleb(-exponent)
-        if scaled == scaled.to_integral_value():
-            return int(scaled), exponent
-    raise AssertionError("a bounded quantity has at most nine decimals")
+def _in_thousands(value: Decimal, most: int | None) -> tuple[str, int]:
+    """The digits and the largest exponent, a multiple of three and not above `most`, that say the value without a fraction."""
+    shortest = _exponent_of(value.normalize(_EXACT))
+    exponent = shortest // 3 * 3
+    if most is not None:
+        exponent = min(exponent, most)
+    return f"{_EXACT.scaleb(value, -exponent):.0f}", exponent

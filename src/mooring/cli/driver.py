@@ -28,12 +28,12 @@ USAGE: Final = "usage: mooring driver hostpath [flags]; mooring driver hostpath 
 def _read_bytes(text: str) -> int:
     near = nearest_quantity(text)
     try:
-        value = parse_quantity(text).value
+        size = parse_quantity(text)
     except ValueError:
         raise ValueError(f"did you mean {near}?" if near else "no quantity") from None
-    if value <= 0 or value != value.to_integral_value():
+    if not size.is_whole or not 0 < size.whole < 2**63:
         raise ValueError("not a whole number of bytes above zero" + (f"; did you mean {near}?" if near not in ("", text) else ""))
-    return int(value)
+    return size.whole
 
 
 def _show_bytes(value: int) -> str:

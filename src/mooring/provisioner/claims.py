@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from decimal import ROUND_CEILING
 from typing import Final
 
 from mooring.api.core import PersistentVolumeClaim
@@ -47,7 +46,7 @@ def selected_node(claim: PersistentVolumeClaim) -> str:
 def requested_bytes(claim: PersistentVolumeClaim) -> int:
     """The size asked for, rounded up. Raises ValueError for what is no quantity; the API server takes none of those."""
     text = (claim.spec.resources.requests or {}).get("storage", "0")
-    return int(parse_quantity(text).value.to_integral_value(ROUND_CEILING))
+    return parse_quantity(text).whole
 
 
 def source_of(claim: PersistentVolumeClaim) -> Source | None:

@@ -82,7 +82,7 @@ def snapshot_handle(view: View, claim: PersistentVolumeClaim, storage_class: Sto
 def _check_restore_size(claim: PersistentVolumeClaim, name: str, restore_size: str | int | None) -> None:
     if restore_size is None:
         return
-    size, wanted = int(parse_quantity(str(restore_size)).value), requested_bytes(claim)
+    size, wanted = parse_quantity(str(restore_size)).whole, requested_bytes(claim)
     if wanted < size:
         raise SourceError(f"requested volume size {wanted} is less than the size {size} for the source snapshot {name}")
 

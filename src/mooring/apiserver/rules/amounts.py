@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final
 
-from mooring.api.quantity import Quantity, parse_quantity
+from mooring.api.quantity import parse_quantity
 
-_FINEST: Final = Decimal("0.001")
+_FINEST: Final = -3
 
 
 def default(amounts: dict[str, str] | None) -> None:
     """Rounds up to thousandths: nothing finer is stored."""
     for name, text in (amounts or {}).items():
-        amount = parse_quantity(text)
-        if amount.value % _FINEST:
-            assert amounts is not None
-            amounts[name] = str(Quantity(amount.value.quantize(_FINEST, rounding=ROUND_CEILING), amount.style))
+        assert amounts is not None
+        amounts[name] = str(parse_quantity(text).rounded_up(_FINEST))
 
 
 def is_fractional(text: str) -> bool:
-    return bool(parse_quantity(text).value % 1)
+    return not parse_quantity(text).is_whole
 
 
 def fraction_warnings(resources: dict[str, Any], field: str) -> list[str]:

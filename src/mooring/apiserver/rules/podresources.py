@@ -97,10 +97,10 @@ def _validate_amounts(amounts: Json, field: str) -> list[Cause]:
                 found.append(causes.invalid(at, name, "must be a standard resource type or fully qualified"))
             found.append(causes.invalid(at, name, "must be a standard resource for containers"))
             continue
-        value = parse_quantity(text).value
-        if value < 0:
+        amount = parse_quantity(text)
+        if amount.value < 0:
             found.append(causes.invalid(at, text, "must be greater than or equal to 0"))
-        if extended and value % 1:
+        if extended and not amount.is_whole:
             found.append(causes.invalid(at, text, "must be an integer"))
     return found
 
