@@ -67,7 +67,7 @@ def immutable(field: str, value: Any) -> Cause:
 
 def shown(value: Any) -> str:
     """A value for people: JSON, cut. Differs from kube-apiserver, which dumps Go structs and pointers."""
-    text = msgspec.json.encode(value).decode("utf-8", "replace")
+    text = msgspec.json.encode(value, enc_hook=str).decode("utf-8", "replace")
     return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 1] + "…"
 
 

@@ -62,8 +62,12 @@ def bad_request(text: str) -> BadRequest:
     return BadRequest(text, reason="BadRequest")
 
 
+def too_large(why: str) -> TooLarge:
+    return TooLarge(f"Request entity too large: {why}", reason="RequestEntityTooLarge")
+
+
 def entity_too_large(bytes_max: int) -> TooLarge:
-    return TooLarge(f"Request entity too large: limit is {bytes_max}", reason="RequestEntityTooLarge")
+    return too_large(f"limit is {bytes_max}")
 
 
 def too_many_requests() -> TooManyRequests:

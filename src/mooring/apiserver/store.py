@@ -156,7 +156,7 @@ class ObjectStore:
         holder = table.get(Key(namespace, meta["name"]))
         if holder is not None:
             raise naming.taken(resource, meta, holder)
-        stored = self._stored(resource, body) if dry_run else self._commit(resource, None, body, now)
+        stored = self._stored(resource, body) if dry_run else self._commit(resource, None, body, now, bounded=True)
         return Written(stored.shown_by(resource), created=True, warnings=warnings)
 
     def update(
@@ -306,7 +306,7 @@ class ObjectStore:
             return Written(self._stored(resource, new).shown_by(resource), gone=True, warnings=warnings)
         if managed.same_but_for_times(new, raw):
             return Written(old.shown_by(resource), warnings=warnings)
-        stored = self._stored(resource, new) if dry_run else self._commit(resource, old, new, now)
+        stored = self._stored(resource, new) if dry_run else self._commit(resource, old, new, now, bounded=True)
         return Written(stored.shown_by(resource), warnings=warnings)
 
     def _found(self, resource: Resource, key: Key) -> Stored:
@@ -321,9 +321,11 @@ class ObjectStore:
         namespaces = self.kinds.get(_NAMESPACES)
         return self._found(namespaces, Key("", name)) if resource.namespaced and namespaces is not None else None
 
-    def _commit(self, resource: Resource, old: Stored | None, obj: Json, now: float) -> Stored:
+    def _commit(self, resource: Resource, old: Stored | None, obj: Json, now: float, *, bounded: bool = False) -> Stored:
         obj["metadata"]["resourceVersion"] = str(self.version + 1)
         new = self._stored(resource, obj)
+        if bounded:
+            steps.check_size(resource, new)  # (what the server writes by itself must not fail)
         self._apply(resource, Change(self.version + 1, old, new, now))
         if resource.ttl_s is not None:
             self._expiring.append((now + resource.ttl_s, resource, new.key, new.rv))
@@ -345,5 +347,4 @@ class ObjectStore:
 
     def _stored(self, resource: Resource, obj: Json, body: bytes | None = None) -> Stored:
         meta = obj["metadata"]
-        own = {"metadata.name": meta["name"], "metadata.namespace": meta.get("namespace", "")}
-        return Stored(obj, {**own, **resource.fields(obj)}, body)
+        return Stored(obj, {"metadata.name": meta["name"], "metadata.namespace": meta.get("namespace", ""), **resource.fields(obj)}, body)

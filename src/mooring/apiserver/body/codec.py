@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, Final
 
 from mooring.apiserver import causes, refusals
 from mooring.apiserver.applying.managed import is_cleared
+from mooring.apiserver.body.scalars import refuse_huge
 from mooring.apiserver.body.schema import decode
 from mooring.apiserver.resource import Json, Resource
+
+TOLD_MAX: Final = 100
+"""Of unknown fields, and fields that are there twice."""
 
 
 class FieldValidation(enum.Enum):
@@ -40,12 +44,13 @@ def decode_object(resource: Resource, value: Any, validation: FieldValidation, p
     content = {name: field for name, field in value.items() if name not in ("apiVersion", "kind")}
     unknown: list[str] = []
     try:
+        refuse_huge(content if resource.decode is not None else None)
         obj = decode(resource.message, content, unknown) if resource.decode is None else resource.decode(content, unknown)
     except ValueError as error:
         raise unusable(resource, str(error)) from error
-    strange = [f'unknown field "{path}"' for path in unknown]
-    twice = [problem for problem in problems if problem.replace("duplicate", "unknown", 1) not in strange]
-    told = [] if validation is FieldValidation.IGNORE else [*twice, *strange]
+    strange = dict.fromkeys(f'unknown field "{path}"' for path in unknown)
+    twice = dict.fromkeys(problem for problem in problems if problem.replace("duplicate", "unknown", 1) not in strange)
+    told = [] if validation is FieldValidation.IGNORE else [*twice, *strange][:TOLD_MAX]
     if told and validation is FieldValidation.STRICT:
         raise UnknownFields(told)
     if is_cleared(_record_in(content)):

@@ -1,25 +1,30 @@
 """Applying patches: JSON patch and merge patch here, strategic merge in `strategic.py`; what comes out is decoded like any body.
 
 JSON patch follows RFC 6902 with the API server's ways: `test` for null holds where nothing is, `replace` of a map's missing key
-adds it. A patch that can't be applied is one 422 without details; one that is no patch at all is a 400.
+adds it. A patch that can't be applied is one 422 without details; one that is no patch at all is a 400. Its operations are counted,
+and so are the bytes that they copy: a short patch could double an object again and again.
 """
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from mooring.apiserver import causes, refusals
+from mooring.apiserver.body.bounds import check_bounds
 from mooring.apiserver.body.codec import FieldValidation, UnknownFields, decode_object
 from mooring.apiserver.body.strategic import merge_strategic
 from mooring.apiserver.equality import equal_json
 from mooring.apiserver.resource import Json, Resource
 from mooring.kube.cluster import PatchType
-from mooring.kube.errors import ApiError, BadRequest, Invalid, TooLarge
+from mooring.kube.errors import ApiError, BadRequest, Invalid
 
 OPERATIONS_MAX: Final = 10_000
+COPIED_BYTES_MAX: Final = 3 * 1024 * 1024
+"""Of all `copy` operations of one patch together."""
 
 _INDEX: Final = re.compile(r"[-+]?[0-9]{1,9}")
 _NOTHING: Final = object()
@@ -69,22 +74,23 @@ def applied_change(
 def apply_json(document: Any, patch: list[Any]) -> Any:
     """The document after a JSON patch; the given one is left alone. Raises PatchFailed, BadRequest."""
     if len(patch) > OPERATIONS_MAX:
-        text = f"The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {len(patch)}"
-        raise TooLarge(text, reason="RequestEntityTooLarge")
-    patched = copy.deepcopy(document)
+        raise refusals.too_large(f"The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {len(patch)}")
+    patched, copied_bytes = _fresh(document), 0
     for operation in patch:
         if operation is None:
             raise PatchFailed("operation null")
         if not isinstance(operation, Mapping):
             raise refusals.bad_request(f"json: cannot unmarshal {causes.shown(operation)} into a JSON patch operation")
-        _operate(patched, operation)
+        copied_bytes += _operate(patched, operation)
+        if copied_bytes > COPIED_BYTES_MAX:
+            raise PatchFailed(f"copies of {copied_bytes} bytes, exceeding the limit {COPIED_BYTES_MAX}")
     return patched
 
 
 def apply_merge(document: Any, patch: Any) -> Any:
     """The document after a merge patch (RFC 7386); the given one is left alone."""
     if not isinstance(patch, Mapping):
-        return copy.deepcopy(patch)
+        return _fresh(patch)
     merged = dict(document) if isinstance(document, Mapping) else {}
     for name, value in patch.items():
         if value is None:
@@ -114,6 +120,7 @@ def _apply(resource: Resource, kind: PatchType, stored: Json, patch: Any) -> Any
 
 
 def _decoded(resource: Resource, patched: Any, validation: FieldValidation, warnings: list[str] | None) -> Json:
+    check_bounds(patched)
     try:
         decoded, told = decode_object(resource, patched, validation, [])
     except (UnknownFields, BadRequest) as error:
@@ -129,23 +136,36 @@ def _unusable(why: str) -> ApiError:
     return Invalid(f' "" is invalid: {cause}', reason="Invalid", details={"causes": [cause.to_json()]})
 
 
-def _operate(root: Any, operation: Mapping[str, Any]) -> None:
+def _operate(root: Any, operation: Mapping[str, Any]) -> int:
+    """Carries it out. Gives the bytes that it has copied."""
     path = _path(operation, "path")
     match operation.get("op"):
         case "add":
-            _put(root, path, copy.deepcopy(operation.get("value")), insert=True)
+            _put(root, path, _fresh(operation.get("value")), insert=True)
         case "remove":
             _take(root, path)
         case "replace":
-            _put(root, path, copy.deepcopy(operation.get("value")), insert=False)
+            _put(root, path, _fresh(operation.get("value")), insert=False)
         case "move":
             _put(root, path, _take(root, _path(operation, "from")), insert=True)
         case "copy":
-            _put(root, path, copy.deepcopy(_copied(root, _path(operation, "from"))), insert=True)
+            copied = _copied(root, _path(operation, "from"))
+            size = len(msgspec.json.encode(copied, enc_hook=str))
+            if size <= COPIED_BYTES_MAX:
+                _put(root, path, _fresh(copied), insert=True)
+            return size
         case "test":
             _test(root, path, operation.get("value"))
         case other:
             raise PatchFailed(f"unexpected kind: {other}")
+    return 0
+
+
+def _fresh(value: Any) -> Any:
+    """A copy that shares nothing that could be written to."""
+    if isinstance(value, dict):
+        return {name: _fresh(inner) for name, inner in value.items()}
+    return [_fresh(item) for item in value] if isinstance(value, list) else value
 
 
 def _path(operation: Mapping[str, Any], member: str) -> list[str]:

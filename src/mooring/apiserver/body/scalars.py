@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mooring.api.quantity import parse_quantity
+from mooring.api.quantity import PATTERN_TEXT, parse_quantity
+from mooring.apiserver.body.jsonbody import Huge, hugest
 
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _TIME_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
@@ -20,7 +21,17 @@ class WrongType(ValueError):
 
     def __init__(self, wanted: str, found: Any, path: str) -> None:
         where = f"Go struct field {path}" if path else "Go value"
-        super().__init__(f"json: cannot unmarshal {_json_type(found)} into {where} of type {wanted}")
+        kind = _json_type(found)
+        if kind == "number" and wanted.startswith(("int", "float")):
+            kind = f"number {found!s}"
+        super().__init__(f"json: cannot unmarshal {kind} into {where} of type {wanted}")
+
+
+def refuse_huge(value: Any) -> None:
+    """Raises WrongType where a number stands that no float holds."""
+    found = hugest(value)
+    if found is not None:
+        raise WrongType("float64", found, "")
 
 
 def _string(value: Any, path: str) -> str:
@@ -79,7 +90,7 @@ def _shown(moment: datetime.datetime, precision: str) -> str:
 def _quantity(value: Any, path: str) -> str:
     """Canonical: `1024Mi` becomes `1Gi`. Numbers are accepted."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise WrongType("resource.Quantity", value, path)
+        raise ValueError(PATTERN_TEXT)
     return str(parse_quantity(str(value)))
 
 
@@ -88,12 +99,13 @@ def _int_or_string(value: Any, path: str) -> int | str:
 
 
 def _number(value: Any, path: str) -> int | float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or isinstance(value, Huge):
         raise WrongType("float64", value, path)
     return value
 
 
 def _anything(value: Any, _path: str) -> Any:
+    refuse_huge(value)
     return value
 
 
@@ -145,7 +157,7 @@ def _json_type(value: Any) -> str:
         case bool():
             return "bool"
         case int() | float():
-            return f"number {value}" if isinstance(value, float) else "number"
+            return "number"
         case str():
             return "string"
         case list():

@@ -7,6 +7,7 @@ Directives, in the patch: `$patch` (merge, replace, delete) in a map or an item,
 from __future__ import annotations
 
 import copy
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -49,7 +50,7 @@ def merge_strategic(message: Message | None, original: Mapping[str, Any], patch:
 def _retained(original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     if _RETAIN not in patch:
         return dict(original)
-    kept = _items(patch[_RETAIN], _RETAIN)
+    kept = {_identity(name, None) for name in _items(patch[_RETAIN], _RETAIN)}
     for name in patch:
         if not name.startswith("$") and name not in kept:
             raise refusals.bad_request("invalid patch format of retainKeys")  # (its list must hold all fields of the patch)
@@ -57,9 +58,9 @@ def _retained(original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str
 
 
 def _delete_from(merged: dict[str, Any], name: str, values: Any) -> None:
-    gone = _items(values, _DELETE_FROM + name)
+    gone = {_identity(item, None) for item in _items(values, _DELETE_FROM + name)}
     if isinstance(merged.get(name), list):
-        merged[name] = [item for item in merged[name] if item not in gone]
+        merged[name] = [item for item in merged[name] if _identity(item, None) not in gone]
 
 
 def _merge_member(merged: dict[str, Any], name: str, value: Any, message: Message | None, order: Any) -> None:
@@ -88,22 +89,30 @@ def _merge_list(message: Message | None, key: str | None, old: list[Any], patch:
         return list({_identity(item, key): item for item in [*old, *patch]}.values())
     if any(isinstance(item, Mapping) and item.get(_PATCH) == "replace" for item in patch):
         return _without_directives(patch)
-    merged = list(old)
-    for item in patch:
-        _merge_item(merged, item, message, key)
-    return merged
+    merged: dict[int, Any] = dict(enumerate(old))
+    places: dict[Any, list[int]] = {}
+    for number, item in merged.items():
+        if isinstance(item, Mapping):
+            places.setdefault(_identity(item.get(key), None), []).append(number)
+    for number, item in enumerate(patch, start=len(old)):
+        _merge_item(merged, places, number, item, message, key)
+    return [merged[number] for number in sorted(merged)]
 
 
-def _merge_item(merged: list[Any], item: Any, message: Message | None, key: str) -> None:
+def _merge_item(merged: dict[int, Any], places: dict[Any, list[int]], number: int, item: Any, message: Message | None, key: str) -> None:
+    """merged: items by their place. places: where the items with a key are. number: where a new one goes."""
     if not isinstance(item, Mapping) or key not in item:
         raise refusals.bad_request(f"map: {causes.shown(item)} does not contain declared merge key: {key}")
-    places = [number for number, old in enumerate(merged) if isinstance(old, Mapping) and old.get(key) == item[key]]
+    identity = _identity(item[key], None)
+    found = places.get(identity, [])
     if item.get(_PATCH) == "delete":
-        merged[:] = [old for number, old in enumerate(merged) if number not in places]
-    elif places:
-        merged[places[0]] = merge_strategic(message, merged[places[0]], item)
+        for place in places.pop(identity, []):
+            del merged[place]
+    elif found:
+        merged[found[0]] = merge_strategic(message, merged[found[0]], item)
     else:
-        merged.append(merge_strategic(message, {}, item))
+        merged[number] = merge_strategic(message, {}, item)
+        places[identity] = [number]
 
 
 def _ordered(joined: list[Any], old: list[Any], order: list[Any], key: str | None) -> list[Any]:
@@ -116,14 +125,14 @@ def _ordered(joined: list[Any], old: list[Any], order: list[Any], key: str | Non
     unnamed = [item for item in joined if _identity(item, key) not in rank and _identity(item, key) not in was]
     if unnamed:
         raise refusals.bad_request(f"the list holds {causes.shown(unnamed[0])}, which its {_ORDER.rstrip('/')} does not name")
-    named = sorted((item for item in joined if _identity(item, key) in rank), key=lambda item: rank[_identity(item, key)])
-    others = [item for item in joined if _identity(item, key) not in rank]
+    named = deque(sorted((item for item in joined if _identity(item, key) in rank), key=lambda item: rank[_identity(item, key)]))
+    others = deque(item for item in joined if _identity(item, key) not in rank)
     result: list[Any] = []
     while named and others:
         first = was.get(_identity(named[0], key))
         other_first = first is not None and was[_identity(others[0], key)] < first
-        result.append(others.pop(0) if other_first else named.pop(0))
-    return result + named + others
+        result.append(others.popleft() if other_first else named.popleft())
+    return [*result, *named, *others]
 
 
 def _identity(item: Any, key: str | None) -> Any:

@@ -13,10 +13,12 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver import causes, refusals
+from mooring.apiserver.body.bounds import TOO_DEEP, check_bounds
 from mooring.apiserver.body.duplicates import duplicate_fields
+from mooring.apiserver.body.jsonbody import hugest, parse_json
 from mooring.apiserver.body.protobody import PROTOBUF, parse_protobuf
 from mooring.apiserver.body.schema import Message
-from mooring.apiserver.body.yamlbody import dump_yaml, parse_yaml
+from mooring.apiserver.body.yamlbody import BYTES_MAX, dump_yaml, parse_yaml
 from mooring.apiserver.web.messages import JSON
 from mooring.apiserver.web.rendering import WHOLE, Metadata, Rendering, Table
 from mooring.kube.cluster import PatchType
@@ -122,7 +124,10 @@ def parse_apply(body: bytes) -> tuple[dict[str, Any], list[str]]:
     """What an apply wants, and what is said twice in it. JSON is YAML, too. Raises BadRequest."""
     try:
         value, twice = _parse_json(body) if body.lstrip()[:1] == b"{" else _parse_yaml(body)
+        is_yaml = hugest(value) is not None
     except (ValueError, RecursionError):
+        is_yaml = True
+    if is_yaml:
         value, twice = _parsed_apply(body)
     if not isinstance(value, dict | None):
         kind = "array" if isinstance(value, list) else "string"
@@ -139,7 +144,9 @@ def _parsed_apply(body: bytes) -> tuple[Any, list[str]]:
 
 
 def as_yaml(body: bytes) -> bytes:
-    """A JSON answer in YAML."""
+    """A JSON answer in YAML. Raises NotAcceptable for a large one, which would take long."""
+    if len(body) > BYTES_MAX:
+        raise NotAcceptable(f"the answer has more than {BYTES_MAX} bytes, too much for YAML; ask for JSON", reason="NotAcceptable")
     return dump_yaml(msgspec.json.decode(body))
 
 
@@ -166,20 +173,28 @@ def _media_type(content_type: str) -> str:
 def _parsed(parse: Callable[[bytes], tuple[Any, list[str]]], body: bytes) -> tuple[Any, list[str]]:
     try:
         return parse(body)
-    except (ValueError, RecursionError) as error:
-        raise refusals.bad_request(f"the body can't be read: {str(error) or type(error).__name__}") from error
+    except RecursionError as error:
+        raise refusals.bad_request(TOO_DEEP) from error
+    except ValueError as error:
+        raise refusals.bad_request(f"the body can't be read: {error}") from error
 
 
 def _parse_yaml(body: bytes) -> tuple[Any, list[str]]:
-    return parse_yaml(body), []
+    value = parse_yaml(body)
+    check_bounds(value)
+    return value, []
 
 
 def _parse_json(body: bytes) -> tuple[Any, list[str]]:
-    return msgspec.json.decode(body), duplicate_fields(body)
+    value = parse_json(body)
+    check_bounds(value)
+    return value, duplicate_fields(body)
 
 
 def _parse_protobuf(message: Message, body: bytes) -> tuple[Any, list[str]]:
-    return parse_protobuf(body, message), []
+    value = parse_protobuf(body, message)
+    check_bounds(value)
+    return value, []
 
 
 _PARSERS: Final[Mapping[str, Callable[[bytes], tuple[Any, list[str]]]]] = {JSON: _parse_json, YAML: _parse_yaml}

@@ -130,6 +130,9 @@ def status_line(status: int, content_type: str) -> str:
     return f"HTTP/1.1 {status} {phrase}\r\nCache-Control: no-cache, private\r\nContent-Type: {content_type}\r\n"
 
 
+_WARNINGS_MAX: Final = 4096
+_WARNING_MAX: Final = 256
+"""Letters of all warnings together, and of each where that is too much."""
 _WITHOUT_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 _STATUSES: Final = frozenset(int(status) for status in HTTPStatus)
 
@@ -141,13 +144,26 @@ def rendered(reply: Reply, date: str, *, is_last: bool, with_body: bool = True) 
         head += f"Content-Length: {len(reply.body)}\r\n"
     for name, value in reply.headers:
         head += f"{name}: {value}\r\n"
-    for text in reply.warnings:
+    for text in _bounded(reply.warnings):
         head += f'Warning: 299 - "{_quoted(text)}"\r\n'
     if reply.retry_after_s is not None:
         head += f"Retry-After: {reply.retry_after_s}\r\n"
     if is_last:
         head += "Connection: close\r\n"
     return b"%b\r\n%b" % (head.encode("utf-8", "replace"), reply.body if with_body else b"")
+
+
+def _bounded(warnings: tuple[str, ...]) -> list[str]:
+    """Each once; where they are long together, the first letters of the first ones, as far as they go."""
+    told, length = list(dict.fromkeys(warnings)), 0
+    if sum(map(len, told)) <= _WARNINGS_MAX:
+        return told
+    cut = [text[:_WARNING_MAX] for text in told]
+    for number, text in enumerate(cut):
+        length += len(text)
+        if length > _WARNINGS_MAX:
+            return cut[:number]
+    return cut
 
 
 def _quoted(text: str) -> str:
