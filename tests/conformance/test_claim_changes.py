@@ -56,6 +56,7 @@ def claim(api: Rest, name: str) -> Claim:
     return make
 
 
+BOTH: Json = {"requests": {"storage": "1Gi"}, "limits": {"storage": "1Gi"}}
 SPEC: Cause = (FORBIDDEN, "spec", FROZEN)
 # name: (the claim, merge patch of its spec, causes that refuse it; none if it is allowed)
 CHANGES: dict[str, tuple[Json, Json, list[Cause]]] = {
@@ -89,6 +90,10 @@ CHANGES: dict[str, tuple[Json, Json, list[Cause]]] = {
         ],
     ),
     "source_away": ({"dataSource": SNAPSHOT}, {"dataSource": None, "dataSourceRef": None}, [SPEC]),
+    "request_written_another_way": ({}, {"resources": {"requests": {"storage": "1073741824"}}}, []),
+    "bound_request_written_another_way": ({"bound": True}, {"resources": {"requests": {"storage": "1073741824"}}}, []),
+    "limit_written_another_way": ({"resources": BOTH}, {"resources": {**BOTH, "limits": {"storage": "1073741824"}}}, []),
+    "request_a_little_smaller": ({}, {"resources": {"requests": {"storage": "1073741823"}}}, [SPEC]),
     "AO17_growth_while_pending": ({"expandable": True}, {"resources": {"requests": {"storage": "2Gi"}}}, [SPEC]),
     "attributes_class_while_pending": ({}, {"volumeAttributesClassName": "gold"}, [SPEC]),
     "attributes_class": ({"bound": True}, {"volumeAttributesClassName": "gold"}, []),
@@ -119,6 +124,14 @@ def test_change_is_refused_or_made(api: Rest, claim: Claim, row: str) -> None:
         dropped = ("dataSource",) if row == "source_that_is_dropped" else ()
         wanted = {field: value for field, value in spec.items() if value is not None and field not in dropped}
         assert wanted.items() <= answer.ok()["spec"].items()
+
+
+@pytest.mark.parametrize("bound", [False, True])
+@pytest.mark.parametrize("text", ["1024Mi", "1048576Ki", "1073741824", "1073741824.0", "1073741824000m"])
+def test_a_request_written_another_way_is_the_same_request(api: Rest, claim: Claim, text: str, bound: bool) -> None:
+    path = claim(bound=bound)
+    stored = api.patch(path, request(text)).ok()["spec"]["resources"]["requests"]["storage"]
+    assert stored in ("1Gi", "1073741824")
 
 
 def test_AO18_a_bound_claim_grows_and_shrinks_to_above_its_capacity(api: Rest, claim: Claim) -> None:

@@ -48,10 +48,16 @@ def _frozen_part(spec: Json, new: Json, old: Json, becomes_named: bool) -> Json:
         kept.pop("storageClassName", None)
     if new["status"]["phase"] == "Bound":
         kept.pop(_FREE_WHEN_BOUND, None)
-        if new["spec"]["resources"].get("requests"):
-            requests = {name: amount for name, amount in (spec["resources"].get("requests") or {}).items() if name != "storage"}
-            kept["resources"] = {**spec["resources"], "requests": requests}
+    is_free = new["status"]["phase"] == "Bound" and bool(new["spec"]["resources"].get("requests"))
+    kept["resources"] = _amounts(spec["resources"], but="storage" if is_free else "")
     return kept
+
+
+def _amounts(resources: Json, but: str) -> Json:
+    """What is asked for, however it is written. but: a request that may change."""
+    requests = {name: parse_quantity(text).value for name, text in (resources.get("requests") or {}).items() if name != but}
+    limits = {name: parse_quantity(text).value for name, text in (resources.get("limits") or {}).items()}
+    return {**resources, "requests": requests, "limits": limits}
 
 
 def _class_from_annotation(new: Json, old: Json) -> bool:
