@@ -232,6 +232,15 @@ def test_two_uncertain_attachments_never_wait_for_each_other():
     assert [why.Attaching, why.HeldElsewhere] == reasons
 
 
+def test_an_uncertain_attachment_that_is_being_detached_goes_before_the_other():
+    """It may be published, and its detach is under way: whose name is the lesser counts among those that are to stay."""
+    first = a_va("a", node="a", finalizers=[FINALIZER])
+    leaving = a_va("b", node="b", finalizers=[FINALIZER], deleting=True)
+    view = a_view(vas=[first, leaving], pvs=[a_pv(modes=RWO)], nodes=[a_csi_node("a"), a_csi_node("b")])
+    assert why.HeldElsewhere("b", "b", True) == decide_attachment(view, "a").problem
+    assert why.Detaching is type(decide_attachment(view, "b").because)
+
+
 # -- detach
 
 

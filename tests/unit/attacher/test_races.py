@@ -197,6 +197,68 @@ async def test_a_publish_in_doubt_is_taken_back_when_its_attachment_is_torn_away
 
 
 @in_virtual_time
+async def test_a_publish_in_doubt_is_taken_back_although_a_detach_of_it_has_failed():
+    """The detach was tried, and did not work: the doubt stands until one has."""
+    world = await World().base()
+    world.driver.always(PUBLISH, Lose())
+    world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE))
+    async with world.attaching():
+        await world.create(a_va())
+        await world.status(lambda status: "attachError" in status)
+        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.until(lambda: _made(world, UNPUBLISH))
+        assert {"nodeID1"} == world.driver.published["handle1"]
+        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
+        await world.gone("VolumeAttachment", "pv1-node1", 0.0)
+        await world.settle(60.0)
+    assert set() == world.driver.published["handle1"]
+
+
+@in_virtual_time
+async def test_an_undo_leaves_the_volume_to_a_twin_that_holds_it_on_that_node():
+    """Two attachments of one volume to one node: the publish of one is no different from the other's."""
+    world = await World().base()
+    async with world.attaching():
+        await world.create(a_va("twin"))
+        await world.attached("twin")
+        gate = world.driver.gate(PUBLISH)
+        await world.create(a_va())
+        await world.until(lambda: _made(world, PUBLISH, 2))
+        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
+        await world.delete("VolumeAttachment", "pv1-node1")
+        gate.set()
+        await world.settle(60.0)
+        assert [] == world.driver.made(UNPUBLISH)
+        assert {"nodeID1"} == world.driver.published["handle1"]
+        await world.delete("VolumeAttachment", "twin")
+        await world.gone("VolumeAttachment", "twin", 5.0)
+    assert set() == world.driver.published["handle1"]
+
+
+@in_virtual_time
+async def test_a_mark_that_goes_to_a_later_attachment_of_the_name_is_taken_back():
+    """Torn away and made anew while the watch is late: the answer to the mark is the first sign of it."""
+    world = await World().base()
+    late = late_events(world, "volumeattachments")
+    gate = world.driver.gate(PUBLISH)
+    await world.create(a_va())
+    async with world.attaching():
+        await world.until(lambda: _made(world, PUBLISH))
+        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
+        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.create(a_va())
+        gate.set()
+        await world.until(lambda: _made(world, UNPUBLISH))
+        late.show()
+        va = await world.status(lambda status: status["attached"], wait_s=5.0)
+        assert [FINALIZER] == va["metadata"].get("finalizers")
+        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.gone("VolumeAttachment", "pv1-node1", 5.0)
+    assert {"status": {"attached": False}} == world.bodies(PATCH_STATUS)[1]
+    assert set() == world.driver.published["handle1"]
+
+
+@in_virtual_time
 async def test_an_undo_outlives_other_attachments_of_the_same_name():
     world = await World().base()
     world.driver.always(PUBLISH, Lose())
@@ -248,5 +310,5 @@ async def test_a_claim_whose_answer_was_lost_keeps_the_volume_from_other_nodes()
     assert {"nodeID1"} == world.driver.published["handle1"]
 
 
-async def _made(world: World, method: str) -> bool:
-    return bool(world.driver.made(method))
+async def _made(world: World, method: str, count: int = 1) -> bool:
+    return len(world.driver.made(method)) >= count
