@@ -240,6 +240,21 @@ async def test_a_request_that_hangs_is_not_the_last_one():
 
 
 @in_virtual_time
+async def test_a_renewal_counts_from_when_it_was_sent_not_from_its_late_answer():
+    """Others count from when the Lease was written, which may be at once: a leader that counts from the answer outlives its Lease."""
+    async with election("a") as (cluster, (a,)):
+        await asyncio.sleep(2)
+        cluster.fail("replace", None, late=True, delay_s=2.0)  # written at once, answered two seconds later
+        await until(lambda: cluster.faults[0].times == 0)
+        sent = cluster.asked("replace")[-1].at
+        await asyncio.sleep(2.5)
+        assert a.works
+        a.wire.refusing = True
+        await until(lambda: not a.works)
+        assert now() - sent == pytest.approx(10, abs=0.1)
+
+
+@in_virtual_time
 async def test_a_renewal_whose_answer_was_lost_is_no_conflict():
     async with election("a") as (cluster, (a,)):
         await asyncio.sleep(2)
