@@ -59,18 +59,8 @@ def _wanted_are_attached(world: World, actor: Actor, attachments: Mapping[tuple[
             continue  # a twin has attached the machine that took the node's place, and no report contradicts this one any more
         if found.node_id != machine:
             yield "wanted-unpublished", f"{found.name} claims {found.node_id!r}, the node is {machine}"
-        if found.attached and status.attachment_metadata not in _devices(world, handles[volume], machine):
+        if found.attached and status.attachment_metadata != device_of(handles[volume], machine):
             yield "metadata-wrong", f"{found.name} shows {status.attachment_metadata}"
-
-
-def _devices(world: World, handle: str, machine: str) -> list[dict[str, str]]:
-    """What the attachment may say of its device.
-
-    Who died after it had attached a volume to the machine that took the node's place, and before it had written so, left the former
-    machine's device behind. Nobody can see that it is not the new one's; attached attachments are never published again on suspicion.
-    """
-    former = [device_of(handle, node_id) for node_id in sorted(world.backend.dead)] if world.kills_count else []
-    return [device_of(handle, machine), *former]
 
 
 def _nothing_else_is(world: World, actor: Actor, attachments: Mapping[tuple[str, str], Attachment]) -> Iterator[Complaint]:

@@ -26,9 +26,10 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
+from mooring.api.meta import annotation
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
-from mooring.attacher.view import NODE_ID_ANNOTATION
+from mooring.attacher.view import NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION
 from tests.sim.backend import PUBLISH, Backend
 from tests.sim.knowledge import Knowledge, Pair
 from tests.sim.plan import DRIVER, FINALIZER, TWIN
@@ -36,6 +37,7 @@ from tests.sim.story import Story
 from tests.sim.truth import Attachment, Truth
 
 PER_SECOND_MAX: Final = 40
+_OUR_ANNOTATIONS: Final = (NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION)
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -113,7 +115,8 @@ class Laws:
         elsewhere = published - {node_id}
         if handle in self._backend.single_node and elsewhere and handle not in self.torn:
             self._fail("two-nodes", f"publish of {handle} at {node_id} while it is published at {sorted(elsewhere)}")
-        if self._knowledge.is_attached(process, pair) and node_id in published and not self._is_odd(handle):
+        unconfirmed = any(annotation(found.whole, STATUS_OF_ANNOTATION) for found in claims)
+        if self._knowledge.is_attached(process, pair) and node_id in published and not unconfirmed and not self._is_odd(handle):
             self._fail("needless-publish", f"publish of {handle} at {node_id}, attached and known to be")
         self._knowledge.publish_begins(process, pair)
 
@@ -234,5 +237,5 @@ def _of_others(obj: dict[str, Any]) -> dict[str, Any]:
     """The object without what the attacher may write."""
     meta = {name: value for name, value in obj["metadata"].items() if name not in ("resourceVersion", "managedFields")}
     meta["finalizers"] = [finalizer for finalizer in meta.get("finalizers", []) if finalizer != FINALIZER]
-    meta["annotations"] = {name: value for name, value in (meta.get("annotations") or {}).items() if name != NODE_ID_ANNOTATION}
+    meta["annotations"] = {name: value for name, value in (meta.get("annotations") or {}).items() if name not in _OUR_ANNOTATIONS}
     return {**{name: value for name, value in obj.items() if name != "status"}, "metadata": meta}

@@ -93,6 +93,8 @@ class Actions:
                         await self._undo_first(view, undo)
                     if stands is not None:
                         self._in_doubt.pop(target.name, None)
+                case d.ConfirmStatus():
+                    await writes.confirm_status(view, target)
                 case d.Unpublish(order):
                     await self._unpublish(order, secrets)
                     self._in_doubt.pop(target.name, None)

@@ -19,6 +19,7 @@ from mooring.attacher.decision import (
     Action,
     Claim,
     ClearError,
+    ConfirmStatus,
     Decision,
     HoldVolume,
     LoadSecret,
@@ -32,7 +33,7 @@ from mooring.attacher.decision import (
     Unpublish,
 )
 from mooring.attacher.requests import PublishOrder, RequestError, UnpublishOrder, capability, is_single_node
-from mooring.attacher.view import BY_VOLUME, NODE_ID_ANNOTATION, Drift, View, volume_of
+from mooring.attacher.view import BY_VOLUME, NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, Drift, View, volume_of
 
 NEITHER_SOURCE: Final = "neither InlineCSIVolumeSource nor PersistentVolumeName specified in VA source"
 BOTH_SOURCES: Final = "both InlineCSIVolumeSource and PersistentVolumeName specified in VA source"
@@ -121,7 +122,8 @@ def resolve_volume(view: View, attachment: VolumeAttachment) -> Volume | why.Pro
 def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     name, node_name = attachment.metadata.name, attachment.spec.node_name
     again = view.drift.get(name) is Drift.MISSING
-    if attachment.status.attached and not again:
+    # Differs from external-attacher: a publish on the node's new machine that its status does not tell of yet is made once more.
+    if attachment.status.attached and not again and not annotation(attachment, STATUS_OF_ANNOTATION):
         # Differs from external-attacher, which leaves an error of a try that raced with the success there for ever.
         left = attachment.status.attach_error is not None
         return Decision(why.Attached(node_name), (ClearError(),) if left else ())
@@ -156,7 +158,8 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
         return Decision(why.NoFreeCall())
     claimed = view.holds(attachment) and annotation(attachment, NODE_ID_ANNOTATION) == order.node_id
     claim: tuple[Action, ...] = () if claimed else (Claim(order.node_id),)
-    actions = (*_load(volume.secret), *claim, Publish(order))
+    confirm: tuple[Action, ...] = (ConfirmStatus(),) if view.tells_of_another(attachment, order.node_id) else ()
+    actions = (*_load(volume.secret), *claim, Publish(order), *confirm)
     return Decision(why.Attaching(node_name, order.node_id, again), actions, volume_handle=volume.handle)
 
 

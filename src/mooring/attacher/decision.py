@@ -55,6 +55,11 @@ class Publish:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ConfirmStatus:
+    """Save that the status tells of the machine that is claimed, after it told of one that was replaced."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Unpublish:
     """Call ControllerUnpublishVolume."""
 
@@ -97,6 +102,7 @@ Action = (
     | LoadSecret
     | Claim
     | Publish
+    | ConfirmStatus
     | Unpublish
     | Release
     | MarkAttached

@@ -30,6 +30,9 @@ from mooring.csi.capabilities import DriverInfo
 from mooring.csi.proto import csi_pb2 as csi
 
 NODE_ID_ANNOTATION: Final = "csi.alpha.kubernetes.io/node-id"
+STATUS_OF_ANNOTATION: Final = "mooring.dev/status-of"
+"""On an attached attachment whose node has become another machine: the former machine's node id, which the status still tells of."""
+
 BY_VOLUME: Final = "volume"
 BY_NODE: Final = "node"
 
@@ -131,6 +134,12 @@ class View:
     def may_hold(self, attachment: VolumeAttachment) -> bool:
         """True when the finalizer is on it, or may be: what is not known counts as attached."""
         return self.holds(attachment) or self.maybe_claimed.get(attachment.metadata.name) == attachment.metadata.uid
+
+    def tells_of_another(self, attachment: VolumeAttachment, node_id: str) -> bool:
+        """True when the status, with the device in it, is that of a machine which this one has replaced."""
+        if annotation(attachment, STATUS_OF_ANNOTATION):
+            return True
+        return attachment.status.attached and annotation(attachment, NODE_ID_ANNOTATION) not in ("", node_id)
 
     def holder_beside(self, attachment: VolumeAttachment) -> str | None:
         """The name of another attachment that holds the same volume on the same node and is to stay."""

@@ -20,7 +20,7 @@ from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.meta import Key, annotation, finalizers_of, is_deleting
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment, VolumeAttachmentStatus
 from mooring.attacher import because as why
-from mooring.attacher.view import NODE_ID_ANNOTATION, View
+from mooring.attacher.view import NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
 from mooring.kube.cluster import Cluster, Patch, PatchType
@@ -133,8 +133,11 @@ class Writes:
         if attachment is None or is_deleting(attachment):
             raise Failed("deleted before it could be attached", reported=False)
         changes: dict[str, Any] = {}
-        if annotation(attachment, NODE_ID_ANNOTATION) != node_id:
+        claimed = annotation(attachment, NODE_ID_ANNOTATION)
+        if claimed != node_id:
             changes["annotations"] = {NODE_ID_ANNOTATION: node_id}
+            if claimed and attachment.status.attached and not annotation(attachment, STATUS_OF_ANNOTATION):
+                changes["annotations"][STATUS_OF_ANNOTATION] = claimed
         if not view.holds(attachment):
             others = finalizers_of(attachment)
             changes["finalizers"] = [*others, view.driver.finalizer]
@@ -153,6 +156,18 @@ class Writes:
         self.forget(target.name)
         if answer.metadata.uid != target.uid:
             raise Failed("deleted and made anew before it could be attached", reported=False)
+
+    async def confirm_status(self, view: View, target: Target) -> None:
+        """The status tells of the machine that is claimed: takes off the former one's node id."""
+        attachment = target.find(view)
+        if attachment is None or not annotation(attachment, STATUS_OF_ANNOTATION):
+            return
+        try:
+            await self._patch_attachment(target.name, {"metadata": {"annotations": {STATUS_OF_ANNOTATION: None}}})
+        except NotFound:
+            return
+        except ApiError as error:
+            raise Failed(f"could not save VolumeAttachment: {error}", reported=False) from error
 
     async def release(self, view: View, target: Target, mark: bool) -> None:
         """Takes the finalizer off; then, if the attachment is still there and `mark`, marks it detached."""

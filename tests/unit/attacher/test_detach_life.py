@@ -307,6 +307,60 @@ async def test_RC01_a_failed_repair_keeps_trying_with_back_off_and_stays_attache
     assert 3 == len(world.driver.made(PUBLISH))
 
 
+async def replaced_machine() -> World:
+    """Attached, with the device on the machine that was node1; node1 is another machine by now."""
+    world = await attached_world(a_listing_world(), status={"attached": True, "attachmentMetadata": {"device": "old"}})
+    await world.delete("CSINode", "node1")
+    await world.create(a_csi_node(drivers={DRIVER: "nodeID2"}))
+    world.driver.published["handle1"].clear()
+    world.driver.publish_context = {"device": "new"}
+    return world
+
+
+@in_virtual_time
+async def test_a_node_that_is_another_machine_by_now_gets_the_volume_and_its_device_is_told():
+    world = await replaced_machine()
+    async with world.attaching():
+        va = await world.status(lambda status: status["attachmentMetadata"] == {"device": "new"})
+        await world.settle(50)
+        va = await world.get("VolumeAttachment", VA)
+    assert [PATCH_VA, PUBLISH, PATCH_STATUS, PATCH_VA] == work(world)
+    assert {NODE_ID_ANNOTATION: "nodeID2"} == va["metadata"]["annotations"]
+    assert {"nodeID2"} == world.driver.published["handle1"]
+
+
+@in_virtual_time
+async def test_a_crash_after_the_publish_on_the_new_machine_leaves_no_former_device():
+    """The next attacher finds it attached and published, and could not see that the device is that of the former machine."""
+    world = await replaced_machine()
+    world.cluster.refuse(PATCH_STATUS)
+    async with world.attaching():
+        await world.until(lambda: _published(world))
+        await world.settle(0.1)  # and before anything was tried again
+    async with world.attaching():
+        va = await world.status(lambda status: status["attachmentMetadata"] == {"device": "new"}, wait_s=5.0)
+        await world.settle(50)
+        va = await world.get("VolumeAttachment", VA)
+    assert {NODE_ID_ANNOTATION: "nodeID2"} == va["metadata"]["annotations"]
+    assert [PUBLISH, PUBLISH] == [step for step in world.story if step == PUBLISH]
+
+
+@in_virtual_time
+async def test_a_confirmation_that_was_refused_is_saved_later():
+    world = await replaced_machine()
+    async with world.attaching():
+        await world.until(lambda: _published(world))
+        world.cluster.refuse(PATCH_VA, times=2)
+        await world.settle(50)
+        va = await world.get("VolumeAttachment", VA)
+    assert {NODE_ID_ANNOTATION: "nodeID2"} == va["metadata"]["annotations"]
+    assert {"attached": True, "attachmentMetadata": {"device": "new"}} == va["status"]
+
+
+async def _published(world: World) -> bool:
+    return bool(world.driver.published["handle1"])
+
+
 @in_virtual_time
 async def test_RC02_agreement_causes_no_request():
     world = await attached_world(a_listing_world())
