@@ -64,6 +64,11 @@ class Actions:
         self._in_doubt: dict[str, Undo] = {}  # publishes that may have happened, of attachments that do not say so yet
         self._undos: dict[str, Undo] = {}
 
+    @property
+    def doubts(self) -> tuple[Mapping[str, Undo], ...]:
+        """By attachment name, live: the publishes that are to be taken back, and those that may have to be."""
+        return self._undos, self._in_doubt
+
     async def perform(self, view: View, target: Target, decision: d.Decision, call_over: Callable[[], None]) -> None:
         """Carries out the decision's actions, in order. call_over: called when the driver has answered. Raises Failed, CacheWasBehind."""
         writes = self._writes

@@ -121,6 +121,7 @@ class Attacher:
             calls=self._turns,
             default_fs_type=options.default_fstype,
             maybe_claimed=self._writes.maybe_claimed,
+            doubts=self._actions.doubts,
         )
         self._reconciler = Reconciler(driver, self._view, drift, self._attachments.store.values, self._queue.add, options, clock)
         self._wakes = Wakes(self._view, self._queue, self._volume_queue, self._attachment_ended)

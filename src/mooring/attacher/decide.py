@@ -202,8 +202,8 @@ def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: Volume) ->
     """Another attachment that may have this single-node volume published on another node.
 
     Differs from external-attacher, which publishes there as well and leaves the judgement to the driver: a finalizer of ours means that
-    the volume may be published, and unknown counts as attached. Two attachments of which neither is attached (left so by another attacher)
-    would wait for each other: the lesser name goes first.
+    the volume may be published, and unknown counts as attached; so does a publish that is to be taken back, of one that was torn away.
+    Two attachments of which neither is attached (left so by another attacher) would wait for each other: the lesser name goes first.
     """
     if not is_single_node(volume.spec.access_modes) or attachment.status.attached:
         return None
@@ -213,6 +213,10 @@ def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: Volume) ->
             continue
         if is_deleting(other) or other.status.attached or not ours or other.metadata.name < name:
             return why.HeldElsewhere(other.spec.node_name, other.metadata.name, is_deleting(other))
+    for doubt in view.doubts_about(volume.handle):
+        torn = doubt.attachment
+        if torn.spec.node_name != attachment.spec.node_name and not view.is_there(torn):
+            return why.HeldElsewhere(torn.spec.node_name, torn.metadata.name, deleting=True)
     return None
 
 
@@ -261,7 +265,7 @@ def decide_volume(view: View, pv_name: str) -> Decision:
     if not view.releasable(pv):
         return Decision(why.VolumeKept())
     users = tuple(va.metadata.name for va in view.attachments.by(BY_VOLUME, pv_name) if va.spec.source.persistent_volume_name == pv_name)
-    worker = view.calls.in_flight.get(_handle_of(pv))
+    worker = view.worked_for(_handle_of(pv))
     if not users and worker is not None:  # its attachment was torn away, or made anew, under the call
         users = (worker,)
     if users:

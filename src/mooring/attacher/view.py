@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -99,11 +99,21 @@ class Calls(Protocol):
         ...
 
 
+class Doubt(Protocol):
+    """A publish that may have happened, or is to be taken back. attachment: for which it was made, as it was."""
+
+    @property
+    def volume_handle(self) -> str: ...
+    @property
+    def attachment(self) -> VolumeAttachment: ...
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
     """The world as the attacher sees it, live.
 
     drift: by attachment name, only those that differ. maybe_claimed: attachment name → uid, where the answer to our claim was lost.
+    doubts: publishes by attachment name: those to be taken back, and those that no attachment tells of yet.
     """
 
     driver: DriverFacts
@@ -114,9 +124,15 @@ class View:
     calls: Calls
     default_fs_type: str = ""
     maybe_claimed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    doubts: tuple[Mapping[str, Doubt], ...] = ()
 
     def attachment(self, name: str) -> VolumeAttachment | None:
         return self.attachments.get(Key("", name))
+
+    def is_there(self, attachment: VolumeAttachment) -> bool:
+        """True while it exists; another one of its name is not it."""
+        found = self.attachment(attachment.metadata.name)
+        return found is not None and found.metadata.uid == attachment.metadata.uid
 
     def volume(self, pv_name: str) -> PersistentVolume | None:
         return self.volumes.get(Key("", pv_name))
@@ -148,6 +164,15 @@ class View:
             if same_place and self.holds(other) and not is_deleting(other):
                 return other.metadata.name
         return None
+
+    def worked_for(self, volume_handle: str) -> str | None:
+        """The attachment for which the driver is called about this volume, or may still have to be, to take a publish back."""
+        doubted = (doubt.attachment.metadata.name for doubt in self.doubts_about(volume_handle))
+        return self.calls.in_flight.get(volume_handle) or next(doubted, None)
+
+    def doubts_about(self, volume_handle: str) -> Iterator[Doubt]:
+        """The publishes of this volume that may have happened and that no attachment tells of."""
+        return (doubt for doubts in self.doubts for doubt in doubts.values() if doubt.volume_handle == volume_handle)
 
     def releasable(self, pv: PersistentVolume) -> bool:
         """True when the finalizer on this volume has no future: deleted, or an in-tree volume that is not migrated any more."""

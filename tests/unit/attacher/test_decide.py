@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mooring.attacher import because as why
+from mooring.attacher.actions import Undo
 from mooring.attacher.decide import BOTH_SOURCES, INLINE_WITHOUT_CSI, NEITHER_SOURCE, NOT_MIGRATED, decide_attachment, decide_volume
 from mooring.attacher.decision import (
     Claim,
@@ -21,8 +22,9 @@ from mooring.attacher.decision import (
     ReleaseVolume,
     Unpublish,
 )
+from mooring.attacher.requests import UnpublishOrder
 from mooring.attacher.view import Drift
-from tests.support.objects import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_va, an_attached_va
+from tests.support.objects import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_va, an_attached_va, va_struct
 from tests.unit.attacher.world import a_view, facts
 
 VA = "pv1-node1"
@@ -241,6 +243,27 @@ def test_an_uncertain_attachment_that_is_being_detached_goes_before_the_other():
     assert why.Detaching is type(decide_attachment(view, "b").because)
 
 
+def a_doubt(name: str = "torn", node: str = "node2", handle: str = "handle1") -> Undo:
+    """A publish that may have happened; what it was made for is no more, unless the view has it."""
+    return Undo(UnpublishOrder(handle, "nodeID2", None, migrated=False), va_struct(a_va(name, node=node)))
+
+
+@pytest.mark.parametrize(
+    ("modes", "doubt", "waits"),
+    [
+        pytest.param(RWO, a_doubt(), True, id="torn-away-there"),
+        pytest.param(RWO, a_doubt(node="node1"), False, id="on-this-node"),
+        pytest.param(RWO, a_doubt(handle="other"), False, id="another-volume"),
+        pytest.param(RWO, a_doubt("other"), False, id="still-there-and-not-held"),
+        pytest.param(["ReadWriteMany"], a_doubt(), False, id="for-many-nodes"),
+    ],
+)
+def test_a_publish_that_is_to_be_taken_back_keeps_a_single_node_volume_there(modes, doubt, waits):
+    decision = decided(a_va(), [a_pv(modes=modes)], others=[a_va("other", node="node2")], doubts=[doubt])
+    assert (why.HeldElsewhere("node2", "torn", True) if waits else None) == decision.problem
+    assert ([] if waits else [Claim, Publish]) == steps(decision)
+
+
 # -- detach
 
 
@@ -338,6 +361,11 @@ def test_PV05_an_attachment_that_names_the_volume_keeps_it(va):
 def test_a_call_that_runs_keeps_the_volume_whose_attachment_is_gone(source):
     assert Decision(why.VolumeInUse((VA,))) == released(a_pv(deleting=True, source=source), in_flight={"handle1": VA})
     assert Decision(why.VolumeReleased(), (ReleaseVolume("pv1"),)) == released(a_pv(deleting=True, source=source), in_flight={"other": VA})
+
+
+def test_a_publish_in_doubt_keeps_the_volume_whose_attachment_is_gone():
+    assert Decision(why.VolumeInUse(("torn",))) == released(a_pv(deleting=True), doubts=[a_doubt()])
+    assert Decision(why.VolumeReleased(), (ReleaseVolume("pv1"),)) == released(a_pv(deleting=True), doubts=[a_doubt(handle="other")])
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,48 @@ async def test_a_publish_in_doubt_is_taken_back_when_its_attachment_is_torn_away
 
 
 @in_virtual_time
+async def test_a_volume_is_kept_until_its_publish_in_doubt_is_taken_back():
+    """Between two tries no call runs; but the volume may be published, and whoever deletes it next would find it in use."""
+    world = await World().base()
+    world.driver.always(PUBLISH, Lose())
+    world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE), Fail(Code.UNAVAILABLE))
+    async with world.attaching():
+        await world.create(a_va())
+        await world.status(lambda status: "attachError" in status)
+        await world.delete("PersistentVolume", "pv1")
+        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
+        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.until(lambda: _made(world, UNPUBLISH))
+        await world.settle(0.5)
+        assert FINALIZER in (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
+        await world.gone("PersistentVolume", "pv1", 10.0)
+    assert set() == world.driver.published["handle1"]
+    assert [UNPUBLISH, PATCH_PV] == world.story[-2:]
+
+
+@in_virtual_time
+async def test_a_single_node_volume_goes_to_no_other_node_until_its_publish_in_doubt_is_taken_back():
+    """Its attachment was torn away, so no finalizer tells of it any more; and then the other node gets it at once."""
+    world = await World(retry_interval_start_s=10.0).base(modes=["ReadWriteOnce"])
+    await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}))
+    world.driver.script(PUBLISH, Lose())
+    world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE))
+    async with world.attaching():
+        await world.create(a_va())
+        await world.status(lambda status: "attachError" in status)
+        await world.create(a_va("pv1-node2", node="node2"))
+        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
+        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.until(lambda: _made(world, UNPUBLISH))
+        await world.settle(5.0)
+        assert {"nodeID1"} == world.driver.published["handle1"]
+        assert 'still being detached from node "node1"' in (await world.error(name="pv1-node2"))["message"]
+        await world.until(lambda: _made(world, UNPUBLISH, 2))
+        await world.attached("pv1-node2", wait_s=1.0)
+    assert {"nodeID2"} == world.driver.published["handle1"]
+
+
+@in_virtual_time
 async def test_a_publish_in_doubt_is_taken_back_although_a_detach_of_it_has_failed():
     """The detach was tried, and did not work: the doubt stands until one has."""
     world = await World().base()

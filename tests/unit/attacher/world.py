@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from mooring.api.meta import Key
-from mooring.attacher.view import ATTACHMENT_INDEXES, Drift, DriverFacts, View
+from mooring.attacher.view import ATTACHMENT_INDEXES, Doubt, Drift, DriverFacts, View
 from tests.support.objects import DRIVER, csi_node_struct, pv_struct, va_struct
 
 T = TypeVar("T")
@@ -54,6 +54,7 @@ def a_view(
     calls_full: bool = False,
     default_fs_type: str = "ext4",
     maybe_claimed: Mapping[str, str] | None = None,
+    doubts: Iterable[Doubt] = (),
 ) -> View:
     return View(
         driver=driver or facts(),
@@ -64,4 +65,5 @@ def a_view(
         calls=Running(in_flight or {}, calls_full),
         default_fs_type=default_fs_type,
         maybe_claimed=maybe_claimed or {},
+        doubts=({doubt.attachment.metadata.name: doubt for doubt in doubts},),
     )
