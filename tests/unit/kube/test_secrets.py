@@ -7,9 +7,12 @@ import base64
 import msgspec
 import pytest
 
-from mooring.api.core import Secret
-from mooring.kube.secrets import SecretError, secret_values
+from mooring.api.core import SECRETS, Secret, SecretReference
+from mooring.base.clock import LoopClock
+from mooring.kube.secrets import SecretCache, SecretError, secret_values
 from tests.support.objects import a_secret
+from tests.support.virtual_loop import in_virtual_time
+from tests.unit.kube.fake_cluster import FakeCluster
 
 
 def encoded(value: bytes) -> str:
@@ -33,3 +36,18 @@ def test_a_secret_that_is_no_text_is_named_by_key_and_never_shown(data):
 
 def test_a_secret_never_shows_in_its_repr():
     assert "hunter2" not in repr(msgspec.convert(a_secret(data={"a": "hunter2"}), Secret))
+
+
+@in_virtual_time
+async def test_secrets_of_one_name_in_two_namespaces_are_two():
+    """One tenant's password must not reach the other's storage."""
+    cluster = FakeCluster()
+    one, other = (SecretReference("s", namespace) for namespace in ("one", "other"))
+    cluster.put(SECRETS, "s", "one", data={"word": encoded(b"1")})
+    cluster.put(SECRETS, "s", "other", data={"word": encoded(b"2")})
+    cache = SecretCache(cluster, LoopClock())
+    assert [{"word": "1"}, {"word": "2"}] == [await cache.get(ref) for ref in (one, other)]
+    cluster.put(SECRETS, "s", "one", data={"word": encoded(b"3")})
+    cluster.put(SECRETS, "s", "other", data={"word": encoded(b"4")})
+    cache.forget(one)
+    assert [{"word": "3"}, {"word": "2"}] == [await cache.get(ref) for ref in (one, other)], "the other one is remembered still"

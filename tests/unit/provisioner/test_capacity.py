@@ -360,6 +360,20 @@ async def test_P86_a_class_comes_and_goes():
 
 
 @in_virtual_time
+async def test_a_class_that_goes_while_the_driver_is_asked_is_not_published():
+    world = World()
+    await world.node("n1", "a")
+    await world.classes("one")
+    world.driver.always(CAPACITY, Wait(5))
+    async with world.publishing():
+        await world.settle(1)
+        assert 1 == len(world.asked())
+        await world.delete(STORAGE_CLASSES, "one")
+        await world.settle(10)
+    assert [] == world.writes()
+
+
+@in_virtual_time
 async def test_P87_a_place_lives_as_long_as_a_node_is_in_it():
     world = await two_zones()
     await world.classes("one")

@@ -214,6 +214,35 @@ async def test_a_refused_change_leaves_what_was_open_before():
 
 
 @in_virtual_time
+async def test_an_intent_is_written_again_when_a_change_of_it_may_have_been_stored():
+    """Else the next process would repeat the call that was never made."""
+    world = await World().base()
+    async with world.journal() as journal:
+        await journal.begin(an_intent())
+        world.cluster.refuse(UPDATE, error=Unreachable("connection reset"), after=True)
+        with pytest.raises(Unreachable):
+            await journal.begin(an_intent(node_name="n2"))
+        assert {"u1": an_intent(node_name="n2")} == await world.stored()
+        assert {"u1": an_intent()} == journal.open()
+        await journal.begin(an_intent())
+        assert {"u1": an_intent()} == await world.stored()
+
+
+@in_virtual_time
+async def test_who_lets_a_volume_go_waits_though_its_begin_may_not_have_been_stored():
+    """The write was taken, and only its answer lost: the next process would find the intent open."""
+    world = await World().base()
+    async with world.journal() as journal:
+        await journal.begin(an_intent("u2"))
+        world.cluster.refuse(UPDATE, error=Unreachable("connection reset"), after=True)
+        with pytest.raises(Unreachable):
+            await journal.begin(an_intent("u1"))
+        assert {"u1", "u2"} == set(await world.stored())
+        await journal.settled("u1")
+        assert {"u2"} == set(await world.stored())
+
+
+@in_virtual_time
 async def test_without_the_right_to_write_there_nothing_is_begun_until_it_is_granted():
     """Whoever is about to create a volume hears which right is missing, and so does its user."""
     world = await World().base()

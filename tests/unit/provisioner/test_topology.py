@@ -93,6 +93,17 @@ def test_P71_strict_and_the_node_is_not_allowed():
         t.strict(ON_B, [A])
 
 
+def test_strict_and_the_node_says_more_than_the_allowed_place():
+    place = t.Place("n", (ZONE, RACK), {ZONE: "a", RACK: "1"})
+    assert t.Requirements((place.term,), (place.term,)) == t.strict(place, [A])
+
+
+def test_P71_strict_and_the_node_says_less_than_the_allowed_place():
+    """It may stand in another rack."""
+    with pytest.raises(t.TopologyError, match=r"is not in allowed topologies: \[map\[rack:1 zone:b\]\]"):
+        t.strict(ON_B, [{ZONE: "b", RACK: "1"}])
+
+
 def test_a_node_outside_the_allowed_places():
     with pytest.raises(t.TopologyError, match=r'topology map\[zone:b\] from selected node "node-b" is not in requisite: \[map\[zone:a\]\]'):
         t.delayed(ON_B, [A])
