@@ -248,8 +248,12 @@ class Book:
         return {"apiVersion": NODES.api_version, "kind": NODES.name, "name": self._place.node_name, "uid": node.metadata.uid}
 
     async def _look_again(self, page: Page) -> None:
-        """A write was refused, for the page is not as we know it: do we still hold the journal? Raises Superseded, ApiError."""
+        """A write was refused, for the page is not as we know it: do we still hold the journal? Raises Superseded, ApiError.
+
+        The page is read before page 0: who takes over after that writes on it, too, and our next write is refused.
+        """
         first = self._pages[0]
+        lease = None if page is first else await self._lease(page.number)
         first.lease = await self._lease(0)
         if first.lease is not None and pages.holder_of(first.lease) != self._identity:
             log.error(_TAKEN, holder=pages.holder_of(first.lease), again_in_s=RETAKE_S)
@@ -257,7 +261,7 @@ class Book:
             raise self._not_held()
         if page is not first:
             is_known = not page.unreadable
-            self._read(page, await self._lease(page.number))
+            self._read(page, lease)
             page.unreadable = page.unreadable and not is_known  # all that stood there is in our hands: it is written anew
 
     async def _lease(self, number: int) -> dict[str, Any] | None:

@@ -646,6 +646,46 @@ async def test_the_journal_of_one_node_goes_with_its_node(there: bool):
         assert wanted == page["metadata"].get("ownerReferences")
 
 
+class Overtaken(RecordingCluster):
+    """Before the GET of this number, from 1, somebody else takes the journal over and begins u9."""
+
+    def __init__(self, world: World, at: int) -> None:
+        super().__init__(world.local, [])
+        self._world, self.left = world, at
+
+    async def get(self, kind: Kind[Any], name: str, namespace: str = "") -> Any:
+        self.left -= 1
+        if self.left == 0:
+            other = Journal(self._world.local, PLACE, "other", self._world.clock)
+            await other.start()
+            running = asyncio.create_task(other.run(), name="other")
+            await other.begin(an_intent("u9"))
+            running.cancel()
+        return await super().get(kind, name, namespace)
+
+
+@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("counts", [True, False], ids=["known page", "new page"])
+@in_virtual_time
+async def test_who_is_overtaken_while_it_looks_again_writes_nothing_over(counts: bool, at: int):
+    """A page that it reads after it has made sure that it holds the journal may be the new holder's by then."""
+    world = await World().base()
+    large = "x" * (pages.PAGE_BYTES_MAX - 500)
+    world.cluster = cluster = Overtaken(world, 0)
+    async with world.journal("first") as first:
+        await first.begin(an_intent("u1", request=large))
+        if counts:
+            await first.begin(an_intent("u2"))
+            await world.local.patch(LEASES, PLACE.page_name(1), Patch(PatchType.MERGE, {"metadata": {"labels": {"a": "b"}}}), "storage")
+        else:
+            await world.local.create(LEASES.whole(), {"metadata": {"name": PLACE.page_name(1)}}, "storage")
+        cluster.left = at
+        with contextlib.suppress(Superseded):
+            await first.begin(an_intent("u3"))
+        assert {"u1", "u9"} <= set(await world.stored())
+        assert first._book.held is (pages.holder_of(await world.page()) == "first")
+
+
 @in_virtual_time
 async def test_after_a_while_a_living_former_holder_takes_the_journal_back(capsys: pytest.CaptureFixture[str]):
     """Two provisioners without an election: neither may end, and neither loses what the other has begun."""
