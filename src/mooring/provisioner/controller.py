@@ -86,7 +86,15 @@ class Provisioner:
         places = NodePlaces(caches.csi_nodes.store, caches.nodes.store)
         secrets = SecretCache(cluster, clock)
         self._saving = Saving(
-            cluster, caches.volumes, clock, chance, metrics, self._settled, self._save_delayed, per_node=options.node is not None
+            cluster,
+            caches.volumes,
+            clock,
+            chance,
+            metrics,
+            self._settled,
+            self._save_delayed,
+            driver_name=facts.name,
+            per_node=options.node is not None,
         )
         slow: dict[str, Infeasible] = {}
         self._view = view = View(

@@ -13,6 +13,7 @@ from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.meta import Key
+from mooring.api.migration import csi_driver_of
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
@@ -70,8 +71,8 @@ Settled = Callable[[Unsaved, Save, str], Awaitable[None]]
 class Saving:
     """settled: awaited with what became of a volume that could not be stored at once, and why it was refused.
 
-    delayed: called once for a volume that can't be stored for a while, with the error. per_node: the provisioners of other nodes make
-    volumes of the same names.
+    delayed: called once for a volume that can't be stored for a while, with the error. driver_name: whose volumes it stores.
+    per_node: the provisioners of other nodes make volumes of the same names.
     """
 
     def __init__(
@@ -84,12 +85,14 @@ class Saving:
         settled: Settled,
         delayed: Delayed,
         *,
+        driver_name: str,
         per_node: bool = False,
     ) -> None:
         self._cluster = cluster
         self._volumes = volumes
         self._settled = settled
         self._delayed = delayed
+        self._driver_name = driver_name
         self._per_node = per_node
         self.unsaved: dict[str, Unsaved] = {}
         self._queue: WorkQueue[str] = WorkQueue(
@@ -164,11 +167,12 @@ class Saving:
             return (Save.REFUSED, refused) if refused else (Save.LATER, "it was there, and is gone again")
         except ApiError as error:
             return Save.LATER, str(error)
-        ref = found.spec.claim_ref
+        ref, source = found.spec.claim_ref, found.spec.csi
         is_own = ref is not None and ref.uid == intent.uid
-        if found.spec.csi is not None and found.spec.csi.volume_handle != volume_id:
+        is_foreign = self._driver_name != (csi_driver_of(found.spec) if source is None else source.driver)
+        if is_foreign or (source is not None and source.volume_handle != volume_id):
             other = f'PersistentVolume "{name}" is there already, and is about another volume'
-            if not is_own or self._per_node:
+            if is_foreign or not is_own or self._per_node:
                 return Save.REFUSED, other
             log.error("the driver has made two volumes of one name, neither is deleted", PersistentVolume=name, volume=volume_id)
             return Save.TAKEN, other

@@ -10,6 +10,7 @@ import pytest
 from mooring.api.classes import CLASS_BETA
 from mooring.api.meta import Kind
 from mooring.csi.codes import Code
+from mooring.kube.errors import ApiError, ServerError
 from mooring.provisioner import names
 from mooring.provisioner.facts import Rules
 from tests.support.cluster_world import metric
@@ -360,10 +361,13 @@ async def test_an_end_in_good_order_lets_the_call_end_and_stores_its_volume():
     assert 1 == len(await world.list(PVS)) == len(world.driver.volumes)
 
 
+@pytest.mark.parametrize("error", [None, ServerError("lost", code=500)], ids=["stored", "stored, the answer is lost"])
 @in_virtual_time
-async def test_a_class_of_an_in_tree_plugin_gets_an_in_tree_volume():
+async def test_a_class_of_an_in_tree_plugin_gets_an_in_tree_volume(error: ApiError | None):
     driver = AnsweringDriver("ebs.csi.aws.com")
     world = ProvisioningWorld(driver)
+    if error is not None:
+        world.cluster.refuse(POST_PV, after=True, error=error)
     await world.make_class({"fsType": "xfs", "type": "gp3"}, provisioner="kubernetes.io/aws-ebs")
     asked = {names.STORAGE_PROVISIONER: "kubernetes.io/aws-ebs", names.MIGRATED_TO: "ebs.csi.aws.com"}
     await world.make_claim(annotations=asked)

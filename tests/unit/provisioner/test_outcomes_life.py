@@ -600,6 +600,30 @@ async def test_an_object_of_another_claim_is_not_taken_for_our_own(about):
     assert (about == "another") == (DELETE in world.told)
 
 
+@pytest.mark.parametrize("ref", [None, "other"], ids=["nobody's", "another claim's"])
+@pytest.mark.parametrize("source", ["nfs", "another driver's", "in-tree"])
+@in_virtual_time
+async def test_an_object_of_another_driver_names_none_of_our_volumes(source: str, ref: str | None):
+    """Drivers whose volumes' names are cut short meet, and so do their handles. Else the volume would be lost: no object names it."""
+    world = await ProvisioningWorld(rules=Rules(volume_name_uuid_length=4)).base()
+    name = f"pvc-{(await world.claim())['metadata']['uid'].replace('-', '')[:4]}"
+    gate = world.driver.gate(CREATE)
+    async with world.provisioning():
+        await world.calls(1)
+        sources = {
+            "nfs": {"nfs": {"server": "nfs.example.com", "path": "/"}},
+            "another driver's": {"csi": {"driver": "other.example.com", "volumeHandle": f"vol-{name}"}},
+            "in-tree": {"awsElasticBlockStore": {"volumeID": f"vol-{name}"}},
+        }
+        claim_ref = ref and {"namespace": "default", "name": ref, "uid": "u", "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
+        spec = {**sources[source], "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "claimRef": claim_ref}
+        await world.create(PVS, {"metadata": {"name": name}, "spec": spec})
+        gate.set()
+        assert "is about another volume" in await world.failed()
+        assert {} == world.driver.volumes == world.intents.open()
+        assert SUCCEEDED not in [reason for reason, _ in await world.told_of()]
+
+
 @in_virtual_time
 async def test_an_object_of_the_claim_that_is_about_another_volume_is_not_taken_for_this_ones():
     """A driver that does not know its volumes by name: which of the two is in use nobody can tell."""
