@@ -33,6 +33,9 @@ READY_S_MAX = 90.0
 HOUSEKEEPING = ("garbage-collector-controller", "namespace-controller")
 """What a kube-apiserver alone does not do, and the embedded server does."""
 
+NO_ACCOUNTS = ("--disable-admission-plugins=ServiceAccount",)
+"""Nobody makes the default accounts that pods would need."""
+
 
 class ControlPlane:
     """`start` makes one in a folder of its own, `attached` uses one that another process started."""
@@ -47,16 +50,16 @@ class ControlPlane:
     # -- from start to end
 
     @classmethod
-    def start(cls, *, apiserver_flags: Sequence[str] = (), etcd_flags: Sequence[str] = ()) -> Self:
-        """A control plane that answers."""
+    def start(cls, *, apiserver_flags: Sequence[str] = (), etcd_flags: Sequence[str] = (), accounts: bool = False) -> Self:
+        """A control plane that answers. accounts: pods are admitted with their service account alone, as in a cluster."""
         programs = {name: binary(name) for name in ("etcd", "kube-apiserver")}  # first of all: the test may end here
         etcd_port, peer_port, port = free_ports(3)
         plane = cls(Path(tempfile.mkdtemp(prefix="mooring-plane-")), f"https://127.0.0.1:{port}")
         try:
             plane._make_certificates()
             plane._run("etcd", [programs["etcd"], *_etcd_flags(plane.folder, etcd_port, peer_port), *etcd_flags])
-            flags = _apiserver_flags(plane.folder, etcd_port, port)
-            plane._run("kube-apiserver", [programs["kube-apiserver"], *flags, *apiserver_flags])
+            flags = [*_apiserver_flags(plane.folder, etcd_port, port), *(() if accounts else NO_ACCOUNTS), *apiserver_flags]
+            plane._run("kube-apiserver", [programs["kube-apiserver"], *flags])
             eventually(plane.is_ready, READY_S_MAX, "the API server is ready", every_s=0.1)
         except BaseException as error:
             error.add_note(plane.log_tails())
@@ -243,7 +246,6 @@ def _apiserver_flags(folder: Path, etcd_port: int, port: int) -> list[str]:
         f"--service-account-signing-key-file={folder / 'service-accounts.key'}",
         "--service-cluster-ip-range=10.0.0.0/24",
         "--endpoint-reconciler-type=none",
-        "--disable-admission-plugins=ServiceAccount",  # nobody makes the default accounts that pods would need
     ]
 
 

@@ -48,13 +48,17 @@ def test_each_program_has_an_image_that_starts_it() -> None:
     assert {name: [name] for name in SCRIPTS} == targets()
 
 
-@pytest.mark.parametrize(("part", "target"), [("attacher", "csi-attacher"), ("provisioner", "csi-provisioner")])
-def test_a_sidecars_manifest_leaves_the_start_to_the_image(part: str, target: str) -> None:
+SIDECARS = {"attacher": ["csi-attacher"], "provisioner": ["csi-provisioner"], "controller": ["csi-attacher", "csi-provisioner"]}
+
+
+@pytest.mark.parametrize(("part", "named"), SIDECARS.items())
+def test_a_sidecars_manifest_leaves_the_start_to_the_image(part: str, named: list[str]) -> None:
     """The Go images have another path to the program: a `command` would keep either side from starting."""
-    (container,) = containers(part)
-    assert "command" not in container
-    assert f"{image(target)}:{VERSION}" == container["image"]
-    assert all(word.startswith("--") for word in container["args"])
+    assert [f"{image(target)}:{VERSION}" for target in named] == [container["image"] for container in containers(part)]
+    assert named == [container["name"] for container in containers(part)]
+    for container in containers(part):
+        assert "command" not in container
+        assert all(word.startswith("--") for word in container["args"])
 
 
 def test_the_binders_manifest_names_the_command() -> None:
@@ -64,7 +68,7 @@ def test_the_binders_manifest_names_the_command() -> None:
     assert container["args"][0] in COMMANDS
 
 
-@pytest.mark.parametrize("part", ["attacher", "binder", "provisioner"])
+@pytest.mark.parametrize("part", ["attacher", "binder", "controller", "provisioner"])
 def test_kustomize_sets_the_images_that_are_there(part: str) -> None:
     """A name that is none of the manifest's would be passed over in silence."""
     kustomization = yaml.safe_load((ROOT / "deploy" / part / "kustomization.yaml").read_text())
@@ -72,9 +76,10 @@ def test_kustomize_sets_the_images_that_are_there(part: str) -> None:
     assert {container["image"] for container in containers(part)} == named
 
 
-def test_the_capacity_flags_find_their_surroundings() -> None:
+@pytest.mark.parametrize("part", ["controller", "provisioner"])
+def test_the_capacity_flags_find_their_surroundings(part: str) -> None:
     """--enable-capacity wants these two; they are there for whoever adds it."""
-    (container,) = containers("provisioner")
+    (container,) = (one for one in containers(part) if one["name"] == "csi-provisioner")
     assert {"POD_NAMESPACE", "NAMESPACE", "POD_NAME"} == {variable["name"] for variable in container["env"]}
 
 

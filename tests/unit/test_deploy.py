@@ -1,0 +1,90 @@
+"""The manifests agree: with each other, and with what was measured. tests/e2e/test_deploy.py applies them."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mooring.api.quantity import parse_quantity
+from tests.support.apiobjects import Json
+from tests.support.rights import deployed
+from tests.unit.test_images import containers
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = sorted(path.parent.name for path in (ROOT / "deploy").rglob("kustomization.yaml"))
+MIB = 2**20
+PROBES = ("readinessProbe", "livenessProbe")
+
+
+def objects(part: str) -> list[Json]:
+    """Everything that the folder's kustomization names."""
+    folder = ROOT / "deploy" / part
+    files = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    return [one for file in files for one in yaml.safe_load_all((folder / file).read_text())]
+
+
+def test_no_object_is_in_two_folders_but_the_namespace() -> None:
+    """Who applies one, or takes one away, means no other."""
+    names = {part: {(one["kind"], one["metadata"]["name"]) for one in objects(part)} for part in PARTS}
+    shared = [names[one] & names[other] for one, other in itertools.combinations(PARTS, 2)]
+    assert len(PARTS) > 1
+    assert [{("Namespace", "storage")}] * len(shared) == shared
+
+
+def test_no_deployment_selects_the_pods_of_another() -> None:
+    found = [one["spec"] for part in PARTS for one in objects(part) if one["kind"] == "Deployment"]
+    selected = [tuple(spec["selector"]["matchLabels"].items()) for spec in found]
+    assert len(PARTS) == len(set(selected))
+    assert selected == [tuple(spec["template"]["metadata"]["labels"].items()) for spec in found]
+
+
+def test_the_controller_has_the_rights_of_its_sidecars_and_no_others() -> None:
+    """Theirs are tested one by one, each with what needs it (tests/e2e/test_rights.py and its neighbours)."""
+    assert deployed("attacher").rights() | deployed("provisioner").rights() == deployed("controller").rights()
+
+
+def test_the_sidecars_are_as_in_their_own_folders_but_for_the_port() -> None:
+    own = [one for part in ("attacher", "provisioner") for one in containers(part)]
+    assert [_but_for_the_port(one) for one in own] == [_but_for_the_port(one) for one in containers("controller")]
+
+
+def _but_for_the_port(container: Json) -> Json:
+    (port,) = container["ports"]
+    listens = f"--http-endpoint=:{port['containerPort']}"
+    assert listens in container["args"]
+    assert [port["name"]] * 2 == [container[probe]["httpGet"]["port"] for probe in PROBES]
+    probes = {probe: {**container[probe], "httpGet": container[probe]["httpGet"]["path"]} for probe in PROBES}
+    return {**container, **probes, "ports": [], "args": [word for word in container["args"] if word != listens]}
+
+
+def test_ports_in_one_pod_do_not_collide() -> None:
+    ports = [port for container in containers("controller") for port in container["ports"]]
+    assert len(ports) == len({port["containerPort"] for port in ports}) == len({port["name"] for port in ports})
+
+
+MEASURED = {
+    "csi-attacher": "## Attaching",
+    "csi-provisioner": "## Provisioning",
+    "binder": "### Idle, flags as shipped: 5000 claims",
+}
+"""Where bench/RESULTS.md has a container's memory."""
+
+
+def memory_mib_max(heading: str) -> int:
+    """The most that the tables below this heading show in Mooring's column."""
+    level = heading.partition(" ")[0]
+    text = (ROOT / "bench" / "RESULTS.md").read_text().partition(f"\n{heading}")[2].partition(f"\n{level} ")[0]
+    return max(int(found) for found in re.findall(r"^\|.*\(MiB\) \|[^|]*\| (\d+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_memory_asked_for_is_what_was_measured_and_some(part: str) -> None:
+    """Less, and a node is promised more than it has; much more, and it stands empty."""
+    assert containers(part)
+    for container in containers(part):
+        asked = float(parse_quantity(container["resources"]["requests"]["memory"]).value) / MIB
+        assert 1.0 <= asked / memory_mib_max(MEASURED[container["name"]]) <= 1.5
