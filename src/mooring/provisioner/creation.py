@@ -174,8 +174,20 @@ class Creation:
         """
         if saved is Save.TAKEN:
             return Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME)
+        if await self._may_be_kept(order):
+            left = "its volume is left alone: its claim may be gone, and its class retains volumes"
+            return Failure(f"the API server refused the PersistentVolume; {left}: {error}", State.BACKGROUND)
         why = Failure(f"the API server refused the PersistentVolume, so its volume was deleted: {error}", State.FINISHED, infeasible=True)
         return await self._cleaned(order, secrets, why, volume_id)
+
+    async def _may_be_kept(self, order: Order) -> bool:
+        """True when its user may have taken the volume out of its claim: then it only looks like one that was never stored."""
+        if order.is_retained or not volumes.retains(order.intent.volume):
+            return False
+        try:
+            return not await self._saving.is_awaited(order.intent)
+        except ApiError:
+            return True
 
     async def _cleaned(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> Failure:
         """Deletes a volume that is of no use. The failure to be told, which is another one when that did not work."""

@@ -11,7 +11,7 @@ import enum
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.meta import Key
 from mooring.api.migration import csi_driver_of
 from mooring.base.chance import Chance
@@ -153,6 +153,14 @@ class Saving:
         except ApiError as error:
             return Save.LATER, str(error)
         return Save.STORED, ""
+
+    async def is_awaited(self, intent: Intent) -> bool:
+        """True while its claim is there, as the API server itself says: a cache may be late. Raises ApiError."""
+        try:
+            claim = await self._cluster.get(PERSISTENT_VOLUME_CLAIMS, intent.claim_name, intent.namespace)
+        except NotFound:
+            return False
+        return claim.metadata.uid == intent.uid
 
     async def whose(self, intent: Intent, volume_id: str, refused: str = "") -> tuple[Save, str]:
         """An object of the volume's name is there: our own, when an answer was lost; or another claim's.

@@ -142,6 +142,12 @@ def retained(text: str) -> str:
     return text_of(body)
 
 
+def retains(text: str) -> bool:
+    """True when the object that was begun keeps its volume, whatever becomes of the claim. JSON."""
+    policy: str = msgspec.json.decode(text)["spec"]["persistentVolumeReclaimPolicy"]
+    return policy == "Retain"
+
+
 def text_of(body: Json) -> str:
     return msgspec.json.encode(body).decode()
 

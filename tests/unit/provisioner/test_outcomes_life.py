@@ -502,6 +502,31 @@ async def test_P46_a_volume_whose_object_is_refused_for_good_is_deleted_and_told
         await world.provisioned()
 
 
+@pytest.mark.parametrize("claim", ["there", "gone", "unknown"])
+@in_virtual_time
+async def test_a_volume_that_is_to_be_retained_is_not_deleted_for_a_refusal_once_its_claim_is_gone(claim: str):
+    """Its user may have taken it out of the claim, to keep it: to a replay it looks like one that was never stored."""
+    world = ProvisioningWorld(resync_s=0.0)
+    await world.make_class(reclaimPolicy="Retain")
+    name = f"pvc-{(await world.make_claim())['metadata']['uid']}"
+    gate = world.driver.gate(CREATE)
+    world.cluster.refuse(POST_PV, error=Invalid("not now", reason="Invalid"))
+    if claim == "unknown":
+        world.cluster.refuse("get persistentvolumeclaims", error=ServerError("overloaded", code=500))
+    async with world.provisioning():
+        await world.calls(1)
+        if claim == "gone":
+            await world.delete_claim()
+        gate.set()
+        await world.failed("not now")
+        await world.settle()
+        assert (claim == "there") == (DELETE in world.told)
+        if claim != "there":
+            assert "Retain" == (await world.volume(name))["spec"]["persistentVolumeReclaimPolicy"]
+            await world.settle()
+            assert {} == world.intents.open()
+
+
 @in_virtual_time
 async def test_an_object_that_is_refused_after_some_tries_takes_its_volume_along():
     world = await ProvisioningWorld(resync_s=0.0).base()
