@@ -10,6 +10,8 @@ from tests.sim.provisioning.run import run_seed
 SEEDS = 200
 CHUNK = 10
 BUG_SEEDS_MAX = 300
+FAILED_BEFORE = (383, 515)
+"""A refused PersistentVolume took a volume along that its user had taken out of its claim to keep it."""
 
 
 @pytest.mark.slow
@@ -18,6 +20,13 @@ def test_no_invariant_is_broken(first: int) -> None:
     for seed in range(first, first + CHUNK):
         outcome = run_seed(seed)
         assert outcome.broken is None, outcome.report()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", FAILED_BEFORE)
+def test_what_failed_before_does_not_fail_again(seed: int) -> None:
+    outcome = run_seed(seed)
+    assert outcome.broken is None, outcome.report()
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
 from mooring.provisioner.names import SELECTED_NODE
 from tests.sim.keeper import Keeper
-from tests.sim.provisioning.plan import CLAIMS_MAX, DRIVER, NAMESPACE, NODES, SECRET, ClassPlan
+from tests.sim.provisioning.plan import CLAIMS_MAX, DRIVER, FOREIGN, NAMESPACE, NODES, SECRET, ClassPlan, is_foreign
 from tests.sim.provisioning.world import ClaimWorld
 from tests.support.objects import a_va
 
@@ -27,6 +27,7 @@ class Acts:
         self._world, self._provisioner, self._binder = world, provisioner, binder
         self._chance, self._truth, self._cluster = world.chances["actor"], world.truth, world.cluster
         self._count = 0
+        self._flavours = {planned.name: 0 for planned in world.plan.classes}
 
     async def prepare(self) -> None:
         await self.restore_secret()
@@ -45,6 +46,17 @@ class Acts:
             if claim.spec.storage_class_name in waiting and not claim.spec.volume_name and not annotation(claim, SELECTED_NODE):
                 notes = {SELECTED_NODE: self._one_of(NODES)}
                 await self._merge(PERSISTENT_VOLUME_CLAIMS, claim.metadata.name, {"metadata": {"annotations": notes}}, NAMESPACE)
+        if not self._world.faulty:
+            await self._give_up()
+
+    async def _give_up(self) -> None:
+        """Whose volume was made as its class was before, waits in vain until its user has deleted the claim."""
+        backend = self._world.backend
+        for claim in self._claims():
+            name = f"pvc-{claim.metadata.uid}"
+            handle, wanted = backend.handle_of(name), self._flavours[claim.spec.storage_class_name or ""]
+            if handle and backend.flavours[handle] != str(wanted) and self._truth.volume(name) is None:
+                await self._delete(PERSISTENT_VOLUME_CLAIMS, claim.metadata.name, NAMESPACE)
 
     async def make_peace(self) -> None:
         """Everything is back that is needed, and nothing stands in the way any more."""
@@ -53,6 +65,8 @@ class Acts:
             await self._make_class(planned)
         for attachment in self._truth.all(VOLUME_ATTACHMENTS):
             await self._delete(VOLUME_ATTACHMENTS, attachment.metadata.name)
+        while await self.free_name():
+            pass
 
     # -- claims and volumes
 
@@ -86,6 +100,28 @@ class Acts:
             spec = {"persistentVolumeReclaimPolicy": "Retain"}
             await self._merge(PERSISTENT_VOLUMES, self._one_of(volumes).metadata.name, {"spec": spec})
 
+    async def take_name(self) -> None:
+        """Somebody else's PersistentVolume gets the name that a claim's is about to have, as it happens where names are cut short."""
+        if claims := [claim for claim in self._claims() if not claim.spec.volume_name]:
+            name = f"pvc-{self._one_of(claims).metadata.uid}"
+            made = self._world.backend.handle_of(name) or f"{name}/1"
+            sources: tuple[dict[str, Any], ...] = (
+                {"csi": {"driver": DRIVER, "volumeHandle": f"{FOREIGN}/{name}"}},
+                {"csi": {"driver": "other.example.com", "volumeHandle": made}},
+                {"nfs": {"server": "nfs.example.com", "path": "/"}},
+            )
+            ref = {"kind": "PersistentVolumeClaim", "namespace": NAMESPACE, "name": FOREIGN, "uid": FOREIGN}
+            spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain"}
+            spec |= self._one_of(sources) | ({"claimRef": ref} if self._chance.happens(0.5) else {})
+            body = {"metadata": {"name": name, "labels": {FOREIGN: "yes"}}, "spec": spec}
+            await self._do(f"take name {name}: {spec}", self._cluster.create(PERSISTENT_VOLUMES.whole(), body))
+
+    async def free_name(self) -> bool:
+        """True when there was one to be deleted."""
+        if foreign := [pv for pv in self._truth.all(PERSISTENT_VOLUMES) if is_foreign(pv) and not is_deleting(pv)]:
+            await self._delete(PERSISTENT_VOLUMES, self._one_of(foreign).metadata.name)
+        return bool(foreign)
+
     async def touch(self) -> None:
         if claims := self._claims():
             self._count += 1
@@ -111,6 +147,13 @@ class Acts:
     async def restore_class(self) -> None:
         await self._make_class(self._one_of(self._world.plan.classes))
 
+    async def change_class(self) -> None:
+        """Made anew with other parameters, as only that way is left: who waits for a volume wants another one from now on."""
+        planned = self._one_of(self._world.plan.classes)
+        self._flavours[planned.name] = 1 - self._flavours[planned.name]
+        await self._delete(STORAGE_CLASSES, planned.name)
+        await self._make_class(planned)
+
     async def drop_secret(self) -> None:
         await self._delete(SECRETS, SECRET, NAMESPACE)
 
@@ -125,7 +168,7 @@ class Acts:
             "provisioner": DRIVER,
             "reclaimPolicy": planned.policy,
             "volumeBindingMode": "WaitForFirstConsumer" if planned.waits else "Immediate",
-            "parameters": secret if planned.secret else {},
+            "parameters": {"flavour": str(self._flavours[planned.name]), **(secret if planned.secret else {})},
         }
         await self._do(f"create class {planned.name}", self._cluster.create(STORAGE_CLASSES.whole(), body))
 

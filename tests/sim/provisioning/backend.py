@@ -27,21 +27,22 @@ def info_of(plan: Plan) -> DriverInfo:
 
 
 class VolumeBackend(Backend):
-    """volumes: handle -> name, the truth. Handles begin with the name; a volume made again has another one."""
+    """volumes: handle -> name, the truth. Handles begin with the name; a volume made again has another one. flavours: handle -> its own."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.volumes: dict[str, str] = {}
+        self.flavours: dict[str, str] = {}
         self.token = "token0"
         self._made_count = 0
 
     def handle_of(self, name: str) -> str:
         return next((handle for handle, other in self.volumes.items() if other == name), "")
 
-    async def create(self, name: str, wants_secret: bool, secrets: Mapping[str, str]) -> str:
+    async def create(self, name: str, flavour: str, wants_secret: bool, secrets: Mapping[str, str]) -> str:
         """The handle. Raises DriverError."""
         self._check(wants_secret, secrets)
-        await self.call(CREATE, name, "", {})
+        await self.call(CREATE, name, flavour, {})
         return self.handle_of(name)
 
     async def delete(self, handle: str, wants_secret: bool, secrets: Mapping[str, str]) -> None:
@@ -53,12 +54,17 @@ class VolumeBackend(Backend):
             raise DriverError(Code.UNAUTHENTICATED, "wrong token")
 
     def _take_effect(self, operation: Operation) -> DriverError | None:
+        """What is to be deleted stands in the operation as node_id, and so does the flavour of what is to be made."""
         operation.done = True
+        handle = self.handle_of(operation.handle)
         if operation.verb == DELETE:
             self.volumes.pop(operation.node_id, None)
-        elif not self.handle_of(operation.handle):
+        elif not handle:
             self._made_count += 1
-            self.volumes[f"{operation.handle}/{self._made_count}"] = operation.handle
+            handle = f"{operation.handle}/{self._made_count}"
+            self.volumes[handle], self.flavours[handle] = operation.handle, operation.node_id
+        elif self.flavours[handle] != operation.node_id:
+            return DriverError(Code.ALREADY_EXISTS, f"{handle} has flavour {self.flavours[handle]}")
         self._story.tell("backend", f"effect of {operation}: {sorted(self.volumes)}")
         return None
 
@@ -84,9 +90,10 @@ class Endpoint:
     async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
         what = f"create {request.name}"
         await self._begin(what)
-        self._world.laws.create_begins(self._mortal.number, request.name)
+        self._world.laws.create_begins(self._mortal.number, request)
+        flavour, wants_secret = request.parameters.get("flavour", ""), "secret" in request.parameters
         try:
-            handle = await self._world.backend.create(request.name, "secret" in request.parameters, request.secrets)
+            handle = await self._world.backend.create(request.name, flavour, wants_secret, request.secrets)
             await self._mortal.point(f"after {what}")
         except DriverError as error:
             self._tell(f"{what}: {error}")

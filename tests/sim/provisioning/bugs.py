@@ -11,6 +11,7 @@ from mooring.csi.codes import Code
 from mooring.kube.queue import WorkQueue
 from mooring.provisioner import journal, outcomes
 from mooring.provisioner.attempts import Attempts
+from mooring.provisioner.book import Book, Page
 from mooring.provisioner.creation import Creation
 from mooring.provisioner.deletion import view as deletion
 from mooring.provisioner.intents import MemoryIntents
@@ -18,6 +19,7 @@ from mooring.provisioner.journal import Journal
 from mooring.provisioner.ledger import Ledger
 from mooring.provisioner.outcomes import RulesOut
 from mooring.provisioner.prepare import volume_name
+from mooring.provisioner.saving import Save, Saving
 from tests.sim.planting import Bug
 from tests.sim.provisioning import life
 
@@ -130,6 +132,52 @@ def _unsettled() -> Iterator[None]:
         yield
 
 
+def _whose_is_not_asked() -> contextlib.AbstractContextManager[Any]:
+    """A refused PersistentVolume is not looked for: an earlier try may have been taken."""
+    whose = Saving.whose
+
+    async def refused_is_gone(self: Saving, intent: Any, volume_id: str, refused: str = "") -> tuple[Save, str]:
+        return (Save.REFUSED, refused) if refused else await whose(self, intent, volume_id)
+
+    return mock.patch.object(Saving, "whose", refused_is_gone)
+
+
+def _namesakes_are_ours() -> contextlib.AbstractContextManager[Any]:
+    """A PersistentVolume of the name is our own, as external-provisioner has it."""
+    whose = Saving.whose
+
+    async def ours(self: Saving, intent: Any, volume_id: str, refused: str = "") -> tuple[Save, str]:
+        found, error = await whose(self, intent, volume_id, refused)
+        return (found, error) if refused or found is Save.LATER else (Save.STORED, "")
+
+    return mock.patch.object(Saving, "whose", ours)
+
+
+def _doubts_are_not_written() -> contextlib.AbstractContextManager[Any]:
+    """The next process does not know of what the claim wanted before."""
+    return mock.patch.object(Ledger, "_with_doubts", lambda self, intent: intent)
+
+
+def _same_intents_are_not_looked_up() -> contextlib.AbstractContextManager[Any]:
+    """What is open already is taken for written, also after a change whose write was not answered."""
+    return mock.patch.object(Book, "is_stored", return_value=True)
+
+
+def _failed_writes_changed_nothing() -> contextlib.AbstractContextManager[Any]:
+    """A write of the journal whose answer is lost is taken for not done."""
+    send = Book._send
+
+    async def sent(self: Book, page: Page) -> None:
+        before = dict(page.stored)
+        try:
+            await send(self, page)
+        except BaseException:
+            page.stored = before
+            raise
+
+    return mock.patch.object(Book, "_send", sent)
+
+
 BUGS: Final[Mapping[str, Bug]] = {
     "intents-in-memory": Bug(_intents_in_memory, {"create-unwritten"}),
     "begins-do-not-wait": Bug(_begins_do_not_wait, {"create-unwritten"}),
@@ -144,4 +192,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     "failures-final": Bug(_failures_are_final, {"claim-pending", "volume-left", "claim-left", "intent-left", "leaked"}),
     "ends-unwritten": Bug(_ends_are_never_written, {"intent-left"}),
     "let-go-too-early": Bug(_objects_go_before_the_end_is_written, {"made-again", "deleted-kept"}),
+    "whose-unasked": Bug(_whose_is_not_asked, {"deleted-in-use", "deleted-wanted"}),
+    "namesakes-ours": Bug(_namesakes_are_ours, {"leaked"}),
+    "doubts-unwritten": Bug(_doubts_are_not_written, {"leaked"}),
+    "same-intents-unchecked": Bug(_same_intents_are_not_looked_up, {"create-unwritten"}),
+    "failed-writes-undone": Bug(_failed_writes_changed_nothing, {"create-unwritten"}),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.meta import is_deleting
 from tests.sim.checkers import Complaint
 from tests.sim.provisioning.world import ClaimWorld
@@ -21,7 +21,7 @@ def fingerprint(world: ClaimWorld) -> tuple[object, ...]:
 
 def _volumes(world: ClaimWorld) -> Iterator[Complaint]:
     """Backend = cluster, but for what was kept on purpose."""
-    handles = {pv.spec.csi.volume_handle for pv in world.truth.all(PERSISTENT_VOLUMES) if pv.spec.csi is not None}
+    handles = {pv.spec.csi.volume_handle for pv in world.laws.volumes() if pv.spec.csi is not None}
     for handle in sorted(set(world.backend.volumes) - handles - world.laws.kept):
         yield "leaked", f"{handle} is in the backend, no PersistentVolume names it"
     for handle in sorted(handles - set(world.backend.volumes) - world.laws.doomed):
@@ -31,7 +31,7 @@ def _volumes(world: ClaimWorld) -> Iterator[Complaint]:
 
 
 def _claims(world: ClaimWorld) -> Iterator[Complaint]:
-    volumes = {pv.metadata.name: pv for pv in world.truth.all(PERSISTENT_VOLUMES)}
+    volumes = {pv.metadata.name: pv for pv in world.laws.volumes()}
     for claim in world.truth.all(PERSISTENT_VOLUME_CLAIMS):
         name = claim.metadata.name
         if is_deleting(claim):
@@ -48,7 +48,7 @@ def _claims(world: ClaimWorld) -> Iterator[Complaint]:
 
 def _objects(world: ClaimWorld) -> Iterator[Complaint]:
     claims = {claim.metadata.uid for claim in world.truth.all(PERSISTENT_VOLUME_CLAIMS)}
-    for pv in world.truth.all(PERSISTENT_VOLUMES):
+    for pv in world.laws.volumes():
         ref, retained = pv.spec.claim_ref, pv.spec.persistent_volume_reclaim_policy == "Retain"
         orphaned = ref is None or ref.uid not in claims
         if orphaned and (not retained or is_deleting(pv)):

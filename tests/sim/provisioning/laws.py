@@ -2,13 +2,14 @@
 
 | law              | broken when                                                                                     |
 |------------------|-------------------------------------------------------------------------------------------------|
-| create-unwritten | a volume is created that no stored intent names: a crash leaks it                               |
+| create-unwritten | a volume is created, and no stored intent is about this very request: a crash leaks it          |
 | made-again       | a volume is created that an earlier process has stored, and deleted with its object             |
 | two-volumes      | a claim has two PersistentVolumes                                                               |
 | shared-volume    | two PersistentVolumes have one volume                                                           |
 | bound-twice      | a bound PersistentVolume, or claim, is bound to another                                         |
 | deleted-attached | a volume is deleted while an attachment names it that the provisioner has been shown            |
 | deleted-wanted   | a volume is deleted whose claim is there and bound to it                                        |
+| deleted-in-use   | a volume is deleted whose PersistentVolume was never released                                   |
 | deleted-kept     | a volume is deleted that is to be retained, or whose object was taken away to keep it           |
 | overlap          | two calls are in flight for one volume                                                          |
 | hot-loop         | one thing is done too often                                                                     |
@@ -25,11 +26,13 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Persi
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
+from mooring.csi.proto import csi_pb2 as csi
 from mooring.provisioner import pages
 from mooring.provisioner.intents import Intent
+from mooring.provisioner.requests import is_same_request, request_text
 from tests.sim.laws import PER_SECOND_MAX
 from tests.sim.provisioning.backend import VolumeBackend
-from tests.sim.provisioning.plan import CLAIMS_MAX
+from tests.sim.provisioning.plan import CLAIMS_MAX, FOREIGN, PLACE, is_foreign
 from tests.sim.truth import Truth
 
 
@@ -60,17 +63,22 @@ class Laws:
             self._fail("hot-loop", f"{what}: {len(recent)} times in a second")
 
     def intents(self) -> list[Intent]:
-        """As they are stored."""
-        return [intent for lease in self._truth.all(LEASES.whole()) for intent in pages.entries_of(lease)]
+        """As they are stored, on the pages that count."""
+        leases = {lease["metadata"]["name"]: lease for lease in self._truth.all(LEASES.whole())}
+        count = pages.count_of(leases.get(PLACE.page_name(0)))
+        names = [PLACE.page_name(number) for number in range(count)]
+        return [intent for name in names if name in leases for intent in pages.entries_of(leases[name])]
 
     # -- calls
 
-    def create_begins(self, process: int, name: str) -> None:
+    def create_begins(self, process: int, request: csi.CreateVolumeRequest) -> None:
+        name = request.name
         self._begins(process, name)
         if self.over.get(name, process) != process:  # whose cache shows the claim for a while longer, may try; the next one must not
             self._fail("made-again", f"{name} is created, it was stored and deleted by another process before")
-        if not any(intent.volume_name == name for intent in self.intents()):
-            self._fail("create-unwritten", f"{name} is created, no intent names it")
+        text = _without_secrets(request)
+        if not any(intent.volume_name == name and is_same_request(intent.request, text) for intent in self.intents()):
+            self._fail("create-unwritten", f"{name} is created, no intent says so: {text}")
 
     def delete_begins(self, process: int, name: str, handle: str) -> None:
         self._begins(process, name)
@@ -81,6 +89,8 @@ class Laws:
             self.over[name] = process
             pv_name, ref = pv.metadata.name, pv.spec.claim_ref
             known = int(pv.metadata.resource_version) <= self.shown(process, "persistentvolumes")
+            if pv.status.phase != "Released":
+                self._fail("deleted-in-use", f"{handle} is deleted, {pv_name} is {pv.status.phase}")
             if known and pv.spec.persistent_volume_reclaim_policy != "Delete":
                 self._fail("deleted-kept", f"{handle} is deleted, {pv_name} says {pv.spec.persistent_volume_reclaim_policy}")
             for attachment in self._truth.all(VOLUME_ATTACHMENTS):
@@ -101,7 +111,11 @@ class Laws:
         self._in_flight.add((process, name))
 
     def _of(self, handle: str) -> list[PersistentVolume]:
-        return [pv for pv in self._truth.all(PERSISTENT_VOLUMES) if pv.spec.csi is not None and pv.spec.csi.volume_handle == handle]
+        return [pv for pv in self.volumes() if pv.spec.csi is not None and pv.spec.csi.volume_handle == handle]
+
+    def volumes(self) -> list[PersistentVolume]:
+        """Ours."""
+        return [pv for pv in self._truth.all(PERSISTENT_VOLUMES) if not is_foreign(pv)]
 
     # -- changes
 
@@ -110,7 +124,8 @@ class Laws:
         old = None if change.old is None else change.old.whole()
         new = None if change.new is None else change.new.whole()
         if resource.plural == "persistentvolumes":
-            self._volume_changed(old, new)
+            if FOREIGN not in ((old or new or {})["metadata"].get("labels") or {}):
+                self._volume_changed(old, new)
         elif resource.plural == LEASES.plural and new is not None:
             before = set() if old is None else {intent.volume_name for intent in pages.entries_of(old)}
             for intent in pages.entries_of(new):
@@ -135,10 +150,17 @@ class Laws:
     def _volume_made(self, new: dict[str, Any]) -> None:
         name, uid, handle = new["metadata"]["name"], new["spec"]["claimRef"]["uid"], new["spec"]["csi"]["volumeHandle"]
         self.kept.discard(handle)  # it has an object again
-        for pv in self._truth.all(PERSISTENT_VOLUMES):
+        for pv in self.volumes():
             if pv.metadata.name == name or pv.spec.csi is None or pv.spec.claim_ref is None:
                 continue
             if pv.spec.claim_ref.uid == uid:
                 self._fail("two-volumes", f"{name} and {pv.metadata.name} are both of claim {uid}")
             if pv.spec.csi.volume_handle == handle:
                 self._fail("shared-volume", f"{name} and {pv.metadata.name} both have {handle}")
+
+
+def _without_secrets(request: csi.CreateVolumeRequest) -> str:
+    whole = csi.CreateVolumeRequest()
+    whole.CopyFrom(request)
+    whole.secrets.clear()
+    return request_text(whole)

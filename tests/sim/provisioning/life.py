@@ -14,12 +14,11 @@ from mooring.kube.events import EventRecorder
 from mooring.provisioner.controller import Provisioner
 from mooring.provisioner.journal import Journal
 from mooring.provisioner.options import ProvisionerOptions
-from mooring.provisioner.pages import Place
 from tests.sim.keeper import Made
 from tests.sim.mortal import Mortal
 from tests.sim.provisioning.backend import Endpoint, info_of
 from tests.sim.provisioning.line import QuietLine, WritingLine
-from tests.sim.provisioning.plan import DRIVER, NAMESPACE
+from tests.sim.provisioning.plan import PLACE
 
 PARTS = frozenset({binding.BINDER, binding.CLAIM_PROTECTION, binding.VOLUME_PROTECTION})
 
@@ -35,7 +34,7 @@ def provisioner(world: Any, mortal: Mortal) -> Made:
         retry_interval_start_s=plan.retry_start_s,
         retry_interval_max_s=plan.retry_max_s,
     )
-    intents = Journal(line, Place(NAMESPACE, DRIVER), mortal.who, clock)
+    intents = Journal(line, PLACE, mortal.who, clock)
     events = EventRecorder(line, mortal.who, clock=clock, chance=chance)
     made = Provisioner(line, driver, info_of(plan), options, clock, chance, Metrics(), events, intents=intents)
     return made, line

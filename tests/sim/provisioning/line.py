@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
+from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.kube.cluster import Patch
-from mooring.kube.errors import ApiError
+from mooring.kube.errors import ApiError, BadRequest, Forbidden, Invalid, ServerError, TooLarge, Unreachable
 from tests.sim.line import Fate, Line
 
 T = TypeVar("T")
@@ -24,7 +26,9 @@ class WritingLine(Line):
         return self._seen.get(plural, 0)
 
     async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
-        return await self._write(f"create {kind.plural}", lambda: self._world.cluster.create(kind, body, namespace))
+        request = functools.partial(self._world.cluster.create, kind, body, namespace)
+        saves = kind.plural == PERSISTENT_VOLUMES.plural
+        return await self._write(f"create {kind.plural}", self._saved(request) if saves else request)
 
     async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:
         name = body["metadata"]["name"]
@@ -40,6 +44,34 @@ class WritingLine(Line):
         self, kind: Kind[T], name: str, namespace: str = "", *, uid: str = "", grace_period_s: int | None = None, propagation: str = ""
     ) -> None:
         await self._write(f"delete {kind.plural} {name}", lambda: self._world.cluster.delete(kind, name, namespace, uid=uid))
+
+    def _saved(self, request: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+        """The creation of a PersistentVolume, as the plan has it: also one that was stored may be denied the next time."""
+        faults = self._world.plan.saves
+
+        async def save() -> T:
+            if self._happens(faults.denied):
+                raise self._denial()
+            made = await request()
+            if self._happens(faults.lost):
+                raise Unreachable("the answer is lost")
+            return made
+
+        return save
+
+    def _happens(self, share: float) -> bool:
+        return self.faulty and self._world.faulty and self._chance.happens(share)
+
+    def _denial(self) -> ApiError:
+        """Of a policy, a quota, a webhook, or one that does not answer."""
+        errors: list[ApiError] = [
+            Invalid("not such a volume", reason="Invalid"),
+            BadRequest("denied the request", reason="BadRequest"),
+            TooLarge("too large", reason="RequestEntityTooLarge"),
+            Forbidden("exceeded quota", reason="Forbidden"),
+            ServerError("failed calling webhook", code=500),
+        ]
+        return errors[self._chance.below(len(errors))]
 
     async def _write(self, what: str, request: Callable[[], Awaitable[T]]) -> T:
         self._writing.append(what)

@@ -5,13 +5,19 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
+from mooring.api.core import PersistentVolume
 from mooring.base.chance import Chance
+from mooring.provisioner.pages import PAGE_BYTES_MAX, Place
 from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
 
 DRIVER: Final = "csi.example.com"
 NODES: Final = ("node0", "node1")
 NAMESPACE: Final = "default"
 SECRET: Final = "storage-secret"
+PLACE: Final = Place(NAMESPACE, DRIVER)
+"""Of the journal."""
+FOREIGN: Final = "foreign"
+"""The label of PersistentVolumes that are nobody's here, and what their handles begin with."""
 CLAIMS_MAX: Final = 6
 """At once, all of one secret."""
 
@@ -20,8 +26,11 @@ ACTS: Final = {
     "drop_claim": 8,
     "drop_volume": 1,
     "keep_volume": 1,
+    "take_name": 4,
+    "free_name": 1,
     "drop_class": 1,
     "restore_class": 2,
+    "change_class": 3,
     "drop_secret": 1,
     "restore_secret": 2,
     "attach": 3,
@@ -32,7 +41,7 @@ ACTS: Final = {
     "roll_provisioner": 1,
     "kill_binder": 1,
 }
-_ALWAYS: Final = ("make_claim", "drop_claim", "restore_class", "restore_secret", "detach")
+_ALWAYS: Final = ("make_claim", "drop_claim", "restore_class", "restore_secret", "detach", "free_name")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,8 +53,19 @@ class ClassPlan:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class SaveFaults:
+    """Probabilities per creation of a PersistentVolume. denied: by admission, before anybody looks for its name. lost: its answer."""
+
+    denied: float
+    lost: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """One life. Fields as in the attacher's plan where they have the same names. binder_faults: the binder's line is bad, too."""
+    """One life. Fields as in the attacher's plan where they have the same names. binder_faults: the binder's line is bad, too.
+
+    page_bytes_max: of the journal.
+    """
 
     seed: int
     classes: tuple[ClassPlan, ...]
@@ -65,7 +85,14 @@ class Plan:
     api: ApiFaults
     driver: DriverFaults
     acts: tuple[str, ...]
+    saves: SaveFaults
+    page_bytes_max: int
     volumes: tuple[VolumePlan, ...] = ()
+
+
+def is_foreign(pv: PersistentVolume) -> bool:
+    """True for one that only has the name of ours."""
+    return FOREIGN in (pv.metadata.labels or {})
 
 
 def plan_of(seed: int) -> Plan:
@@ -73,7 +100,7 @@ def plan_of(seed: int) -> Plan:
     chance = Chance(seed)
     retry_start_s = chance.uniform(0.1, 1.0)
     timeout_s = chance.uniform(0.5, 3.0)
-    return Plan(
+    plan = Plan(
         seed=seed,
         classes=tuple(_class(chance, number) for number in range(1 + chance.below(3))),
         publishes=chance.happens(0.6),
@@ -92,6 +119,31 @@ def plan_of(seed: int) -> Plan:
         api=api_faults(chance),
         driver=driver_faults(chance, timeout_s),
         acts=_acts(chance),
+        saves=SaveFaults(perhaps(chance, 0.4, 0.1, 0.5), perhaps(chance, 0.4, 0.1, 0.5)),
+        page_bytes_max=2_000 + chance.below(6_000) if chance.happens(0.3) else PAGE_BYTES_MAX,
+    )
+    return _of_changed_minds(plan, chance) if chance.happens(0.2) else plan
+
+
+def _of_changed_minds(plan: Plan, chance: Chance) -> Plan:
+    """The class changes while the driver makes volumes and says that it did not, so that claims want another one than there may be.
+
+    What else could go wrong would only keep it from happening.
+    """
+    retry_start_s = chance.uniform(0.05, 0.3)
+    return dataclasses.replace(
+        plan,
+        classes=(ClassPlan("class0", "Delete", waits=False, secret=False),),
+        chaos_s=chance.uniform(10.0, 25.0),
+        retry_start_s=retry_start_s,
+        retry_max_s=4 * retry_start_s,
+        crash=chance.uniform(0.01, 0.05),
+        crashes_max=10,
+        restart_s=0.2,
+        api=dataclasses.replace(plan.api, refused=0.0, lost=perhaps(chance, 0.7, 0.1, 0.3), slow=0.0, cut=0.0, gone=0.0),
+        driver=DriverFaults(failed=chance.uniform(0.3, 0.6), lost=chance.uniform(0.4, 0.8), hung=0.0, latency_s=0.2),
+        acts=("make_claim",) * 4 + ("drop_claim",) * 2 + ("change_class",) * 4,
+        saves=SaveFaults(0.0, 0.0),
     )
 
 

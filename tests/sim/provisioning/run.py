@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from typing import Final
+from unittest import mock
 
+from mooring.provisioner import book
 from tests.sim.course import CALM_STEP_S, REST_S, Course, Outcome, failures_of, lived
 from tests.sim.keeper import Keeper
 from tests.sim.planting import planted_of
@@ -21,8 +23,9 @@ CALM_S_MAX: Final = 1200.0
 
 def run_seed(seed: int, *, bug: str | None = None) -> Outcome:
     """Lives the life of a seed. bug: one of `bugs.BUGS`, planted for this life."""
-    with planted_of(BUGS, bug):
-        return lived(_Life(plan_of(seed)), seed, bug, "provisioner")
+    plan = plan_of(seed)
+    with planted_of(BUGS, bug), mock.patch.object(book, "PAGE_BYTES_MAX", plan.page_bytes_max):
+        return lived(_Life(plan), seed, bug, "provisioner")
 
 
 def failures(seeds: range, bug: str | None) -> list[tuple[str, str]]:
