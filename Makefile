@@ -14,14 +14,25 @@ export PYTHON
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 	@echo "  ARGS=... goes on to the program behind: make dev ARGS='--state ./state'"
+	@echo "  PYTHON=... is what a bench runs on: make bench-attach PYTHON=/usr/bin/python3"
 
 # The stamp names this folder: a project that was moved gets a new .venv.
 ifneq ($(shell cat .venv/ready 2>/dev/null),$(CURDIR))
 .PHONY: .venv/ready
 endif
-.venv/ready: requirements.lock hack/uv.txt hack/setup pyproject.toml
+LOCKED := requirements.lock hack/uv.txt hack/setup pyproject.toml
+.venv/ready: $(LOCKED)
 	@hack/setup
 	@printf '%s' '$(CURDIR)' > $@
+
+# The benches run on PYTHON, where it is given, in an environment of its own: .venv stays as it is.
+BENCH := $(if $(PYTHON),.venv-bench,.venv)
+ifneq ($(shell cat .venv-bench/ready 2>/dev/null),$(CURDIR) $(PYTHON))
+.PHONY: .venv-bench/ready
+endif
+.venv-bench/ready: $(LOCKED)
+	@hack/setup .venv-bench
+	@printf '%s' '$(CURDIR) $(PYTHON)' > $@
 
 .PHONY: demo
 demo: .venv/ready ## See the life of a volume, step by step
@@ -60,16 +71,16 @@ storm: .venv/ready real-parts ## 500 claims, an unreliable driver, leaders kille
 	@STORM_CLAIMS=500 KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/pytest -q tests/e2e/test_storm.py $(ARGS)
 
 .PHONY: bench-attach
-bench-attach: .venv/ready real-parts ## Mooring's attacher beside the Go one
-	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m bench.attach $(ARGS)
+bench-attach: $(BENCH)/ready real-parts ## Mooring's attacher beside the Go one
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.attach $(ARGS)
 
 .PHONY: bench-provision
-bench-provision: .venv/ready real-parts ## Mooring's provisioner and binder beside the Go ones
-	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m bench.provision $(ARGS)
+bench-provision: $(BENCH)/ready real-parts ## Mooring's provisioner and binder beside the Go ones
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.provision $(ARGS)
 
 .PHONY: bench-apiserver
-bench-apiserver: .venv/ready real-parts ## The embedded API server beside the real one and etcd
-	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m bench.apiserver $(ARGS)
+bench-apiserver: $(BENCH)/ready real-parts ## The embedded API server beside the real one and etcd
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.apiserver $(ARGS)
 
 .PHONY: real-parts
 real-parts: ## Build what tests compare with (Go; 11 minutes, once)
@@ -81,4 +92,4 @@ lock: .venv/ready ## Write requirements.lock; UPGRADE=1 takes newer versions
 
 .PHONY: clean
 clean: ## Remove .venv and all caches of the tools
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
+	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist

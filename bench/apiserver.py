@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from bench.contender import machine
-from mooring import __version__
+from bench.tables import heading
 from tests.support.control_plane import ADMIN_TOKEN, ControlPlane
 from tests.support.programs import Program, free_ports
 from tests.support.rest import Rest
@@ -289,7 +288,7 @@ def main() -> None:
             found[server.name] = measure(server, options)
         finally:
             server.stop()
-    print(f"Mooring {__version__}, Python {sys.version.split()[0]}. Machine: `{json.dumps(machine())}`.\n")
+    print(f"{heading('kube-apiserver 1.36 on etcd 3 with fsync')}\n")
     print(_table(found))
 
 

@@ -236,7 +236,7 @@ async def measure(options: argparse.Namespace) -> str:
             )
     finally:
         plane.stop()
-    return "\n\n".join([heading("csi-attacher v4.12"), *parts])
+    return "\n\n".join([f"{heading('csi-attacher v4.12')} Medians over rounds.", *parts])
 
 
 def main() -> None:

@@ -218,7 +218,7 @@ async def measure(options: argparse.Namespace) -> str:
         plane.stop()
     if "binder" in options.what:
         parts += await binder.measured(options.pending, options.rounds, options.quiet)
-    return "\n\n".join([heading("csi-provisioner v6.3 and kube-controller-manager v1.36"), *parts])
+    return "\n\n".join([f"{heading('csi-provisioner v6.3 and kube-controller-manager v1.36')} Medians over rounds.", *parts])
 
 
 async def _provisioning(bench: Bench, turns: Turns, options: argparse.Namespace) -> list[str]:

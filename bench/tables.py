@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import json
 import statistics
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from bench.contender import machine
+from bench.interpreter import interpreter
 from mooring import __version__
 
 R = TypeVar("R")
@@ -54,5 +54,4 @@ def one_row(title: str, label: str, values: Mapping[str, Sequence[float]], form:
 
 def heading(beside: str) -> str:
     """Which versions ran on which machine."""
-    described = json.dumps(machine())
-    return f"Mooring {__version__}, Python {sys.version.split()[0]}, beside {beside}. Machine: `{described}`. Medians over rounds."
+    return f"Mooring {__version__}, {interpreter()}, beside {beside}. Machine: `{json.dumps(machine())}`."
