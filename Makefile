@@ -86,6 +86,10 @@ bench-apiserver: $(BENCH)/ready real-parts ## The embedded API server beside the
 real-parts: ## Build what tests compare with (Go; 11 minutes, once)
 	@hack/kube/build >/dev/null
 
+.PHONY: lowest
+lowest: .venv/ready ## Test with the lowest versions allowed (Python 3.11)
+	@hack/lowest $(ARGS)
+
 .PHONY: lock
 lock: .venv/ready ## Write requirements.lock; UPGRADE=1 takes newer versions
 	@hack/lock $(if $(UPGRADE),--upgrade)

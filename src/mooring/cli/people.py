@@ -50,8 +50,19 @@ def check_server_parts() -> None:
     if importlib.util.find_spec("cryptography") is None:
         raise ConfigError(
             "the embedded API server needs the package cryptography, which is not installed; "
-            "install Mooring with its extra, as in: pip install '.[server,ui]' in the project's folder"
+            f"install Mooring with its extra, as in: {_with_extras()}"
         )
+
+
+def _with_extras() -> str:
+    """The command, for somebody who has Mooring from a package or from a folder (PEP 610 says which)."""
+    from importlib import metadata  # (20 ms that nobody else needs)
+
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        origin = metadata.distribution("mooring").read_text("direct_url.json")
+        if "dir_info" not in (origin or ""):
+            return "pip install 'mooring[server,ui]'"
+    return "pip install '.[server,ui]' in the project's folder"
 
 
 def story_log(story: Story, flags: ProcessFlags) -> AbstractContextManager[None]:

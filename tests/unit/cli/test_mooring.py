@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -78,6 +79,33 @@ def test_without_the_extra_for_the_server_one_line_says_what_to_install(
     assert said.startswith(f"mooring {name}: the embedded API server needs the package cryptography")
     assert "[server,ui]" in said
     assert 1 == said.count("\n")
+
+
+INDEX_FORM, FOLDER_FORM = "pip install 'mooring[server,ui]'\n", "pip install '.[server,ui]' in the project's folder\n"
+
+
+@pytest.mark.parametrize(
+    ("origin", "wanted"),
+    [
+        (None, INDEX_FORM),
+        ({"url": "file:///d/mooring-0.1.0-py3-none-any.whl", "archive_info": {}}, INDEX_FORM),
+        ({"url": "file:///d/mooring", "dir_info": {}}, FOLDER_FORM),
+        ({"url": "file:///d/mooring", "dir_info": {"editable": True}}, FOLDER_FORM),
+    ],
+    ids=["index", "wheel", "folder", "editable"],
+)
+def test_what_to_install_is_told_by_where_mooring_came_from(
+    origin: dict[str, object] | None, wanted: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    info = tmp_path / "mooring-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mooring\nVersion: 0.1.0\n")
+    if origin is not None:
+        (info / "direct_url.json").write_text(json.dumps(origin))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    assert 1 == command.run(["dev"])
+    assert capsys.readouterr().err.endswith(f"as in: {wanted}")
 
 
 @pytest.mark.slow

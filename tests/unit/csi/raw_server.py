@@ -96,7 +96,8 @@ class _Connection(asyncio.Protocol):
 async def raw_server(path: Path) -> AsyncIterator[RawServer]:
     """Listens as long as the block runs; then its connections break."""
     server = RawServer()
-    listener = await asyncio.get_running_loop().create_unix_server(lambda: _Connection(server), path)
+    kept: dict[str, bool] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}  # as the socket of a driver that was killed
+    listener = await asyncio.get_running_loop().create_unix_server(lambda: _Connection(server), path, **kept)
     try:
         yield server
     finally:
