@@ -63,6 +63,7 @@ class Actions:
         self._timeout_s = timeout_s
         self._in_doubt: dict[str, Undo] = {}  # publishes that may have happened, of attachments that do not say so yet
         self._undos: dict[str, Undo] = {}
+        self.on_taken_back: Callable[[VolumeAttachment], None] = lambda attachment: None
 
     @property
     def doubts(self) -> tuple[Mapping[str, Undo], ...]:
@@ -88,6 +89,8 @@ class Actions:
                     await writes.claim(view, target, node_id)
                 case d.Publish(order):
                     assert before is not None, "decided a moment ago"
+                    if target.find(view) is None:  # its end has been told already, and would clear no doubt any more
+                        raise Failed("gone before it could be attached", reported=False)
                     undo = self._in_doubt[target.name] = Undo(order.undone, before)
                     metadata = await self._publish(order, secrets)
                     call_over()
@@ -102,7 +105,9 @@ class Actions:
                     await writes.confirm_status(view, target)
                 case d.Unpublish(order):
                     await self._unpublish(order, secrets)
-                    self._in_doubt.pop(target.name, None)
+                    doubt = self._in_doubt.pop(target.name, None)
+                    if doubt is not None and not view.is_there(doubt.attachment):
+                        self.on_taken_back(doubt.attachment)
                     call_over()
                 case d.Release(mark):
                     self._in_doubt.pop(target.name, None)  # let go knowingly: detached, or another attachment's business
@@ -194,3 +199,4 @@ class Actions:
             secret = undo.order.secret
             await self._unpublish(undo.order, {} if secret is None else await self._load_secret(secret))
         self._undos.pop(undo.attachment.metadata.name, None)
+        self.on_taken_back(undo.attachment)

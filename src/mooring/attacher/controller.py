@@ -125,6 +125,7 @@ class Attacher:
         )
         self._reconciler = Reconciler(driver, self._view, drift, self._attachments.store.values, self._queue.add, options, clock)
         self._wakes = Wakes(self._view, self._queue, self._volume_queue, self._attachment_ended)
+        self._actions.on_taken_back = self._wakes.taken_back
         self._attachments.on_change(self._wakes.attachment_changed)
         self._volumes.on_change(self._wakes.volume_changed)
         self._nodes.on_change(self._wakes.node_changed)

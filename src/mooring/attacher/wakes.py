@@ -75,12 +75,14 @@ class Wakes:
             self._end_back_off(BY_VOLUME, pv.metadata.name)
 
     def call_ended(self, attachment: VolumeAttachment) -> None:
-        """The volume, deleted meanwhile, may have waited for that; and other nodes for the end of what was torn away under the call."""
+        """The volume, deleted meanwhile, may have waited for that."""
         pv = self._view.volume(attachment.spec.source.persistent_volume_name or "")
         if pv is not None and self._view.releasable(pv):
             self._volumes.add(pv.metadata.name)
-        if not self._view.is_there(attachment):
-            self._end_back_off(BY_VOLUME, volume_of(attachment), but=attachment.metadata.name)
+
+    def taken_back(self, attachment: VolumeAttachment) -> None:
+        """What the attachment, which is no more, may have left published is so no more: another node may have waited for that."""
+        self._end_back_off(BY_VOLUME, volume_of(attachment))
 
     def node_changed(self, change: Change[CSINode]) -> None:
         node = change.new

@@ -12,7 +12,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from tests.support.attaching import GET_SECRET, PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, UNPUBLISH, World
 from tests.support.objects import DRIVER, FINALIZER, a_csi_node, a_pv, a_secret, a_va, an_attached_va
 from tests.support.recording import RecordingCluster
-from tests.support.scripted_driver import RPC, Fail, ScriptedDriver, Wait
+from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
 
 VA = "pv1-node1"
@@ -235,6 +235,27 @@ async def test_an_undo_that_fails_once_is_tried_again():
         gate.set()
         await world.settle(1000)
     assert set() == world.driver.published["handle1"]
+
+
+@in_virtual_time
+async def test_nothing_is_published_for_what_was_torn_away_while_it_was_claimed():
+    """Its end has been told by then: nobody would take the publish back."""
+    world = await World(resync_s=0.0).base()
+    between = with_between(world)
+
+    async def tear() -> None:
+        await world.set_finalizers("VolumeAttachment", VA, [])
+        await world.delete("VolumeAttachment", VA)
+        await asyncio.sleep(0.1)
+
+    between.after[PATCH_VA] = tear
+    world.driver.always(PUBLISH, Lose())
+    async with world.attaching():
+        await world.create(a_va())
+        await world.settle(60.0)
+        await world.delete("PersistentVolume", "pv1")
+        await world.gone("PersistentVolume", "pv1", 5.0)
+    assert [] == world.driver.made(PUBLISH)
 
 
 # -- one name, two objects

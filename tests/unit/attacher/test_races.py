@@ -13,7 +13,7 @@ from mooring.kube.errors import Unreachable
 from tests.support.attaching import PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, STD_ATTACH, UNPUBLISH, World
 from tests.support.objects import DELETED, DRIVER, FINALIZER, a_csi_node, a_va, an_attached_va
 from tests.support.recording import RecordingCluster
-from tests.support.scripted_driver import Fail, Lose
+from tests.support.scripted_driver import Fail, Lose, Wait
 from tests.support.virtual_loop import in_virtual_time
 
 OTHERS = "kit/other"
@@ -236,6 +236,25 @@ async def test_a_single_node_volume_goes_to_no_other_node_until_its_publish_in_d
         await world.until(lambda: _made(world, UNPUBLISH, 2))
         await world.attached("pv1-node2", wait_s=1.0)
     assert {"nodeID2"} == world.driver.published["handle1"]
+
+
+@in_virtual_time
+async def test_undos_that_fail_do_not_wake_each_other():
+    """Two nodes of one volume, both torn away and made anew: each name has a back-off, which the failing undo of the other must not end."""
+    world = await World().base()
+    await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}))
+    world.driver.always(PUBLISH, Lose())
+    world.driver.always(UNPUBLISH, Wait(0.1, Fail(Code.UNAVAILABLE)))
+    names = {"pv1-node1": "node1", "pv1-node2": "node2"}
+    async with world.attaching():
+        await world.create(*(a_va(name, node=node) for name, node in names.items()))
+        for name, node in names.items():
+            await world.status(lambda status: "attachError" in status, name)
+            await world.set_finalizers("VolumeAttachment", name, [])
+            await world.delete("VolumeAttachment", name)
+            await world.create(a_va(name, node=node))
+        await world.settle(10.0)
+    assert 4 <= world.story.count(UNPUBLISH) <= 10
 
 
 @in_virtual_time
