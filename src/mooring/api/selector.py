@@ -15,6 +15,8 @@ from mooring.api import names
 _TOKEN = re.compile(r"\s*(==|!=|[=!<>(),]|[^\s=!<>(),]+)")
 _TOKEN_SIGN = re.compile(r"==|!=|[=!<>(),]")
 _COMPARISONS = ("=", "==", "!=", "<", ">")
+_KEPT_MAX = 1024
+"""Letters of a selector that is read once and not again."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,9 +62,18 @@ class Selector:
 ANYTHING = Selector()
 
 
-@functools.lru_cache(maxsize=1024)
 def parse_labels(text: str) -> Selector:
     """Raises ValueError for what is no label selector."""
+    return (_labels if len(text) <= _KEPT_MAX else _labels.__wrapped__)(text)
+
+
+def parse_fields(text: str) -> Selector:
+    """Raises ValueError for what is no field selector. The value's `\\`, `,` and `=` are escaped by a backslash."""
+    return (_fields if len(text) <= _KEPT_MAX else _fields.__wrapped__)(text)
+
+
+@functools.lru_cache(maxsize=1024)
+def _labels(text: str) -> Selector:
     tokens = _tokens(text)
     requirements = []
     while tokens:
@@ -72,12 +83,11 @@ def parse_labels(text: str) -> Selector:
         if tokens and len(tokens) == 1:
             raise ValueError("found '', expected: identifier after ','")
         del tokens[:1]
-    return Selector(tuple(requirements))
+    return Selector(tuple(dict.fromkeys(requirements)))
 
 
 @functools.lru_cache(maxsize=1024)
-def parse_fields(text: str) -> Selector:
-    """Raises ValueError for what is no field selector. The value's `\\`, `,` and `=` are escaped by a backslash."""
+def _fields(text: str) -> Selector:
     requirements = []
     for term in _split_unescaped(text):
         if not term:
@@ -89,7 +99,7 @@ def parse_fields(text: str) -> Selector:
         value = _unescaped(found[3])
         if found[1] or value:  # (nothing that is nothing holds of everything)
             requirements.append(Requirement(found[1], operator, frozenset({value})))
-    return Selector(tuple(requirements))
+    return Selector(tuple(dict.fromkeys(requirements)))
 
 
 def _tokens(text: str) -> list[str]:
@@ -165,7 +175,7 @@ def _check_values(key: str, values: list[str]) -> None:
 
 
 def _whole_number(text: str) -> None:
-    if not re.fullmatch(r"[-+]?[0-9]+", text):
+    if not re.fullmatch(r"[-+]?0*[0-9]{1,19}", text) or not -(2**63) <= int(text) < 2**63:
         why = "for 'Gt', 'Lt' operators, the value must be an integer"
         raise ValueError(f'unable to parse requirement: values[0]: Invalid value: "{text}": {why}')
 

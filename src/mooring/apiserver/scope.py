@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Final
 
 from mooring.api.selector import ANYTHING, Selector, parse_fields, parse_labels
 from mooring.apiserver import refusals
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Stored
 
+REQUIREMENTS_MAX: Final = 500
+"""Each is held against each object. Differs from kube-apiserver, which knows no bound but that of a URL."""
 _METADATA_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
 
 
@@ -41,9 +44,12 @@ def scope_of(resource: Resource, namespace: str | None, label_selector: str, fie
 def parsed(namespace: str | None, label_selector: str, field_selector: str) -> Scope:
     """Raises BadRequest for a selector that can't be read."""
     try:
-        return Scope(namespace, parse_labels(label_selector), parse_fields(field_selector))
+        scope = Scope(namespace, parse_labels(label_selector), parse_fields(field_selector))
     except ValueError as error:
         raise refusals.bad_request(str(error)) from error
+    if len(scope.labels.requirements) + len(scope.fields.requirements) > REQUIREMENTS_MAX:
+        raise refusals.bad_request(f"selectors of more than {REQUIREMENTS_MAX} requirements")
+    return scope
 
 
 def checked(resource: Resource, scope: Scope) -> Scope:

@@ -59,6 +59,8 @@ def test_a_label_selector_holds_or_not(text: str) -> None:
         ("a=(b)", "unable to parse requirement"),
         ("a in (b c)", "unable to parse requirement: found 'c', expected: ',' or ')'"),
         ("a/b/c=d", "unable to parse requirement"),
+        ("a<9223372036854775808", "the value must be an integer"),
+        ("a>" + "1" * 5000, "the value must be an integer"),
     ],
 )
 def test_what_is_no_label_selector_is_refused(text: str, why: str) -> None:
@@ -71,6 +73,11 @@ def test_what_is_no_label_selector_is_refused(text: str, why: str) -> None:
 )
 def test_a_field_selector_holds_or_not(text: str, holds: bool) -> None:
     assert holds == parse_fields(text).matches({"x": "1", "y": "", "z": "a,b=c"})
+
+
+def test_what_is_said_again_is_asked_once() -> None:
+    assert 2 == len(parse_labels(",".join(["a", "b=c"] * 1000)).requirements)
+    assert 1 == len(parse_fields(",".join(["a=b"] * 1000)).requirements)
 
 
 @pytest.mark.parametrize("text", ["x", "x in (a)", "x=a=b"])

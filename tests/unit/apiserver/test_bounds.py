@@ -104,6 +104,19 @@ def test_a_body_has_so_many_values_at_most(kind: str) -> None:
     assert (413, f"Request entity too large: more than {VALUES_MAX} values") == (reply.status, json.loads(reply.body)["message"])
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"labelSelector": ",".join(f"!{name}" for name in names(501))},
+        {"fieldSelector": ",".join(f"metadata.name!={name}" for name in names(501))},
+        {"labelSelector": ",".join(names(400)), "fieldSelector": ",".join(f"metadata.name!={name}" for name in names(101))},
+    ],
+)
+def test_a_selector_has_so_many_requirements_at_most(query: dict[str, str]) -> None:
+    reply = Client().ask("GET", CONFIG_MAPS, query=query)
+    assert (400, "selectors of more than 500 requirements") == (reply.status, json.loads(reply.body)["message"])
+
+
 def test_patches_together_make_no_object_that_one_body_could_not() -> None:
     store, key = a_store(), Key("default", "s")
     create(store, SECRETS, {"metadata": {"name": "s"}}, "default")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -108,9 +109,28 @@ def test_what_is_no_path_is_refused(path: str) -> None:
 
 def test_a_deep_object_is_searched_without_recursion() -> None:
     value: Any = {"n": 1}
-    for _ in range(5000):
+    for _ in range(1500):
         value = {"a": value}
     assert [1] == parse_path("..n")(value)
+
+
+@pytest.mark.parametrize("path", ["..a" * 300, ".a" + "..a" * 300 + ".none", ".b[?(@..a..a..a..a)]", ".b[*][*]..a..a"])
+def test_a_path_that_looks_again_and_again_finds_nothing(path: str) -> None:
+    value: Any = 1
+    for _ in range(100):
+        value = {"a": value, "b": [{"a": 1}] * 400}
+    begun = time.process_time()
+    assert [] == parse_path(path)(value)
+    assert time.process_time() - begun < 1.0
+
+
+@pytest.mark.parametrize("form", ["[{}", "[{}]", "[?({}]", "[?(@{})]x[", "[?(@.a=={}", "[*{}"])
+def test_spaces_cost_nothing(form: str) -> None:
+    begun = time.process_time()
+    for _ in range(100):
+        with pytest.raises(ValueError, match="JSONPath"):
+            parse_path(form.format(" " * 900))
+    assert time.process_time() - begun < 0.1
 
 
 def a_custom(*columns: facts.Column) -> facts.Custom:

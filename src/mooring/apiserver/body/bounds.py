@@ -29,6 +29,11 @@ def check_bounds(value: Any) -> None:
     raise refusals.bad_request(TOO_DEEP)
 
 
+def count_of(value: Any) -> int:
+    """How many values a JSON value consists of."""
+    return 1 + sum(map(count_of, _inside(value)))
+
+
 def _inside(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return value.values()

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from mooring.apiserver.cel import values
+from mooring.apiserver.cel import values, work
 from mooring.apiserver.cel.functions import FUNCTIONS, METHODS, Function
 from mooring.apiserver.cel.parser import Call, Comprehension, Index, ListOf, Literal, MapOf, Name, Node, Select
 from mooring.apiserver.cel.values import NONE, CelError, Optional, Type, no_overload
-
-STEPS_MAX: Final = 100_000
-"""Rounds of all loops in the evaluation of all rules of one object."""
 
 
 class OverBudget(CelError):
@@ -24,16 +21,19 @@ class Scope:
     __slots__ = ("_left", "_names")
 
     def __init__(self, names: Mapping[str, Any], left: list[int] | None = None) -> None:
-        self._names, self._left = names, left if left is not None else [STEPS_MAX]
+        self._names, self._left = names, left if left is not None else [work.STEPS_MAX]
 
     def __getitem__(self, name: str) -> Any:
         return self._names[name]
 
-    def bound(self, names: Mapping[str, Any]) -> Scope:
-        """With more names; the work is counted together."""
-        self._left[0] -= 1
+    def did(self, steps: int) -> None:
+        """Raises OverBudget."""
+        self._left[0] -= steps
         if self._left[0] < 0:
             raise OverBudget("operation cancelled: actual cost limit exceeded")
+
+    def bound(self, names: Mapping[str, Any]) -> Scope:
+        """With more names; the work is counted together."""
         return Scope({**self._names, **names}, self._left)
 
 
@@ -132,8 +132,7 @@ def _at(holder: Any, key: Any) -> Any:
 def _call(node: Call) -> Program:
     if node.target is None and node.function in _OPERATORS:
         left, right = (compiled(arg) for arg in node.args)
-        operator = _OPERATORS[node.function]
-        return lambda scope: operator(left(scope), right(scope))
+        return _operation(_OPERATORS[node.function], work.of_comparison if node.function in _COMPARING else work.of_sides, left, right)
     if node.target is None and node.function in ("&&", "||"):
         return _logic(node, stop=node.function == "||")
     match node.function, [compiled(arg) for arg in node.args]:
@@ -146,14 +145,25 @@ def _call(node: Call) -> Program:
     return _function(node)
 
 
+def _operation(operator: Callable[[Any, Any], Any], cost: Callable[[Any, Any], int], left: Program, right: Program) -> Program:
+    def call(scope: Scope) -> Any:
+        one, other = left(scope), right(scope)
+        scope.did(cost(one, other))
+        return operator(one, other)
+
+    return call
+
+
 def _function(node: Call) -> Program:
     function, args = function_of(node)
     assert function is not None, "the checker knows all functions"
     programs, apply = [compiled(arg) for arg in args], function.apply
 
     def call(scope: Scope) -> Any:
+        given = [program(scope) for program in programs]
+        scope.did(work.of_arguments(given))
         try:
-            return apply(*[program(scope) for program in programs])
+            return apply(*given)
         except (AttributeError, TypeError):
             raise no_overload() from None
 
@@ -193,13 +203,14 @@ def _logic(node: Call, *, stop: bool) -> Program:
 def _comprehension(node: Comprehension) -> Program:
     of, step = compiled(node.of), compiled(node.step)
     condition = None if node.condition is None else compiled(node.condition)
-    names = node.names
+    names, cost = node.names, work.ROUND + work.of_tree(node.step) + (0 if node.condition is None else work.of_tree(node.condition))
 
     def rounds(scope: Scope) -> Iterator[tuple[Scope, Any]]:
         holder = of(scope)
         if not isinstance(holder, list | dict):
             raise no_overload()
         for number, item in enumerate(holder):
+            scope.did(cost)
             pair = (item, holder[item]) if isinstance(holder, dict) else (number, item)
             yield scope.bound(dict(zip(names, pair if len(names) == 2 else (item,), strict=True))), item
 
@@ -244,6 +255,7 @@ def unescaped(name: str) -> str:
     return name
 
 
+_COMPARING: Final = ("==", "!=", "in")
 _OPERATORS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "==": values.equal,
     "!=": lambda left, right: not values.equal(left, right),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import string
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
@@ -97,6 +98,8 @@ def _replace(text: str, old: str, new: str, count: int = -1) -> str:
 def _join(items: Any, by: str = "") -> str:
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
         raise no_overload()
+    if sum(map(len, items)) + len(by) * len(items) > values.SIZE_MAX:
+        raise CelError("the text becomes too long")
     return by.join(items)
 
 
@@ -168,6 +171,8 @@ def _of_amounts(apply: Callable[[Decimal, Decimal], Any]) -> Callable[[Any, Any]
 
 
 _S, _I, _L = "string", "int", "list"
+_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+_UPPER: Final = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
 
 FUNCTIONS: Final[Mapping[str, Function]] = {
     "size": Function(_size, ((_S,), ("bytes",), (_L,), ("map",)), _I),
@@ -202,8 +207,8 @@ METHODS: Final[Mapping[str, Function]] = {
     "charAt": Function(_text(_char_at), ((_S, _I),), _S),
     "indexOf": Function(_either_index, ((_S, _S), (_S, _S, _I), (_L, "dyn")), _I),
     "lastIndexOf": Function(_either_last_index, ((_S, _S), (_S, _S, _I), (_L, "dyn")), _I),
-    "lowerAscii": Function(_text(lambda text: "".join(sign.lower() if sign.isascii() else sign for sign in text)), ((_S,),), _S),
-    "upperAscii": Function(_text(lambda text: "".join(sign.upper() if sign.isascii() else sign for sign in text)), ((_S,),), _S),
+    "lowerAscii": Function(_text(lambda text: text.translate(_LOWER)), ((_S,),), _S),
+    "upperAscii": Function(_text(lambda text: text.translate(_UPPER)), ((_S,),), _S),
     "replace": Function(_text(_replace), ((_S, _S, _S), (_S, _S, _S, _I)), _S),
     "split": Function(_text(_split), ((_S, _S), (_S, _S, _I)), _L),
     "substring": Function(_text(_substring), ((_S, _I), (_S, _I, _I)), _S),

@@ -53,7 +53,12 @@ def tokens_of(text: str) -> list[Token]:
             raise CelSyntaxError(f"token recognition error at: '{text[place : place + 10]}'", place)
         kind = match.lastgroup or ""
         if kind != "space":
-            found.append(_token(kind, match.group(), place))
+            try:
+                found.append(_token(kind, match.group(), place))
+            except CelSyntaxError:
+                raise
+            except (ValueError, OverflowError) as error:
+                raise CelSyntaxError(f"invalid literal: {error}", place) from error
         place = match.end()
     return [*found, Token("end", "<EOF>", len(text))]
 

@@ -2,7 +2,8 @@
 
     .spec.source    ['a.b']    [0]  [-1]    [0:2]    [*]    ..name    [?(@.type=="Ready")]
 
-A path is a chain of steps; each takes the values found so far and gives those one step further.
+A path is a chain of steps; each takes the values found so far and gives those one step further. How many values may be looked at is
+bounded: `..a..a..a` would look at some of them again and again.
 """
 
 from __future__ import annotations
@@ -15,25 +16,23 @@ from typing import Any, Final
 import msgspec
 
 Path = Callable[[Any], list[Any]]
-"""The values at the path, in order; nothing where the object does not go so far."""
-
-_Step = Callable[[Any], Iterable[Any]]
+"""The values at the path, in order; nothing where the object does not go so far, or where to find them is too much work."""
 
 _TEXT_MAX: Final = 1024
-_FOUND_MAX: Final = 1000
+_LOOKED_AT_MAX: Final = 5000
 _TOKEN: Final = re.compile(
     r"""
       \.\.(?P<deep>[^.\[\]*'"(){}\s]+)
     | \.?\[\s*(?:'(?P<single>(?:[^'\\]|\\.)*)'|"(?P<double>(?:[^"\\]|\\.)*)")\s*\]
     | \.?\[\s*(?P<index>-?\d+)\s*\]
-    | \.?\[\s*(?P<low>-?\d*)\s*:\s*(?P<high>-?\d*)\s*(?::\s*(?P<stride>\d*)\s*)?\]
+    | \.?\[\s*+(?P<low>-?\d*)\s*+:\s*+(?P<high>-?\d*)\s*+(?::\s*+(?P<stride>\d*)\s*+)?\]
     | (?P<all>\.?\[\s*\*\s*\]|\.\*)
-    | \.?\[\s*\?\(\s*(?P<filter>[^()]*?)\s*\)\s*\]
+    | \.?\[\s*\?\((?P<filter>[^()]*+)\)\s*\]
     | \.(?P<field>(?:[^.\[\]*'"(){}\s\\]|\\.)+)
     """,
     re.VERBOSE,
 )
-_FILTER: Final = re.compile(r"@(?P<path>[^=!<>]*?)\s*(?:(?P<sign>==|!=|<=|>=|<|>)\s*(?P<value>.+))?", re.DOTALL)
+_FILTER: Final = re.compile(r"\s*+@(?P<path>[^=!<>]*+)(?:(?P<sign>==|!=|<=|>=|<|>)(?P<value>.+))?", re.DOTALL)
 _SIGNS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -44,17 +43,37 @@ _SIGNS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 
+class _TooMuch(Exception):
+    pass
+
+
+class _Work:
+    """How many values may still be looked at."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = _LOOKED_AT_MAX
+
+    def on(self, value: Any) -> None:
+        """A value is looked at, and what is in it. Raises _TooMuch."""
+        self._left -= 1 + (len(value) if isinstance(value, dict | list) else 0)
+        if self._left < 0:
+            raise _TooMuch
+
+
+_Step = Callable[[Any, _Work], Iterable[Any]]
+
+
 def parse_path(text: str) -> Path:
     """Raises ValueError for what is no path."""
-    if len(text) > _TEXT_MAX:
-        raise ValueError(f"a JSONPath of more than {_TEXT_MAX} characters")
-    steps = list(_steps(text))
+    steps = _parsed(text)
 
     def find(value: Any) -> list[Any]:
-        found = [value]
-        for step in steps:
-            found = [inner for outer in found for inner in step(outer)][:_FOUND_MAX]
-        return found
+        try:
+            return _walk(steps, value, _Work())
+        except _TooMuch:
+            return []
 
     return find
 
@@ -62,6 +81,19 @@ def parse_path(text: str) -> Path:
 def printed(value: Any) -> str:
     """A value as text: text as it is, anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _parsed(text: str) -> list[_Step]:
+    if len(text) > _TEXT_MAX:
+        raise ValueError(f"a JSONPath of more than {_TEXT_MAX} characters")
+    return list(_steps(text))
+
+
+def _walk(steps: list[_Step], value: Any, work: _Work) -> list[Any]:
+    found = [value]
+    for step in steps:
+        found = [inner for outer in found for inner in step(outer, work)]
+    return found
 
 
 def _steps(text: str) -> Iterator[_Step]:
@@ -91,31 +123,41 @@ def _step(found: re.Match[str]) -> _Step:
 
 
 def _member(name: str) -> _Step:
-    return lambda value: [value[name]] if isinstance(value, dict) and name in value else []
+    def find(value: Any, work: _Work) -> list[Any]:
+        work.on(None)
+        return [value[name]] if isinstance(value, dict) and name in value else []
+
+    return find
 
 
 def _at(index: int) -> _Step:
-    return lambda value: [value[index]] if isinstance(value, list) and -len(value) <= index < len(value) else []
+    def find(value: Any, work: _Work) -> list[Any]:
+        work.on(None)
+        return [value[index]] if isinstance(value, list) and -len(value) <= index < len(value) else []
+
+    return find
 
 
 def _slice(part: slice) -> _Step:
-    return lambda value: value[part] if isinstance(value, list) else []
+    return lambda value, work: _items(value, work)[part]
 
 
-def _every(value: Any) -> Iterable[Any]:
+def _every(value: Any, work: _Work) -> list[Any]:
+    work.on(value)
     if isinstance(value, dict):
         return [value[name] for name in sorted(value)]
     return value if isinstance(value, list) else []
 
 
 def _deep(name: str) -> _Step:
-    def find(value: Any) -> Iterator[Any]:
+    def find(value: Any, work: _Work) -> Iterator[Any]:
         waiting = [value]
         while waiting:
             here = waiting.pop()
+            inside = _every(here, work)
             if isinstance(here, dict) and name in here:
                 yield here[name]
-            waiting.extend(reversed(list(_every(here))))
+            waiting.extend(reversed(inside))
 
     return find
 
@@ -124,14 +166,19 @@ def _filter(text: str) -> _Step:
     found = _FILTER.fullmatch(text)
     if found is None:
         raise ValueError(f"unrecognized JSONPath filter {text!r}")
-    path, sign = parse_path(found["path"].strip()), found["sign"]
+    path, sign = _parsed(found["path"].strip()), found["sign"]
     if not sign:
-        return lambda value: [item for item in _items(value) if path(item)]
+        return lambda value, work: [item for item in _items(value, work) if _walk(path, item, work)]
     wanted, compare = _literal(found["value"].strip()), _SIGNS[sign]
-    return lambda value: [item for item in _items(value) if any(_holds(compare, given, wanted) for given in path(item)[:1])]
+
+    def find(value: Any, work: _Work) -> list[Any]:
+        return [item for item in _items(value, work) if any(_holds(compare, given, wanted) for given in _walk(path, item, work)[:1])]
+
+    return find
 
 
-def _items(value: Any) -> list[Any]:
+def _items(value: Any, work: _Work) -> list[Any]:
+    work.on(value)
     return value if isinstance(value, list) else []
 
 

@@ -18,18 +18,53 @@ from mooring.apiserver.equality import equal_json
 
 Json = dict[str, Any]
 
+_WORK_MAX: Final = 1_000_000
+_EACH: Final = 5
+"""For one value at one place of the schema; and for what is found out about its letters:"""
+_PATTERN: Final = 20
+_LETTERS_A_STEP: Final = 32
 _WIDTHS: Final = {"int32": 31, "int64": 63}
 _SCHEMAS: Final = ("allOf", "anyOf", "oneOf", "not")
 
 
+class _TooMuch(Exception):
+    pass
+
+
+class _Work:
+    """How much may still be done, in microseconds, about."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = _WORK_MAX
+
+    def did(self, steps: int) -> None:
+        """Raises _TooMuch."""
+        self._left -= steps
+        if self._left < 0:
+            raise _TooMuch
+
+
 def check(value: Any, schema: Json, path: str = "", old: Any = NOTHING) -> list[Cause]:
-    """schema: a JSONSchemaProps. old: what stood there before, NOTHING where nothing did."""
+    """schema: a JSONSchemaProps. old: what stood there before, NOTHING where nothing did.
+
+    Differs from kube-apiserver, which checks on: a value that is too much work for its schema is refused.
+    """
+    try:
+        return _check(value, schema, path, old, _Work())
+    except _TooMuch:
+        return [Cause("FieldValueInvalid", path or "<nil>", f"Invalid value: {type_of(value)}: too many values for such a schema")]
+
+
+def _check(value: Any, schema: Json, path: str, old: Any, work: _Work) -> list[Cause]:
+    work.did(_EACH)
     if old is not NOTHING and equal_json(old, value):
         return []
     wrong = _type(value, schema, path)
     if wrong or value is None:
-        return wrong if value is None else [*wrong, *_enum(value, schema, path)]
-    return [*_enum(value, schema, path), *_own(value, schema, path, old), *_joined(value, schema, path, old)]
+        return wrong if value is None else [*wrong, *_enum(value, schema, path, work)]
+    return [*_enum(value, schema, path, work), *_own(value, schema, path, old, work), *_joined(value, schema, path, old, work)]
 
 
 def type_of(value: Any) -> str:
@@ -66,25 +101,26 @@ def _wrong_type(path: str, found: str, wanted: str) -> Cause:
     return Cause("FieldValueTypeInvalid", path, text)
 
 
-def _enum(value: Any, schema: Json, path: str) -> list[Cause]:
+def _enum(value: Any, schema: Json, path: str, work: _Work) -> list[Cause]:
     allowed = schema.get("enum")
+    work.did(len(allowed or ()))
     if not allowed or any(equal_json(value, choice) for choice in allowed):
         return []
     return [causes.not_supported(path, value, [choice if isinstance(choice, str) else causes.shown(choice) for choice in allowed])]
 
 
-def _own(value: Any, schema: Json, path: str, old: Any) -> Iterator[Cause]:
+def _own(value: Any, schema: Json, path: str, old: Any, work: _Work) -> Iterator[Cause]:
     match value:
         case bool():
             return
         case int() | float():
             yield from _number(value, schema, path)
         case str():
-            yield from _string(value, schema, path)
+            yield from _string(value, schema, path, work)
         case list():
-            yield from _list(value, schema, path, old)
+            yield from _list(value, schema, path, old, work)
         case dict():
-            yield from _object(value, schema, path, old)
+            yield from _object(value, schema, path, old, work)
 
 
 def _number(value: float, schema: Json, path: str) -> Iterator[Cause]:
@@ -101,12 +137,14 @@ def _number(value: float, schema: Json, path: str) -> Iterator[Cause]:
         yield causes.invalid(path, value, f"Checked value must be of type integer with format {schema['format']} in {path}")
 
 
-def _string(value: str, schema: Json, path: str) -> Iterator[Cause]:
+def _string(value: str, schema: Json, path: str, work: _Work) -> Iterator[Cause]:
     most, least, pattern, form = (schema.get(part) for part in ("maxLength", "minLength", "pattern", "format"))
     if most is not None and len(value) > most:
         yield causes.too_long(path, most)
     if least is not None and len(value) < least:
         yield _says(path, value, f"should be at least {least} chars long")
+    if pattern or form:
+        work.did(_PATTERN + len(value) // _LETTERS_A_STEP)
     if pattern and go_regexp(pattern).search(value) is None:
         yield _says(path, value, f"should match '{pattern}'")
     if form and not fits(value, form):
@@ -114,7 +152,7 @@ def _string(value: str, schema: Json, path: str) -> Iterator[Cause]:
         yield Cause("FieldValueTypeInvalid", path, f"Invalid value: {shown}: {path} in body must be of type {form}: {shown}")
 
 
-def _list(value: list[Any], schema: Json, path: str, old: Any) -> Iterator[Cause]:
+def _list(value: list[Any], schema: Json, path: str, old: Any, work: _Work) -> Iterator[Cause]:
     most, least, items = schema.get("maxItems"), schema.get("minItems"), schema.get("items")
     if most is not None and len(value) > most:
         yield _too_many(path, len(value), most)
@@ -122,47 +160,49 @@ def _list(value: list[Any], schema: Json, path: str, old: Any) -> Iterator[Cause
         yield _says(path, len(value), f"should have at least {least} items")
     if isinstance(items, dict):
         for number, (item, before) in enumerate(counterparts(value, old, schema)):
-            yield from check(item, items, f"{path}[{number}]", before)
+            yield from _check(item, items, f"{path}[{number}]", before, work)
 
 
-def _object(value: Json, schema: Json, path: str, old: Any) -> Iterator[Cause]:
+def _object(value: Json, schema: Json, path: str, old: Any, work: _Work) -> Iterator[Cause]:
     most, least = schema.get("maxProperties"), schema.get("minProperties")
     if most is not None and len(value) > most:
         yield _too_many(path, len(value), most)
     if least is not None and len(value) < least:
         yield _says(path, len(value), f"should have at least {least} properties")
+    work.did(len(schema.get("required") or ()))
     for name in schema.get("required") or ():
         if name not in value:
+            work.did(_EACH)
             yield causes.required(_member(path, name))
     properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
     before = old if isinstance(old, dict) else {}
     for name, member in value.items():
         inner = properties.get(name, others)
         if isinstance(inner, dict):
-            yield from check(member, inner, _member(path, name), before.get(name, NOTHING))
+            yield from _check(member, inner, _member(path, name), before.get(name, NOTHING), work)
     if schema.get("x-kubernetes-embedded-resource"):
         yield from (causes.required(_member(path, name)) for name in ("apiVersion", "kind") if not value.get(name))
 
 
-def _joined(value: Any, schema: Json, path: str, old: Any) -> Iterator[Cause]:
+def _joined(value: Any, schema: Json, path: str, old: Any, work: _Work) -> Iterator[Cause]:
     """allOf, anyOf, oneOf, not."""
     if not any(part in schema for part in _SCHEMAS):
         return
-    every = [check(value, inner, path, old) for inner in schema.get("allOf") or ()]
+    every = [_check(value, inner, path, old, work) for inner in schema.get("allOf") or ()]
     if any(every):
         yield from (cause for wrong in every for cause in wrong)
         yield _whole(path, f"must validate all the schemas (allOf){'. None validated' if all(every) else ''}")
-    some = [check(value, inner, path, old) for inner in schema.get("anyOf") or ()]
+    some = [_check(value, inner, path, old, work) for inner in schema.get("anyOf") or ()]
     if some and all(some):
         yield _whole(path, "must validate at least one schema (anyOf)")
         yield from min(some, key=len)
-    single = [check(value, inner, path, old) for inner in schema.get("oneOf") or ()]
+    single = [_check(value, inner, path, old, work) for inner in schema.get("oneOf") or ()]
     right = sum(not wrong for wrong in single)
     if single and right != 1:
         found = f"Found {right} valid alternatives" if right else "Found none valid"
         yield _whole(path, f"must validate one and only one schema (oneOf). {found}")
         yield from min(single, key=len) if not right else ()
-    if schema.get("not") and not check(value, schema["not"], path, old):
+    if schema.get("not") and not _check(value, schema["not"], path, old, work):
         yield _whole(path, "must not validate the schema (not)")
 
 

@@ -25,7 +25,7 @@ _POSIX: Final = {
 _TOKEN: Final = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.|\[:\w+:\]|.", re.DOTALL)
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=2048)
 def go_regexp(pattern: str) -> re.Pattern[str]:
     """Raises ValueError for what is none."""
     try:

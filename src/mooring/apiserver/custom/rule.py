@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from mooring.apiserver.cel import work
 from mooring.apiserver.cel.checker import STRING, CompileError, Kind, checked, mentions
 from mooring.apiserver.cel.compiler import OverBudget, Program, Scope, compiled
 from mooring.apiserver.cel.values import NONE, CelError, Optional
@@ -16,13 +17,14 @@ Json = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rule:
-    """spec: as the schema says it. of_change: it speaks of the old value, so it needs one."""
+    """spec: as the schema says it. of_change: it speaks of the old value, so it needs one. steps: work of one evaluation, without loops."""
 
     spec: Json
     program: Program
     message: Program | None
     convert: Converter | None
     of_change: bool
+    steps: int
 
     def told(self, value: Any, old: Any, left: list[int]) -> tuple[str, bool] | None:
         """What to say when the rule is broken, and whether it could be evaluated; None when all is well. Raises OverBudget."""
@@ -30,7 +32,9 @@ class Rule:
         if self.of_change and old is NOTHING and not optional:
             return None
         try:
-            scope = Scope(self._names(value, old, optional), left)
+            scope = Scope({}, left)
+            scope.did(self.steps + (work.of_comparison(value, old) if self.convert is not None else 0))
+            scope = scope.bound(self._names(value, old, optional))
             if self.program(scope) is True:
                 return None
         except OverBudget:
@@ -65,9 +69,10 @@ def compiled_rule(spec: Json, structure: Structure, *, root: bool) -> Rule:
     """Raises CompileError."""
     names = names_of(spec, structure, root=root)
     tree, _ = checked(spec["rule"], names)
-    expression = spec.get("messageExpression")
-    message = None if not expression else compiled(checked(expression, names)[0])
-    return Rule(spec, compiled(tree), message, converter_of(structure), mentions(tree, "oldSelf"))
+    message = checked(spec["messageExpression"], names)[0] if spec.get("messageExpression") else None
+    steps = work.ROUND + work.of_tree(tree) + (0 if message is None else work.of_tree(message))
+    told = None if message is None else compiled(message)
+    return Rule(spec, compiled(tree), told, converter_of(structure), mentions(tree, "oldSelf"), steps)
 
 
 def wrong_rule(spec: Json, structure: Structure, *, root: bool) -> str:

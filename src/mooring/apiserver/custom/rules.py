@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
-from mooring.apiserver.cel.compiler import STEPS_MAX, OverBudget
+from mooring.apiserver.cel.compiler import OverBudget
+from mooring.apiserver.cel.work import STEPS_MAX
 from mooring.apiserver.custom.checking import type_of
 from mooring.apiserver.custom.lists import counterparts
 from mooring.apiserver.custom.rule import Rule, compiled_rule

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from mooring.apiserver import objectmeta
+from mooring.apiserver import objectmeta, refusals
+from mooring.apiserver.body.bounds import VALUES_MAX
 from mooring.apiserver.body.schema import Messages, decode
 from mooring.apiserver.custom import conditions, defining
 from mooring.apiserver.custom.columns import columns_of, fields_of, scale_of
@@ -155,7 +156,8 @@ def _decoder(structure: Structure) -> Callable[[Json, list[str]], Json]:
         drop_nulls(obj, structure)
         if structure.has_embedded:
             decode_embedded(obj, structure, unknown)
-        fill(obj, structure)
+        if not fill(obj, structure):
+            raise refusals.too_large(f"more than {VALUES_MAX} values with the defaults")
         return obj
 
     return decode_custom

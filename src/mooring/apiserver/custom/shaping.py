@@ -8,7 +8,8 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
-from mooring.apiserver.custom.structure import NOTHING, Structure
+from mooring.apiserver.body.bounds import VALUES_MAX, count_of
+from mooring.apiserver.custom.structure import Structure
 
 _WRITTEN_OUT: Final = 1e21  # larger ones are written with an exponent
 _WHOLE: Final = ("apiVersion", "kind", "metadata")
@@ -63,17 +64,26 @@ def drop_nulls(value: Any, structure: Structure) -> None:
                 drop_nulls(value[name], inner)
 
 
-def fill(value: Any, structure: Structure) -> None:
-    """Fills in the defaults of what is absent."""
+def fill(value: Any, structure: Structure) -> bool:
+    """Fills in the defaults of what is absent. False when there are more of them than an object may have values: some are missing then."""
+    return _fill(value, structure, VALUES_MAX) >= 0
+
+
+def _fill(value: Any, structure: Structure, left: int) -> int:
+    """left: how many values may still be made. Gives what is left of that, below zero when it was not enough."""
     if isinstance(value, list):
         for item in value if structure.items is not None else ():
             assert structure.items is not None
-            fill(item, structure.items)
+            left = _fill(item, structure.items, left) if left >= 0 else left
     elif isinstance(value, dict):
-        for name, inner in structure.properties.items():
-            if inner.default is not NOTHING and name not in value:
-                value[name] = copy.deepcopy(inner.default)
+        for name, default in structure.defaults:
+            if name not in value:
+                left -= count_of(default)
+                if left < 0:
+                    return left
+                value[name] = copy.deepcopy(default)
         for name, member in value.items():
             known = structure.of_key(name)
             if isinstance(known, Structure):
-                fill(member, known)
+                left = _fill(member, known, left) if left >= 0 else left
+    return left

@@ -18,9 +18,9 @@ NOTHING: Final = object()
 class Structure:
     """A node. raw: its JSON schema, for what only says which values are right (`checking.py`).
 
-    additional: of the values of keys that properties doesn't name; True: anything, None: there are no others. open: unknown fields
-    are kept. embedded: a whole object with metadata; has_embedded: that, or one is below. list_keys: what tells the items of a list of
-    type map apart.
+    additional: of the values of keys that properties doesn't name; True: anything, None: there are no others. defaults: of its
+    properties. open: unknown fields are kept. embedded: a whole object with metadata; has_embedded: that, or one is below. list_keys:
+    what tells the items of a list of type map apart.
     """
 
     raw: Json
@@ -29,6 +29,7 @@ class Structure:
     items: Structure | None
     additional: Structure | bool | None
     default: Any
+    defaults: tuple[tuple[str, Any], ...]
     nullable: bool
     open: bool
     embedded: bool
@@ -76,6 +77,7 @@ def structure_of(schema: Json) -> Structure:
         items=item,
         additional=additional,
         default=schema.get("default", NOTHING),
+        defaults=tuple((name, inner.default) for name, inner in properties.items() if inner.default is not NOTHING),
         nullable=bool(schema.get("nullable")),
         open=bool(schema.get("x-kubernetes-preserve-unknown-fields")),
         embedded=embedded,

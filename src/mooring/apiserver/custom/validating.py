@@ -21,11 +21,16 @@ _SEE: Final = "see https://github.com/kubernetes/enhancements/pull/1111"
 _MIXED_CASE: Final = "may have mixed case, but should otherwise match: "
 _OTHERS: Final = "set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
 _WARNING_BYTES_MAX: Final = 256
+_RULES_BYTES_MAX: Final = 128 * 1024
+_RULE_BYTES: Final = 128
+"""What a rule counts at least. Differs from kube-apiserver, which estimates what they cost later."""
 
 
 def validate(new: Json) -> list[Cause]:
     """Everything wrong with a definition."""
     spec = new["spec"]
+    if _rules_bytes(spec) > _RULES_BYTES_MAX:
+        return [causes.invalid("spec.versions", len(spec["versions"]), f"rules of more than {_RULES_BYTES_MAX} letters take long to read")]
     return [*_names(new), *_group(new), *_versions(new), *_conversion(spec.get("conversion") or {}), *_each_version(spec)]
 
 
@@ -61,6 +66,18 @@ def warnings(new: Json, old: Json | None) -> list[str]:
         return []
     schemas = ((version.get("schema") or {}).get("openAPIV3Schema") for version in new["spec"]["versions"] or ())
     return [f'unrecognized format "{name}"' for schema in schemas if schema for name in unknown_formats(schema)]
+
+
+def _rules_bytes(value: Any) -> int:
+    """Letters of all CEL rules in a definition."""
+    if isinstance(value, list):
+        return sum(map(_rules_bytes, value))
+    if not isinstance(value, dict):
+        return 0
+    given = value.get("x-kubernetes-validations")
+    rules = [rule for rule in given if isinstance(rule, dict)] if isinstance(given, list) else []
+    own = sum(_RULE_BYTES + len(str(rule.get(part, ""))) for rule in rules for part in ("rule", "messageExpression"))
+    return own + sum(map(_rules_bytes, value.values()))
 
 
 def _names(new: Json) -> Iterator[Cause]:

@@ -15,10 +15,16 @@ Json = dict[str, Any]
 _TYPES: Final = ("boolean", "date", "integer", "number", "string")
 _FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _FIELDS_MAX: Final = 8
+_COLUMNS_MAX: Final = 100
+"""Differs from kube-apiserver, which knows no bound: each is looked for in each object that a table shows."""
 _SELECTABLE: Final = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."
 
 
 def wrong_columns(version: Json, path: str) -> Iterator[Cause]:
+    count = len(version.get("additionalPrinterColumns") or ())
+    if count > _COLUMNS_MAX:
+        yield Cause("FieldValueTooMany", path, f"Too many: {count}: must have at most {_COLUMNS_MAX} items")
+        return
     for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
         place = f"{path}[{number}]"
         if not column["name"]:

@@ -1,0 +1,69 @@
+"""How much work an evaluation is, told before it is done: in steps of a third of a microsecond, about.
+
+Differs from kube-apiserver, which also estimates the worst case when a definition is made, and refuses what could become too much.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mooring.apiserver.cel.parser import Node
+from mooring.apiserver.cel.values import Unordered
+
+STEPS_MAX: Final = 1_000_000
+"""In the evaluation of all rules of one object."""
+ROUND: Final = 10
+"""A loop's round, beside what is done in it."""
+_LETTERS_A_STEP: Final = 32
+
+
+def of_tree(node: Node) -> int:
+    """An expression without loops; of a loop's body, once."""
+    return _of_part(node)
+
+
+def of_comparison(left: Any, right: Any) -> int:
+    """Two values held against each other, or one against what another holds."""
+    if not isinstance(left, list | dict) and not isinstance(right, list | dict):
+        return of_arguments((left, right))
+    found = _values_in(left) + _values_in(right)
+    if isinstance(left, Unordered):
+        found += len(left) * (len(right) if isinstance(right, list | dict) else 1)
+    return found
+
+
+def of_sides(left: Any, right: Any) -> int:
+    return of_arguments((left, right))
+
+
+def of_arguments(args: Sequence[Any]) -> int:
+    """A function that goes through each of its arguments once; and through each list for every item of the one before."""
+    found, items = 0, 1
+    for arg in args:
+        if isinstance(arg, str | bytes):
+            found += len(arg) // _LETTERS_A_STEP
+        elif isinstance(arg, list | dict):
+            items *= 1 + len(arg)
+            found += items
+    return found
+
+
+def _of_part(part: Any) -> int:
+    if isinstance(part, tuple):
+        return sum(map(_of_part, part))
+    if not dataclasses.is_dataclass(part):
+        return 0
+    return 1 + sum(_of_part(getattr(part, field.name)) for field in dataclasses.fields(part))
+
+
+def _values_in(value: Any) -> int:
+    """No more than can be worked on anyway."""
+    count, level = 0, [value]
+    while level and count < STEPS_MAX:
+        count += len(level)
+        level = [
+            inner for outer in level if isinstance(outer, list | dict) for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return count
