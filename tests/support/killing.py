@@ -9,6 +9,7 @@ from typing import Any
 
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.cluster import Cluster, Request
 from tests.support.virtual_loop import VirtualLoop
 
 
@@ -58,22 +59,17 @@ class Life:
             self._task.result()
 
 
-class MortalCluster:
+class MortalCluster(Cluster):
     """A `Cluster` as one process sees it."""
 
-    def __init__(self, cluster: Any, life: Life) -> None:
+    def __init__(self, cluster: Cluster, life: Life) -> None:
         self._cluster, self._life = cluster, life
 
-    def __getattr__(self, verb: str) -> Any:
-        method = getattr(self._cluster, verb)
-
-        async def asked(*args: Any, **options: Any) -> Any:
-            await self._life.point()
-            answer = await method(*args, **options)
-            await self._life.point()
-            return answer
-
-        return asked
+    async def ask(self, request: Request) -> Any:
+        await self._life.point()
+        answer = await self._cluster.ask(request)
+        await self._life.point()
+        return answer
 
     async def watch(self, *args: Any, **options: Any) -> AsyncGenerator[Any, None]:
         async with contextlib.aclosing(self._cluster.watch(*args, **options)) as events:

@@ -6,7 +6,7 @@ each call and in front of each watch event.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ from mooring.apiserver.channel import Notice
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.listing import ListOptions
 from mooring.apiserver.resource import Json, Resource, Status
+from mooring.apiserver.results import Written
 from mooring.apiserver.scope import scope_of
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
@@ -28,7 +29,7 @@ from mooring.apiserver.watching import WatchOptions
 from mooring.apiserver.web.queries import delete_options
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
-from mooring.kube.cluster import EVERYTHING, Page, Patch, Selection, WatchEvent
+from mooring.kube.cluster import EVERYTHING, Cluster, Page, Request, Selection, Verb, WatchEvent
 from mooring.kube.codec import codec_of
 from mooring.kube.paths import paths_of
 
@@ -52,7 +53,7 @@ class Faults:
         """Before each watch event. Waiting makes the watcher stale, raising cuts its connection."""
 
 
-class LocalCluster:
+class LocalCluster(Cluster):
     """`Cluster` on a store. Several may share one store, each with faults of its own."""
 
     def __init__(
@@ -64,22 +65,12 @@ class LocalCluster:
         self._hub = WatchHub(store, clock=clock, chance=chance, durability=self._durability)
         self._faults = faults or Faults()
 
-    async def list(
-        self,
-        kind: Kind[T],
-        selection: Selection = EVERYTHING,
-        *,
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
-    ) -> Page[T]:
-        await self._begin("list", kind, "")
-        resource = self._resource(kind)
-        scope = scope_of(resource, selection.namespace, selection.label_selector, selection.field_selector)
-        options = ListOptions(resource_version=resource_version, limit=limit, continue_token=continue_token)
-        found = await self._told(lambda: self.store.list(resource, scope, options))
-        await self._faults.after("list", kind, "")
-        return Page(tuple(_typed(kind, stored) for stored in found.items), str(found.version), found.continue_token)
+    async def ask(self, request: Request) -> Any:
+        kind, name = request.kind, request.name
+        await self._begin(request.verb, kind, name)
+        answer = await self._answered(request)
+        await self._faults.after(request.verb, kind, name)
+        return answer
 
     async def watch(
         self,
@@ -99,75 +90,62 @@ class LocalCluster:
                 await self._faults.deliver(kind, event)
                 yield event
 
-    async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
-        await self._begin("get", kind, name)
-        resource, key = self._resource(kind), _key(kind, name, namespace)
-        stored = await self._told(lambda: self.store.get(resource, key))
-        return await self._answer("get", kind, name, stored)
+    async def _answered(self, request: Request) -> Any:
+        if request.verb is Verb.SERVES:
+            return self._known(request.kind) is not None
+        resource = self._resource(request.kind, "" if request.verb is Verb.POST else request.subresource)
+        if request.verb is Verb.LIST:
+            return await self._listed(request, resource)
+        if request.verb is Verb.CREATE:
+            paths_of(request.kind).collection(request.namespace)
+            body = self._decoded(request, resource)
+            return await self._written(request, lambda: self.store.create(resource, body, request.namespace, self._now()))
+        key = _key(request.kind, request.name, request.namespace)
+        match request.verb:
+            case Verb.GET:
+                return _typed(request.kind, await self._told(lambda: self.store.get(resource, key)))
+            case Verb.REPLACE:
+                body, part = self._decoded(request, resource), request.subresource
+                return await self._written(request, lambda: self.store.update(resource, key, body, self._now(), subresource=part))
+            case Verb.PATCH:
+                patch, part = request.body, request.subresource
+                change = patches.change_of(resource, patch.type, _plain(patch.body), FieldValidation.WARN)
+                return await self._written(request, lambda: self.store.patch(resource, key, change, self._now(), subresource=part))
+            case Verb.POST:
+                return await self._posted(request, resource, key)
+            case Verb.DELETE:
+                given = {"preconditions": {"uid": request.uid} if request.uid else None, "gracePeriodSeconds": request.grace_period_s}
+                options = delete_options({}, {**given, "propagationPolicy": request.propagation or None})
+                await self._told(lambda: self.store.delete(resource, key, self._now(), options))
+        return None
 
-    async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
-        obj = _plain(body)
-        name = _name_in(obj)
-        await self._begin("create", kind, name)
-        resource = self._resource(kind)
-        paths_of(kind).collection(namespace)
-        decoded, _ = decode_object(resource, obj, FieldValidation.WARN, [])
-        written = await self._told(lambda: self.store.create(resource, decoded, namespace, self._now()))
-        return await self._answer("create", kind, name, written.stored)
+    async def _listed(self, request: Request, resource: Resource) -> Page[Any]:
+        selection = request.selection
+        scope = scope_of(resource, selection.namespace, selection.label_selector, selection.field_selector)
+        options = ListOptions(resource_version=request.resource_version, limit=request.limit, continue_token=request.continue_token)
+        found = await self._told(lambda: self.store.list(resource, scope, options))
+        return Page(tuple(_typed(request.kind, stored) for stored in found.items), str(found.version), found.continue_token)
 
-    async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:
-        obj = _plain(body)
-        name = _name_in(obj)
-        await self._begin("replace", kind, name)
-        resource = self._resource(kind, subresource)
-        decoded, _ = decode_object(resource, obj, FieldValidation.WARN, [])
-        key = _key(kind, name, namespace)
-        written = await self._told(lambda: self.store.update(resource, key, decoded, self._now(), subresource=subresource))
-        return await self._answer("replace", kind, name, written.stored)
-
-    async def patch(self, kind: Kind[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
-        await self._begin("patch", kind, name)
-        resource = self._resource(kind, subresource)
-        change = patches.change_of(resource, patch.type, _plain(patch.body), FieldValidation.WARN)
-        key = _key(kind, name, namespace)
-        written = await self._told(lambda: self.store.patch(resource, key, change, self._now(), subresource=subresource))
-        return await self._answer("patch", kind, name, written.stored)
-
-    async def post(self, kind: Kind[T], name: str, subresource: str, body: Mapping[str, Any], namespace: str = "") -> None:
-        await self._begin("post", kind, name)
-        resource, key = self._resource(kind), _key(kind, name, namespace)
-        action = resource.action(subresource)
+    async def _posted(self, request: Request, resource: Resource, key: Key) -> None:
+        action = resource.action(request.subresource)
         if action is None or action.asks is None or action.asks.answer is None:
             raise refusals.no_such_resource()
-        decoded, _ = decode_object(action.asks, _plain(body), FieldValidation.WARN, [])
+        decoded, _ = decode_object(action.asks, _plain(request.body), FieldValidation.WARN, [])
         answer, call = action.asks.answer, Call(self.store, resource, key, decoded, self._now(), OWNER)
         await self._told(lambda: answer(call))
-        await self._faults.after("post", kind, name)
 
-    async def delete(
-        self,
-        kind: Kind[T],
-        name: str,
-        namespace: str = "",
-        *,
-        uid: str = "",
-        grace_period_s: int | None = None,
-        propagation: str = "",
-    ) -> None:
-        await self._begin("delete", kind, name)
-        resource, key = self._resource(kind), _key(kind, name, namespace)
-        given = {"preconditions": {"uid": uid} if uid else None, "gracePeriodSeconds": grace_period_s}
-        options = delete_options({}, {**given, "propagationPolicy": propagation or None})
-        await self._told(lambda: self.store.delete(resource, key, self._now(), options))
-        await self._faults.after("delete", kind, name)
+    async def _written(self, request: Request, write: Callable[[], Written]) -> Any:
+        return _typed(request.kind, (await self._told(write)).stored)
 
-    async def serves(self, kind: Kind[Any]) -> bool:
-        await self._begin("serves", kind, "")
-        await self._faults.after("serves", kind, "")
-        return self.store.resource(kind.group, kind.version, kind.plural) is not None
+    def _decoded(self, request: Request, resource: Resource) -> Json:
+        decoded, _ = decode_object(resource, _plain(request.body), FieldValidation.WARN, [])
+        return decoded
+
+    def _known(self, kind: Kind[Any]) -> Resource | None:
+        return self.store.resource(kind.group, kind.version, kind.plural)
 
     def _resource(self, kind: Kind[Any], subresource: str = "") -> Resource:
-        resource = self.store.resource(kind.group, kind.version, kind.plural)
+        resource = self._known(kind)
         if resource is None or subresource not in (("", "status") if resource.status is not Status.NONE else ("",)):
             raise refusals.no_such_resource()
         return resource
@@ -185,10 +163,6 @@ class LocalCluster:
             if self.store.version > self._durability.committed:
                 await self._durability.settled(self.store.version)
 
-    async def _answer(self, verb: str, kind: Kind[T], name: str, stored: Stored) -> T:
-        await self._faults.after(verb, kind, name)
-        return _typed(kind, stored)
-
     def _now(self) -> float:
         return self._clock.wall_s()
 
@@ -205,10 +179,6 @@ def _typed(kind: Kind[T], stored: Stored) -> T:
 def _plain(body: Any) -> Any:
     """JSON values, shared with nobody: what would have gone over the wire."""
     return msgspec.json.decode(msgspec.json.encode(body))
-
-
-def _name_in(obj: Json) -> str:
-    return str((obj.get("metadata") or {}).get("name") or "")
 
 
 def _key(kind: Kind[Any], name: str, namespace: str) -> Key:

@@ -12,7 +12,7 @@ from mooring.api.meta import Kind
 from mooring.base.clock import Clock
 from mooring.dev.brief import brief_patch
 from mooring.dev.story import Story
-from mooring.kube.cluster import EVERYTHING, Cluster, Page, Patch, PatchType, Selection, WatchEvent
+from mooring.kube.cluster import EVERYTHING, Cluster, PatchType, Request, Selection, Verb, WatchEvent
 from mooring.kube.errors import ApiError, Conflict, Invalid
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class Watches:
             await self._another.wait()
 
 
-class WatchedCluster:
+class WatchedCluster(Cluster):
     """`Cluster`, with its user's name on it. Reads are passed on in silence. watches: hears of the watches, too."""
 
     def __init__(self, cluster: Cluster, who: str, story: Story, clock: Clock, watches: Watches | None = None) -> None:
@@ -46,16 +46,11 @@ class WatchedCluster:
         self._clock = clock
         self._watches = watches
 
-    async def list(
-        self,
-        kind: Kind[T],
-        selection: Selection = EVERYTHING,
-        *,
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
-    ) -> Page[T]:
-        return await self._cluster.list(kind, selection, limit=limit, continue_token=continue_token, resource_version=resource_version)
+    async def ask(self, request: Request) -> Any:
+        if not request.writes:
+            return await self._cluster.ask(request)
+        with self._told(_brief(request), _outdated(request), same=_same(request), name=_called(request)):
+            return await self._cluster.ask(request)
 
     async def watch(
         self,
@@ -74,46 +69,8 @@ class WatchedCluster:
         finally:
             await stream.aclose()
 
-    async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
-        return await self._cluster.get(kind, name, namespace)
-
-    async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
-        with self._told(_created(kind, body), same=_same(kind, _name(body)), name=_called(kind, body)):
-            return await self._cluster.create(kind, body, namespace)
-
-    async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:
-        with self._told(f"replace {_path(kind, body['metadata']['name'], subresource)}{_phase(body, subresource)}"):
-            return await self._cluster.replace(kind, body, namespace, subresource=subresource)
-
-    async def patch(self, kind: Kind[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
-        outdated = (Conflict, Invalid) if patch.type is PatchType.JSON else Conflict  # a JSON patch tests what was read
-        with self._told(f"patch {_path(kind, name, subresource)}: {brief_patch(patch.body)}", outdated, same=_same(kind, name)):
-            return await self._cluster.patch(kind, name, patch, namespace, subresource=subresource)
-
-    async def post(self, kind: Kind[T], name: str, subresource: str, body: Mapping[str, Any], namespace: str = "") -> None:
-        with self._told(f"create {_path(kind, name, subresource)}"):
-            await self._cluster.post(kind, name, subresource, body, namespace)
-
-    async def delete(
-        self,
-        kind: Kind[T],
-        name: str,
-        namespace: str = "",
-        *,
-        uid: str = "",
-        grace_period_s: int | None = None,
-        propagation: str = "",
-    ) -> None:
-        with self._told(f"delete {_path(kind, name, '')}"):
-            await self._cluster.delete(kind, name, namespace, uid=uid, grace_period_s=grace_period_s, propagation=propagation)
-
-    async def serves(self, kind: Kind[Any]) -> bool:
-        return await self._cluster.serves(kind)
-
     @contextmanager
-    def _told(
-        self, what: str, outdated: type[ApiError] | tuple[type[ApiError], ...] = Conflict, *, same: str = "", name: str = ""
-    ) -> Iterator[None]:
+    def _told(self, what: str, outdated: tuple[type[ApiError], ...], *, same: str, name: str) -> Iterator[None]:
         """outdated: how the server says that the object has changed since it was read. That is no failure: it is read again.
 
         same, name: as for `Story.happened`.
@@ -130,35 +87,45 @@ class WatchedCluster:
         self._story.wrote(self._who, what, self._clock.now() - began, same=same, name=name)
 
 
-def _path(kind: Kind[Any], name: str, subresource: str) -> str:
-    return "/".join(filter(None, (kind.plural, name, subresource)))
+def _brief(request: Request) -> str:
+    """A write in a few words."""
+    match request.verb:
+        case Verb.CREATE:
+            return _created(request)
+        case Verb.REPLACE:
+            return f"replace {request.place}{_phase(request.body, request.subresource)}"
+        case Verb.PATCH:
+            return f"patch {request.place}: {brief_patch(request.body.body)}"
+        case Verb.POST:
+            return f"create {request.place}"
+    return f"{request.verb} {request.place}"
 
 
-def _same(kind: Kind[Any], name: str) -> str:
+def _outdated(request: Request) -> tuple[type[ApiError], ...]:
+    """How the server says that the object has changed since it was read."""
+    tests = request.verb is Verb.PATCH and request.body.type is PatchType.JSON
+    return (Conflict, Invalid) if tests else (Conflict,)
+
+
+def _same(request: Request) -> str:
     """What an event is known by, which is patched when it comes again."""
-    return f"{kind.plural}/{name}" if kind.plural == EVENTS.plural else ""
+    is_event = request.kind.plural == EVENTS.plural and request.verb in (Verb.CREATE, Verb.PATCH)
+    return f"{request.kind.plural}/{request.name}" if is_event else ""
 
 
-def _called(kind: Kind[Any], body: Any) -> str:
-    """An event in a few words."""
-    if kind.plural != EVENTS.plural or not isinstance(body, Mapping):
+def _called(request: Request) -> str:
+    """A new event in a few words."""
+    if request.kind.plural != EVENTS.plural or request.verb is not Verb.CREATE:
         return ""
-    return f"event {body.get('reason', '')} on {(body.get('involvedObject') or {}).get('name', '')}"
+    return f"event {request.body.get('reason', '')} on {(request.body.get('involvedObject') or {}).get('name', '')}"
 
 
-def _name(body: Any) -> str:
-    metadata = body["metadata"] if isinstance(body, Mapping) else getattr(body, "metadata", None)
-    return str(metadata.get("name", "") if isinstance(metadata, Mapping) else getattr(metadata, "name", ""))
-
-
-def _created(kind: Kind[Any], body: Any) -> str:
+def _created(request: Request) -> str:
     """`create persistentvolumes/NAME`; an event by what it says."""
-    if not isinstance(body, Mapping):
-        return f"create {kind.plural}/{_name(body)}"
-    if kind.plural == EVENTS.plural:
-        about = body.get("involvedObject") or {}
-        return f"event on {about.get('kind', '')} {about.get('name', '')}: {body.get('reason', '')}: {body.get('message', '')}"
-    return f"create {kind.plural}/{_name(body)}"
+    if request.kind.plural != EVENTS.plural:
+        return f"create {request.kind.plural}/{request.name}"
+    body, about = request.body, request.body.get("involvedObject") or {}
+    return f"event on {about.get('kind', '')} {about.get('name', '')}: {body.get('reason', '')}: {body.get('message', '')}"
 
 
 def _phase(body: Mapping[str, Any], subresource: str) -> str:

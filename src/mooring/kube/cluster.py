@@ -8,10 +8,13 @@ A write whose answer was lost raises `Unreachable` or `ServerError`: it may have
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import enum
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
 
 from mooring.api.meta import Kind
 
@@ -72,8 +75,78 @@ class Selection:
 EVERYTHING = Selection()
 
 
-class Cluster(Protocol):
-    """The API server. One coroutine per verb; the kind says the resource and the type of the answer."""
+class Verb(enum.StrEnum):
+    """What can be asked, watches aside."""
+
+    LIST = "list"
+    GET = "get"
+    CREATE = "create"
+    REPLACE = "replace"
+    PATCH = "patch"
+    POST = "post"
+    DELETE = "delete"
+    SERVES = "serves"
+
+
+_READS: Final = (Verb.LIST, Verb.GET, Verb.SERVES)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Request:
+    """One question to the API server, with everything that the verbs of `Cluster` take. Their docstrings say what each field means.
+
+    name: "" where it is about many, or the server is to give one. body: JSON values for CREATE, REPLACE and POST; a Patch for PATCH.
+    """
+
+    verb: Verb
+    kind: Kind[Any]
+    name: str = ""
+    namespace: str = ""
+    subresource: str = ""
+    body: Any = None
+    selection: Selection = EVERYTHING
+    limit: int = 0
+    continue_token: str = ""
+    resource_version: str = ""
+    uid: str = ""
+    grace_period_s: int | None = None
+    propagation: str = ""
+
+    @property
+    def writes(self) -> bool:
+        """True for what may change something."""
+        return self.verb not in _READS
+
+    @property
+    def place(self) -> str:
+        """`volumeattachments/va-1/status`."""
+        return "/".join(filter(None, (self.kind.plural, self.name, self.subresource)))
+
+
+class Cluster(abc.ABC):
+    """The API server. An implementation has two methods, `ask` and `watch`; so has whoever stands in between.
+
+    The verbs, one coroutine each, are made of `ask`; the kind says the resource and the type of the answer.
+    """
+
+    @abc.abstractmethod
+    async def ask(self, request: Request) -> Any:
+        """The answer: a Page for LIST, True or False for SERVES, None for POST and DELETE, else the object. Raises ApiError."""
+
+    @abc.abstractmethod
+    def watch(
+        self,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        *,
+        resource_version: str,
+        timeout_s: float = 0.0,
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        """Changes after resource_version, with bookmarks, until the server ends the stream (the generator just ends).
+
+        timeout_s: asks the server to end it by then; 0 leaves it to the server. Raises Gone when the version is too old,
+        Unreachable when the connection breaks. Close it with `contextlib.aclosing`.
+        """
 
     async def list(
         self,
@@ -88,42 +161,35 @@ class Cluster(Protocol):
 
         Raises Gone for a continue token that is too old.
         """
-        ...
-
-    def watch(
-        self,
-        kind: Kind[T],
-        selection: Selection = EVERYTHING,
-        *,
-        resource_version: str,
-        timeout_s: float = 0.0,
-    ) -> AsyncGenerator[WatchEvent[T], None]:
-        """Changes after resource_version, with bookmarks, until the server ends the stream (the generator just ends).
-
-        timeout_s: asks the server to end it by then; 0 leaves it to the server. Raises Gone when the version is too old,
-        Unreachable when the connection breaks. Close it with `contextlib.aclosing`.
-        """
-        ...
+        page: Page[T] = await self.ask(
+            Request(Verb.LIST, kind, selection=selection, limit=limit, continue_token=continue_token, resource_version=resource_version)
+        )
+        return page
 
     async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
         """Raises NotFound."""
-        ...
+        found: T = await self.ask(Request(Verb.GET, kind, name, namespace))
+        return found
 
     async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
         """body: the whole object, as JSON values or as a struct. Raises AlreadyExists, Invalid."""
-        ...
+        values: Mapping[str, Any] = body if isinstance(body, Mapping) else msgspec.to_builtins(body)
+        made: T = await self.ask(Request(Verb.CREATE, kind, _name_in(values), namespace, body=values))
+        return made
 
     async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:
         """PUT of a whole object: never of one that was decoded in part. Raises Conflict, NotFound, Invalid."""
-        ...
+        replaced: T = await self.ask(Request(Verb.REPLACE, kind, _name_in(body), namespace, subresource, body))
+        return replaced
 
     async def patch(self, kind: Kind[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
         """Raises NotFound, Conflict, Invalid (also for a JSON patch whose test failed)."""
-        ...
+        patched: T = await self.ask(Request(Verb.PATCH, kind, name, namespace, subresource, patch))
+        return patched
 
     async def post(self, kind: Kind[T], name: str, subresource: str, body: Mapping[str, Any], namespace: str = "") -> None:
         """POST to a sub-resource of an object, as `binding` of a Pod: asked, and not stored. Raises NotFound, Conflict, Invalid."""
-        ...
+        await self.ask(Request(Verb.POST, kind, name, namespace, subresource, body))
 
     async def delete(
         self,
@@ -136,8 +202,13 @@ class Cluster(Protocol):
         propagation: str = "",
     ) -> None:
         """uid: a precondition, "" for none. propagation: Background, Foreground, Orphan, "" for the default. Raises NotFound, Conflict."""
-        ...
+        await self.ask(Request(Verb.DELETE, kind, name, namespace, uid=uid, grace_period_s=grace_period_s, propagation=propagation))
 
     async def serves(self, kind: Kind[Any]) -> bool:
         """True where discovery has the kind in this version. That takes no rights. Raises ApiError when nobody can tell."""
-        ...
+        is_served: bool = await self.ask(Request(Verb.SERVES, kind))
+        return is_served
+
+
+def _name_in(body: Mapping[str, Any]) -> str:
+    return str((body.get("metadata") or {}).get("name") or "")

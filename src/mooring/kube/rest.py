@@ -10,7 +10,7 @@ import msgspec
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
 from mooring.kube.answers import Answer, error_of, is_json
-from mooring.kube.cluster import EVERYTHING, Page, Patch, Selection, WatchEvent
+from mooring.kube.cluster import EVERYTHING, Cluster, Request, Selection, Verb, WatchEvent
 from mooring.kube.codec import UNDECODABLE, codec_of, plurals_of
 from mooring.kube.errors import ApiError, BadRequest, NotServed, ServerError, Unauthorized, Unreachable
 from mooring.kube.exchange import Exchange, Stream
@@ -28,7 +28,7 @@ WATCH_MARGIN_S: Final = 30.0
 _JSON: Final = "application/json"
 
 
-class RestCluster:
+class RestCluster(Cluster):
     """Implements `Cluster` on an exchange. `kube/http.py` makes one."""
 
     def __init__(self, exchange: Exchange, clock: Clock, stranger: str) -> None:
@@ -37,70 +37,21 @@ class RestCluster:
         self._clock = clock
         self._stranger = stranger
 
-    async def list(
-        self,
-        kind: Kind[T],
-        selection: Selection = EVERYTHING,
-        *,
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
-    ) -> Page[T]:
-        path = paths_of(kind).collection(selection.namespace) + list_query(selection, limit, continue_token, resource_version)
-        answer = await self._ask("GET", path, kind)
+    async def ask(self, request: Request) -> Any:
+        method, path, body, content_type = _as_http(request)
+        if body is None:
+            answer = await self._exchange.ask(method, path)
+        else:
+            answer = await self._exchange.ask(method, path, _encoded(body), content_type)
+        if answer.status >= 300 or not is_json(answer.headers):
+            refusal = self._refusal(answer, f"{method} {path}", request.kind, _about(method, request))
+            if request.verb is Verb.SERVES and isinstance(refusal, NotServed):
+                return False
+            raise refusal
         try:
-            return codec_of(kind.struct).page(kind, answer.body)
+            return _decoded(request, answer.body)
         except UNDECODABLE as error:
-            raise _undecodable("GET", path, answer, error) from None
-
-    async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
-        return await self._object(kind, name, "GET", paths_of(kind).object(name, namespace))
-
-    async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
-        values = body if isinstance(body, Mapping) else msgspec.to_builtins(body)
-        return await self._object(kind, "", "POST", paths_of(kind).collection(namespace), _typed(kind, values))
-
-    async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:
-        name = body["metadata"]["name"]
-        return await self._object(kind, name, "PUT", paths_of(kind).object(name, namespace, subresource), _typed(kind, body))
-
-    async def patch(self, kind: Kind[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
-        path = paths_of(kind).object(name, namespace, subresource)
-        return await self._object(kind, name, "PATCH", path, patch.body, patch.type.value)
-
-    async def post(self, kind: Kind[T], name: str, subresource: str, body: Mapping[str, Any], namespace: str = "") -> None:
-        await self._ask("POST", paths_of(kind).object(name, namespace, subresource), kind, body, name=name)
-
-    async def delete(
-        self,
-        kind: Kind[T],
-        name: str,
-        namespace: str = "",
-        *,
-        uid: str = "",
-        grace_period_s: int | None = None,
-        propagation: str = "",
-    ) -> None:
-        options: dict[str, Any] = {}
-        if uid:
-            options["preconditions"] = {"uid": uid}
-        if grace_period_s is not None:
-            options["gracePeriodSeconds"] = grace_period_s
-        if propagation:
-            options["propagationPolicy"] = propagation
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", **options} if options else None
-        await self._ask("DELETE", paths_of(kind).object(name, namespace), kind, body, name=name)
-
-    async def serves(self, kind: Kind[Any]) -> bool:
-        path = paths_of(kind).version
-        try:
-            answer = await self._ask("GET", path, kind)
-        except NotServed:
-            return False
-        try:
-            return kind.plural in plurals_of(answer.body)
-        except UNDECODABLE as error:
-            raise _undecodable("GET", path, answer, error) from None
+            raise _undecodable(method, path, answer, error) from None
 
     async def watch(
         self, kind: Kind[T], selection: Selection = EVERYTHING, *, resource_version: str, timeout_s: float = 0.0
@@ -118,26 +69,6 @@ class RestCluster:
         finally:
             stream.close()
 
-    async def _object(self, kind: Kind[T], name: str, method: str, path: str, body: object = None, content_type: str = _JSON) -> T:
-        """name: "" for an object that has none yet."""
-        answer = await self._ask(method, path, kind, body, content_type, name=name)
-        try:
-            return codec_of(kind.struct).object(answer.body)
-        except UNDECODABLE as error:
-            raise _undecodable(method, path, answer, error) from None
-
-    async def _ask(
-        self, method: str, path: str, kind: Kind[Any], body: object = None, content_type: str = _JSON, *, name: str = ""
-    ) -> Answer:
-        """An answer of success, in JSON. Raises ApiError for all others. name: of the object that is asked about, "" for many."""
-        if body is None:
-            answer = await self._exchange.ask(method, path)
-        else:
-            answer = await self._exchange.ask(method, path, _encoded(body), content_type)
-        if answer.status >= 300 or not is_json(answer.headers):
-            raise self._refusal(answer, f"{method} {path}", kind, f"{method.lower()} {kind.resource} {name}".rstrip())
-        return answer
-
     async def _opened(self, kind: Kind[Any], path: str) -> Stream:
         reply = await self._exchange.watch(path)
         if isinstance(reply, Answer):
@@ -153,6 +84,63 @@ class RestCluster:
             told = f"{error}: {self._stranger}"
             return Unauthorized(told, reason=error.reason, details=error.details, retry_after_s=error.retry_after_s)
         return error
+
+
+_METHODS: Final = {
+    Verb.LIST: "GET",
+    Verb.GET: "GET",
+    Verb.SERVES: "GET",
+    Verb.CREATE: "POST",
+    Verb.POST: "POST",
+    Verb.REPLACE: "PUT",
+    Verb.PATCH: "PATCH",
+    Verb.DELETE: "DELETE",
+}
+
+
+def _as_http(request: Request) -> tuple[str, str, object, str]:
+    """Method, path with query, body (None for none), content type."""
+    kind, paths, method = request.kind, paths_of(request.kind), _METHODS[request.verb]
+    if request.verb is Verb.LIST:
+        selection = request.selection
+        query = list_query(selection, request.limit, request.continue_token, request.resource_version)
+        return method, paths.collection(selection.namespace) + query, None, _JSON
+    if request.verb is Verb.SERVES:
+        return method, paths.version, None, _JSON
+    if request.verb is Verb.CREATE:
+        return method, paths.collection(request.namespace), _typed(kind, request.body), _JSON
+    path = paths.object(request.name, request.namespace, request.subresource)
+    if request.verb is Verb.PATCH:
+        return method, path, request.body.body, request.body.type.value
+    if request.verb is Verb.DELETE:
+        return method, path, _delete_options(request), _JSON
+    return method, path, _typed(kind, request.body) if request.verb is Verb.REPLACE else request.body, _JSON
+
+
+def _delete_options(request: Request) -> dict[str, Any] | None:
+    options: dict[str, Any] = {}
+    if request.uid:
+        options["preconditions"] = {"uid": request.uid}
+    if request.grace_period_s is not None:
+        options["gracePeriodSeconds"] = request.grace_period_s
+    if request.propagation:
+        options["propagationPolicy"] = request.propagation
+    return {"apiVersion": "v1", "kind": "DeleteOptions", **options} if options else None
+
+
+def _decoded(request: Request, body: bytes) -> Any:
+    """Raises UNDECODABLE."""
+    if request.verb is Verb.LIST:
+        return codec_of(request.kind.struct).page(request.kind, body)
+    if request.verb is Verb.SERVES:
+        return request.kind.plural in plurals_of(body)
+    return None if request.verb in (Verb.POST, Verb.DELETE) else codec_of(request.kind.struct).object(body)
+
+
+def _about(method: str, request: Request) -> str:
+    """As client-go tells what was asked: `get pods web-0`."""
+    name = "" if request.verb is Verb.CREATE else request.name
+    return f"{method.lower()} {request.kind.resource} {name}".rstrip()
 
 
 def _events(kind: Kind[T], splitter: LineSplitter, chunk: bytes, path: str) -> Iterator[WatchEvent[T]]:

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from mooring.api.meta import Kind
-from mooring.kube.cluster import EVERYTHING, EventType, Page, Patch, PatchType, Selection, WatchEvent
+from mooring.kube import cluster
+from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, PatchType, Selection, Verb, WatchEvent
 from mooring.kube.errors import AlreadyExists, ApiError, Conflict, Gone, NotFound, Unreachable
 
 T = TypeVar("T")
@@ -46,7 +47,7 @@ class Fault:
     delay_s: float = 0.0
 
 
-class FakeCluster:
+class FakeCluster(Cluster):
     """Implements `Cluster`. Faults are taken in the order they were given."""
 
     def __init__(self) -> None:
@@ -101,26 +102,32 @@ class FakeCluster:
 
     # The port
 
-    async def list(
-        self, kind: Kind[T], selection: Selection = EVERYTHING, *, limit: int = 0, continue_token: str = "", resource_version: str = ""
-    ) -> Page[T]:
-        await self._arrives(Request("list", kind.plural, "", _now(), (limit, continue_token), resource_version))
-        if continue_token:
-            if continue_token not in self._snapshots:
-                raise Gone("The provided continue parameter is too old", reason="Expired")
-            items, version = self._snapshots.pop(continue_token)
-        else:
-            items, version = (
-                [copy.deepcopy(self.objects[place]) for place in sorted(self.objects) if _selected(selection, kind, place)],
-                self.version,
-            )
-        token = ""
-        if limit and len(items) > limit:
-            token = f"token-{version}-{len(items) - limit}"
-            self._snapshots[token] = items[limit:], version
-        page = Page(tuple(_decoded(item, kind) for item in items[: limit or None]), str(version), token)
-        await self._answered(Request("list", kind.plural, "", _now()))
-        return page
+    async def ask(self, request: cluster.Request) -> Any:
+        kind, place = request.kind, (request.kind.plural, request.namespace, request.name)
+        asked = _recorded(request)
+        await self._arrives(asked)
+        match request.verb:
+            case Verb.SERVES:
+                return True
+            case Verb.LIST:
+                answer: Any = self._listed(request)
+            case Verb.GET:
+                answer = _decoded(self._found(kind, place), kind)
+            case Verb.CREATE:
+                return await self._created(kind, place, request, asked)
+            case Verb.REPLACE:
+                return await self._write(kind, place, self._replaced(kind, place, request.body), EventType.MODIFIED, asked)
+            case Verb.PATCH:
+                assert request.body.type is not PatchType.JSON, "this fake has no JSON patch"
+                obj = copy.deepcopy(self._found(kind, place))
+                _merge(obj, request.body.body)
+                return await self._write(kind, place, obj, EventType.MODIFIED, asked)
+            case Verb.DELETE:
+                answer = self._deleted(kind, place, request.uid)
+            case _:
+                raise AssertionError(f"this fake has no {request.verb}")
+        await self._answered(asked)
+        return answer
 
     async def watch(
         self, kind: Kind[T], selection: Selection = EVERYTHING, *, resource_version: str, timeout_s: float = 0.0
@@ -148,54 +155,39 @@ class FakeCluster:
             if timer:
                 timer.cancel()
 
-    async def serves(self, kind: Kind[Any]) -> bool:
-        await self._arrives(Request("serves", kind.plural, "", _now()))
-        return True
+    # Inside
 
-    async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
-        await self._arrives(Request("get", kind.plural, name, _now()))
-        answer = _decoded(self._found(kind, (kind.plural, namespace, name)), kind)
-        await self._answered(Request("get", kind.plural, name, _now()))
-        return answer
+    def _listed(self, request: cluster.Request) -> Page[Any]:
+        if request.continue_token:
+            if request.continue_token not in self._snapshots:
+                raise Gone("The provided continue parameter is too old", reason="Expired")
+            items, version = self._snapshots.pop(request.continue_token)
+        else:
+            places = [place for place in sorted(self.objects) if _selected(request.selection, request.kind, place)]
+            items, version = [copy.deepcopy(self.objects[place]) for place in places], self.version
+        token = ""
+        if request.limit and len(items) > request.limit:
+            token = f"token-{version}-{len(items) - request.limit}"
+            self._snapshots[token] = items[request.limit :], version
+        return Page(tuple(_decoded(item, request.kind) for item in items[: request.limit or None]), str(version), token)
 
-    async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
-        obj = copy.deepcopy(dict(body)) if isinstance(body, Mapping) else msgspec.to_builtins(body)
-        name = obj["metadata"]["name"]
-        request = Request("create", kind.plural, name, _now(), copy.deepcopy(obj))
-        await self._arrives(request)
-        place = (kind.plural, namespace, name)
+    async def _created(self, kind: Kind[Any], place: Place, request: cluster.Request, asked: Request) -> Any:
+        obj = copy.deepcopy(dict(request.body))
         if place in self.objects:
-            raise AlreadyExists(f'{kind.resource} "{name}" already exists', reason="AlreadyExists")
-        obj["metadata"] = {**obj["metadata"], "namespace": namespace, "uid": f"uid-{self.version + 1}"}
-        return await self._write(kind, place, obj, EventType.ADDED, request)
+            raise AlreadyExists(f'{kind.resource} "{place[2]}" already exists', reason="AlreadyExists")
+        obj["metadata"] = {**obj["metadata"], "namespace": request.namespace, "uid": f"uid-{self.version + 1}"}
+        return await self._write(kind, place, obj, EventType.ADDED, asked)
 
-    async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:
-        name = body["metadata"]["name"]
-        request = Request("replace", kind.plural, name, _now(), copy.deepcopy(dict(body)))
-        await self._arrives(request)
-        place = (kind.plural, namespace, name)
+    def _replaced(self, kind: Kind[Any], place: Place, body: Mapping[str, Any]) -> dict[str, Any]:
         old = self._found(kind, place)
         if body["metadata"].get("resourceVersion") not in (None, "", old["metadata"]["resourceVersion"]):
-            raise Conflict(f'Operation cannot be fulfilled on {kind.resource} "{name}": the object has been modified', reason="Conflict")
+            text = f'Operation cannot be fulfilled on {kind.resource} "{place[2]}": the object has been modified'
+            raise Conflict(text, reason="Conflict")
         obj = copy.deepcopy(dict(body))
         obj["metadata"]["uid"] = old["metadata"]["uid"]
-        return await self._write(kind, place, obj, EventType.MODIFIED, request)
+        return obj
 
-    async def patch(self, kind: Kind[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
-        request = Request("patch", kind.plural, name, _now(), copy.deepcopy(patch))
-        await self._arrives(request)
-        assert patch.type is not PatchType.JSON, "this fake has no JSON patch"
-        place = (kind.plural, namespace, name)
-        obj = copy.deepcopy(self._found(kind, place))
-        _merge(obj, patch.body)
-        return await self._write(kind, place, obj, EventType.MODIFIED, request)
-
-    async def delete(
-        self, kind: Kind[T], name: str, namespace: str = "", *, uid: str = "", grace_period_s: int | None = None, propagation: str = ""
-    ) -> None:
-        request = Request("delete", kind.plural, name, _now())
-        await self._arrives(request)
-        place = (kind.plural, namespace, name)
+    def _deleted(self, kind: Kind[Any], place: Place, uid: str) -> None:
         old = self._found(kind, place)
         if uid not in ("", old["metadata"]["uid"]):
             raise Conflict("the UID in the precondition does not match", reason="Conflict")
@@ -205,9 +197,6 @@ class FakeCluster:
             self._store(kind, place, obj, EventType.MODIFIED)
         else:
             self._store(kind, place, old, EventType.DELETED)
-        await self._answered(request)
-
-    # Inside
 
     def _found(self, kind: Kind[Any], place: Place) -> dict[str, Any]:
         if place not in self.objects:
@@ -285,6 +274,11 @@ class _Watch:
         if isinstance(event, ApiError):
             raise event
         return event
+
+
+def _recorded(request: cluster.Request) -> Request:
+    body = (request.limit, request.continue_token) if request.verb is Verb.LIST else copy.deepcopy(request.body)
+    return Request(request.verb.value, request.kind.plural, request.name, _now(), body, request.resource_version)
 
 
 def lost() -> Unreachable:

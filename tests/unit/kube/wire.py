@@ -7,14 +7,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from mooring.base.chance import Chance
-from mooring.kube.cluster import EVERYTHING, Selection, WatchEvent
+from mooring.kube.cluster import EVERYTHING, Cluster, Request, Selection, WatchEvent
 from tests.unit.kube.fake_cluster import FakeCluster, lost
 
 T = TypeVar("T")
 
 
-class Wire:
-    """Implements what the elector uses of `Cluster`. A request that its sender gave up takes effect all the same."""
+class Wire(Cluster):
+    """Implements `Cluster`. A request that its sender gave up takes effect all the same."""
 
     def __init__(self, cluster: FakeCluster, chance: Chance) -> None:
         self.cluster = cluster
@@ -26,16 +26,9 @@ class Wire:
         self.writes = 0
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def get(self, kind: Any, name: str, namespace: str = "") -> Any:
-        return await self._send(lambda: self.cluster.get(kind, name, namespace))
-
-    async def create(self, kind: Any, body: Any, namespace: str = "") -> Any:
-        self.writes += 1
-        return await self._send(lambda: self.cluster.create(kind, body, namespace))
-
-    async def replace(self, kind: Any, body: Any, namespace: str = "", *, subresource: str = "") -> Any:
-        self.writes += 1
-        return await self._send(lambda: self.cluster.replace(kind, body, namespace))
+    async def ask(self, request: Request) -> Any:
+        self.writes += request.writes
+        return await self._send(lambda: self.cluster.ask(request))
 
     async def watch(
         self, kind: Any, selection: Selection = EVERYTHING, *, resource_version: str, timeout_s: float = 0.0

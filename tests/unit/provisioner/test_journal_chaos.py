@@ -11,11 +11,11 @@ import pytest
 
 from mooring.api.coordination import LEASES
 from mooring.api.core import NAMESPACES
-from mooring.api.meta import Kind
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.kube.cluster import Cluster, Request
 from mooring.kube.errors import ApiError, Unreachable
 from mooring.provisioner.intents import Intent
 from mooring.provisioner.journal import Journal
@@ -28,32 +28,25 @@ SIZES = (10, 60_000, 100_000)
 """Of requests, so that a few intents fill a page."""
 
 
-class Line:
+class Line(Cluster):
     """A slow line to the API server on which requests and answers get lost."""
 
     def __init__(self, cluster: LocalCluster, draw: random.Random) -> None:
         self._cluster, self._draw = cluster, draw
         self._loss = draw.choice((0.0, 0.02, 0.1))
 
-    async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
-        return await self._sent(self._cluster.get(kind, name, namespace))
-
-    async def create(self, kind: Kind[T], body: Any, namespace: str = "") -> T:
-        return await self._sent(self._cluster.create(kind, body, namespace))
-
-    async def replace(self, kind: Kind[T], body: Any, namespace: str = "") -> T:
-        return await self._sent(self._cluster.replace(kind, body, namespace))
-
-    async def _sent(self, request: Any) -> Any:
+    async def ask(self, request: Request) -> Any:
         await self._takes_time()
         if self._draw.random() < self._loss:
-            request.close()
             raise Unreachable("the request was lost")
-        answer = await request
+        answer = await self._cluster.ask(request)
         await self._takes_time()
         if self._draw.random() < self._loss:
             raise Unreachable("the answer was lost")
         return answer
+
+    def watch(self, *args: Any, **options: Any) -> Any:
+        return self._cluster.watch(*args, **options)
 
     async def _takes_time(self) -> None:
         await asyncio.sleep(self._draw.choice((0.0, 0.0, 0.01, 0.05)))
