@@ -14,10 +14,10 @@ IndexFunction = Callable[[T], Iterable[str]]
 class Index(Generic[T]):
     """Values to keys. Most values name one object: such a value holds the bare key, a dict costs four times as much."""
 
-    __slots__ = ("_buckets", "_function")
+    __slots__ = ("_buckets", "function")
 
     def __init__(self, function: IndexFunction[T]) -> None:
-        self._function = function
+        self.function = function
         self._buckets: dict[str, Key | dict[Key, None]] = {}
 
     def keys(self, value: str) -> Iterable[Key]:
@@ -28,8 +28,8 @@ class Index(Generic[T]):
 
     def move(self, key: Key, old: T | None, new: T | None) -> None:
         """An object under this key has taken the place of another."""
-        before = () if old is None else tuple(dict.fromkeys(self._function(old)))
-        after = () if new is None else tuple(dict.fromkeys(self._function(new)))
+        before = () if old is None else tuple(dict.fromkeys(self.function(old)))
+        after = () if new is None else tuple(dict.fromkeys(self.function(new)))
         for value in before:
             if value not in after:
                 self._leave(value, key)

@@ -83,6 +83,13 @@ class Informer(Generic[T]):
         self._running = False
         self._reflector: Reflector[T] | None = None
 
+    def also(self, indexes: Mapping[str, IndexFunction[T]], resync_s: float) -> None:
+        """Another reader's wishes, before it runs: more indexes, and how often at the least all objects are delivered again (0: never)."""
+        assert not self._running, "its objects are in the cache already"
+        self.store.index(indexes)
+        if resync_s > 0:
+            self._resync_s = min(self._resync_s or resync_s, resync_s)
+
     @property
     def has_synced(self) -> bool:
         """True while the cache follows the API server and has listed everything."""

@@ -71,6 +71,13 @@ class Store(Generic[T]):
         self.version = ""
         self.tombstones_lost = 0
 
+    def index(self, indexes: Mapping[str, IndexFunction[T]]) -> None:
+        """Further indexes, while the store is empty. One that is there already must be the same function."""
+        assert not self._objects
+        for name, function in indexes.items():
+            assert name not in self._indexes or self._indexes[name].function == function, f"two indexes are called {name}"
+            self._indexes.setdefault(name, Index(function))
+
     def __len__(self) -> int:
         return len(self._objects)
 

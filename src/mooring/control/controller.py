@@ -1,0 +1,184 @@
+"""The loop of a controller: what changes wakes keys, workers reconcile them, and each result says when a key comes again.
+
+- A key is never in two workers' hands. What changes while it is being worked on brings it once more.
+- A result may park the key under topics. Telling one of them wakes it, also when it was told between judgement and parking.
+- A failure (`Retry`, `ApiError`) delays the key by a back-off that doubles; a topic that could heal it ends the wait at once.
+- `Stale` and `again` reconcile once more at once, STEPS_MAX times; then other keys get their turn, and what is stale still waits a while.
+- Any other exception is a bug: it is logged, and the key comes again after its back-off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from typing import Final, Generic, TypeVar
+
+from mooring.api.meta import Object
+from mooring.base.log import Logger, logger
+from mooring.control.result import Because, Result, Retry, Stale
+from mooring.control.runtime import Runtime
+from mooring.control.topics import Topic, Topics
+from mooring.kube.errors import ApiError
+from mooring.kube.informer import Cause, Change, Informer
+from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
+from mooring.kube.shift import Shift
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T", bound=Object)
+
+STEPS_MAX: Final = 4
+"""Reconciles of one key in a row before others get their turn."""
+
+BACK_OFF: Final = BackOff(0.1, 60.0)
+
+_log = logger(__name__)
+
+
+class Controller(Generic[K]):
+    """One queue of keys with its workers.
+
+    name: of the queue in metrics, and of the tasks. reconcile: the work on one key. label: what the key is called in logs, a kind's name
+    mostly. log: whose lines these are, the room's own.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        name: str,
+        reconcile: Callable[[K], Awaitable[Result]],
+        *,
+        workers: int,
+        backoff: BackOff = BACK_OFF,
+        label: str = "key",
+        log: Logger = _log,
+    ) -> None:
+        assert workers > 0
+        self.name = name
+        self._reconcile = reconcile
+        self._worker_count = workers
+        self._label = label
+        self._log = log
+        self._topics: Topics[K] = Topics()
+        self._queue: WorkQueue[K] = WorkQueue(
+            name, clock=runtime.clock, chance=runtime.chance, backoff=backoff, metrics=runtime.metrics.once(QueueMetrics)
+        )
+        self._workers = Shift()
+
+    # -- what wakes a key
+
+    def watch(self, informer: Informer[T], keys: Callable[[Change[T]], Iterable[K]], *, own: bool = True) -> None:
+        """Adds the keys that a change concerns. own: False leaves out what our own writes changed."""
+
+        def changed(change: Change[T]) -> None:
+            if own or change.cause is not Cause.OWN_WRITE:
+                for key in keys(change):
+                    self._queue.add(key)
+
+        informer.on_change(changed)
+
+    def add(self, key: K) -> None:
+        """The key is reconciled as soon as a worker is free."""
+        self._queue.add(key)
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """The key is reconciled after a while; the earliest of several such wishes counts."""
+        self._queue.add_after(key, seconds)
+
+    def tell(self, *topics: Topic) -> None:
+        """Something has happened: the keys that wait for it, or that it could heal, are reconciled at once."""
+        for key in self._topics.tell(topics):
+            self._queue.add(key)
+
+    def retry_now(self, keys: Iterable[K]) -> None:
+        """Ends the back-off of those among the keys that have failed, or that may be failing at this moment; their failures are history."""
+        for key in keys:
+            if self._queue.failures(key) or self._queue.in_hand(key):
+                self._queue.forget(key)
+                self._queue.add(key)
+
+    def forget(self, key: K) -> None:
+        """The key stands for nothing any more: another object that takes its name has no past."""
+        self._queue.forget(key)
+        self._topics.drop(key)
+
+    # -- what is known of a key
+
+    def failures(self, key: K) -> int:
+        """Failures in a row."""
+        return self._queue.failures(key)
+
+    def in_hand(self, key: K) -> bool:
+        """True while a worker has the key."""
+        return self._queue.in_hand(key)
+
+    def explain(self, key: K, because: Because) -> None:
+        """Logs at level 4 what was decided, before it is carried out."""
+        if self._log.enabled(4):
+            self._log.info(4, "decided", because=str(because), **{self._label: str(key)})
+
+    # -- life
+
+    async def run(self) -> None:
+        """Works until cancelled, or until drained."""
+        async with self._workers.workers() as group:
+            for number in range(self._worker_count):
+                group.create_task(self._queue.work(self._work), name=f"{self.name}/worker/{number}")
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Takes no new key, lets the work in hand end; then run() returns. False when timeout_s was too short."""
+        self.close()
+        return await self._workers.over(timeout_s)
+
+    def close(self) -> None:
+        """Takes no new key from now on."""
+        self._queue.close()
+
+    # -- one key
+
+    async def _work(self, key: K) -> None:
+        self._topics.begin(key)
+        try:
+            await self._until_settled(key)
+        finally:
+            self._topics.end(key)
+
+    async def _until_settled(self, key: K) -> None:
+        is_stale = False
+        for _ in range(STEPS_MAX):
+            try:
+                result = await self._reconcile(key)
+            except Stale:
+                is_stale = True
+                continue
+            except Retry as failure:
+                self._failed(key, failure)
+                return
+            except ApiError as error:
+                self._failed(key, Retry(f"could not be done, trying again: {error}"))
+                return
+            if result.done:
+                self._log.info(2, result.done, because=str(result.because), **{self._label: str(key)})
+            if not result.again:
+                self._settled(key, result)
+                return
+            is_stale = False
+        if is_stale:  # something keeps moving under the work: not at full speed for ever
+            self._queue.retry(key)
+        else:
+            self._queue.add(key)
+
+    def _settled(self, key: K, result: Result) -> None:
+        if not result.keeps_backoff:
+            self._queue.forget(key)
+        if not self._topics.park(key, result.waits_for):
+            self._queue.add(key)
+        elif result.after_s is not None:
+            self._queue.add_after(key, result.after_s)
+
+    def _failed(self, key: K, failure: Retry) -> None:
+        delay_s = self._queue.retry(key)
+        told = self._log.bind(**{self._label: str(key)})
+        if failure.because is not None:
+            told = told.bind(because=str(failure.because))
+        told.error(str(failure), retry_in_s=round(delay_s, 3))
+        if not self._topics.park(key, failure.heals):
+            self._queue.add(key)

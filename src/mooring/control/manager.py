@@ -1,0 +1,106 @@
+"""Caches, controllers and what runs beside them, as one: started together, and ended in good order.
+
+    manager = Manager(caches, controller, another)
+    await manager.run()             until cancelled, or until drained
+
+The order: what runs beside the caches starts with them; once the caches are filled the controllers work; told to drain, they take no new
+key, and when the last one has ended, everything beside them is told to finish what it still has (events are sent, say) and is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from mooring.base.log import logger
+from mooring.control.caches import Caches
+from mooring.kube.shift import Shift
+
+_log = logger(__name__)
+
+FINISH_S_MAX: Final = 2.0
+"""How long the end waits for what runs beside the controllers: events that are not sent yet, intents not yet closed."""
+
+
+class Worker(Protocol):
+    """A controller, or a part that has several."""
+
+    async def run(self) -> None:
+        """Works until cancelled, or until drained. The caches have been filled."""
+        ...
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Begins nothing new, lets what runs end. False when that took too long."""
+        ...
+
+
+class Beside(Protocol):
+    """What runs beside the controllers."""
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        ...
+
+    async def drain(self, timeout_s: float) -> Any:
+        """Finishes what is still to be done, timeout_s at the most."""
+        ...
+
+
+class Loop:
+    """A coroutine that never ends, as something that runs beside controllers."""
+
+    def __init__(self, run: Callable[[], Awaitable[None]]) -> None:
+        self._run = run
+
+    async def run(self) -> None:
+        await self._run()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """There is nothing to finish."""
+        return True
+
+
+class Manager:
+    """What a program starts: one object for one term of leadership.
+
+    workers: controllers, and parts made of them. prepare: awaited before the controllers work, while the caches are being filled.
+    """
+
+    def __init__(self, caches: Caches, *workers: Worker, prepare: Callable[[], Awaitable[None]] | None = None) -> None:
+        self.caches = caches
+        self._workers = workers
+        self._prepare = prepare
+        self._beside: dict[str, Beside] = {}
+        self._work = Shift()
+
+    def beside(self, name: str, what: Beside) -> None:
+        """Runs this as long as the caches run. name: of its task."""
+        assert name not in self._beside
+        self._beside[name] = what
+
+    @property
+    def has_synced(self) -> bool:
+        """True while every cache follows the API server and has listed everything."""
+        return self.caches.has_synced
+
+    async def run(self) -> None:
+        """Works until cancelled, or until drained. Raises what a worker, or what runs beside, raises."""
+        async with asyncio.TaskGroup() as group:
+            helpers = self.caches.start(group)
+            helpers += [group.create_task(what.run(), name=name) for name, what in self._beside.items()]
+            if self._prepare is not None:
+                await self._prepare()
+            await self.caches.synced()
+            _log.info(2, "caches synced")
+            async with self._work.workers() as workers:
+                for number, worker in enumerate(self._workers):
+                    workers.create_task(worker.run(), name=f"{getattr(worker, 'name', type(worker).__name__)}/{number}")
+            await asyncio.gather(*(what.drain(FINISH_S_MAX) for what in self._beside.values()))
+            for helper in helpers:
+                helper.cancel()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Takes no new work, lets what runs end and be stored; then run() returns. False when timeout_s was too short."""
+        *_, is_over = await asyncio.gather(*(worker.drain(timeout_s) for worker in self._workers), self._work.over(timeout_s))
+        return is_over

@@ -1,0 +1,20 @@
+"""The ports that every controller needs, handed on as one."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mooring.base.chance import Chance
+from mooring.base.clock import Clock
+from mooring.base.metrics import Metrics
+from mooring.kube.cluster import Cluster
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Runtime:
+    """The world outside: the API server, time, chance, and where figures are kept."""
+
+    cluster: Cluster
+    clock: Clock
+    chance: Chance
+    metrics: Metrics

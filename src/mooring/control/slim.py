@@ -1,0 +1,165 @@
+"""What a cache keeps of an object: masks, which several readers of one cache add up.
+
+    KEPT = slim(
+        metadata=slim("deletion_timestamp", "finalizers", labels=only("zone")),
+        spec=slim("csi", "access_modes"),
+    )
+    KEPT.of(pv)            the PersistentVolume with these fields, all others at their defaults
+    KEPT | OTHERS          what two readers need
+
+A mask keeps whole fields by name, and parts of a field by a mask of its own. Name, namespace, uid and resourceVersion are always kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+
+from mooring.api.meta import Object, ObjectMeta
+
+T = TypeVar("T")
+Obj = TypeVar("Obj", bound=Object)
+
+_IDENTITY: Final = frozenset({"name", "namespace", "uid", "resource_version"})
+
+
+class Part(Hashable, Protocol):
+    """What is kept of one value."""
+
+    def of(self, value: Any) -> Any:
+        """The value, with what is not kept left out."""
+        ...
+
+    def __or__(self, other: Any) -> Any: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Whole:
+    """Keeps everything."""
+
+    def of(self, value: Any) -> Any:
+        return value
+
+    def __or__(self, other: Part) -> Part:
+        return self
+
+
+WHOLE: Final = Whole()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entries:
+    """Of a mapping the entries of these names; None when none is left."""
+
+    names: frozenset[str]
+
+    def of(self, value: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        return {name: value[name] for name in value if name in self.names} or None if value else None
+
+    def __or__(self, other: Part) -> Part:
+        return Entries(self.names | other.names) if isinstance(other, Entries) else WHOLE
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Items:
+    """Of a tuple the items that a test lets through. One and the same test joins with itself; two different ones keep all."""
+
+    test: Callable[[Any], bool]
+
+    def of(self, value: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+        return tuple(item for item in value if self.test(item)) if value is not None else None
+
+    def __or__(self, other: Part) -> Part:
+        return self if other == self else WHOLE
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mask:
+    """Of a struct some fields whole, of others a part; the rest is at its default, which every field must have."""
+
+    whole: frozenset[str] = frozenset()
+    parts: tuple[tuple[str, Part], ...] = ()
+
+    def of(self, value: T) -> T:
+        """The struct, slim. None stays None."""
+        if value is None:
+            return value
+        kept = {name: getattr(value, name) for name in self.whole}
+        for name, part in self.parts:
+            kept[name] = part.of(getattr(value, name))
+        if isinstance(value, ObjectMeta):
+            for name in _IDENTITY:
+                kept[name] = getattr(value, name)
+        return type(value)(**kept)
+
+    def __or__(self, other: Part) -> Part:
+        return _joined(self, other)
+
+
+@functools.lru_cache(maxsize=256)
+def _joined(one: Mask, other: Part) -> Part:
+    if not isinstance(other, Mask):
+        return WHOLE
+    whole = one.whole | other.whole
+    parts: dict[str, Part] = {}
+    for name, part in (*one.parts, *other.parts):
+        if name not in whole:
+            parts[name] = parts[name] | part if name in parts else part
+    return Mask(whole, tuple(sorted(parts.items(), key=lambda item: item[0])))
+
+
+def slim(*fields: str, **parts: Part) -> Mask:
+    """A mask. fields: kept whole. parts: kept in part."""
+    return Mask(frozenset(fields), tuple(sorted(parts.items())))
+
+
+def only(*names: str) -> Entries:
+    """Of labels or annotations those of these names."""
+    return Entries(frozenset(names))
+
+
+def items(test: Callable[[Any], bool]) -> Items:
+    """Of a list the items that the test lets through. test: equal for equal meaning, a frozen record with __call__, say."""
+    return Items(test)
+
+
+NAME_ONLY: Final = slim(metadata=slim())
+"""That the object exists, and nothing else."""
+
+Keeps = Callable[[Obj], "Part | None"]
+"""What to keep of an object, None for nothing of it: a reader's choice, which may depend on the object."""
+
+
+def always(part: Part) -> Callable[[Any], Part]:
+    """The same for every object."""
+    return lambda obj: part
+
+
+def joined(choices: tuple[Callable[[Obj], Part | None], ...]) -> Callable[[Obj], Obj | None]:
+    """One pruner for all readers of a cache: an object keeps what any of them wants, and is left out when none wants it."""
+
+    def prune(obj: Obj) -> Obj | None:
+        mask: Part | None = None
+        for choice in choices:
+            wanted = choice(obj)
+            if wanted is not None:
+                mask = wanted if mask is None else mask | wanted
+        if mask is None:
+            return None
+        slimmed: Obj = mask.of(obj)
+        return slimmed
+
+    return prune
+
+
+def check(mask: Part, struct: type[msgspec.Struct]) -> None:
+    """Asserts that each field that the mask names is there. For tests: a mask of a misspelt field would fail at the first object."""
+    if not isinstance(mask, Mask):
+        return
+    known = {field.name: field.type for field in msgspec.structs.fields(struct)}
+    for name in (*mask.whole, *dict(mask.parts)):
+        assert name in known, f"{struct.__name__} has no field {name}"

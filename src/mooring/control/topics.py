@@ -1,0 +1,87 @@
+"""Who waits for what: keys parked under topics, found again when a topic is told.
+
+A topic is a text such as `volume/pv-1`, built by a function of the room that tells it. What is told while a key is being worked on counts
+for that key, too: between its judgement and its parking nothing is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Final, Generic, TypeAlias, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+Topic: TypeAlias = str
+
+TOLD_MAX: Final = 1024
+"""Topics remembered while keys are being worked on; beyond it those too old for any of them are dropped."""
+
+
+class Topics(Generic[K]):
+    """Parked keys by topic. Memory is bounded by the parked keys, and by what is told while the keys in hand are worked on."""
+
+    def __init__(self) -> None:
+        self._topics: dict[K, frozenset[Topic]] = {}
+        self._keys: dict[Topic, dict[K, None]] = {}
+        self._count = 0  # of topics told so far
+        self._told: dict[Topic, int] = {}  # topic → the count when it was last told, while any key is in hand
+        self._began: dict[K, int] = {}  # key in hand → the count when its work began
+
+    def __len__(self) -> int:
+        """Parked keys."""
+        return len(self._topics)
+
+    def topics_of(self, key: K) -> frozenset[Topic]:
+        """What the key is parked under."""
+        return self._topics.get(key, frozenset())
+
+    def begin(self, key: K) -> None:
+        """A worker takes the key in hand: what is told from now on may be about what it is going to wait for."""
+        assert key not in self._began, "one worker at a time has a key"
+        self._began[key] = self._count
+
+    def end(self, key: K) -> None:
+        """The worker has put the key down."""
+        del self._began[key]
+        if not self._began:
+            self._told.clear()
+
+    def park(self, key: K, topics: frozenset[Topic]) -> bool:
+        """From now on the key waits for these topics and for no others.
+
+        Returns False, and parks nothing, when one of them was told since the key was taken in hand.
+        """
+        self.drop(key)
+        began = self._began.get(key, self._count)
+        if any(self._told.get(topic, 0) > began for topic in topics):
+            return False
+        if topics:
+            self._topics[key] = topics
+            for topic in sorted(topics):
+                self._keys.setdefault(topic, {})[key] = None
+        return True
+
+    def drop(self, key: K) -> None:
+        """The key waits for nothing any more."""
+        for topic in self._topics.pop(key, frozenset()):
+            keys = self._keys[topic]
+            del keys[key]
+            if not keys:
+                del self._keys[topic]
+
+    def tell(self, topics: Iterable[Topic]) -> tuple[K, ...]:
+        """The keys that wait for any of these, each once, in the order in which they were parked under it. They stay parked."""
+        found: dict[K, None] = {}
+        for topic in topics:
+            self._count += 1
+            if self._began:
+                self._told[topic] = self._count
+            found.update(self._keys.get(topic, {}))
+        if len(self._told) > TOLD_MAX:
+            self._forget_old()
+        return tuple(found)
+
+    def _forget_old(self) -> None:
+        """What was told before the oldest key in hand was taken up concerns nobody."""
+        oldest = min(self._began.values())
+        self._told = {topic: count for topic, count in self._told.items() if count > oldest}

@@ -1,0 +1,338 @@
+"""The loop of a controller, on virtual time."""
+
+import asyncio
+import contextlib
+import dataclasses
+
+import pytest
+
+from mooring.api.core import NODES
+from mooring.api.meta import ObjectMeta
+from mooring.base.chance import Chance
+from mooring.base.clock import LoopClock
+from mooring.base.metrics import Metrics
+from mooring.control.caches import Caches
+from mooring.control.controller import STEPS_MAX, Controller
+from mooring.control.manager import Loop, Manager
+from mooring.control.result import Result, Retry, Stale
+from mooring.control.runtime import Runtime
+from mooring.control.slim import always, slim
+from mooring.kube.errors import Conflict
+from mooring.kube.queue import BackOff
+from tests.support.virtual_loop import in_virtual_time
+from tests.unit.kube.fake_cluster import FakeCluster
+
+BACK_OFF = BackOff(1.0, 8.0, jitter=0.0)
+
+
+def a_runtime(cluster: FakeCluster | None = None) -> Runtime:
+    return Runtime(cluster or FakeCluster(), LoopClock(), Chance(1), Metrics())
+
+
+class Reconciler:
+    """Plays one outcome after the other, the last one for ever; remembers when it was asked about what."""
+
+    def __init__(self, *outcomes) -> None:
+        self.outcomes = list(outcomes)
+        self.seen: list[tuple[float, str]] = []
+        self.during = lambda key: None
+        self.takes_s = 0.0
+
+    async def __call__(self, key: str) -> Result:
+        self.seen.append((asyncio.get_running_loop().time(), key))
+        self.during(key)
+        await asyncio.sleep(self.takes_s)
+        outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    @property
+    def times(self) -> list[float]:
+        return [at for at, _ in self.seen]
+
+
+def a_controller(reconcile, workers: int = 2) -> Controller[str]:
+    return Controller(a_runtime(), "test", reconcile, workers=workers, backoff=BACK_OFF)
+
+
+@contextlib.asynccontextmanager
+async def running(controller: Controller[str]):
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(controller.run())
+        yield
+        task.cancel()
+
+
+SETTLED = Result("settled")
+
+
+@in_virtual_time
+async def test_a_failure_waits_for_its_back_off_and_success_ends_it():
+    reconcile = Reconciler(Retry("no"), Retry("no"), SETTLED, Retry("no"), SETTLED)
+    controller = a_controller(reconcile)
+    async with running(controller):
+        controller.add("a")
+        await asyncio.sleep(5)
+        assert [0, 1, 3] == reconcile.times
+        controller.add("a")
+        await asyncio.sleep(5)
+    assert [0, 1, 3, 5, 6] == reconcile.times
+
+
+@in_virtual_time
+async def test_a_refusal_by_the_api_server_is_a_failure(caplog):
+    reconcile = Reconciler(Conflict("taken"), SETTLED)
+    controller = a_controller(reconcile)
+    async with running(controller):
+        controller.add("a")
+        await asyncio.sleep(5)
+    assert [0, 1] == reconcile.times
+
+
+@in_virtual_time
+async def test_a_bug_is_a_failure_of_its_key_alone():
+    reconcile = Reconciler(ZeroDivisionError(), SETTLED)
+    controller = a_controller(reconcile, workers=1)
+    async with running(controller):
+        controller.add("a")
+        controller.add("b")
+        await asyncio.sleep(5)
+    assert [(0, "a"), (0, "b"), (1, "a")] == reconcile.seen
+
+
+@in_virtual_time
+async def test_a_topic_that_heals_ends_the_back_off():
+    reconcile = Reconciler(Retry("no", heals=["volume/1"]), SETTLED)
+    controller = a_controller(reconcile)
+    async with running(controller):
+        controller.add("a")
+        await asyncio.sleep(0.5)
+        controller.tell("volume/2")
+        await asyncio.sleep(0.1)
+        controller.tell("volume/1")
+        await asyncio.sleep(5)
+    assert [0, 0.6] == pytest.approx(reconcile.times)
+
+
+@in_virtual_time
+async def test_a_parked_key_costs_nothing_until_its_topic_is_told():
+    reconcile = Reconciler(Result("waiting", waits_for=frozenset({"volume/1"})), SETTLED)
+    controller = a_controller(reconcile)
+    async with running(controller):
+        controller.add("a")
+        await asyncio.sleep(10_000)
+        controller.tell("volume/1")
+        await asyncio.sleep(1)
+        controller.tell("volume/1")
+        await asyncio.sleep(1)
+    assert [0, 10_000] == reconcile.times
+
+
+@in_virtual_time
+@pytest.mark.parametrize("outcome", [Result("waiting", waits_for=frozenset({"volume/1"})), Retry("no", heals=["volume/1"])])
+async def test_what_is_told_between_judgement_and_parking_is_not_lost(outcome):
+    reconcile = Reconciler(outcome, SETTLED)
+    reconcile.takes_s = 0.1
+    controller = a_controller(reconcile)
+    async with running(controller):
+        controller.add("a")
+        await asyncio.sleep(0.05)
+        controller.tell("volume/1")
+        await asyncio.sleep(0.5)
+    assert [0, 0.1] == pytest.approx(reconcile.times)
+
+
+@in_virtual_time
+async def test_a_key_is_looked_at_again_after_the_time_that_its_result_names():
+    reconcile = Reconciler(Result("resting", after_s=7), SETTLED)
+    controller = a_controller(reconcile)
+    async with running(controller):
+        controller.add("a")
+        await asyncio.sleep(20)
+    assert [0, 7] == reconcile.times
+
+
+@in_virtual_time
+async def test_more_to_decide_is_decided_at_once_and_lets_others_in_between():
+    reconcile = Reconciler(Result("step", again=True))
+    controller = a_controller(reconcile, workers=1)
+    controller_b = Reconciler(SETTLED)
+    order: list[str] = []
+
+    async def both(key: str) -> Result:
+        order.append(key)
+        return await (reconcile if key == "a" and len(order) < 7 else controller_b)(key)
+
+    controller = a_controller(both, workers=1)
+    async with running(controller):
+        controller.add("a")
+        controller.add("b")
+        await asyncio.sleep(1)
+    assert ["a"] * STEPS_MAX + ["b"] == order[: STEPS_MAX + 1]
+    assert set(order[STEPS_MAX + 1 :]) == {"a"}
+
+
+@in_virtual_time
+async def test_what_stays_stale_is_not_tried_at_full_speed():
+    reconcile = Reconciler(Stale("moved"))
+    controller = a_controller(reconcile)
+    async with running(controller):
+        controller.add("a")
+        await asyncio.sleep(2.5)
+    assert [0] * STEPS_MAX + [1] * STEPS_MAX == reconcile.times
+
+
+@in_virtual_time
+async def test_retry_now_ends_the_back_off_of_those_that_failed_and_of_nobody_else():
+    outcomes = {"bad": Retry("no"), "good": SETTLED}
+    seen: list[str] = []
+
+    async def reconcile(key: str) -> Result:
+        seen.append(key)
+        if isinstance(outcomes[key], Retry):
+            raise outcomes[key]
+        return outcomes[key]
+
+    controller = a_controller(reconcile)
+    async with running(controller):
+        for key in outcomes:
+            controller.add(key)
+        await asyncio.sleep(0.5)
+        controller.retry_now(outcomes)
+        await asyncio.sleep(0.1)
+    assert ["bad", "good", "bad"] == seen
+
+
+@in_virtual_time
+async def test_a_result_may_keep_the_failures_before_it():
+    reconcile = Reconciler(Retry("no"), Result("resting", keeps_backoff=True), SETTLED)
+    controller = a_controller(reconcile)
+    async with running(controller):
+        controller.add("a")
+        await asyncio.sleep(1.5)
+        assert 1 == controller.failures("a")
+        controller.add("a")
+        await asyncio.sleep(0.1)
+        assert 0 == controller.failures("a")
+
+
+@in_virtual_time
+async def test_draining_lets_the_work_in_hand_end_and_takes_no_more():
+    reconcile = Reconciler(Result("settled", after_s=0.5))
+    reconcile.takes_s = 1.0
+    controller = a_controller(reconcile, workers=1)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(controller.run())
+        controller.add("a")
+        controller.add("b")
+        await asyncio.sleep(0.5)
+        assert not await controller.drain(0.1)
+        assert await controller.drain(5)
+        controller.add("c")
+    assert [(0, "a")] == reconcile.seen
+
+
+@in_virtual_time
+async def test_a_forgotten_key_has_no_past():
+    reconcile = Reconciler(Retry("no", heals=["x"]))
+    controller = a_controller(reconcile)
+    async with running(controller):
+        controller.add("a")
+        await asyncio.sleep(0.1)
+        controller.forget("a")
+        controller.tell("x")
+        await asyncio.sleep(0.1)
+        assert [0] == reconcile.times
+        assert 0 == controller.failures("a")
+
+
+# -- caches and manager
+
+
+@dataclasses.dataclass
+class Plane:
+    cluster: FakeCluster
+    manager: Manager
+    seen: list[str]
+
+
+def a_plane() -> Plane:
+    cluster = FakeCluster()
+    runtime = a_runtime(cluster)
+    caches = Caches(runtime)
+    nodes = caches.of(NODES, keeps=always(slim(metadata=slim("labels"))))
+    seen: list[str] = []
+
+    async def reconcile(key: str) -> Result:
+        seen.append(key)
+        return SETTLED
+
+    controller: Controller[str] = Controller(runtime, "nodes", reconcile, workers=1)
+    controller.watch(nodes, lambda change: [change.new.metadata.name] if change.new else [])
+    return Plane(cluster, Manager(caches, controller), seen)
+
+
+@in_virtual_time
+async def test_a_manager_fills_its_caches_works_and_ends_when_drained():
+    plane = a_plane()
+    plane.cluster.put(NODES, "n1")
+    ended: list[str] = []
+
+    class Sender:
+        async def run(self) -> None:
+            await asyncio.Event().wait()
+
+        async def drain(self, timeout_s: float) -> None:
+            ended.append("sent")
+
+    plane.manager.beside("sender", Sender())
+    plane.manager.beside("poll", Loop(asyncio.Event().wait))
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(plane.manager.run())
+        await asyncio.sleep(1)
+        assert plane.manager.has_synced
+        plane.cluster.put(NODES, "n2")
+        await asyncio.sleep(1)
+        assert await plane.manager.drain(1)
+        await running
+    assert ["n1", "n2"] == plane.seen
+    assert ["sent"] == ended
+    assert not plane.manager.has_synced
+
+
+@in_virtual_time
+async def test_one_kind_is_watched_once_for_all_its_readers_and_keeps_what_each_needs():
+    cluster = FakeCluster()
+    caches = Caches(a_runtime(cluster))
+    one = caches.of(
+        NODES, keeps=always(slim(metadata=slim("labels"))), indexes={"zone": lambda node: (node.metadata.labels or {}).values()}
+    )
+    other = caches.of(NODES, keeps=always(slim(metadata=slim("annotations"))), resync_s=60)
+    assert one is other
+    cluster.put(NODES, "n1", metadata={"labels": {"zone": "a"}, "annotations": {"note": "1"}, "finalizers": ["f"]})
+    async with asyncio.TaskGroup() as group:
+        tasks = caches.start(group)
+        await caches.synced()
+        (node,) = one.store.by("zone", "a")
+        for task in tasks:
+            task.cancel()
+    assert (
+        ObjectMeta(
+            name="n1",
+            uid=node.metadata.uid,
+            resource_version=node.metadata.resource_version,
+            labels={"zone": "a"},
+            annotations={"note": "1"},
+        )
+        == node.metadata
+    )
+    assert 1 == sum(request.verb == "watch" for request in cluster.requests)
+
+
+@in_virtual_time
+async def test_an_index_of_one_name_is_one_function():
+    caches = Caches(a_runtime())
+    caches.of(NODES, indexes={"zone": lambda node: ("a",)})
+    with pytest.raises(AssertionError, match="two indexes are called zone"):
+        caches.of(NODES, indexes={"zone": lambda node: ("b",)})

@@ -1,0 +1,79 @@
+"""What caches keep of objects."""
+
+import dataclasses
+
+import pytest
+
+from mooring.api.core import CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeSpec
+from mooring.api.meta import ObjectMeta
+from mooring.api.storage import CSINode, CSINodeDriver, CSINodeSpec
+from mooring.control.slim import NAME_ONLY, WHOLE, always, check, items, joined, only, slim
+
+PV = PersistentVolume(
+    metadata=ObjectMeta(
+        name="pv",
+        uid="u",
+        resource_version="7",
+        deletion_timestamp="2026-01-01T00:00:00Z",
+        finalizers=("f",),
+        labels={"zone": "a", "team": "x"},
+        annotations={"note": "1"},
+    ),
+    spec=PersistentVolumeSpec(
+        csi=CSIPersistentVolumeSource(driver="d", volume_handle="h"), storage_class_name="fast", access_modes=("ReadWriteOnce",)
+    ),
+)
+
+
+def test_a_mask_keeps_the_identity_and_what_it_names():
+    kept = slim(metadata=slim("finalizers", labels=only("zone")), spec=slim("csi")).of(PV)
+    meta = ObjectMeta(name="pv", uid="u", resource_version="7", finalizers=("f",), labels={"zone": "a"})
+    assert PersistentVolume(metadata=meta, spec=PersistentVolumeSpec(csi=PV.spec.csi)) == kept
+
+
+def test_entries_of_which_none_is_there_are_no_mapping():
+    assert slim(metadata=slim(labels=only("rack"))).of(PV).metadata.labels is None
+    assert slim(metadata=slim(labels=only("rack"))).of(PersistentVolume(metadata=ObjectMeta())).metadata.labels is None
+
+
+def test_two_readers_get_what_both_need():
+    one = slim(metadata=slim("finalizers", labels=only("zone")), spec=slim("csi"))
+    other = slim(metadata=slim("annotations", labels=only("team")), spec=slim("storage_class_name"))
+    assert (
+        slim(metadata=slim("finalizers", "annotations", labels=only("zone", "team")), spec=slim("csi", "storage_class_name")) == one | other
+    )
+    assert one | other == other | one
+    assert WHOLE == one | WHOLE
+    assert WHOLE == WHOLE | one
+    assert slim("spec", metadata=slim()) == slim("spec", metadata=slim()) | slim(spec=slim("csi"))
+
+
+@dataclasses.dataclass(frozen=True)
+class OfDriver:
+    name: str
+
+    def __call__(self, driver: CSINodeDriver) -> bool:
+        return driver.name == self.name
+
+
+def test_items_of_one_test_join_and_those_of_two_keep_all():
+    node = CSINode(metadata=ObjectMeta(name="n"), spec=CSINodeSpec(drivers=(CSINodeDriver(name="a"), CSINodeDriver(name="b"))))
+    a, b = (slim(metadata=slim(), spec=slim(drivers=items(OfDriver(name)))) for name in "ab")
+    assert ("a",) == tuple(driver.name for driver in (a | a).of(node).spec.drivers)
+    assert ("a", "b") == tuple(driver.name for driver in (a | b).of(node).spec.drivers)
+
+
+def test_an_object_is_left_out_when_no_reader_wants_it():
+    prune = joined((lambda pv: NAME_ONLY if pv.metadata.name == "pv" else None, lambda pv: None))
+    assert PersistentVolume(metadata=ObjectMeta(name="pv", uid="u", resource_version="7")) == prune(PV)
+    assert prune(PersistentVolume(metadata=ObjectMeta(name="other"))) is None
+
+
+def test_the_wish_of_one_reader_for_everything_wins():
+    assert joined((always(NAME_ONLY), always(WHOLE)))(PV) == PV
+
+
+def test_a_mask_of_a_misspelt_field_is_found():
+    check(slim("spec", metadata=slim()), PersistentVolume)
+    with pytest.raises(AssertionError, match="PersistentVolume has no field spce"):
+        check(slim("spce"), PersistentVolume)

@@ -1,0 +1,62 @@
+"""Keys parked under topics."""
+
+from mooring.control.topics import TOLD_MAX, Topics
+
+
+def test_a_told_topic_finds_the_keys_parked_under_it_in_their_order():
+    topics: Topics[str] = Topics()
+    for key in ("b", "a", "c"):
+        assert topics.park(key, frozenset({"volume/1"} if key != "c" else {"volume/2"}))
+    assert ("b", "a") == topics.tell(["volume/1"])
+    assert ("c", "b", "a") == topics.tell(["volume/2", "volume/1"])
+    assert () == topics.tell(["volume/3"])
+
+
+def test_a_key_waits_for_its_newest_topics_alone():
+    topics: Topics[str] = Topics()
+    topics.park("a", frozenset({"x", "y"}))
+    topics.park("a", frozenset({"y", "z"}))
+    assert () == topics.tell(["x"])
+    assert ("a",) == topics.tell(["y", "z"])
+    topics.drop("a")
+    assert () == topics.tell(["y", "z"])
+    assert len(topics) == 0
+
+
+def test_what_is_told_while_a_key_is_in_hand_keeps_it_from_being_parked():
+    topics: Topics[str] = Topics()
+    topics.begin("a")
+    topics.tell(["x"])
+    assert not topics.park("a", frozenset({"x", "y"}))
+    assert frozenset() == topics.topics_of("a")
+
+
+def test_what_was_told_before_a_key_was_in_hand_does_not_count():
+    topics: Topics[str] = Topics()
+    topics.begin("other")
+    topics.tell(["x"])
+    topics.begin("a")
+    assert topics.park("a", frozenset({"x"}))
+    assert not topics.park("other", frozenset({"x"}))
+
+
+def test_what_was_told_is_remembered_for_the_keys_in_hand_only():
+    topics: Topics[str] = Topics()
+    topics.begin("a")
+    topics.tell(["x"])
+    topics.end("a")
+    topics.begin("a")
+    assert topics.park("a", frozenset({"x"}))
+
+
+def test_a_burst_of_topics_loses_none_for_a_key_in_hand_and_is_forgotten_for_the_others():
+    topics: Topics[str] = Topics()
+    topics.begin("old")
+    topics.tell(["first"])
+    for number in range(TOLD_MAX):
+        topics.tell([f"t{number}"])
+    assert not topics.park("old", frozenset({"first"}))
+    topics.begin("young")
+    topics.end("old")
+    topics.tell(["news"])
+    assert {"news"} == set(topics._told), "nobody in hand is old enough for the rest"
