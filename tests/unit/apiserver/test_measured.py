@@ -20,6 +20,12 @@ from tests.unit.apiserver.objects import a_store
 from tests.unit.apiserver.serving import PATH, answered, connected, head, serving
 
 
+def values(page: bytes) -> dict[str, float]:
+    """What the page says, by name and labels; the bound of a bucket last."""
+    lines = (line.rpartition(" ") for line in page.decode().splitlines() if not line.startswith("#"))
+    return {re.sub(r"{(.*),(le=[^,]*)(,.*)}$", r"{\1\3,\2}", name): float(value) for name, _, value in lines}
+
+
 def a_request(method: str, path: str, content_type: str = "", **query: str) -> Request:
     return Request(method, tuple(path.split("/")[1:]), query, {"content-type": content_type})
 
@@ -60,13 +66,13 @@ def test_counts_and_durations() -> None:
     what = asked(a_request("GET", f"{PATH}/a"), store)
     for seconds in (0.001, 0.005, 0.3, 100.0):
         measured.answered(what, 200, seconds)
-    page = measured.page({}).decode()
+    page = values(measured.page())
     labels = 'component="apiserver",dry_run="",group="",resource="secrets",scope="resource",subresource="",verb="GET",version="v1"'
-    assert f'apiserver_request_total{{code="200",{labels}}} 4\n' in page
+    assert page[f'apiserver_request_total{{code="200",{labels}}}'] == 4
     for bound, count in (("0.005", 2), ("0.2", 2), ("0.4", 3), ("60", 3), ("+Inf", 4)):
-        assert f'apiserver_request_duration_seconds_bucket{{{labels},le="{bound}"}} {count}\n' in page
-    assert f"apiserver_request_duration_seconds_count{{{labels}}} 4\n" in page
-    assert 'apiserver_storage_objects{resource="namespaces"} ' in page
+        assert count == page[f'apiserver_request_duration_seconds_bucket{{{labels},le="{bound}"}}']
+    assert page[f"apiserver_request_duration_seconds_count{{{labels}}}"] == 4
+    assert page['apiserver_storage_objects{resource="namespaces"}'] == len(store.table(store.resource("", "v1", "namespaces")))
 
 
 async def test_the_page_tells_of_requests_and_watches_but_no_secret(tmp_path: Path) -> None:
@@ -84,10 +90,12 @@ async def test_the_page_tells_of_requests_and_watches_but_no_secret(tmp_path: Pa
         status, page = await answered(reader)
     assert 200 == status
     lines = page.decode().splitlines()
-    assert [] == [line for line in lines if not re.fullmatch(r"# TYPE \w+ \w+|\w+(\{[^{}]*\})? [0-9.e+-]+", line)]
-    assert 'apiserver_watch_events_total{group="",resource="secrets",version="v1"} 1' in lines
-    assert any(line.startswith("apiserver_longrunning_requests{") and 'verb="WATCH"' in line and line.endswith(" 1") for line in lines)
-    assert any(line.startswith("process_resident_memory_bytes ") for line in lines)
+    assert [] == [line for line in lines if not re.fullmatch(r"# HELP .+|# TYPE \w+ \w+|\w+(\{[^{}]*\})? [0-9.e+-]+", line)]
+    found = values(page)
+    assert found['apiserver_watch_events_total{group="",resource="secrets",version="v1"}'] == 1
+    assert [1] == [value for name, value in found.items() if name.startswith("apiserver_longrunning_requests{") and 'verb="WATCH"' in name]
+    assert found["process_resident_memory_bytes"] > 0
+    assert found["mooring_apiserver_connections"] == 2
     for secret in (identity.token, "aHVudGVyMg", "hunter2", "a-name-of-mine"):
         assert secret not in page.decode()
 

@@ -17,7 +17,6 @@ from mooring.apiserver.web.connection import Connection, Limits
 from mooring.apiserver.web.health import is_health
 from mooring.apiserver.web.measured import CONTENT_TYPE, Asked, Measured, asked
 from mooring.apiserver.web.messages import Reply, Request, WatchReply, error_reply
-from mooring.apiserver.web.processmetrics import process_metrics
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.streams import Stream, Streams
 from mooring.apiserver.web.wire import Head
@@ -63,6 +62,8 @@ class Exchange:
         self._date, self._date_at = "", -1
         self._on_quiet: Callable[[], None] = lambda: None
         durability.on_commit(lambda _resource: self.release())
+        measured.gauge("mooring_apiserver_connections", "Open connections.", lambda: len(self.connections))
+        measured.gauge("mooring_apiserver_waiting_for_commit", "Answers that wait for their commit.", lambda: len(self._waiting))
 
     # what connections ask
 
@@ -133,8 +134,7 @@ class Exchange:
         refused = self._service.unknown(request)
         if refused is not None:
             return refused
-        own = {"mooring_apiserver_connections": len(self.connections), "mooring_apiserver_waiting_for_commit": len(self._waiting)}
-        return Reply(200, self._measured.page({**process_metrics(), **own}), CONTENT_TYPE)
+        return Reply(200, self._measured.page(), CONTENT_TYPE)
 
     def readable(self, connection: Connection) -> None:
         if connection.watch is not None:

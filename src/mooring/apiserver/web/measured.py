@@ -1,20 +1,24 @@
-"""What the server counts about its requests, under the real server's names, and the page that shows it.
+"""Metrics of the server's requests and objects, under the real server's names.
 
-Kept as plain numbers by label values: a request costs two look-ups, and the page is written when somebody asks for it.
+A request costs two look-ups: the series of its labels are found once and kept.
 """
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
+
+from prometheus_client import Counter, Gauge, Histogram, Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.messages import Request
 from mooring.apiserver.web.queries import is_watch
 from mooring.apiserver.web.routes import route_of
+from mooring.base.metrics import CONTENT_TYPE, Metrics
 
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+__all__ = ["CONTENT_TYPE", "Asked", "Measured", "asked"]
 
 _BOUNDS: Final = (
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
@@ -68,85 +72,68 @@ _ALONE: Final = ("healthz", "livez", "readyz", "metrics", "version", "api", "api
 
 
 class Measured:
-    """Counts of one server."""
+    """The series of one server, with those of its process."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-        self._answers: dict[tuple[Asked, int], int] = {}
-        self._durations: dict[Asked, _Histogram] = {}
-        self._watches: dict[Asked, int] = {}
-        self._events: dict[tuple[str, str, str], int] = {}
+        self._metrics = Metrics()
+        registry = self._metrics.registry
+        self._requests = Counter("apiserver_request_total", "Requests answered.", ["code", *Asked._fields], registry=registry)
+        self._seconds = Histogram(
+            "apiserver_request_duration_seconds", "From request to answer.", Asked._fields, buckets=_BOUNDS, registry=registry
+        )
+        lasting = [name for name in Asked._fields if name != "dry_run"]
+        self._longrunning = Gauge("apiserver_longrunning_requests", "Watches under way.", lasting, registry=registry)
+        self._told = Counter("apiserver_watch_events_total", "Events told to watches.", ["group", "version", "resource"], registry=registry)
+        registry.register(_Objects(store))
+        self._totals: dict[tuple[Asked, int], Counter] = {}
+        self._durations: dict[Asked, Histogram] = {}
+        self._events: dict[tuple[str, str, str], Counter] = {}
+
+    def gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
+        """One more gauge without labels, read whenever the page is asked for."""
+        Gauge(name, text, registry=self._metrics.registry).set_function(value)
 
     def answered(self, what: Asked, status: int, seconds: float) -> None:
-        key = (what, status)
-        self._answers[key] = self._answers.get(key, 0) + 1
-        histogram = self._durations.get(what)
-        if histogram is None:
-            histogram = self._durations[what] = _Histogram()
-        histogram.observe(seconds)
+        total = self._totals.get((what, status))
+        if total is None:
+            total = self._totals[what, status] = self._requests.labels(str(status), *what)
+        total.inc()
+        duration = self._durations.get(what)
+        if duration is None:
+            duration = self._durations[what] = self._seconds.labels(*what)
+        duration.observe(seconds)
 
     def watching(self, what: Asked, change: int) -> None:
         """change: 1 when a watch begins, -1 when it ends."""
-        self._watches[what] = self._watches.get(what, 0) + change
+        self._longrunning.labels(**{name: value for name, value in what._asdict().items() if name != "dry_run"}).inc(change)
 
     def told(self, path: tuple[str, str, str], events: int) -> None:
-        """A watch has been told so many events. path: of its kind."""
-        self._events[path] = self._events.get(path, 0) + events
+        """A watch has been told so many events. path: group, version and plural of its kind."""
+        series = self._events.get(path)
+        if series is None:
+            series = self._events[path] = self._told.labels(*path)
+        series.inc(events)
 
-    def page(self, process: Mapping[str, float]) -> bytes:
-        """All of it in Prometheus' text format. process: further metrics without labels, gauges and (..._total) counters."""
-        lines = [*_family("apiserver_request_total", "counter", self._totals())]
-        lines += _family("apiserver_request_duration_seconds", "histogram", self._histograms())
-        lines += _family("apiserver_longrunning_requests", "gauge", self._longrunning())
-        events = ((_labels(group=group, resource=plural, version=version), n) for (group, version, plural), n in self._events.items())
-        lines += _family("apiserver_watch_events_total", "counter", (("", labels, float(n)) for labels, n in events))
-        sizes = [(resource, len(self._store.table(resource))) for resource in self._store.resources if resource.answer is None]
-        objects = (("", _labels(group=resource.group, resource=resource.plural), float(count)) for resource, count in sizes)
-        lines += _family("apiserver_resource_objects", "gauge", objects)
-        named = (("", _labels(resource=resource.name), float(count)) for resource, count in sizes)
-        lines += _family("apiserver_storage_objects", "gauge", named)
-        for name, value in process.items():
-            lines += _family(name, "counter" if name.endswith("_total") else "gauge", [("", "", value)])
-        return "\n".join([*lines, ""]).encode()
-
-    def _totals(self) -> Iterable[tuple[str, str, float]]:
-        for (what, status), count in self._answers.items():
-            yield "", _labels(code=str(status), **what._asdict()), count
-
-    def _histograms(self) -> Iterable[tuple[str, str, float]]:
-        for what, histogram in self._durations.items():
-            total = 0
-            for bound, count in zip([*map(_number, _BOUNDS), "+Inf"], histogram.counts, strict=True):
-                total += count
-                yield "_bucket", _labels(**what._asdict(), le=bound), total
-            yield "_sum", _labels(**what._asdict()), histogram.sum
-            yield "_count", _labels(**what._asdict()), total
-
-    def _longrunning(self) -> Iterable[tuple[str, str, float]]:
-        for what, count in self._watches.items():
-            yield "", _labels(**{name: value for name, value in what._asdict().items() if name != "dry_run"}), count
+    def page(self) -> bytes:
+        """All of it in Prometheus' text format (CONTENT_TYPE)."""
+        return self._metrics.render()
 
 
-class _Histogram:
-    __slots__ = ("counts", "sum")
+class _Objects(Collector):
+    """How many objects of each kind are stored, under today's and yesterday's name."""
 
-    def __init__(self) -> None:
-        self.counts, self.sum = [0] * (len(_BOUNDS) + 1), 0.0
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
 
-    def observe(self, value: float) -> None:
-        self.counts[bisect.bisect_left(_BOUNDS, value)] += 1
-        self.sum += value
+    def describe(self) -> Iterable[Metric]:
+        return ()
 
-
-def _family(name: str, kind: str, samples: Iterable[tuple[str, str, float]]) -> list[str]:
-    """samples: end of the name, labels, value."""
-    return [f"# TYPE {name} {kind}", *(f"{name}{end}{labels} {_number(value)}" for end, labels, value in samples)]
-
-
-def _labels(**values: str) -> str:
-    """`{a="b"}`. Values are the server's own words or checked names: nothing to escape."""
-    return "{" + ",".join(f'{name}="{value}"' for name, value in values.items()) + "}"
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(value)
+    def collect(self) -> Iterable[Metric]:
+        objects = GaugeMetricFamily("apiserver_resource_objects", "Stored objects.", labels=["group", "resource"])
+        named = GaugeMetricFamily("apiserver_storage_objects", "Stored objects, by the kind's whole name.", labels=["resource"])
+        for resource in self._store.resources:
+            if resource.answer is None:
+                count = len(self._store.table(resource))
+                objects.add_metric([resource.group, resource.plural], count)
+                named.add_metric([resource.name], count)
+        return objects, named
