@@ -9,12 +9,15 @@ from collections.abc import Callable, Generator, Iterator
 import pytest
 from hypothesis import settings
 
+from mooring.base import log
 from tests.support import layers
 from tests.support.control_plane import ControlPlane, shared_control_plane
 
 # No deadline per example: the machine is shared. In CI the same examples each time, so that a red run is about the change.
 settings.register_profile("house", deadline=None, print_blob=True, derandomize="CI" in os.environ)
 settings.load_profile("house")
+
+log.configure()  # the tests are a program: its log goes to stderr, where some of them look for it
 
 _REAL_FIXTURES = {"control_plane", "new_control_plane"}
 

@@ -1,6 +1,7 @@
 """Controllers under any order of changes: no key in two hands, nothing lost between park and tell, an orderly end."""
 
 import asyncio
+import itertools
 from collections import Counter
 
 import hypothesis.strategies as st
@@ -133,7 +134,7 @@ def test_back_off_doubles_up_to_its_cap_and_begins_anew_after_a_success(seed, fa
                 left, times[:] = expected, []
                 controller.add("a")
                 await asyncio.sleep(1000)
-                gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+                gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
                 assert [min(cap_s, base_s * 2.0**number) for number in range(expected)] == gaps
             task.cancel()
 

@@ -26,7 +26,6 @@ DOORS = {
     "aiohttp": ["kube/http.py"],
     "grpc": ["csi/grpc.py", "driver/server.py"],
     "sqlite3": ["apiserver/disk/file.py"],
-    "structlog": ["base/log.py"],
     "cryptography": ["apiserver/identity/tls.py", "apiserver/identity/tokens.py"],
     "rich": ["dev/", "cli/"],
     "uvloop": ["cli/"],

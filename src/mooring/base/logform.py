@@ -40,7 +40,16 @@ class Lines(str):
 
 def text_line(head: Head, values: Mapping[str, Any], error: BaseException | None) -> str:
     """`I1120 07:04:00.123456       1 file.py:12] "message" err="why" key="value"`."""
-    parts = [f"{head.letter}{_klog_time(head.wall_s)} {head.pid:7d} {head.caller}] {go_quote(head.message)}"]
+    return f"{head.letter}{_klog_time(head.wall_s)} {head.pid:7d} {head.caller}] {_with_values(go_quote(head.message), values, error)}"
+
+
+def plain_text(message: str, values: Mapping[str, Any], error: BaseException | None) -> str:
+    """`message err="why" key="value"`: a record without its head, for the forms of others."""
+    return _with_values(message, values, error)
+
+
+def _with_values(message: str, values: Mapping[str, Any], error: BaseException | None) -> str:
+    parts = [message]
     if error is not None:
         parts.append(f"err={go_quote(_shown(error))}")
     parts.extend(f"{_text_key(key)}={_block(value) if isinstance(value, Lines) else _text_value(value)}" for key, value in values.items())

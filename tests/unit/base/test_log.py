@@ -4,6 +4,7 @@ import contextlib
 import enum
 import io
 import json
+import logging
 import re
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from mooring.base import log
 from mooring.base.errors import ConfigError
 from mooring.base.logform import Head, Lines, go_quote, json_line, text_line
 
-_log = log.logger(__name__)
+_log = log.logger("mooring.test_log")
 
 KLOG_LINE = re.compile(r"^[IEWF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.-]+:\d+\] \"")
 
@@ -279,8 +280,30 @@ def test_a_vmodule_that_cannot_be_read_is_refused(text):
     assert refusal.value.exit_code == 2
 
 
+def test_handlers_of_others_see_each_line_with_its_values(caplog):
+    with caplog.at_level(logging.INFO - 2, logger="mooring"):
+        _log.bind(node="n1").info(2, "Attached", VolumeAttachment="va1")
+        _log.info(3, "too deep")
+        _log.error("Failed", error=ValueError("no such volume"))
+    assert ['Attached node="n1" VolumeAttachment="va1"', 'Failed err="no such volume"'] == caplog.messages
+    first, second = caplog.records
+    assert (2, "INFO - 2", {"node": "n1", "VolumeAttachment": "va1"}) == (
+        first.verbosity,
+        f"INFO - {logging.INFO - first.levelno}",
+        first.values,
+    )
+    assert ("ERROR", "no such volume") == (second.levelname, str(second.error))
+
+
+def test_what_other_libraries_log_stays_out_of_our_log():
+    """It may show a request, and so a secret."""
+    with logged() as lines:
+        logging.getLogger("somebody.else").error("careful with %s", "this")
+    assert [] == lines
+
+
 @pytest.mark.slow
-def test_no_terminal_code_comes_with_the_log():
-    """structlog would bring rich, 7 MB of it."""
-    code = "import sys, mooring.base.log; print([m for m in sys.modules if m.split('.')[0] in ('rich', 'pygments')])"
-    assert "[]" == subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+def test_a_library_that_nobody_configured_writes_warnings_alone():
+    code = "from mooring.base.log import logger; log = logger('mooring.x'); log.info(0, 'hello'); log.warning('careful', node='n1')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ("", 'careful node="n1"\n') == (done.stdout, done.stderr)

@@ -21,7 +21,7 @@ from mooring.driver.guard import CallRecord
 from tests.unit.dev.still import StillClock
 from tests.unit.driver.calls import a_creation, a_publication
 
-_log = logger(__name__)
+_log = logger("mooring.test_story")
 
 
 def told(screen_of: type[PlainScreen] | type[LiveScreen] = PlainScreen) -> str:
