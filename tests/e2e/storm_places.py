@@ -27,11 +27,12 @@ from mooring.base.chance import Chance
 from mooring.base.clock import Clock, LoopClock
 from mooring.base.flags import parse
 from mooring.base.metrics import Metrics
-from mooring.binding.controller import Binder
+from mooring.binding.controller import make_binder
 from mooring.binding.options import BinderOptions
 from mooring.cli.csi_provisioner import KNOWN_GATES, ProvisionerFlags, sidecar
 from mooring.cli.life import Context, Life, Work
 from mooring.cli.process import Machine, Setup
+from mooring.control.runtime import Runtime
 from mooring.csi.client import Client
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
@@ -116,7 +117,8 @@ class _InProcessStorm(Storm):
     async def binding(self) -> AsyncIterator[None]:
         housekeeping = Housekeeping(self.store, clock=self._clock)
         housekeeping.start()
-        binder = asyncio.create_task(Binder(self.a_client(), BinderOptions(), self._clock, self._chance).run(), name="binder")
+        runtime = Runtime(self.a_client(), self._clock, self._chance, Metrics())
+        binder = asyncio.create_task(make_binder(runtime, BinderOptions()).run(), name="binder")
         try:
             yield
         finally:

@@ -19,8 +19,10 @@ from mooring.apiserver.upkeep.housekeeping import Housekeeping
 from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
-from mooring.binding.controller import Binder
+from mooring.binding.controller import make_binder
 from mooring.binding.options import BinderOptions
+from mooring.control.manager import Manager
+from mooring.control.runtime import Runtime
 from mooring.kube.cluster import Cluster, Patch, PatchType, WatchEvent
 from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound
 from tests.support.bindables import KINDS, NS, Json, a_class, a_node, a_pod, a_volume
@@ -249,7 +251,7 @@ class Ours:
         self.options = BinderOptions(**options)
         self.users = LocalCluster(self.store, clock=self.clock, chance=self.chance)
         self.cluster = RecordingCluster(LocalCluster(self.store, clock=self.clock, chance=self.chance, faults=faults), self.story)
-        self.binder: Binder | None = None
+        self.binder: Manager | None = None
 
     @contextlib.asynccontextmanager
     async def keeping_house(self) -> AsyncIterator[None]:
@@ -264,7 +266,7 @@ class Ours:
     @contextlib.asynccontextmanager
     async def binding(self) -> AsyncIterator[World]:
         """A running binder; cancelled at the end, as by kill -9."""
-        self.binder = Binder(self.cluster, self.options, self.clock, self.chance, self.metrics)
+        self.binder = make_binder(Runtime(self.cluster, self.clock, self.chance, self.metrics), self.options)
         running = asyncio.create_task(self.binder.run(), name="binder")
         try:
             async with self.keeping_house():

@@ -8,16 +8,16 @@ from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key
 from mooring.binding import decision as d
 from mooring.binding import edits
-from mooring.binding.caches import Caches
+from mooring.binding.caches import BindingCaches
 from mooring.binding.decision import Step
-from mooring.binding.edits import Moved
 from mooring.binding.view import View
+from mooring.control.result import Stale
 
 
 class Actions:
-    """wake_claim: puts a claim into its queue. All methods raise ApiError, Moved."""
+    """wake_claim: puts a claim into its queue. All methods raise ApiError, Stale."""
 
-    def __init__(self, view: View, caches: Caches, wake_claim: Callable[[Key], None]) -> None:
+    def __init__(self, view: View, caches: BindingCaches, wake_claim: Callable[[Key], None]) -> None:
         self._view, self._wake_claim = view, wake_claim
         self._claims, self._volumes, self._classes = caches.whole_claims, caches.whole_volumes, caches.whole_classes
 
@@ -45,7 +45,7 @@ class Actions:
     async def _bind(self, claim: PersistentVolumeClaim, pv_name: str, steps: tuple[Step, ...]) -> None:
         pv = self._view.volumes.get(pv_name)
         if pv is None:
-            raise Moved(f'PersistentVolume "{pv_name}" is no more')
+            raise Stale(f'PersistentVolume "{pv_name}" is no more')
         for step in steps:
             match step:
                 case Step.CLAIM_VOLUME:

@@ -251,7 +251,7 @@ class ClaimsMove(_Quiet):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ModesDiffer(_Quiet):
+class ModesDiffer:
     pv_name: str
     claim_name: str
 
@@ -259,7 +259,7 @@ class ModesDiffer(_Quiet):
         return f'it is reserved for the claim "{self.claim_name}", which wants another volumeMode'
 
     @property
-    def of_volume(self) -> Told:
+    def event(self) -> Told | None:
         text = f'Cannot bind PersistentVolume to requested PersistentVolumeClaim "{self.claim_name}" due to incompatible volumeMode.'
         return Told("Warning", "VolumeMismatch", text)
 
@@ -267,6 +267,14 @@ class ModesDiffer(_Quiet):
     def of_claim(self) -> Told:
         text = f'Cannot bind PersistentVolume "{self.pv_name}" to requested PersistentVolumeClaim due to incompatible volumeMode.'
         return Told("Warning", "VolumeMismatch", text)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Locked(_Quiet):
+    pv_name: str
+
+    def __str__(self) -> str:
+        return f'a claim is being bound to PersistentVolume "{self.pv_name}": it is looked at afterwards'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

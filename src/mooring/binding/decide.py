@@ -13,7 +13,7 @@ from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation, key_of
 from mooring.binding import because as why
-from mooring.binding.decision import Absent, Ask, Bind, Decision, LookUpClass, LookUpVolume, SetClaimPhase, SetClass, Step
+from mooring.binding.decision import Absent, Ask, Bind, Decision, LookUpClass, LookUpVolume, Operation, SetClaimPhase, SetClass, Step
 from mooring.binding.match import best_match, why_unsuited
 from mooring.binding.names import (
     BIND_COMPLETED,
@@ -78,7 +78,7 @@ def _ask(claim: PersistentVolumeClaim, provisioner: str) -> Decision:
         return Decision(why.NoSuchPlugin(provisioner))
     if annotation(claim, PROVISIONER) == provisioner:
         return Decision(why.WaitsForProvisioner(provisioner))
-    return Decision(why.WaitsForProvisioner(provisioner, asked=False), (Ask(provisioner),))
+    return Decision(why.WaitsForProvisioner(provisioner, asked=False), (Ask(provisioner),), begins=Operation("provision", provisioner))
 
 
 def _decide_named(view: View, claim: PersistentVolumeClaim) -> Decision:
@@ -122,7 +122,7 @@ def _bind(pv: PersistentVolume, claim: PersistentVolumeClaim) -> Decision:
     steps = steps_to_bind(pv, claim)
     if not steps:
         return Decision(why.Bound(pv.metadata.name))
-    return Decision(why.Binding(pv.metadata.name), (Bind(pv.metadata.name, steps),))
+    return Decision(why.Binding(pv.metadata.name), (Bind(pv.metadata.name, steps),), ends=Operation("provision"))
 
 
 def steps_to_bind(pv: PersistentVolume, claim: PersistentVolumeClaim) -> tuple[Step, ...]:

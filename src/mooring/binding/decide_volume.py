@@ -7,9 +7,9 @@ A claim that names another volume is believed at once: what it names never chang
 from __future__ import annotations
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
-from mooring.api.meta import Key, key_of
+from mooring.api.meta import Key, annotation, key_of
 from mooring.binding import because as why
-from mooring.binding.decision import Action, Decision, GiveBack, LookUpClaim, SetVolumePhase, WakeClaim
+from mooring.binding.decision import Action, Decision, GiveBack, LookUpClaim, Operation, SetVolumePhase, WakeClaim
 from mooring.binding.names import (
     AVAILABLE,
     BOUND,
@@ -51,7 +51,8 @@ def _claimed(pv: PersistentVolume, claim: PersistentVolumeClaim) -> Decision:
         return Decision(why.InUse(str(key)), _phase(pv, BOUND))
     if not claim.spec.volume_name:
         if mode_of(pv) != mode_of(claim):
-            return Decision(why.ModesDiffer(pv.metadata.name, claim.metadata.name))
+            differ = why.ModesDiffer(pv.metadata.name, claim.metadata.name)
+            return Decision(differ, tells_claim=differ.of_claim)
         return Decision(why.ClaimsMove(str(key)), (WakeClaim(key),))
     if has_annotation(pv, PROVISIONED_BY) and pv.spec.persistent_volume_reclaim_policy == DELETE:
         return _reclaim(pv) if pv.status.phase in (RELEASED, FAILED) else _released(pv)
@@ -64,7 +65,10 @@ def _given_back(pv: PersistentVolume, claim: Key) -> Decision:
 
 
 def _released(pv: PersistentVolume) -> Decision:
-    return Decision(_reclaim(pv).because, _phase(pv, RELEASED), again=True)
+    provisioner = annotation(pv, PROVISIONED_BY)
+    deleted = provisioner and pv.spec.persistent_volume_reclaim_policy == DELETE
+    begins = Operation("delete", provisioner) if deleted else None
+    return Decision(_reclaim(pv).because, _phase(pv, RELEASED), again=True, begins=begins)
 
 
 def _reclaim(pv: PersistentVolume) -> Decision:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from typing import Literal
 
 from mooring.api.meta import Key
-from mooring.binding.because import Because
+from mooring.binding.because import Because, Told
 
 
 class Step(enum.Enum):
@@ -99,10 +100,19 @@ Action = Bind | SetClass | Ask | SetClaimPhase | SetVolumePhase | GiveBack | Loo
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Operation:
+    """A piece of work whose duration is measured, by whoever does it. plugin: the provisioner's name; "" where the operation ends."""
+
+    name: Literal["provision", "delete"]
+    plugin: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
     """actions: in order. again: after them there is more to decide at once. failed: the key comes again after its back-off.
 
-    quiet: users were told when it came to this.
+    quiet: users were told when it came to this. tells_claim: an event for the claim that a volume is reserved for. begins, ends: an
+    operation, once the actions are done.
     """
 
     because: Because
@@ -110,3 +120,6 @@ class Decision:
     again: bool = False
     failed: bool = False
     quiet: bool = False
+    tells_claim: Told | None = None
+    begins: Operation | None = None
+    ends: Operation | None = None

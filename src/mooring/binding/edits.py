@@ -7,7 +7,6 @@ from typing import Any
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import annotation
-from mooring.base.errors import MooringError
 from mooring.binding.names import (
     BIND_COMPLETED,
     BOUND,
@@ -19,17 +18,14 @@ from mooring.binding.names import (
     SELECTED_NODE,
     YES,
 )
+from mooring.control.result import Stale
 
 Json = dict[str, Any]
 Edit = Callable[[Json], None]
 
 
-class Moved(MooringError):
-    """The object has changed, or is no more: the cache knows by now, decide anew."""
-
-
 def claim_volume(claim: PersistentVolumeClaim) -> Edit:
-    """The volume names its claim in full; unless the user had reserved it, it says that we chose. Raises Moved for another claim's."""
+    """The volume names its claim in full; unless the user had reserved it, it says that we chose. Raises Stale for another claim's."""
     meta = claim.metadata
     names = {"namespace": meta.namespace, "name": meta.name}
 
@@ -37,7 +33,7 @@ def claim_volume(claim: PersistentVolumeClaim) -> Edit:
         ref = body["spec"].get("claimRef") or {}
         reserved = all(ref.get(field) == value for field, value in names.items()) and ref.get("uid") in (None, "", meta.uid)
         if ref and not reserved:
-            raise Moved(f'PersistentVolume "{body["metadata"]["name"]}" belongs to another claim')
+            raise Stale(f'PersistentVolume "{body["metadata"]["name"]}" belongs to another claim')
         full = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", **names, "uid": meta.uid, "resourceVersion": meta.resource_version}
         body["spec"]["claimRef"] = full
         if not reserved:

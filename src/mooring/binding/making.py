@@ -1,23 +1,24 @@
-"""The shell of ephemeral volumes: makes the claims that pods bring templates for. Their end is the garbage collector's."""
+"""Ephemeral volumes: makes the claims that pods bring templates for. Their end is the garbage collector's."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
 from mooring.api.pods import Pod
-from mooring.base.chance import Chance
-from mooring.base.clock import Clock
 from mooring.base.log import logger
-from mooring.base.metrics import Metrics
 from mooring.binding.announce import Announcer
-from mooring.binding.caches import Caches
+from mooring.binding.because import Gone
+from mooring.binding.caches import BindingCaches
 from mooring.binding.ephemeral import judge_pod, refused
 from mooring.binding.metrics import BindingMetrics
 from mooring.binding.names import reference_to
 from mooring.binding.view import BY_CLAIM
-from mooring.binding.workers import Workers
+from mooring.control.controller import Controller
+from mooring.control.result import Result, Retry
+from mooring.control.runtime import Runtime
 from mooring.kube.errors import AlreadyExists, ApiError
 from mooring.kube.informer import Change
 
@@ -28,51 +29,52 @@ WORKERS: Final = 5
 
 
 class EphemeralVolumes:
-    """The part `ephemeral-volume-controller`."""
+    """The controller `ephemeral-volume-controller`."""
 
-    def __init__(self, caches: Caches, announcer: Announcer, *, clock: Clock, chance: Chance, metrics: Metrics) -> None:
-        self._caches, self._announcer = caches, announcer
-        self._metrics = metrics.once(BindingMetrics)
-        self.workers: Workers[Key] = Workers("ephemeral_volume", WORKERS, self._sync, clock=clock, chance=chance, metrics=metrics)
-        caches.pods.on_change(self._pod_changed)
-        caches.claims.on_change(self._claim_changed)
+    def __init__(self, runtime: Runtime, caches: BindingCaches, announcer: Announcer) -> None:
+        self._cluster, self._caches, self._announcer = runtime.cluster, caches, announcer
+        self._metrics = runtime.metrics.once(BindingMetrics)
+        self.controller: Controller[Key] = Controller(runtime, "ephemeral_volume", self._reconcile, workers=WORKERS, label="Pod", log=log)
+        self.controller.watch(caches.pods, self._changed)
+        self.controller.watch(caches.claims, self._claim_gone)
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _changed(self, change: Change[Pod]) -> Iterator[Key]:
         pod = change.new
         if pod is not None and change.old is None and any(volume.ephemeral for volume in pod.spec.volumes or ()):
-            self.workers.queue.add(key_of(pod))
+            yield key_of(pod)
 
-    def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
+    def _claim_gone(self, change: Change[PersistentVolumeClaim]) -> Iterator[Key]:
         """A claim of this name is no more: its pod may need another, or may now have its own."""
         if change.new is None and change.old is not None:
             for pod in self._caches.pods.store.by(BY_CLAIM, str(key_of(change.old))):
-                self.workers.queue.add(key_of(pod))
+                yield key_of(pod)
 
-    async def _sync(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> Result:
         pod = self._caches.pods.store.get(key)
         if pod is None:
-            return
+            return Result(Gone(str(key)))
         wanted = judge_pod(pod, self._caches.claims.store.get)
         for volume_name, body in wanted.bodies:
-            name = body["metadata"]["name"]
-            self._metrics.ephemeral.inc()
-            try:
-                made = await self._caches.cluster.create(PERSISTENT_VOLUME_CLAIMS, body, key.namespace)
-            except AlreadyExists:  # the cache is behind
-                self._metrics.ephemeral_failures.inc()
-                claim = await self._caches.whole_claims.refresh(Key(key.namespace, name))
-                log.info(4, "the claim is there already", claim=str(claim.metadata.uid if claim else ""))
-                self.workers.queue.retry(key)
-                return
-            except ApiError as error:
-                self._metrics.ephemeral_failures.inc()
-                self._announcer.tell(reference_to(pod, "Pod"), refused(volume_name, name, str(error)))
-                raise
-            else:
-                self._caches.claims.wrote(made)
-                log.info(2, "made the claim of an ephemeral volume", pod=str(key), claim=made.metadata.name)
+            await self._make(pod, volume_name, body)
         if wanted.event is not None:
             self._announcer.tell(reference_to(pod, "Pod"), wanted.event)
-            self.workers.queue.retry(key)
-        else:
-            self.workers.queue.forget(key)
+            raise Retry(wanted.problem)
+        return Result(wanted, done="made the claims of ephemeral volumes" if wanted.bodies else "")
+
+    async def _make(self, pod: Pod, volume_name: str, body: dict[str, object]) -> None:
+        """Raises ApiError; Retry when the claim is there, and the cache behind."""
+        meta = body["metadata"]
+        assert isinstance(meta, dict)
+        namespace, name = pod.metadata.namespace, meta["name"]
+        self._metrics.ephemeral.inc()
+        try:
+            made = await self._cluster.create(PERSISTENT_VOLUME_CLAIMS, body, namespace)
+        except AlreadyExists as error:
+            self._metrics.ephemeral_failures.inc()
+            await self._caches.whole_claims.refresh(Key(namespace, name))
+            raise Retry(f"the claim of ephemeral volume {volume_name} is there already: {error}") from error
+        except ApiError as error:
+            self._metrics.ephemeral_failures.inc()
+            self._announcer.tell(reference_to(pod, "Pod"), refused(volume_name, name, str(error)))
+            raise
+        self._caches.claims.wrote(made)

@@ -1,4 +1,4 @@
-"""The shells of the three protections: finalizers on what is new, taken off what may go.
+"""The three protections: finalizers on what is new, taken off what may go.
 
 pvc-protection asks the API server for a namespace's pods only where the cache can't prove that it has seen all that were there when the
 claim was deleted; the peer asks for each batch of claims.
@@ -7,38 +7,35 @@ claim was deleted; the peer asks for each batch of claims.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, Object, is_deleting, key_of
 from mooring.api.pods import PODS, Pod
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, VolumeAttributesClass
-from mooring.base.chance import Chance
-from mooring.base.clock import Clock
 from mooring.base.log import logger
-from mooring.base.metrics import Metrics
 from mooring.binding import edits
 from mooring.binding.announce import CROWDED_S, Announcer
-from mooring.binding.because import Told
-from mooring.binding.caches import Caches
-from mooring.binding.edits import Moved
+from mooring.binding.because import Gone, Told
+from mooring.binding.caches import BindingCaches
 from mooring.binding.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claims_of, reference_to
 from mooring.binding.protect import Guard, Judgement, judge_attributes_class, judge_claim, judge_volume
 from mooring.binding.view import BY_ATTRIBUTES, BY_CLAIM, attributes_of
-from mooring.binding.workers import Workers
 from mooring.binding.writes import Whole
+from mooring.control.controller import Controller
+from mooring.control.result import Result
+from mooring.control.runtime import Runtime
 from mooring.kube.cluster import Cluster, Selection
 from mooring.kube.informer import Change
-from mooring.kube.queue import WorkQueue
 from mooring.kube.versions import order
 
 log = logger(__name__)
 T = TypeVar("T", bound=Object)
-K = TypeVar("K", bound=Hashable)
 
 WORKERS: Final = 4
 _EDITS: Final = {Guard.ADD: edits.add_finalizer, Guard.REMOVE: edits.remove_finalizer}
+_DONE: Final = {Guard.ADD: "added the finalizer", Guard.REMOVE: "removed the finalizer"}
 
 
 class LivePods:
@@ -61,32 +58,34 @@ class LivePods:
 
 
 class ClaimProtection:
-    """The part `persistentvolumeclaim-protection-controller`."""
+    """The controller `persistentvolumeclaim-protection-controller`."""
 
-    def __init__(self, caches: Caches, announcer: Announcer, *, clock: Clock, chance: Chance, metrics: Metrics) -> None:
+    def __init__(self, runtime: Runtime, caches: BindingCaches, announcer: Announcer) -> None:
         self._claims, self._pods, self._writes = caches.claims.store, caches.pods.store, caches.whole_claims
-        self._announcer, self._live = announcer, LivePods(caches.cluster)
-        self.workers: Workers[Key] = Workers("pvcprotection", WORKERS, self._sync, clock=clock, chance=chance, metrics=metrics)
-        caches.claims.on_change(self._claim_changed)
-        caches.pods.on_change(self._pod_changed)
+        self._announcer, self._live = announcer, LivePods(runtime.cluster)
+        self.controller: Controller[Key] = Controller(
+            runtime, "pvcprotection", self._reconcile, workers=WORKERS, label="PersistentVolumeClaim", log=log
+        )
+        self.controller.watch(caches.claims, self._changed)
+        self.controller.watch(caches.pods, self._let_go)
 
-    def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
+    def _changed(self, change: Change[PersistentVolumeClaim]) -> Iterator[Key]:
         claim = change.new
         if claim is not None and judge_claim(claim, (), pods_are_fresh=True).guard is not Guard.NOTHING:
-            self.workers.queue.add(key_of(claim))
+            yield key_of(claim)
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
-        """Whatever a pod that is gone, over or somewhere else has let go."""
+    def _let_go(self, change: Change[Pod]) -> Iterator[Key]:
+        """The deleted claims of a pod that is gone, over or somewhere else."""
         for pod in (change.old, change.new):
             for key in claims_of(pod) if pod is not None else ():
                 claim = self._claims.get(key)
                 if claim is not None and is_deleting(claim):
-                    self.workers.queue.add(key)
+                    yield key
 
-    async def _sync(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> Result:
         claim = self._claims.get(key)
         if claim is None:
-            return
+            return Result(Gone(str(key)))
         version = claim.metadata.resource_version
         fresh = order(self._pods.version, version) >= 0
         judgement = judge_claim(claim, self._pods.by(BY_CLAIM, str(key)), pods_are_fresh=fresh)
@@ -94,79 +93,73 @@ class ClaimProtection:
             live = await self._live.of(key.namespace, version)
             claim = self._claims.get(key)
             if claim is None:
-                return
+                return Result(Gone(str(key)))
             judgement = judge_claim(claim, live, pods_are_fresh=True)
+        after_s = None
         if judgement.holder_finished:
             told = Told("Normal", "ClaimInUse", f"the claim stays until it is free: {judgement}")
-            if not self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), told):
-                self.workers.queue.add_after(key, CROWDED_S)
-        await _guard(self.workers.queue, key, self._writes, claim, judgement, PVC_PROTECTION)
+            after_s = None if self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), told) else CROWDED_S
+        return await _carry_out(self._writes, claim, judgement, PVC_PROTECTION, after_s)
 
 
 class VolumeProtection:
-    """The part `persistentvolume-protection-controller`."""
+    """The controller `persistentvolume-protection-controller`."""
 
-    def __init__(self, caches: Caches, *, clock: Clock, chance: Chance, metrics: Metrics) -> None:
+    def __init__(self, runtime: Runtime, caches: BindingCaches) -> None:
         self._volumes, self._writes = caches.by_name, caches.whole_volumes
-        self.workers: Workers[str] = Workers("pvprotection", WORKERS, self._sync, clock=clock, chance=chance, metrics=metrics)
-        caches.volumes.on_change(self._changed)
+        self.controller: Controller[str] = Controller(
+            runtime, "pvprotection", self._reconcile, workers=WORKERS, label="PersistentVolume", log=log
+        )
+        self.controller.watch(caches.volumes, self._changed)
 
-    def _changed(self, change: Change[PersistentVolume]) -> None:
+    def _changed(self, change: Change[PersistentVolume]) -> Iterator[str]:
         if change.new is not None and judge_volume(change.new).guard in _EDITS:
-            self.workers.queue.add(change.new.metadata.name)
+            yield change.new.metadata.name
 
-    async def _sync(self, name: str) -> None:
+    async def _reconcile(self, name: str) -> Result:
         pv = self._volumes.get(name)
-        if pv is not None:
-            await _guard(self.workers.queue, name, self._writes, pv, judge_volume(pv), PV_PROTECTION)
+        return Result(Gone(name)) if pv is None else await _carry_out(self._writes, pv, judge_volume(pv), PV_PROTECTION)
 
 
 class AttributesClassProtection:
-    """The part `volumeattributesclass-protection-controller`."""
+    """The controller `volumeattributesclass-protection-controller`."""
 
-    def __init__(self, caches: Caches, *, clock: Clock, chance: Chance, metrics: Metrics) -> None:
+    def __init__(self, runtime: Runtime, caches: BindingCaches) -> None:
         self._caches = caches
-        self._classes = caches.of(VOLUME_ATTRIBUTES_CLASSES, may_be_missing=True)  # they are v1 since Kubernetes 1.34
-        self._writes = Whole(caches.cluster, VOLUME_ATTRIBUTES_CLASSES, self._classes)
-        self.workers: Workers[str] = Workers("vacprotection", 1, self._sync, clock=clock, chance=chance, metrics=metrics)
-        self._classes.on_change(self._class_changed)
-        caches.claims.on_change(self._claim_changed)
-        caches.volumes.on_change(self._volume_changed)
+        self._classes = caches.shared.of(VOLUME_ATTRIBUTES_CLASSES, may_be_missing=True)  # they are v1 since Kubernetes 1.34
+        self._writes = Whole(runtime.cluster, VOLUME_ATTRIBUTES_CLASSES, self._classes)
+        self.controller: Controller[str] = Controller(
+            runtime, "vacprotection", self._reconcile, workers=1, label="VolumeAttributesClass", log=log
+        )
+        self.controller.watch(self._classes, self._changed)
+        self.controller.watch(caches.claims, self._let_go_by_claim)
+        self.controller.watch(caches.volumes, self._let_go_by_volume)
 
-    def _class_changed(self, change: Change[VolumeAttributesClass]) -> None:
+    def _changed(self, change: Change[VolumeAttributesClass]) -> Iterator[str]:
         if change.new is not None and is_deleting(change.new):
-            self.workers.queue.add(change.new.metadata.name)
+            yield change.new.metadata.name
 
-    def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
-        if change.old is not None:
-            self._let_go(set(attributes_of(change.old)) - set(attributes_of(change.new) if change.new is not None else ()))
+    def _let_go_by_claim(self, change: Change[PersistentVolumeClaim]) -> Iterable[str]:
+        if change.old is None:
+            return ()
+        return sorted(set(attributes_of(change.old)) - set(attributes_of(change.new) if change.new is not None else ()))
 
-    def _volume_changed(self, change: Change[PersistentVolume]) -> None:
+    def _let_go_by_volume(self, change: Change[PersistentVolume]) -> Iterator[str]:
         if change.old is not None and change.old.spec.volume_attributes_class_name:
-            self._let_go({change.old.spec.volume_attributes_class_name})
+            yield change.old.spec.volume_attributes_class_name
 
-    def _let_go(self, names: set[str]) -> None:
-        for name in sorted(names):
-            self.workers.queue.add(name)
-
-    async def _sync(self, name: str) -> None:
+    async def _reconcile(self, name: str) -> Result:
         one = self._classes.store.get(Key("", name))
         if one is None:
-            return
+            return Result(Gone(name))
         holders: list[Object] = [*self._caches.claims.store.by(BY_ATTRIBUTES, name), *self._caches.volumes.store.by(BY_ATTRIBUTES, name)]
-        await _guard(self.workers.queue, name, self._writes, one, judge_attributes_class(one, holders), VAC_PROTECTION)
+        return await _carry_out(self._writes, one, judge_attributes_class(one, holders), VAC_PROTECTION)
 
 
-async def _guard(queue: WorkQueue[K], key: K, writes: Whole[T], obj: T, judgement: Judgement, finalizer: str) -> None:
-    """Does what was judged; the key comes again when the object has changed meanwhile. Raises ApiError."""
+async def _carry_out(writes: Whole[T], obj: T, judgement: Judgement, finalizer: str, after_s: float | None = None) -> Result:
+    """Raises ApiError, Stale."""
     edit = _EDITS.get(judgement.guard)
     if edit is None:
-        queue.forget(key)
-        return
-    try:
-        await writes.put(obj, edit(finalizer))
-    except Moved:
-        queue.retry(key)
-        return
-    queue.forget(key)
-    log.info(2, f"finalizer: {judgement.guard.value}", finalizer=finalizer, key=str(key_of(obj)))
+        return Result(judgement, after_s=after_s)
+    await writes.put(obj, edit(finalizer))
+    return Result(judgement, done=f"{_DONE[judgement.guard]} {finalizer}", after_s=after_s)

@@ -10,15 +10,14 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
-import msgspec
-
 from mooring.api.classes import class_of
-from mooring.api.core import CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeClaim
-from mooring.api.meta import Key, Object, ObjectMeta, is_deleting
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import Key, Object, is_deleting
 from mooring.api.pods import Pod
 from mooring.api.storage import StorageClass
 from mooring.binding.names import BIND_COMPLETED, IS_DEFAULT, SELECTED_NODE, claim_key, claims_of, has_annotation, has_no_class, is_finished
 from mooring.binding.shelf import Shelf, shape_of_claim
+from mooring.control.slim import slim, slimmed
 
 BY_CLAIM: Final = "claim"  # volumes by the claim they name; pods by the claims they use
 BY_VOLUME: Final = "volume"  # claims by the volume they name
@@ -32,7 +31,6 @@ UNSET: Final = "(unset)"
 """In place of a class's name: a class has no parentheses."""
 
 T_co = TypeVar("T_co", covariant=True)
-T = TypeVar("T", bound=Object)
 
 
 class Reader(Protocol[T_co]):
@@ -130,39 +128,22 @@ def attributes_of(claim: PersistentVolumeClaim) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-# -- pruning: what is not read is not kept
+# -- what the caches keep
 
-
-def prune_volume(pv: PersistentVolume) -> PersistentVolume:
-    """Of the source only driver and handle are kept."""
-    spec, source = pv.spec, pv.spec.csi
-    slim = type(spec)(
-        csi=CSIPersistentVolumeSource(driver=source.driver, volume_handle=source.volume_handle) if source else None,
-        access_modes=spec.access_modes,
-        volume_mode=spec.volume_mode,
-        claim_ref=spec.claim_ref,
-        capacity=spec.capacity,
-        persistent_volume_reclaim_policy=spec.persistent_volume_reclaim_policy,
-        storage_class_name=spec.storage_class_name,
-        volume_attributes_class_name=spec.volume_attributes_class_name,
-        node_affinity=spec.node_affinity,
+VOLUME: Final = slimmed(
+    spec=slim(
+        "access_modes",
+        "volume_mode",
+        "claim_ref",
+        "capacity",
+        "persistent_volume_reclaim_policy",
+        "storage_class_name",
+        "volume_attributes_class_name",
+        "node_affinity",
+        csi=slim("driver", "volume_handle"),
     )
-    return msgspec.structs.replace(pv, spec=slim)
+)
+"""Of a PersistentVolume's source only driver and handle."""
 
-
-def prune_meta(obj: T) -> T:
-    """Keeps name, uid, version and labels."""
-    meta = obj.metadata
-    slim = ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version, labels=meta.labels)
-    pruned: T = msgspec.structs.replace(obj, metadata=slim)  # type: ignore[type-var]
-    return pruned
-
-
-def same_but_for_version(old: Object, new: Object) -> bool:
-    """True when nothing that is kept of the object has changed."""
-    meta = msgspec.structs.replace(old.metadata, resource_version=new.metadata.resource_version)
-    return bool(msgspec.structs.replace(old, metadata=meta) == new)  # type: ignore[type-var]
-
-
-def changed(old: Object | None, new: Object | None) -> bool:
-    return old is None or new is None or not same_but_for_version(old, new)
+LABELLED: Final = slimmed(metadata=slim("labels"))
+"""Of the metadata of whatever kind only what names it, and its labels."""

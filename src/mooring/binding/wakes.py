@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
@@ -10,19 +13,67 @@ from mooring.api.storage import StorageClass
 from mooring.binding.match import could_take
 from mooring.binding.names import claim_key, claims_of, is_delayed, is_finished, is_fully_bound
 from mooring.binding.shelf import is_free, shape_of_volume
-from mooring.binding.view import BY_CLAIM, BY_CLASS, BY_SHAPE, BY_VOLUME, UNSET, Reader, View, changed, is_default
+from mooring.binding.view import BY_CLAIM, BY_CLASS, BY_SHAPE, BY_VOLUME, UNSET, Reader, View, is_default
+from mooring.control.controller import Controller
+from mooring.control.slim import changed
 from mooring.kube.informer import Change
-from mooring.kube.queue import WorkQueue
+
+
+class Offers:
+    """Free volumes offered to claims, one at a time, since one can have it: the claim that has waited longest looks first."""
+
+    def __init__(self, view: View, claims: Reader[PersistentVolumeClaim], controller: Controller[Key]) -> None:
+        self._view, self._claims, self._controller = view, claims, controller
+        self._offered: dict[Key, str] = {}
+
+    def offer(self, pv: PersistentVolume) -> None:
+        """Wakes the first claim that would take this free volume."""
+        for claim in self._claims.by(BY_SHAPE, "|".join(shape_of_volume(pv))):
+            key = key_of(claim)
+            if key not in self._offered and not self._controller.failures(key) and self._would_take(claim, pv):
+                self._offered[key] = pv.metadata.name
+                self._controller.add(key)
+                return
+
+    def _would_take(self, claim: PersistentVolumeClaim, pv: PersistentVolume) -> bool:
+        """True when it will, unless it finds a better one."""
+        return could_take(claim, pv) and not is_delayed(self._view.storage_class(class_of(claim)))
+
+    @contextlib.contextmanager
+    def looked_at(self, key: Key) -> Iterator[Turn]:
+        """Around a claim's reconcile: the volume that it was offered and did not take is offered to the next one."""
+        turn = Turn()
+        try:
+            yield turn
+        finally:
+            if not turn.continues:
+                pv = self._view.volumes.get(self._offered.get(key, ""))
+                claim = self._claims.get(key)
+                if pv is not None and is_free(pv) and (turn.failed or claim is None or claim.spec.volume_name):
+                    self.offer(pv)
+                self._offered.pop(key, None)  # last: while it is there, the volume is not offered to this one again
+
+
+class Turn:
+    """One claim's reconcile. failed: unless it says that it is over, or that it goes on when its volume is unlocked."""
+
+    def __init__(self) -> None:
+        self.failed, self.continues = True, False
+
+    def is_over(self) -> None:
+        self.failed = False
+
+    def goes_on(self) -> None:
+        self.continues = True
 
 
 class Wakes:
     """Handlers for the caches."""
 
     def __init__(
-        self, view: View, claims: Reader[PersistentVolumeClaim], claim_queue: WorkQueue[Key], volume_queue: WorkQueue[str]
+        self, view: View, claims: Reader[PersistentVolumeClaim], claim_queue: Controller[Key], volume_queue: Controller[str], offers: Offers
     ) -> None:
-        self._view, self._claims, self._claim_queue, self._volume_queue = view, claims, claim_queue, volume_queue
-        self._offered: dict[Key, str] = {}
+        self._view, self._claims, self._claim_queue, self._volume_queue, self._offers = view, claims, claim_queue, volume_queue, offers
 
     def claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
         if not changed(change.old, change.new):
@@ -47,28 +98,7 @@ class Wakes:
         for claim in self._claims.by(BY_VOLUME, change.key.name):
             self._claim_queue.add(key_of(claim))
         if change.new is not None and is_free(change.new):
-            self._offer(change.new)
-
-    def _offer(self, pv: PersistentVolume) -> None:
-        """A volume is free: the claim that has waited longest, of those that it fits, looks again. One at a time, since one can have it."""
-        for claim in self._claims.by(BY_SHAPE, "|".join(shape_of_volume(pv))):
-            key = key_of(claim)
-            if key not in self._offered and not self._claim_queue.failures(key) and self._would_take(claim, pv):
-                self._offered[key] = pv.metadata.name
-                self._claim_queue.add(key)
-                return
-
-    def _would_take(self, claim: PersistentVolumeClaim, pv: PersistentVolume) -> bool:
-        """True when it will, unless it finds a better one."""
-        return could_take(claim, pv) and not is_delayed(self._view.storage_class(class_of(claim)))
-
-    def looked_at(self, key: Key, *, failed: bool = False) -> None:
-        """A claim has had its turn. The volume that it was offered, and did not take, is the next one's."""
-        pv = self._view.volumes.get(self._offered.get(key, ""))
-        claim = self._claims.get(key)
-        if pv is not None and is_free(pv) and (failed or claim is None or claim.spec.volume_name):
-            self._offer(pv)
-        self._offered.pop(key, None)  # last: while it is there, the volume is not offered to this one again
+            self._offers.offer(change.new)
 
     def class_changed(self, change: Change[StorageClass]) -> None:
         if not changed(change.old, change.new):

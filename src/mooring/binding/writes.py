@@ -13,7 +13,8 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from mooring.api.meta import Key, Kind, Object, key_of
-from mooring.binding.edits import Edit, Moved
+from mooring.binding.edits import Edit
+from mooring.control.result import Stale
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import Conflict, NotFound
 from mooring.kube.informer import Informer
@@ -32,17 +33,17 @@ class Whole(Generic[T]):
         self._recent: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     async def put(self, obj: T, edit: Edit, subresource: str = "") -> T:
-        """Writes the object with one change. obj: as it was when that was decided. Raises Moved. Gives the object as it is then."""
+        """Writes the object with one change. obj: as it was when that was decided. Raises Stale. Gives the object as it is then."""
         key = key_of(obj)
         body = copy.deepcopy(await self._read(obj))
         edit(body)
         try:
             return await self._informer.write(key, self._replace(key, body, subresource))
         except NotFound as error:
-            raise Moved(str(error)) from error
+            raise Stale(str(error)) from error
         except Conflict as error:
             await self.refresh(key)
-            raise Moved(str(error)) from error
+            raise Stale(str(error)) from error
 
     async def refresh(self, key: Key) -> T | None:
         """Asks the API server for the object; the cache gets what it says. None when it is no more."""
@@ -58,7 +59,7 @@ class Whole(Generic[T]):
             await self.refresh(key_of(obj))
             found = self._recent.get(meta.uid)
         if found is None or _version(found) != meta.resource_version:
-            raise Moved(f'"{key_of(obj)}" has changed')
+            raise Stale(f'"{key_of(obj)}" has changed')
         return found
 
     async def _get(self, key: Key) -> T:

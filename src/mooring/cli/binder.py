@@ -86,9 +86,10 @@ def _serve(setup: Setup[BinderFlags], machine: Machine) -> int:
 
 
 def _binder(setup: Setup[BinderFlags], around: Around) -> Work:
-    from mooring.binding.controller import Binder
+    from mooring.binding.controller import make_binder
     from mooring.binding.options import BinderOptions
+    from mooring.control.runtime import Runtime
 
     flags = setup.flags
     options = BinderOptions(parts=parts_of(flags.controllers), workers=flags.workers, bind_timeout_s=flags.bind_timeout_s)
-    return Binder(around.cluster, options, around.clock, around.chance, around.metrics)
+    return make_binder(Runtime(around.cluster, around.clock, around.chance, around.metrics), options)

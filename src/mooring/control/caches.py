@@ -19,12 +19,9 @@ from mooring.control.runtime import Runtime
 from mooring.control.slim import WHOLE, Keeps, Part, always, joined
 from mooring.kube.cluster import EVERYTHING, Selection
 from mooring.kube.index import IndexFunction
-from mooring.kube.informer import Informer
+from mooring.kube.informer import Informer, obstacles
 
 T = TypeVar("T", bound=Object)
-
-OPTIONAL_S_MAX: Final = 5.0
-"""How long the start waits for a kind that the cluster may lack."""
 
 
 class _Shared:
@@ -34,7 +31,6 @@ class _Shared:
         self.choices: tuple[Keeps[Any], ...] = ()
         self.prune: Callable[[Any], Any] = joined(())
         self.informer: Informer[Any] | None = None
-        self.optional = True
 
     def also_keeps(self, keeps: Keeps[Any]) -> None:
         if keeps not in self.choices:
@@ -67,16 +63,16 @@ class Caches:
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         selection: Selection = EVERYTHING,
         resync_s: float = 0.0,
-        optional: bool = False,
+        may_be_missing: bool = False,
     ) -> Informer[T]:
         """The cache of a kind, the same at each call; call it before the caches run.
 
         keeps: which fields of an object, None for the whole object. indexes: an index of a name is one function for all readers.
-        resync_s: the shortest wish counts, 0 is never. optional: the cluster may lack the kind, and nobody waits for it then.
+        resync_s: the shortest wish counts, 0 is never. may_be_missing: a kind that is not served counts as one without objects, unless
+        another reader needs it.
         """
         shared = self._shared.setdefault(_Kept(kind.resource, kind.version, selection), _Shared())
         shared.also_keeps(_everything if keeps is None else keeps)
-        shared.optional = shared.optional and optional
         if shared.informer is None:
             runtime = self._runtime
             shared.informer = Informer(
@@ -86,38 +82,35 @@ class Caches:
                 chance=runtime.chance,
                 selection=selection,
                 prune=lambda obj: shared.prune(obj),
+                may_be_missing=may_be_missing,
                 name=f"{self._name}/{kind.plural}",
             )
         informer: Informer[T] = shared.informer
-        informer.also(indexes or {}, resync_s)
+        informer.also(indexes or {}, resync_s, may_be_missing=may_be_missing)
         return informer
 
     @property
     def has_synced(self) -> bool:
-        """True while every cache that is not optional follows the API server and has listed everything."""
-        return not self.missing
+        """True while every cache follows the API server and has listed everything."""
+        return all(informer.has_synced for informer in self.informers)
 
     @property
-    def missing(self) -> tuple[str, ...]:
-        """The names of the caches that are not filled yet, without the optional ones."""
-        return tuple(one.informer.name for one in self._all() if not one.optional and one.informer and not one.informer.has_synced)
+    def obstacle(self) -> str:
+        """What keeps any of them from following the API server, "" for nothing that is known."""
+        return obstacles(self.informers)
+
+    @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        return tuple(one.informer for one in self._shared.values() if one.informer is not None)
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """The tasks that follow the API server; cancel them to end."""
-        return [group.create_task(one.informer.run(), name=one.informer.name) for one in self._all() if one.informer]
+        return [group.create_task(informer.run(), name=informer.name) for informer in self.informers]
 
     async def synced(self) -> None:
-        """Returns once every cache is filled; an optional one is waited for only for a while."""
-        for one in self._all():
-            assert one.informer is not None
-            try:
-                async with asyncio.timeout(OPTIONAL_S_MAX if one.optional else None):
-                    await one.informer.synced()
-            except TimeoutError:
-                pass
-
-    def _all(self) -> tuple[_Shared, ...]:
-        return tuple(self._shared.values())
+        """Returns once every cache is filled."""
+        for informer in self.informers:
+            await informer.synced()
 
 
 _everything: Final[Callable[[Any], Part]] = always(WHOLE)

@@ -135,7 +135,6 @@ class Controller(Generic[K]):
     # -- one key
 
     async def _work(self, key: K) -> None:
-        self._topics.begin(key)
         try:
             await self._until_settled(key)
         finally:
@@ -144,6 +143,7 @@ class Controller(Generic[K]):
     async def _until_settled(self, key: K) -> None:
         is_stale = False
         for _ in range(STEPS_MAX):
+            self._topics.begin(key)
             try:
                 result = await self._reconcile(key)
             except Stale:

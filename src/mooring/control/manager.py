@@ -84,6 +84,11 @@ class Manager:
         """True while every cache follows the API server and has listed everything."""
         return self.caches.has_synced
 
+    @property
+    def obstacle(self) -> str:
+        """What keeps a cache from following the API server, "" for nothing that is known."""
+        return self.caches.obstacle
+
     async def run(self) -> None:
         """Works until cancelled, or until drained. Raises what a worker, or what runs beside, raises."""
         async with asyncio.TaskGroup() as group:

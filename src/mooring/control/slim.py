@@ -66,12 +66,13 @@ class Entries:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Items:
-    """Of a tuple the items that a test lets through. One and the same test joins with itself; two different ones keep all."""
+    """Of a tuple the items that a test lets through, of each a part; None when none is left. Joins with its equal; two others keep all."""
 
     test: Callable[[Any], bool]
+    each: Part = WHOLE
 
     def of(self, value: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-        return tuple(item for item in value if self.test(item)) if value is not None else None
+        return tuple(self.each.of(item) for item in value if self.test(item)) or None if value else None
 
     def __or__(self, other: Part) -> Part:
         return self if other == self else WHOLE
@@ -79,22 +80,31 @@ class Items:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mask:
-    """Of a struct some fields whole, of others a part; the rest is at its default, which every field must have."""
+    """Of a struct some fields whole, of others a part. rest: all fields that it does not name are kept, too.
+
+    What is not kept is at its default, which such a field must have.
+    """
 
     whole: frozenset[str] = frozenset()
     parts: tuple[tuple[str, Part], ...] = ()
+    rest: bool = False
 
     def of(self, value: T) -> T:
         """The struct, slim. None stays None."""
         if value is None:
             return value
-        kept = {name: getattr(value, name) for name in self.whole}
+        names = value.__struct_fields__ if self.rest else self.whole  # type: ignore[attr-defined]
+        kept = {name: getattr(value, name) for name in names}
         for name, part in self.parts:
             kept[name] = part.of(getattr(value, name))
         if isinstance(value, ObjectMeta):
             for name in _IDENTITY:
                 kept[name] = getattr(value, name)
         return type(value)(**kept)
+
+    def part(self, name: str) -> Part | None:
+        """What is kept of this field, None for nothing."""
+        return dict(self.parts).get(name, WHOLE if self.rest or name in self.whole else None)
 
     def __or__(self, other: Part) -> Part:
         return _joined(self, other)
@@ -104,12 +114,16 @@ class Mask:
 def _joined(one: Mask, other: Part) -> Part:
     if not isinstance(other, Mask):
         return WHOLE
-    whole = one.whole | other.whole
-    parts: dict[str, Part] = {}
-    for name, part in (*one.parts, *other.parts):
-        if name not in whole:
-            parts[name] = parts[name] | part if name in parts else part
-    return Mask(whole, tuple(sorted(parts.items(), key=lambda item: item[0])))
+    joined: dict[str, Part] = {}
+    for name in sorted({*one.whole, *dict(one.parts), *other.whole, *dict(other.parts)}):
+        ours, theirs = one.part(name), other.part(name)
+        part = theirs if ours is None else ours if theirs is None else ours | theirs
+        assert part is not None, "one of them names it"
+        joined[name] = part
+    whole = frozenset(name for name, part in joined.items() if part == WHOLE)
+    parts = tuple((name, part) for name, part in joined.items() if part != WHOLE)
+    rest = one.rest or other.rest
+    return Mask(frozenset() if rest else whole, parts, rest)
 
 
 def slim(*fields: str, **parts: Part) -> Mask:
@@ -117,14 +131,19 @@ def slim(*fields: str, **parts: Part) -> Mask:
     return Mask(frozenset(fields), tuple(sorted(parts.items())))
 
 
+def slimmed(**parts: Part) -> Mask:
+    """A mask that keeps all fields, these in part."""
+    return Mask(parts=tuple(sorted(parts.items())), rest=True)
+
+
 def only(*names: str) -> Entries:
     """Of labels or annotations those of these names."""
     return Entries(frozenset(names))
 
 
-def items(test: Callable[[Any], bool]) -> Items:
-    """Of a list the items that the test lets through. test: equal for equal meaning, a frozen record with __call__, say."""
-    return Items(test)
+def items(test: Callable[[Any], bool], each: Part = WHOLE) -> Items:
+    """Of a list the items that the test lets through. test: equal for equal meaning: a function of a module, or a frozen record."""
+    return Items(test, each)
 
 
 NAME_ONLY: Final = slim(metadata=slim())
@@ -154,6 +173,15 @@ def joined(choices: tuple[Callable[[Obj], Part | None], ...]) -> Callable[[Obj],
         return slimmed
 
     return prune
+
+
+def changed(old: Object | None, new: Object | None, part: Part = WHOLE) -> bool:
+    """True when the object came or went, or something of this part of it is not as it was; its version alone does not count."""
+    if old is None or new is None or old.metadata.uid != new.metadata.uid:
+        return old is not new
+    before, after = part.of(old), part.of(new)
+    meta = msgspec.structs.replace(before.metadata, resource_version=after.metadata.resource_version)
+    return bool(msgspec.structs.replace(before, metadata=meta) != after)
 
 
 def check(mask: Part, struct: type[msgspec.Struct]) -> None:

@@ -36,8 +36,7 @@ class Topics(Generic[K]):
         return self._topics.get(key, frozenset())
 
     def begin(self, key: K) -> None:
-        """A worker takes the key in hand: what is told from now on may be about what it is going to wait for."""
-        assert key not in self._began, "one worker at a time has a key"
+        """A worker is about to judge the key: what is told from now on may be about what it is going to wait for."""
         self._began[key] = self._count
 
     def end(self, key: K) -> None:

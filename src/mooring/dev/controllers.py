@@ -13,8 +13,9 @@ from mooring.attacher.controller import Attacher, AttacherOptions
 from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
-from mooring.binding.controller import Binder
+from mooring.binding.controller import make_binder
 from mooring.binding.options import BinderOptions
+from mooring.control.runtime import Runtime
 from mooring.csi.session import Session
 from mooring.dev.story import Story
 from mooring.dev.watched import WatchedCluster, Watches
@@ -48,7 +49,7 @@ class Controllers:
         self._controllers: Mapping[str, Controller] = {
             "attacher": self._attacher(self._seen_as("attacher")),
             "provisioner": self._provisioner(self._seen_as("provisioner")),
-            "binder": Binder(self._seen_as("binder"), BinderOptions(), clock, chance),
+            "binder": make_binder(Runtime(self._seen_as("binder"), clock, chance, Metrics()), BinderOptions()),
         }
 
     def _seen_as(self, who: str) -> Cluster:

@@ -83,10 +83,11 @@ class Informer(Generic[T]):
         self._running = False
         self._reflector: Reflector[T] | None = None
 
-    def also(self, indexes: Mapping[str, IndexFunction[T]], resync_s: float) -> None:
-        """Another reader's wishes, before it runs: more indexes, and how often at the least all objects are delivered again (0: never)."""
+    def also(self, indexes: Mapping[str, IndexFunction[T]], resync_s: float, *, may_be_missing: bool) -> None:
+        """Another reader's wishes, before it runs: more indexes, the shortest time between resyncs, a kind that has to be there."""
         assert not self._running, "its objects are in the cache already"
         self.store.index(indexes)
+        self._feed.may_be_missing = self._feed.may_be_missing and may_be_missing
         if resync_s > 0:
             self._resync_s = min(self._resync_s or resync_s, resync_s)
 
@@ -229,7 +230,7 @@ class _Feed(Generic[T]):
         self.synced = asyncio.Event()
         self._store = store
         self._prune = prune
-        self._may_be_missing = may_be_missing
+        self.may_be_missing = may_be_missing
         self._interner = Interner()
         self._relist: Relist[T] | None = None
         self._writes: dict[Key, _Write[T]] = {}
@@ -269,7 +270,7 @@ class _Feed(Generic[T]):
             self.tell(self._store.exclude(obj, Cause.WATCH))
 
     def not_served(self) -> None:
-        if self._may_be_missing:
+        if self.may_be_missing:
             self.synced.set()
 
     def gone(self, obj: T) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 from mooring.base.chance import Chance
 from mooring.base.metrics import Metrics
 from mooring.binding import options as binding
-from mooring.binding.controller import Binder
+from mooring.binding.controller import make_binder
 from mooring.binding.options import BinderOptions
+from mooring.control.runtime import Runtime
 from mooring.csi.in_process import InProcessDriver
 from mooring.kube.events import EventRecorder
 from mooring.provisioner.controller import Provisioner
@@ -42,4 +43,5 @@ def provisioner(world: Any, mortal: Mortal) -> Made:
 
 def binder(world: Any, mortal: Mortal) -> Made:
     line = (WritingLine if world.plan.binder_faults else QuietLine)(world, mortal)
-    return Binder(line, BinderOptions(parts=PARTS, workers=2), world.clock, Chance(world.plan.seed * 2000 + mortal.number)), line
+    runtime = Runtime(line, world.clock, Chance(world.plan.seed * 2000 + mortal.number), Metrics())
+    return make_binder(runtime, BinderOptions(parts=PARTS, workers=2)), line

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from mooring.api.meta import Key
-from mooring.binding.because import ModesDiffer
 from mooring.binding.decide_volume import decide_volume
 from mooring.binding.decision import Action, GiveBack, LookUpClaim, SetVolumePhase, WakeClaim
 from mooring.binding.names import BOUND_BY_CONTROLLER, PROVISIONED_BY
@@ -73,15 +72,11 @@ def test_an_unknown_policy_is_told_once() -> None:
 
 
 def test_B19_modes_that_differ_are_told_on_both() -> None:
-    because = decide_volume(Stores(a_volume(claim=OURS, volumeMode="Block"), OURS).binder(), "pv").because
-    assert isinstance(because, ModesDiffer)
-    assert (
-        'Cannot bind PersistentVolume to requested PersistentVolumeClaim "claim" due to incompatible volumeMode.'
-        == because.of_volume.message
-    )
-    assert (
-        'Cannot bind PersistentVolume "pv" to requested PersistentVolumeClaim due to incompatible volumeMode.' == because.of_claim.message
-    )
+    decision = decide_volume(Stores(a_volume(claim=OURS, volumeMode="Block"), OURS).binder(), "pv")
+    of_volume = 'Cannot bind PersistentVolume to requested PersistentVolumeClaim "claim" due to incompatible volumeMode.'
+    of_claim = 'Cannot bind PersistentVolume "pv" to requested PersistentVolumeClaim due to incompatible volumeMode.'
+    assert ("Warning", "VolumeMismatch", of_volume) == decision.because.event
+    assert ("Warning", "VolumeMismatch", of_claim) == decision.tells_claim
 
 
 def test_a_volume_that_is_gone() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from mooring.binding import edits
 from mooring.binding.names import BIND_COMPLETED, BOUND_BY_CONTROLLER, PRE_RESIZE_CAPACITY, PROVISIONER, PROVISIONER_BETA, SELECTED_NODE
+from mooring.control.result import Stale
 from tests.support.bindables import Json, a_bound_claim, a_claim, a_reference, a_volume, typed
 
 CLAIM = a_claim(uid="uid-claim", meta={"resourceVersion": "7"})
@@ -35,7 +36,7 @@ def test_B05_B07_a_volume_says_who_chose_it(before: Any, ours: bool) -> None:
 
 @pytest.mark.parametrize("before", ["other", a_claim(uid="uid-before")])
 def test_B08_a_volume_of_another_claim_is_not_claimed(before: Any) -> None:
-    with pytest.raises(edits.Moved, match="belongs to another claim"):
+    with pytest.raises(Stale, match="belongs to another claim"):
         edited(a_volume(claim=before), edits.claim_volume(typed(CLAIM)))
 
 

@@ -9,8 +9,9 @@ import pytest
 from mooring.api.core import EVENTS
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
 from mooring.binding import options
-from mooring.binding.controller import Binder
+from mooring.binding.controller import make_binder
 from mooring.binding.names import NO_PROVISIONER, VAC_PROTECTION
+from mooring.control.runtime import Runtime
 from mooring.kube.errors import Conflict, ServerError, Unreachable
 from tests.support.bindables import KINDS, a_capacity, a_claim, a_class, a_csi_driver, a_node, a_pod, a_volume, an_ephemeral_volume
 from tests.support.binding import NODE, POD, PV, PVC, Forbids, LateWatch, Ours, World, annotations, finalizers
@@ -393,7 +394,7 @@ async def test_parts_that_are_off_do_nothing() -> None:
 @in_virtual_time
 async def test_a_kind_that_it_may_not_list_is_named() -> None:
     ours = Ours(Forbids("pods", "nodes"))
-    binder = Binder(ours.cluster, ours.options, ours.clock, ours.chance, ours.metrics)
+    binder = make_binder(Runtime(ours.cluster, ours.clock, ours.chance, ours.metrics), ours.options)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(binder.run())
         await asyncio.sleep(60)

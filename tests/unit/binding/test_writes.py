@@ -9,9 +9,11 @@ import pytest
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
 from mooring.api.meta import Key
 from mooring.binding import edits, options
-from mooring.binding.caches import Caches
-from mooring.binding.edits import Moved
-from mooring.binding.hands import Hands
+from mooring.binding.caches import BindingCaches
+from mooring.binding.volume_locks import VolumeLocks, unlocked
+from mooring.control.caches import Caches
+from mooring.control.result import Stale
+from mooring.control.runtime import Runtime
 from tests.support.bindables import NS, a_claim, a_volume
 from tests.support.binding import POD, PV, PVC, LateWatch, Ours, World, annotations
 from tests.support.virtual_loop import in_virtual_time
@@ -21,14 +23,16 @@ from tests.support.virtual_loop import in_virtual_time
 async def test_what_has_changed_since_is_not_written() -> None:
     ours = Ours()
     world = World(ours.users)
-    caches = Caches(ours.cluster, ours.clock, ours.chance)
+    runtime = Runtime(ours.cluster, ours.clock, ours.chance, ours.metrics)
+    shared = Caches(runtime)
+    caches = BindingCaches(runtime, shared)
     await world.create(a_claim())
     stale = await ours.users.get(PERSISTENT_VOLUME_CLAIMS, "claim", NS)
     async with asyncio.TaskGroup() as group:
-        tasks = caches.start(group)
-        await caches.synced()
+        tasks = shared.start(group)
+        await shared.synced()
         await world.patch(PVC, "claim", {"metadata": {"annotations": {"a": "b"}}})
-        with pytest.raises(Moved):
+        with pytest.raises(Stale):
             await caches.whole_claims.put(stale, edits.ask("p"))
         assert {"a": "b"} == annotations(await world.get(PVC, "claim"))
         known = caches.claims.store.get(Key(NS, "claim"))
@@ -42,22 +46,21 @@ async def test_what_has_changed_since_is_not_written() -> None:
         await world.delete(PVC, "claim")
         await world.patch(PVC, "claim", {"metadata": {"finalizers": None}})
         await world.gone(PVC, "claim")
-        with pytest.raises(Moved):
+        with pytest.raises(Stale):
             await caches.whole_claims.put(again, edits.select_node("n3"))
         for task in tasks:
             task.cancel()
 
 
-def test_who_waits_for_a_volume_is_woken_once() -> None:
-    hands, woken = Hands(), []
-    with hands.hold("pv", Key(NS, "claim")):
-        assert (True, {"pv": Key(NS, "claim")}) == (hands.is_held("pv"), hands.taken)
-        for _ in range(2):
-            hands.wait("pv", "me", lambda: woken.append("me"))
-        hands.wait("pv", "you", lambda: woken.append("you"))
-        assert (True, False) == (hands.has_waiting("me"), hands.has_waiting("nobody"))
-    assert (["me", "you"], False, {}) == (woken, hands.is_held("pv"), hands.taken)
-    assert not hands.has_waiting("me")
+def test_a_volume_is_locked_once_and_its_end_is_told() -> None:
+    told: list[str] = []
+    locks = VolumeLocks(told.append)
+    with locks.lock("pv", Key(NS, "claim")):
+        assert (True, False, {"pv": Key(NS, "claim")}) == (locks.is_locked("pv"), locks.is_locked("other"), locks.taken)
+        assert [] == told
+        with pytest.raises(AssertionError), locks.lock("pv"):
+            pass
+    assert ([unlocked("pv")], False, {}) == (told, locks.is_locked("pv"), locks.taken)
 
 
 @in_virtual_time

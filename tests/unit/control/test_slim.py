@@ -7,7 +7,7 @@ import pytest
 from mooring.api.core import CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeSpec
 from mooring.api.meta import ObjectMeta
 from mooring.api.storage import CSINode, CSINodeDriver, CSINodeSpec
-from mooring.control.slim import NAME_ONLY, WHOLE, always, check, items, joined, only, slim
+from mooring.control.slim import NAME_ONLY, WHOLE, always, check, items, joined, only, slim, slimmed
 
 PV = PersistentVolume(
     metadata=ObjectMeta(
@@ -46,6 +46,16 @@ def test_two_readers_get_what_both_need():
     assert WHOLE == one | WHOLE
     assert WHOLE == WHOLE | one
     assert slim("spec", metadata=slim()) == slim("spec", metadata=slim()) | slim(spec=slim("csi"))
+
+
+def test_a_mask_may_keep_all_but_parts_of_some_fields():
+    bare = slimmed(metadata=slim("labels"))
+    kept = bare.of(PV)
+    assert PersistentVolume(metadata=kept.metadata, spec=PV.spec) == kept
+    assert (None, {"zone": "a", "team": "x"}) == (kept.metadata.finalizers, kept.metadata.labels)
+    assert slimmed(metadata=slim("labels", "finalizers")) == bare | slim("status", metadata=slim("finalizers"))
+    assert slimmed() == bare | slim("metadata")
+    assert bare | slim(spec=slim("csi")) == slim(spec=slim("csi")) | bare == slimmed(metadata=slim("labels"))
 
 
 @dataclasses.dataclass(frozen=True)

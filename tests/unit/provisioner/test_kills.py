@@ -23,8 +23,9 @@ from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.binding import options as binding
-from mooring.binding.controller import Binder
+from mooring.binding.controller import make_binder
 from mooring.binding.options import BinderOptions
+from mooring.control.runtime import Runtime
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
@@ -77,7 +78,7 @@ class World:
         await self.cluster.create(SECRETS.whole(), {"metadata": {"name": "s"}, "data": data}, "default")
         body = {"metadata": {"name": "sc"}, "provisioner": "csi.test", "reclaimPolicy": self.story.policy, "parameters": SECRET_KEYS}
         await self.cluster.create(STORAGE_CLASSES.whole(), body)
-        binder = Binder(self.cluster, BinderOptions(parts=PARTS, workers=2), self.clock, self.chance)
+        binder = make_binder(Runtime(self.cluster, self.clock, self.chance, Metrics()), BinderOptions(parts=PARTS, workers=2))
         self._binder = asyncio.get_running_loop().create_task(binder.run(), name="binder")
         self.life = self.start()
         await asyncio.sleep(1)

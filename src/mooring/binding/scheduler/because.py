@@ -30,6 +30,15 @@ class Because(Protocol):
     def __str__(self) -> str: ...
 
 
+class Refusal(Because, Protocol):
+    """Why a pod gets no node now. condition: the reason of its condition PodScheduled."""
+
+    @property
+    def condition(self) -> str: ...
+    @property
+    def event(self) -> Told: ...
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class NothingToDo:
     why: str

@@ -33,9 +33,12 @@ class Decision:
     """plan: a new one, to be written. bind: the plan's node is the pod's. over: a plan that there may be is to be dropped.
 
     again: then there is more to decide at once. waits: for these topics. wake_at: looked at again at that time, whatever happens.
+    refusal: what the pod's users are told. failed: the pod comes again after its back-off.
     """
 
     because: why.Because
+    refusal: why.Refusal | None = None
+    failed: bool = False
     plan: Plan | None = None
     bind: bool = False
     over: bool = False
@@ -65,11 +68,11 @@ def _go_on(view: View, plan: Plan, now: Instant) -> Decision:
     try:
         missing = missing_claims(view, plan)
     except PlanFailed as failure:
-        return Decision(why.BindingFailed(f"binding volumes: {failure}"), over=True)
+        return _failed(f"binding volumes: {failure}")
     if not missing:
         return Decision(why.GoesTo(plan.node_name), bind=True)
     if now >= plan.deadline:
-        return Decision(why.BindingFailed(f"binding volumes: {TIMED_OUT}"), over=True)
+        return _failed(f"binding volumes: {TIMED_OUT}")
     waits = {topics.node(plan.node_name), *(topics.volume(name) for name, _ in plan.static)}
     for claim_key in (*plan.provision, *(key for _, key in plan.static)):
         claim = view.claims.get(claim_key)
@@ -79,16 +82,25 @@ def _go_on(view: View, plan: Plan, now: Instant) -> Decision:
     return Decision(why.WaitsForVolumes(plan.node_name, missing), waits=frozenset(waits), wake_at=plan.deadline)
 
 
+def _failed(text: str) -> Decision:
+    failure = why.BindingFailed(text)
+    return Decision(failure, failure, failed=True, over=True)
+
+
+def _rejected(rejected: why.Rejected, waits: frozenset[str]) -> Decision:
+    return Decision(rejected, rejected, waits=waits)
+
+
 def _place(view: View, pod: Pod, deadline: Instant) -> Decision:
     key = Key(pod.metadata.namespace, pod.metadata.name)
     nodes = view.nodes.values()
     claims = look_at_claims(view, pod)
     if claims.problem:
         waits = {*_waits_for_claims(view, pod), *(() if nodes else (topics.NODES,))}
-        return Decision(why.Rejected(len(nodes), pod=claims.problem), waits=frozenset(waits))
+        return _rejected(why.Rejected(len(nodes), pod=claims.problem), frozenset(waits))
     fits, reasons = _filter(view, pod, claims, nodes)
     if not fits:
-        return Decision(why.Rejected(len(nodes), reasons=tuple(reasons)), waits=_healed_by(view, pod, claims, reasons))
+        return _rejected(why.Rejected(len(nodes), reasons=tuple(reasons)), _healed_by(view, pod, claims, reasons))
     node, fit = min(fits, key=lambda one: (view.pod_count(one[0].metadata.name), one[0].metadata.name))
     plan = Plan(key, pod.metadata.uid, node.metadata.name, fit.static, fit.provision, claims_of(pod), deadline)
     return Decision(why.GoesTo(node.metadata.name), plan=plan)

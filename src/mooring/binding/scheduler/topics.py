@@ -5,63 +5,41 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.api.meta import Key
+from mooring.control.topics import Topic
 
-NODES: Final = "nodes"
-LIMITS: Final = "limits"
+NODES: Final[Topic] = "nodes"
+LIMITS: Final[Topic] = "limits"
 
 
-def claim(key: Key) -> str:
+def claim(key: Key) -> Topic:
     return f"claim/{key}"
 
 
-def users(key: Key) -> str:
+def users(key: Key) -> Topic:
     """The pods that use a claim become fewer."""
     return f"users/{key}"
 
 
-def volume(name: str) -> str:
+def volume(name: str) -> Topic:
     return f"volume/{name}"
 
 
-def volumes_of(class_name: str) -> str:
+def volumes_of(class_name: str) -> Topic:
     """Volumes of a class become more, or free."""
     return f"volumes/{class_name}"
 
 
-def storage_class(name: str) -> str:
+def storage_class(name: str) -> Topic:
     return f"class/{name}"
 
 
-def room_of(class_name: str) -> str:
+def room_of(class_name: str) -> Topic:
     return f"room/{class_name}"
 
 
-def driver(name: str) -> str:
+def driver(name: str) -> Topic:
     return f"driver/{name}"
 
 
-def node(name: str) -> str:
+def node(name: str) -> Topic:
     return f"node/{name}"
-
-
-class Waiting:
-    """Pods by what they wait for."""
-
-    def __init__(self) -> None:
-        self._topics: dict[Key, frozenset[str]] = {}
-        self._pods: dict[str, dict[Key, None]] = {}
-
-    def set(self, pod: Key, topics: frozenset[str]) -> None:
-        """From now on it waits for these, and for nothing else."""
-        for topic in self._topics.pop(pod, frozenset()):
-            pods = self._pods[topic]
-            del pods[pod]
-            if not pods:
-                del self._pods[topic]
-        if topics:
-            self._topics[pod] = topics
-            for topic in sorted(topics):
-                self._pods.setdefault(topic, {})[pod] = None
-
-    def for_(self, topic: str) -> tuple[Key, ...]:
-        return tuple(self._pods.get(topic, ()))

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key, annotation, key_of
-from mooring.base.chance import Chance
-from mooring.base.clock import Clock
 from mooring.base.log import logger
-from mooring.base.metrics import Metrics
 from mooring.binding import edits
-from mooring.binding.edits import Moved
 from mooring.binding.match import reserved_for
 from mooring.binding.names import SELECTED_NODE
+from mooring.binding.scheduler.because import NothingToDo
 from mooring.binding.scheduler.view import View
 from mooring.binding.view import BY_SELECTED
-from mooring.binding.workers import Workers
 from mooring.binding.writes import Whole
+from mooring.control.controller import Controller
+from mooring.control.result import Result
+from mooring.control.runtime import Runtime
 
 log = logger(__name__)
 
@@ -27,24 +26,21 @@ log = logger(__name__)
 class Unpin:
     """Claims whose node has vanished."""
 
-    def __init__(self, view: View, writes: Whole[PersistentVolumeClaim], *, clock: Clock, chance: Chance, metrics: Metrics) -> None:
+    def __init__(self, runtime: Runtime, view: View, writes: Whole[PersistentVolumeClaim]) -> None:
         self._view, self._writes = view, writes
-        self.workers: Workers[tuple[Key, str]] = Workers("unpin", 1, self._sync, clock=clock, chance=chance, metrics=metrics)
+        self.controller: Controller[tuple[Key, str]] = Controller(
+            runtime, "unpin", self._reconcile, workers=1, label="PersistentVolumeClaim", log=log
+        )
 
     def node_vanished(self, name: str) -> None:
         for claim in self._view.claims.by(BY_SELECTED, name):
-            self.workers.queue.add((key_of(claim), name))
+            self.controller.add((key_of(claim), name))
 
-    async def _sync(self, key: tuple[Key, str]) -> None:
+    async def _reconcile(self, key: tuple[Key, str]) -> Result:
         claim, node_name = self._view.claims.get(key[0]), key[1]
         if claim is None or annotation(claim, SELECTED_NODE) != node_name or claim.spec.volume_name:
-            return
+            return Result(NothingToDo("it does not wait for a volume on this node any more"))
         if self._view.node(node_name) is not None or reserved_for(self._view.volumes, claim) is not None:
-            return
-        try:
-            await self._writes.put(claim, edits.unselect_node)
-        except Moved:
-            self.workers.queue.retry(key)
-            return
-        self.workers.queue.forget(key)
-        log.info(2, "the node chosen for the claim is gone: another may be chosen", PersistentVolumeClaim=str(key[0]), node=node_name)
+            return Result(NothingToDo("its node is there, or a volume is reserved for it"))
+        await self._writes.put(claim, edits.unselect_node)
+        return Result(NothingToDo(f'the chosen node "{node_name}" is gone'), done="another node may be chosen for the claim")

@@ -6,15 +6,14 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-import msgspec
-
-from mooring.api.core import Node, NodeStatus, PersistentVolumeClaim
+from mooring.api.core import Node, PersistentVolumeClaim
 from mooring.api.meta import Condition, Key, annotation, key_of
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
 from mooring.binding.names import SELECTED_NODE, has_annotation
 from mooring.binding.scheduler.plans import Plans
-from mooring.binding.view import BY_CLASS, BY_NODE, Reader, Volumes, prune_meta
+from mooring.binding.view import BY_CLASS, BY_NODE, Reader, Volumes
+from mooring.control.slim import items, slim, slimmed
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,10 +64,12 @@ ATTACHMENT_INDEXES: Final[Mapping[str, Callable[[VolumeAttachment], Iterable[str
 }
 
 
-def prune_node(node: Node) -> Node:
-    """Of the conditions only Ready is kept, and of that only what it says: a heartbeat wakes nobody."""
-    ready = tuple(Condition(type=one.type, status=one.status) for one in node.status.conditions or () if one.type == "Ready")
-    return msgspec.structs.replace(prune_meta(node), status=NodeStatus(conditions=ready or None))
+def _is_readiness(condition: Condition) -> bool:
+    return condition.type == "Ready"
+
+
+NODE: Final = slimmed(metadata=slim("labels"), status=slim(conditions=items(_is_readiness, slim("type", "status"))))
+"""Of the conditions only Ready, and of that only what it says: a heartbeat wakes nobody."""
 
 
 def is_ready(node: Node) -> bool:

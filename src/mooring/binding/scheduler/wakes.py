@@ -13,7 +13,7 @@ from mooring.binding.names import BOUND, SELECTED_NODE, claims_of, is_finished
 from mooring.binding.scheduler import topics
 from mooring.binding.scheduler.plans import Plan
 from mooring.binding.scheduler.view import View
-from mooring.binding.view import changed
+from mooring.control.slim import changed
 from mooring.kube.informer import Change
 
 
