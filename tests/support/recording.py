@@ -86,10 +86,10 @@ class RecordingCluster(Cluster):
 
 
 def _recorded(request: cluster.Request) -> Request | None:
-    """None for lists and discovery, which are not written down."""
+    """None for lists, which are not written down."""
     plural, part, name = request.kind.plural, request.subresource, request.name
     match request.verb:
-        case Verb.LIST | Verb.SERVES:
+        case Verb.LIST:
             return None
         case Verb.CREATE:
             return Request("create", plural, "", "", request.body)
