@@ -22,7 +22,7 @@ from mooring.driver.guard import CallRecord
 from mooring.kube.cluster import Patch, PatchType
 from tests.unit.dev.still import StillClock
 
-_log = logger(__name__)
+_log = logger("mooring.test_repeats")
 
 
 def lines_of(tell: Callable[[Story, StillClock], None]) -> list[str]:
