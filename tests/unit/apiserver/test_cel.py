@@ -190,4 +190,4 @@ def test_tokens_know_their_place() -> None:
     ],
 )
 def test_regular_expressions_mean_what_go_says(pattern: str, text: str, found: bool) -> None:
-    assert found is (go_regexp(pattern).search(text) is not None)
+    assert found is go_regexp(pattern).search(text)

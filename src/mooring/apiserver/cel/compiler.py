@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from mooring.apiserver.cel import values, work
-from mooring.apiserver.cel.functions import FUNCTIONS, METHODS, Function
+from mooring.apiserver.cel.functions import FUNCTIONS, METHODS, PATTERN_FUNCTIONS, Function
 from mooring.apiserver.cel.parser import Call, Comprehension, Index, ListOf, Literal, MapOf, Name, Node, Select
 from mooring.apiserver.cel.values import NONE, CelError, Optional, Type, no_overload
 
@@ -158,10 +158,11 @@ def _function(node: Call) -> Program:
     function, args = function_of(node)
     assert function is not None, "the checker knows all functions"
     programs, apply = [compiled(arg) for arg in args], function.apply
+    cost = work.PATTERN if function in PATTERN_FUNCTIONS and not isinstance(args[1], Literal) else 0
 
     def call(scope: Scope) -> Any:
         given = [program(scope) for program in programs]
-        scope.did(work.of_arguments(given))
+        scope.did(cost + work.of_arguments(given))
         try:
             return apply(*given)
         except (AttributeError, TypeError):

@@ -16,6 +16,7 @@ from mooring.apiserver.cel import conversions as to
 from mooring.apiserver.cel import values
 from mooring.apiserver.cel.values import NONE, CelError, Optional, Type, no_overload
 from mooring.apiserver.custom.goregexp import go_regexp
+from mooring.apiserver.custom.regexsyntax import RegexpError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,21 +46,24 @@ def _text(apply: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def _matches(text: str, pattern: str) -> bool:
-    try:
-        return go_regexp(pattern).search(text) is not None
-    except ValueError as error:
-        raise CelError(str(error)) from error
+def _regexp(apply: Callable[..., Any]) -> Callable[..., Any]:
+    """For functions that may be given a pattern that is none, or one that takes too long."""
+
+    def tried(*args: Any) -> Any:
+        try:
+            return apply(*args)
+        except RegexpError as error:
+            raise CelError(str(error)) from error
+
+    return _text(tried)
 
 
 def _found(text: str, pattern: str) -> str:
-    found = go_regexp(pattern).search(text)
-    return found.group() if found else ""
+    return next(go_regexp(pattern).find_all(text), "")
 
 
 def _all_found(text: str, pattern: str, count: int = -1) -> list[str]:
-    found = [match.group() for match in go_regexp(pattern).finditer(text)]
-    return found if count < 0 else found[:count]
+    return list(itertools.islice(go_regexp(pattern).find_all(text), None if count < 0 else count))
 
 
 def _char_at(text: str, place: int) -> str:
@@ -201,9 +205,9 @@ METHODS: Final[Mapping[str, Function]] = {
     "contains": Function(_text(lambda text, part: part in text), ((_S, _S),), "bool"),
     "startsWith": Function(_text(lambda text, part: text.startswith(part)), ((_S, _S),), "bool"),
     "endsWith": Function(_text(lambda text, part: text.endswith(part)), ((_S, _S),), "bool"),
-    "matches": Function(_text(_matches), ((_S, _S),), "bool"),
-    "find": Function(_text(_found), ((_S, _S),), _S),
-    "findAll": Function(_text(_all_found), ((_S, _S), (_S, _S, _I)), _L),
+    "matches": Function(_regexp(lambda text, pattern: go_regexp(pattern).search(text)), ((_S, _S),), "bool"),
+    "find": Function(_regexp(_found), ((_S, _S),), _S),
+    "findAll": Function(_regexp(_all_found), ((_S, _S), (_S, _S, _I)), _L),
     "charAt": Function(_text(_char_at), ((_S, _I),), _S),
     "indexOf": Function(_either_index, ((_S, _S), (_S, _S, _I), (_L, "dyn")), _I),
     "lastIndexOf": Function(_either_last_index, ((_S, _S), (_S, _S, _I), (_L, "dyn")), _I),
@@ -228,3 +232,5 @@ METHODS: Final[Mapping[str, Function]] = {
     "add": Function(_of_amounts(lambda left, right: to.Amount(left + right)), (("quantity", "dyn"),), "quantity"),
     "sub": Function(_of_amounts(lambda left, right: to.Amount(left - right)), (("quantity", "dyn"),), "quantity"),
 }
+PATTERN_FUNCTIONS: Final = tuple(METHODS[name] for name in ("matches", "find", "findAll"))
+"""Their second argument is a regular expression."""

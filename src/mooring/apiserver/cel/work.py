@@ -16,7 +16,9 @@ STEPS_MAX: Final = 1_000_000
 """In the evaluation of all rules of one object."""
 ROUND: Final = 10
 """A loop's round, beside what is done in it."""
-_LETTERS_A_STEP: Final = 32
+PATTERN: Final = 1000
+"""To read a pattern that is not written in the rule itself."""
+_LETTERS_A_STEP: Final = 8
 
 
 def of_tree(node: Node) -> int:

@@ -11,8 +11,9 @@ from typing import Any, Final
 from mooring.apiserver import causes
 from mooring.apiserver.causes import Cause
 from mooring.apiserver.custom.formats import fits
-from mooring.apiserver.custom.goregexp import go_regexp
+from mooring.apiserver.custom.goregexp import GoRegexp, go_regexp
 from mooring.apiserver.custom.lists import counterparts
+from mooring.apiserver.custom.regexsyntax import RegexpError
 from mooring.apiserver.custom.structure import NOTHING
 from mooring.apiserver.equality import equal_json
 
@@ -21,8 +22,9 @@ Json = dict[str, Any]
 _WORK_MAX: Final = 1_000_000
 _EACH: Final = 5
 """For one value at one place of the schema; and for what is found out about its letters:"""
+_NEW_PATTERN: Final = 300
 _PATTERN: Final = 20
-_LETTERS_A_STEP: Final = 32
+_LETTERS_A_STEP: Final = 8
 _WIDTHS: Final = {"int32": 31, "int64": 63}
 _SCHEMAS: Final = ("allOf", "anyOf", "oneOf", "not")
 
@@ -32,18 +34,29 @@ class _TooMuch(Exception):
 
 
 class _Work:
-    """How much may still be done, in microseconds, about."""
+    """How much may still be done, in microseconds, about; and the patterns that have been needed so far."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_left", "_patterns")
 
     def __init__(self) -> None:
         self._left = _WORK_MAX
+        self._patterns: dict[str, GoRegexp] = {}
 
     def did(self, steps: int) -> None:
         """Raises _TooMuch."""
         self._left -= steps
         if self._left < 0:
             raise _TooMuch
+
+    def matches(self, pattern: str, text: str) -> bool:
+        """Raises _TooMuch."""
+        if pattern not in self._patterns:
+            self.did(_NEW_PATTERN)
+            self._patterns[pattern] = go_regexp(pattern)
+        try:
+            return self._patterns[pattern].search(text)
+        except RegexpError as error:
+            raise _TooMuch from error
 
 
 def check(value: Any, schema: Json, path: str = "", old: Any = NOTHING) -> list[Cause]:
@@ -145,7 +158,7 @@ def _string(value: str, schema: Json, path: str, work: _Work) -> Iterator[Cause]
         yield _says(path, value, f"should be at least {least} chars long")
     if pattern or form:
         work.did(_PATTERN + len(value) // _LETTERS_A_STEP)
-    if pattern and go_regexp(pattern).search(value) is None:
+    if pattern and not work.matches(pattern, value):
         yield _says(path, value, f"should match '{pattern}'")
     if form and not fits(value, form):
         shown = causes.shown(value)

@@ -1,58 +1,226 @@
-"""Go's regular expressions on Python's: the same meaning, as far as the two differ in what people write."""
+"""Go's regular expressions, matched without ever going back: as there, a text is read once, whatever the expression.
+
+Python's own go back, so that `(a+)+$` takes longer than anybody waits. Here all ways through the expression are followed side by side.
+Where these ways stand after a letter is remembered (a lazy DFA), so that a letter costs one look in a dict nearly always.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-import re
+from collections.abc import Iterator
 from typing import Final
 
-_POSIX: Final = {
-    "alnum": "0-9A-Za-z",
-    "alpha": "A-Za-z",
-    "ascii": r"\x00-\x7f",
-    "blank": r"\t ",
-    "cntrl": r"\x00-\x1f\x7f",
-    "digit": "0-9",
-    "graph": "!-~",
-    "lower": "a-z",
-    "print": " -~",
-    "punct": r"!-/:-@\[-`{-~",
-    "space": r"\t\n\v\f\r ",
-    "upper": "A-Z",
-    "word": "0-9A-Za-z_",
-    "xdigit": "0-9A-Fa-f",
-}
-_TOKEN: Final = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.|\[:\w+:\]|.", re.DOTALL)
+from mooring.apiserver.custom.regexsyntax import Choice, Fits, Letter, Node, Place, RegexpError, Repeat, Sequence, parse
+
+_SIZE_MAX: Final = 10_000
+_NODES_MAX: Final = 100_000
+_REMEMBERED_MAX: Final = 1000
+_STEPS_MAX: Final = 2_000_000
+_MATCH: Final = 0
+"""The step at which everything has been found."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Step:
+    """A letter to be read, a place to be at, or a choice of ways, the preferred one first."""
+
+    fits: Fits | None = None
+    place: str = ""
+    ways: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(slots=True)
+class _State:
+    """Where all ways stand after a letter, before it is known which places they are at. after: the kind of that letter."""
+
+    at: tuple[int, ...]
+    after: str
+    then: dict[str, tuple[_State | None, bool]]
+
+
+class GoRegexp:
+    """One expression. Raises RegexpError where matching would take too long; no sensible one does."""
+
+    def __init__(self, text: str) -> None:
+        self._steps, self._nodes, self._remembered = [_Step()], 0, 0
+        self._start = self._add(parse(text), _MATCH)
+        self._has_places = any(step.place for step in self._steps)
+        self._states: dict[tuple[tuple[int, ...], str, bool], _State] = {}
+
+    def search(self, text: str) -> bool:
+        """True when the expression is found anywhere in the text."""
+        left, state = [_STEPS_MAX], self._state((self._start,), "", anywhere=True)
+        for letter in (*text, ""):
+            following, matched = state.then.get(letter) or self._read(state, letter, left, anywhere=True)
+            if matched:
+                return True
+            assert following is not None, "the search begins anew with each letter"
+            state = following
+        return False
+
+    def find_all(self, text: str) -> Iterator[str]:
+        """What it finds, from left to right, each as the expression prefers it; nothing twice."""
+        left, begin, end = [_STEPS_MAX], 0, -1
+        while begin <= len(text):
+            found = self._match_at(text, begin, left)
+            if found is None or (found == begin == end):  # (nothing right after what was found is not found)
+                begin += 1
+                continue
+            yield text[begin:found]
+            begin, end = (found if found > begin else begin + 1), found
+
+    def _match_at(self, text: str, begin: int, left: list[int]) -> int | None:
+        """Where the match that begins here ends."""
+        state: _State | None = self._state((self._start,), _kind(text[begin - 1 : begin]), anywhere=False)
+        end: int | None = None
+        for at in range(begin, len(text) + 1):
+            assert state is not None
+            letter = text[at : at + 1]
+            _charge(left, 1)
+            state, matched = state.then.get(letter) or self._read(state, letter, left, anywhere=False)
+            end = at if matched else end
+            if state is None:
+                break
+        return end
+
+    def _read(self, state: _State, letter: str, left: list[int], *, anywhere: bool) -> tuple[_State | None, bool]:
+        """One letter more, "" for the end. Gives the state after it, None when no way is left, and whether there was a match before it."""
+        self._remembered += 1
+        if self._remembered > _REMEMBERED_MAX:
+            self._states.clear()
+            self._remembered = 0
+        reached = self._reached(state, letter)
+        _charge(left, len(reached))
+        at: dict[int, None] = {}
+        matched = False
+        for number in reached:
+            if number == _MATCH:
+                matched = True
+                break  # (the ways after this one are not preferred)
+            step = self._steps[number]
+            if step.fits is not None and letter and step.fits(letter):
+                at[step.ways[0]] = None
+        if anywhere and not matched:
+            at[self._start] = None
+        after = (
+            self._state(tuple(sorted(at) if anywhere else at), _kind(letter), anywhere=anywhere) if at and (letter or anywhere) else None
+        )
+        state.then[letter] = after, matched
+        return after, matched
+
+    def _reached(self, state: _State, letter: str) -> dict[int, None]:
+        """The letters and matches that can come next, the preferred ones first."""
+        seen: dict[int, None] = {}
+        for start in state.at:
+            waiting = [start]
+            while waiting:
+                number = waiting.pop()
+                if number in seen:
+                    continue
+                seen[number] = None
+                step = self._steps[number]
+                if step.fits is None and (not step.place or _is_at(step.place, state.after, _kind(letter))):
+                    waiting.extend(reversed(step.ways))
+        return seen
+
+    def _state(self, at: tuple[int, ...], after: str, *, anywhere: bool) -> _State:
+        key = at, after if self._has_places else "", anywhere
+        if key not in self._states:
+            self._states[key] = _State(at, key[1], {})
+        return self._states[key]
+
+    # the expression into steps, from its end to its beginning
+
+    def _add(self, node: Node, then: int) -> int:
+        """Gives the first step of a node. then: the one after it."""
+        self._nodes += 1
+        if self._nodes > _NODES_MAX:
+            raise RegexpError("expression too large")
+        match node:
+            case Letter(fits):
+                return self._new(_Step(fits=fits, ways=(then,)))
+            case Place(kind):
+                return self._new(_Step(place=kind, ways=(then,)))
+            case Sequence(parts):
+                for part in reversed(parts):
+                    then = self._add(part, then)
+                return then
+            case Choice(ways):
+                return self._new(_Step(ways=tuple(self._add(way, then) for way in ways)))
+            case Repeat():
+                return self._add_repeat(node, then)
+
+    def _add_repeat(self, node: Repeat, then: int) -> int:
+        """As Go has it: `x{2,4}` is `xx(x(x)?)?`, and where x may be nothing, `x*` is `(x+)?`."""
+        if node.most is None and not node.least and _may_be_nothing(node.part):
+            once = dataclasses.replace(node, least=1)
+            return self._add(Repeat(once, 0, 1, node.greedy), then)
+        end, copies = then, node.least
+        if node.most is None:
+            then = self._new(_Step())
+            first = self._add(node.part, then)
+            self._steps[then].ways = (first, end) if node.greedy else (end, first)
+            then, copies = (first, copies - 1) if copies else (then, 0)
+        for _ in range((node.most or node.least) - node.least):
+            first = self._add(node.part, then)
+            then = self._new(_Step(ways=(first, end) if node.greedy else (end, first)))
+        for _ in range(copies):
+            then = self._add(node.part, then)
+        return then
+
+    def _new(self, step: _Step) -> int:
+        if len(self._steps) >= _SIZE_MAX:
+            raise RegexpError("expression too large")
+        self._steps.append(step)
+        return len(self._steps) - 1
 
 
 @functools.lru_cache(maxsize=2048)
-def go_regexp(pattern: str) -> re.Pattern[str]:
-    """Raises ValueError for what is none."""
+def go_regexp(pattern: str) -> GoRegexp:
+    """Raises RegexpError (a ValueError) for what is none."""
     try:
-        return re.compile(_translated(pattern), re.ASCII)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"error parsing regexp: {error}: `{pattern}`") from error
+        return GoRegexp(pattern)
+    except RegexpError as error:
+        where = "" if "`" in str(error) else f": `{pattern}`"
+        raise RegexpError(f"error parsing regexp: {error}{where}") from error
 
 
-def _translated(pattern: str) -> str:
-    several_lines = re.match(r"\(\?[a-zA-Z]*m", pattern) is not None  # (there $ is the end of a line, in both)
-    parts: list[str] = []
-    in_class = False
-    for token in _TOKEN.findall(pattern):
-        if token.startswith(r"\Q"):
-            parts.append(re.escape(token[2:].removesuffix(r"\E")))
-        elif token == r"\z":
-            parts.append(r"\Z")
-        elif token == "$" and not in_class and not several_lines:
-            parts.append(r"\Z")  # (Python's $ would let a line break follow)
-        elif in_class and token.startswith("[:") and token[2:-2] in _POSIX:
-            parts.append(_POSIX[token[2:-2]])
-        elif in_class and token == "[":
-            parts.append(r"\[")
-        else:
-            parts.append(token)
-        if token == "[" and not in_class:
-            in_class = True
-        elif token == "]" and in_class and parts[-2:-1] != ["["] and parts[-3:-1] != ["[", "^"]:
-            in_class = False
-    return "".join(parts)
+def _may_be_nothing(node: Node) -> bool:
+    match node:
+        case Letter():
+            return False
+        case Place():
+            return True
+        case Sequence(parts):
+            return all(map(_may_be_nothing, parts))
+        case Choice(ways):
+            return any(map(_may_be_nothing, ways))
+        case Repeat():
+            return not node.least or _may_be_nothing(node.part)
+
+
+def _charge(left: list[int], steps: int) -> None:
+    left[0] -= steps
+    if left[0] < 0:
+        raise RegexpError("the expression takes too long")
+
+
+def _kind(letter: str) -> str:
+    """Of a letter, as far as places depend on it: "" for none, a line break, a letter of a word, or another."""
+    if letter in ("", "\n"):
+        return letter
+    return "w" if letter.isascii() and (letter.isalnum() or letter == "_") else "."
+
+
+def _is_at(place: str, before: str, after: str) -> bool:
+    match place:
+        case "A":
+            return not before
+        case "z":
+            return not after
+        case "^":
+            return before in ("", "\n")
+        case "$":
+            return after in ("", "\n")
+    return ((before == "w") != (after == "w")) == (place == "b")
