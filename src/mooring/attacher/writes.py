@@ -103,18 +103,21 @@ class Writes:
         if pv is None or not view.holds(pv):
             return
         try:
-            await self._take_off(pv, view.driver.finalizer)
+            await self._take_off(view, pv)
         except NotFound:
             return
         except ApiError as error:
             raise Failed(f"could not remove PersistentVolume finalizer: {error}", reported=False) from error
 
-    async def _take_off(self, pv: PersistentVolume, finalizer: str) -> None:
+    async def _take_off(self, view: View, pv: PersistentVolume) -> None:
         """By its place, or by its name where the place is not right any more: whoever else holds a volume lets go in the same moment."""
-        name = pv.metadata.name
+        name, finalizer = pv.metadata.name, view.driver.finalizer
         try:
             await self._patch_volume(name, remove_finalizer(pv, finalizer, strictly=False))
         except Invalid:
+            now = view.volume(name)
+            if now is None or not view.holds(now):  # the answer to an earlier try was lost
+                return
             named = {"uid": pv.metadata.uid, "$deleteFromPrimitiveList/finalizers": [finalizer]}
             await self._patch_volume(name, Patch(PatchType.STRATEGIC, {"metadata": named}))
 

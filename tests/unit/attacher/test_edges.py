@@ -258,6 +258,23 @@ async def test_nothing_is_published_for_what_was_torn_away_while_it_was_claimed(
     assert [] == world.driver.made(PUBLISH)
 
 
+@in_virtual_time
+async def test_a_volumes_finalizer_that_went_while_it_was_being_taken_off_is_not_taken_off_again():
+    """By its place it is not found any more, and the cache shows why by then: by its name there would be nothing to take off."""
+    world = await World(resync_s=0.0).base(finalizers=[FINALIZER, "kit/hold"])
+    between = with_between(world)
+
+    async def let_go() -> None:
+        await world.set_finalizers("PersistentVolume", "pv1", ["kit/hold"])
+        await asyncio.sleep(0.1)
+
+    between.before[PATCH_PV] = let_go
+    await world.delete("PersistentVolume", "pv1")
+    async with world.attaching():
+        await world.settle(5)
+    assert 1 == len(world.bodies(PATCH_PV))
+
+
 # -- one name, two objects
 
 
