@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.apiobjects import CSI_DRIVERS, CSI_NODES, NODES, PVS, VAS, a_csi_node, a_node, a_pv, a_va
-from tests.support.rest import JSON_PATCH, STRATEGIC_PATCH, Rest
+from tests.support.rest import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Rest
 
 HOLD = "example.com/hold"
 
@@ -45,6 +45,17 @@ def test_AO04_the_status_endpoint_of_an_attachment_changes_status_alone(api: Res
     assert change["status"] == answer["status"]
     assert made["spec"] == answer["spec"]
     assert ({"a": "1"}, [HOLD], None) == tuple(answer["metadata"].get(field) for field in ("labels", "finalizers", "annotations"))
+
+
+@pytest.mark.parametrize(("patch", "kept"), [(MERGE_PATCH, []), (STRATEGIC_PATCH, [HOLD])], ids=["merge", "strategic"])
+def test_a_merge_patch_replaces_the_finalizers_and_a_strategic_one_adds_to_them(api: Rest, name: str, patch: str, kept: list[str]) -> None:
+    """Decision 0008."""
+    api.post(VAS, a_va(name, finalizers=[HOLD])).ok(201)
+    claim = {"metadata": {"annotations": {"example.com/node-id": "a"}, "finalizers": ["example.com/ours"]}}
+    for _ in range(2):
+        answer = api.patch(f"{VAS}/{name}", claim, patch).ok()
+        assert {"example.com/ours", *kept} == set(answer["metadata"]["finalizers"])
+        assert len(kept) + 1 == len(answer["metadata"]["finalizers"])
 
 
 @pytest.mark.parametrize("error", ["attachError", "detachError"])
