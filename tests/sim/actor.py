@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from mooring.api.core import PERSISTENT_VOLUMES
-from mooring.api.meta import Kind, is_deleting
+from mooring.api.meta import Kind, finalizers_of, is_deleting
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from tests.sim.hands import PROTECTION, Hands
-from tests.sim.plan import TWIN
+from tests.sim.hands import HOLDS, PROTECTION, Hands
+from tests.sim.plan import FINALIZER, TWIN
 from tests.sim.world import World
 
 
@@ -37,6 +37,23 @@ class Actor:
         await self._restore()
         await self._tend_volumes()
 
+    async def inherit(self) -> None:
+        """What an attacher that publishes side by side has left: one single-node volume claimed on two nodes, on one being deleted."""
+        singles = [volume for volume in self._plans.values() if volume.single_node and not volume.inline]
+        if not singles:
+            return
+        volume, nodes = singles[0], list(self.machines)
+        pv = self._truth.volume(volume.name)
+        assert pv is not None, "prepared a moment ago"
+        await self._hands.set_finalizers(PERSISTENT_VOLUMES, pv, [*finalizers_of(pv), FINALIZER])
+        leaving, staying = nodes[:2] if self._chance.happens(0.5) else nodes[1::-1]
+        for node in (leaving, staying):
+            await self._hands.create_attachment(f"va-{volume.name}-{node}", volume.name, node)
+            await self._hands.claim(f"va-{volume.name}-{node}", self.machines[node])
+        await self._hands.delete_attachment(f"va-{volume.name}-{leaving}")
+        self.wanted.add((volume.name, staying))
+        self._world.backend.published[volume.handle].add(self.machines[leaving])
+
     async def make_peace(self) -> None:
         """Nodes and secrets are back, nobody wants what is being deleted, twins go; then only `tend` goes on."""
         self.twins.clear()
@@ -52,7 +69,8 @@ class Actor:
         await self._tend_attachments()
         if not self._world.faulty:
             for kind, name in self.objects():
-                await self._hands.let_go(kind, name)
+                for finalizer in HOLDS:
+                    await self._hands.let_go(kind, name, finalizer)
             self._clean_up()
 
     def objects(self, *more: Kind[Any]) -> list[tuple[Kind[Any], str]]:
@@ -71,15 +89,10 @@ class Actor:
             await self._hands.register(node)
 
     def _clean_up(self) -> None:
-        """Administrators who tore an attachment away look after its volume where the attacher died, and with it what it knew."""
-        backend = self._world.backend
-        if not self._world.kills_count:
-            return
+        """Administrators who tore an attachment away look after its volume where no attacher can know of it."""
         claimed = {found.pair for found in self._truth.attachments()}
-        for handle in sorted(self._world.laws.torn):
-            for node_id in sorted(backend.published[handle]):
-                if (handle, node_id) not in claimed:
-                    backend.take_away(handle, node_id)
+        for handle, node_id in sorted(self._world.laws.tears.left_to_hands() - claimed):
+            self._world.backend.take_away(handle, node_id)
 
     async def _tend_volumes(self) -> None:
         """Volumes that shall be there are made; deleted ones lose their protection."""
@@ -87,7 +100,7 @@ class Actor:
             pv = self._truth.volume(name)
             if pv is None and name in self.present and not volume.inline:
                 await self._hands.create_volume(name)
-            elif pv is not None and is_deleting(pv):
+            elif pv is not None and is_deleting(pv) and not (self._world.faulty and self._chance.happens(0.5)):
                 await self._hands.let_go(PERSISTENT_VOLUMES, name, PROTECTION)
 
     async def _tend_attachments(self) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from mooring.api.meta import finalizers_of
+from mooring.api.meta import Kind, finalizers_of, is_deleting
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
 from tests.sim.actor import Actor
-from tests.sim.hands import HOLD, Hands
+from tests.sim.hands import HOLDS, Hands
 from tests.sim.keeper import Keeper
-from tests.sim.plan import TWIN, VolumePlan
+from tests.sim.plan import FINALIZER, TWIN, VolumePlan
+from tests.sim.truth import Attachment
 from tests.sim.world import World
 
 T = TypeVar("T")
@@ -76,15 +77,24 @@ class Acts:
             await self._hands.create_attachment(f"foreign-{volume}-{node}", volume, node, "other.example.com")
 
     async def tear_away(self) -> None:
-        """An impatient administrator deletes an attachment with its finalizers, and detaches the volume by hand."""
-        all_ = self._truth.attachments()
-        alone = [found for found in all_ if found.held and sum(found.pair == other.pair for other in all_) == 1]
-        if alone:
-            found = self._one_of(alone)
-            self._hands.tell(f"tears {found.name} away")
-            self._world.laws.torn.add(found.handle)
-            await self._hands.delete_attachment(found.name)
-            await self._hands.merge(VOLUME_ATTACHMENTS, found.name, {"metadata": {"finalizers": None}})
+        """An impatient administrator deletes an attachment with its finalizers."""
+        if held := [found for found in self._truth.attachments() if found.held]:
+            await self._tear(self._one_of(held))
+
+    async def tear_in_mid_call(self) -> None:
+        """The same, while a call for its volume is at work; rather one that does not say yet that it is attached."""
+        locks = self._world.backend.locks
+        held = [found for found in self._truth.attachments() if found.held and found.handle in locks]
+        if held:
+            await self._tear(self._one_of([found for found in held if not found.attached] or held))
+
+    async def _tear(self, found: Attachment) -> None:
+        """What is attached is detached by hand, unless another attachment has it there; the rest is the attacher's business."""
+        self._hands.tell(f"tears {found.name} away")
+        await self._hands.delete_attachment(found.name)
+        await self._hands.merge(VOLUME_ATTACHMENTS, found.name, {"metadata": {"finalizers": None}})
+        self._world.laws.tears.torn(found)
+        if found.attached and not any(found.pair == other.pair and other.held for other in self._truth.attachments()):
             self._world.backend.take_away(found.handle, found.node_id)
 
     async def drop_volume(self) -> None:
@@ -146,17 +156,31 @@ class Acts:
             await self._hands.merge(kind, name, {"metadata": {where: {"users.example.com/count": str(self._count)}}})
 
     async def hold(self) -> None:
-        """A finalizer of somebody else, at either end of the list."""
+        """A finalizer of somebody else, or two, each at either end of the list."""
         if objects := self._actor.objects():
             kind, name = self._one_of(objects)
-            obj = self._truth.get(kind, name)
-            others = finalizers_of(obj) if obj is not None else ()
-            if HOLD not in others:
-                await self._hands.set_finalizers(kind, obj, [HOLD, *others] if self._chance.happens(0.5) else [*others, HOLD])
+            for hold in HOLDS if self._chance.happens(0.5) else [self._one_of(HOLDS)]:
+                await self._hold(kind, name, hold)
+
+    async def _hold(self, kind: Kind[Any], name: str, hold: str) -> None:
+        obj = self._truth.get(kind, name)
+        others = finalizers_of(obj) if obj is not None else ()
+        if obj is not None and hold not in others:
+            await self._hands.set_finalizers(kind, obj, [hold, *others] if self._chance.happens(0.5) else [*others, hold])
 
     async def let_go(self) -> None:
         if objects := self._actor.objects():
-            await self._hands.let_go(*self._one_of(objects))
+            await self._hands.let_go(*self._one_of(objects), self._one_of(HOLDS))
+
+    async def meddle(self, kind: Kind[Any], name: str) -> None:
+        """Others move their finalizers on this object, while a write to it is on its way: off it when it is being deleted."""
+        obj = self._truth.get(kind, name)
+        others = [finalizer for finalizer in finalizers_of(obj) if finalizer != FINALIZER] if obj is not None else []
+        leaving = obj is not None and is_deleting(obj)
+        if others and leaving:
+            await self._hands.let_go(kind, name, others[0])
+        elif not leaving:
+            await self._hold(kind, name, self._one_of(HOLDS))
 
     # -- secrets
 

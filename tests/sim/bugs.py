@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
 
 from mooring.attacher import because as why
 from mooring.attacher import controller, decide, reconcile, writes
-from mooring.attacher.actions import Actions
+from mooring.attacher.actions import Actions, Undo
 from mooring.attacher.decision import Action, Claim, Decision, Publish, Release, ReleaseVolume, Unpublish
+from mooring.attacher.requests import UnpublishOrder
 from mooring.attacher.turns import Turns
+from mooring.attacher.view import View
 from mooring.attacher.wakes import Wakes
-from mooring.attacher.writes import Failed
+from mooring.attacher.writes import Failed, Writes
 from mooring.csi.codes import Code
+from mooring.kube.cluster import Patch
 from mooring.kube.informer import Cause, Informer
 from mooring.kube.patch import add_finalizer
 from mooring.kube.queue import WorkQueue
@@ -113,6 +116,90 @@ def _users_of_volumes_are_not_seen() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(controller, "decide_volume", decided)
 
 
+def _calls_keep_no_volume() -> contextlib.AbstractContextManager[Any]:
+    """A deleted volume without attachments is let go, also under a call for it."""
+    return mock.patch.object(View, "worked_for", return_value=None)
+
+
+def _removals_are_not_tested() -> contextlib.AbstractContextManager[Any]:
+    """A finalizer is removed by its place, whatever stands there by then."""
+    remove_finalizer = writes.remove_finalizer
+
+    def untested(*args: Any, **options: Any) -> Patch:
+        patch = remove_finalizer(*args, **options)
+        return Patch(patch.type, [operation for operation in patch.body if operation["op"] != "test"])
+
+    return mock.patch.object(writes, "remove_finalizer", untested)
+
+
+def _doubts_end_with_their_attachment() -> contextlib.AbstractContextManager[Any]:
+    """That a publish may have happened is forgotten when its attachment is torn away."""
+
+    def ended(self: Actions, name: str) -> bool:
+        self._in_doubt.pop(name, None)
+        return name in self._undos
+
+    return mock.patch.object(Actions, "attachment_ended", ended)
+
+
+def _doubts_end_with_an_attempt() -> contextlib.AbstractContextManager[Any]:
+    """That a publish may have happened is forgotten before the unpublish has worked."""
+    unpublish = Actions._unpublish
+
+    async def hopeful(self: Actions, order: UnpublishOrder, secrets: Any) -> None:
+        for name in [name for name, undo in self._in_doubt.items() if undo.order == order]:
+            del self._in_doubt[name]
+        await unpublish(self, order, secrets)
+
+    return mock.patch.object(Actions, "_unpublish", hopeful)
+
+
+def _doubts_hold_no_volume() -> contextlib.AbstractContextManager[Any]:
+    """A publish that is still to be taken back keeps the volume neither here nor from other nodes."""
+    return mock.patch.object(View, "doubts_about", return_value=())
+
+
+def _undos_see_no_twin() -> contextlib.AbstractContextManager[Any]:
+    """A publish is taken back also where another attachment holds the volume on that node."""
+
+    async def undo(self: Actions, view: Any, undo: Undo) -> None:
+        secret = undo.order.secret
+        await self._unpublish(undo.order, {} if secret is None else await self._load_secret(secret))
+        self._undos.pop(undo.attachment.metadata.name, None)
+
+    return mock.patch.object(Actions, "undo", undo)
+
+
+class _OfAnotherError(Exception):
+    """The answer is about another attachment of the name."""
+
+
+@contextlib.contextmanager
+def _names_are_identities() -> Iterator[None]:
+    """The answer to a mark is taken for one's own, whichever attachment of the name it is about."""
+    mark_attached = Writes.mark_attached
+
+    async def trusting(self: Writes, *args: Any) -> bool | None:
+        try:
+            return await mark_attached(self, *args)
+        except _OfAnotherError:
+            return True
+
+    with mock.patch.multiple(Writes, mark_attached=trusting, _unmark=mock.AsyncMock(side_effect=_OfAnotherError)):
+        yield
+
+
+def _leaving_holders_are_not_seen() -> contextlib.AbstractContextManager[Any]:
+    """An attachment that is being deleted keeps its volume from no other node by that."""
+    held_elsewhere = decide._held_elsewhere
+
+    def blind(*args: Any) -> Any:
+        with mock.patch.object(decide, "is_deleting", return_value=False):
+            return held_elsewhere(*args)
+
+    return mock.patch.object(decide, "_held_elsewhere", blind)
+
+
 def _volumes_are_held_blindly() -> contextlib.AbstractContextManager[Any]:
     """A finalizer is added without a look at the list, also when it may be there already."""
     return mock.patch.object(writes, "add_finalizer", lambda pv, finalizer, strictly: add_finalizer(pv, finalizer, strictly=False))
@@ -131,4 +218,12 @@ BUGS: Final[Mapping[str, Bug]] = {
     "failures-final": Bug(_failures_are_final, {"wanted-unattached", "wanted-missing", "unwanted-left", "volume-left"}),
     "users-of-volumes-unseen": Bug(_users_of_volumes_are_not_seen, {"volume-dropped"}),
     "volumes-held-blindly": Bug(_volumes_are_held_blindly, {"finalizer-twice"}),
+    "calls-keep-no-volume": Bug(_calls_keep_no_volume, {"volume-dropped"}),
+    "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}),
+    "doubts-end-with-attachment": Bug(_doubts_end_with_their_attachment, {"published-unwanted", "two-nodes", "volume-dropped"}),
+    "doubts-end-with-attempt": Bug(_doubts_end_with_an_attempt, {"published-unwanted", "two-nodes", "volume-dropped"}),
+    "doubts-hold-nothing": Bug(_doubts_hold_no_volume, {"two-nodes", "volume-dropped"}),
+    "undos-see-no-twin": Bug(_undos_see_no_twin, {"unpublish-wanted"}),
+    "names-are-identities": Bug(_names_are_identities, {"mark-kept"}),
+    "leaving-holders-unseen": Bug(_leaving_holders_are_not_seen, {"two-nodes"}),
 }

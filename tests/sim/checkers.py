@@ -32,9 +32,10 @@ def complaints(world: World, actor: Actor) -> list[Complaint]:
 
 
 def fingerprint(world: World) -> tuple[object, ...]:
-    """Changes with every write, whoever made it, and with every publication."""
+    """Changes with every write, whoever made it, and with every publication; with each unpublish, too, unless one may still be undone."""
     published = tuple((handle, tuple(sorted(nodes))) for handle, nodes in sorted(world.backend.published.items()))
-    return world.store.version, published, world.laws.counts["publish"], world.laws.counts["unpublish"]
+    counts = world.laws.counts
+    return world.store.version, published, counts["publish"], 0 if world.laws.tears else counts["unpublish"]
 
 
 def _wanted_are_attached(world: World, actor: Actor, attachments: Mapping[tuple[str, str], Attachment]) -> Iterator[Complaint]:
@@ -49,8 +50,8 @@ def _wanted_are_attached(world: World, actor: Actor, attachments: Mapping[tuple[
             yield "wanted-unattached", f"{found.name} is wanted and not attached: {status.attach_error}"
         if found.attached and status.attach_error is not None:
             yield "error-left", f"{found.name} is attached and shows {status.attach_error}"
-        if handles[volume] in world.laws.torn and not found.held and not world.plan.lists_published:
-            continue  # it carries the mark that was meant for the one before it, which no report contradicts
+        if not found.held and world.laws.may_be_mismarked(found.uid) and not world.plan.lists_published:
+            continue  # no report contradicts the mark
         if not found.held:
             yield "finalizer-missing", f"{found.name} is wanted and not held"
         if machine not in world.backend.published[handles[volume]]:

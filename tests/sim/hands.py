@@ -10,13 +10,14 @@ from typing import Any, Final
 from mooring.api.core import PERSISTENT_VOLUMES, SECRETS
 from mooring.api.meta import Kind, finalizers_of
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
+from mooring.attacher.view import NODE_ID_ANNOTATION
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
-from tests.sim.plan import DRIVER, VolumePlan
+from tests.sim.plan import DRIVER, FINALIZER, VolumePlan
 from tests.sim.world import World
 from tests.support.objects import a_csi_node, a_pv, a_secret, a_va
 
-HOLD: Final = "users.example.com/hold"
+HOLDS: Final = ("users.example.com/hold", "users.example.com/second")
 PROTECTION: Final = "kubernetes.io/pv-protection"
 
 
@@ -58,6 +59,11 @@ class Hands:
             body = a_va(name, None, node, attacher=attacher, inline={"csi": self._csi(plan), "accessModes": [plan.mode]})
         await self.do(f"create VA {name}", self._cluster.create(VOLUME_ATTACHMENTS.whole(), body))
 
+    async def claim(self, name: str, node_id: str) -> None:
+        """As an attacher of before did."""
+        metadata = {"finalizers": [FINALIZER], "annotations": {NODE_ID_ANNOTATION: node_id}}
+        await self.merge(VOLUME_ATTACHMENTS, name, {"metadata": metadata})
+
     async def delete_attachment(self, name: str) -> None:
         await self.do(f"delete VA {name}", self._cluster.delete(VOLUME_ATTACHMENTS, name))
 
@@ -73,7 +79,7 @@ class Hands:
         meta = {"finalizers": list(finalizers) or None, "resourceVersion": obj.metadata.resource_version}
         await self.merge(kind, obj.metadata.name, {"metadata": meta})
 
-    async def let_go(self, kind: Kind[Any], name: str, finalizer: str = HOLD) -> None:
+    async def let_go(self, kind: Kind[Any], name: str, finalizer: str) -> None:
         """Takes somebody's finalizer off."""
         obj = self._truth.get(kind, name)
         if obj is not None and finalizer in finalizers_of(obj):

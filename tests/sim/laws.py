@@ -10,6 +10,7 @@
 | unpublish-wanted      | unpublishes what an attached attachment still needs                                                    |
 | attached-unpublished  | writes attached=true and the backend has it not                                                        |
 | attached-lost         | writes attached=false while nobody has deleted the attachment                                          |
+| mark-kept             | leaves a mark on an attachment that took the name of the one it was meant for, and knows it            |
 | claim-dropped         | drops the finalizer while the volume is, or may become, published there                                |
 | volume-dropped        | drops a volume's finalizer that is in use, or not deleted                                              |
 | finalizer-twice       | leaves its finalizer twice in a list                                                                   |
@@ -20,6 +21,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
@@ -33,26 +35,32 @@ from mooring.attacher.view import NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION
 from tests.sim.backend import PUBLISH, Backend
 from tests.sim.knowledge import Knowledge, Pair
 from tests.sim.plan import DRIVER, FINALIZER, TWIN
-from tests.sim.story import Story
+from tests.sim.tears import Tears
 from tests.sim.truth import Attachment, Truth
 
 PER_SECOND_MAX: Final = 40
+AT_ONCE_S: Final = 0.001
 _OUR_ANNOTATIONS: Final = (NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION)
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Write:
-    """A write of the attacher. excused: a lost answer, or another object under the same name, keeps it from knowing the object.
+    """A write of the attacher. excused: a lost answer, or a later object under the same name, keeps it from knowing the object.
 
-    change: what it did, None for nothing.
+    change: what it did, None for nothing. answered: the attacher knows. If it was a mistake: followed when another write to the object has
+    begun, stays when that one failed.
     """
 
     process: int
+    alive: Callable[[], bool]
     what: str
     name: str
     excused: bool
     body: Any = None
     change: Change | None = None
+    answered: bool = False
+    followed: bool = False
+    stays: bool = False
 
 
 WRITING: Final[ContextVar[Write | None]] = ContextVar("writing", default=None)
@@ -60,15 +68,16 @@ WRITING: Final[ContextVar[Write | None]] = ContextVar("writing", default=None)
 
 
 class Laws:
-    """fail: called with the law's name and what broke it."""
+    """now: the virtual time. fail: called with the law's name and what broke it."""
 
-    def __init__(self, truth: Truth, backend: Backend, story: Story, fail: Callable[[str, str], None]) -> None:
-        self._truth, self._backend, self._story, self._fail = truth, backend, story, fail
+    def __init__(self, truth: Truth, backend: Backend, now: Callable[[], float], fail: Callable[[str, str], None]) -> None:
+        self._truth, self._backend, self._fail = truth, backend, fail
         self._in_flight: dict[tuple[int, str], str] = {}
         self._knowledge = Knowledge(backend.removed)
         self.twinned: set[str] = set()  # volumes that had two attachments to one node, each with calls of its own
-        self.torn: set[str] = set()
-        """Volumes that an attachment was torn away from, finalizer and all: what is claimed, and what is published, is out of our hands."""
+        self.tears = Tears(truth, backend, now)
+        self._born: dict[tuple[str, str], int] = {}
+        self._mismarked: dict[str, Write] = {}  # uid → the mark that was meant for one before it
         self._recent: dict[tuple[int, str], deque[float]] = defaultdict(deque)
         self.counts: Counter[str] = Counter()
 
@@ -85,7 +94,7 @@ class Laws:
 
     def _is_odd(self, handle: str) -> bool:
         """True for volumes of which an attacher can't know what it has done."""
-        return handle in self.twinned or handle in self.torn
+        return handle in self.twinned or handle in self.tears
 
     def call_begins(self, process: int, verb: str, handle: str, node_id: str) -> None:
         pair = (handle, node_id)
@@ -110,15 +119,16 @@ class Laws:
     def _publish_begins(self, process: int, pair: Pair, claims: list[Attachment]) -> None:
         handle, node_id = pair
         published = self._backend.published[handle]
-        if not claims and handle not in self.torn:
+        if not claims and not self.tears.excuse(handle):
             self._fail("publish-unclaimed", f"publish of {handle} at {node_id}, which no attachment claims")
-        elsewhere = published - {node_id}
-        if handle in self._backend.single_node and elsewhere and handle not in self.torn:
+        elsewhere = published - {node_id} - {node for volume, node in self.tears.left_to_hands() if volume == handle}
+        if handle in self._backend.single_node and elsewhere:
             self._fail("two-nodes", f"publish of {handle} at {node_id} while it is published at {sorted(elsewhere)}")
         unconfirmed = any(annotation(found.whole, STATUS_OF_ANNOTATION) for found in claims)
         if self._knowledge.is_attached(process, pair) and node_id in published and not unconfirmed and not self._is_odd(handle):
             self._fail("needless-publish", f"publish of {handle} at {node_id}, attached and known to be")
         self._knowledge.publish_begins(process, pair)
+        self.tears.publishes(process, pair)
 
     def _unpublish_begins(self, process: int, pair: Pair, claims: list[Attachment]) -> None:
         handle, node_id = pair
@@ -136,6 +146,8 @@ class Laws:
 
     def changed(self, resource: Resource, change: Change) -> None:
         """The store has changed. Told of every change, at once."""
+        if change.old is None:
+            self._born[resource.plural, change.key.name] = change.rv
         if change.old is None and change.new is not None and change.key.name.startswith(TWIN):
             self.twinned.add(self._truth.attachment_of(change.new).handle)
         write = WRITING.get()
@@ -148,23 +160,24 @@ class Laws:
         if resource.plural == "volumeattachments":
             old = self._truth.attachment_of(change.old)
             new = None if change.new is None else self._truth.attachment_of(change.new)
-            self._attachment_changed(old, new)
+            self._attachment_changed(write, old, new)
         elif resource.plural == "persistentvolumes":
-            self._volume_changed(change)
+            self._volume_changed(write, change)
         else:
             self._fail("foreign-touched", f"{write.what} is not the attacher's business")
         return None
 
-    def _attachment_changed(self, old: Attachment, new: Attachment | None) -> None:
+    def _attachment_changed(self, write: Write, old: Attachment, new: Attachment | None) -> None:
         if old.attacher != DRIVER:
             self._fail("foreign-touched", f"{old.name} belongs to {old.attacher}")
         if new is not None and not old.attached and new.attached:
             handle, node_id = new.pair
-            excused = node_id in self._backend.dead or self._backend.removed[new.pair] or handle in self.torn
+            if not new.held:
+                self._mismarked[new.uid] = write
+            excused = node_id in self._backend.dead or self._backend.removed[new.pair] or self.tears.excuse(handle)
             if node_id not in self._backend.published[handle] and not excused:
                 self._fail("attached-unpublished", f"{new.name} becomes attached, but {handle} is not published at {node_id!r}")
-        mistaken = old.handle in self.torn  # its mark was meant for the one before, and is taken back
-        if new is not None and old.attached and not new.attached and not old.deleting and not mistaken:
+        if new is not None and old.attached and not new.attached and not old.deleting and old.uid not in self._mismarked:
             self._fail("attached-lost", f"{new.name} is marked detached, nobody has deleted it")
         if old.held and (new is None or not new.held):
             self._released(old)
@@ -173,7 +186,7 @@ class Laws:
         handle, node_id = old.pair
         if not old.deleting:
             self._fail("claim-dropped", f"{old.name} is released, nobody has deleted it")
-        if handle in self.torn:
+        if self.tears.excuse(handle):
             return
         place = (old.volume, old.node)
         if any((found.volume, found.node) == place and found.held and found.name != old.name for found in self._truth.attachments()):
@@ -183,7 +196,7 @@ class Laws:
         if self._backend.at_work(handle, PUBLISH, node_id) and node_id not in self._backend.dead:
             self._fail("claim-dropped", f"{old.name} is released while {handle} may become published at {node_id}")
 
-    def _volume_changed(self, change: Change) -> None:
+    def _volume_changed(self, write: Write, change: Change) -> None:
         assert change.old is not None
         before = change.old.whole()["metadata"]
         after = change.new.whole()["metadata"] if change.new is not None else {}
@@ -192,6 +205,9 @@ class Laws:
         name = before["name"]
         if "deletionTimestamp" not in before:
             self._fail("volume-dropped", f"{name} is released, nobody has deleted it")
+        handle = change.old.whole()["spec"]["csi"]["volumeHandle"]
+        if call := self._in_flight.get((write.process, handle)):
+            self._fail("volume-dropped", f"{name} is released under {call}")
         for found in self._truth.attachments():
             if found.held and found.whole.spec.source.persistent_volume_name == name:
                 self._fail("volume-dropped", f"{name} is released while {found.name} needs it")
@@ -210,10 +226,36 @@ class Laws:
         if _of_others(before) != _of_others(after):
             self._fail("foreign-touched", f"{write.what} made {_of_others(after)} of {_of_others(before)}")
 
+    def begins(self, write: Write) -> None:
+        """The attacher makes a write."""
+        for mark in self._mismarked.values():
+            mark.followed = mark.followed or mark.name == write.name
+
+    def _is_followed(self, mark: Write) -> None:
+        if mark.alive() and not mark.followed:
+            self._fail("mark-kept", f"{mark.name} keeps the mark that was meant for the one before it")
+
+    def failed(self, write: Write) -> None:
+        """The write was refused, or its answer is lost."""
+        for mark in self._mismarked.values():
+            mark.stays = mark.stays or mark.name == write.name
+
+    def may_be_mismarked(self, uid: str) -> bool:
+        """True when it shows the mark that was meant for one before it, and the attacher can't know that, or could not take it back."""
+        mark = self._mismarked.get(uid)
+        return mark is not None and (mark.stays or not mark.answered or mark.process != self.tears.living)
+
+    def born(self, plural: str, name: str) -> int:
+        """The version that made the object which has the name now, or had it last."""
+        return self._born.get((plural, name), 0)
+
     def answered(self, write: Write) -> None:
         """The attacher has the answer to its write."""
+        write.answered = True
+        if write in self._mismarked.values():
+            asyncio.get_running_loop().call_later(AT_ONCE_S, self._is_followed, write)
         if write.change is None:
-            torn = any(found.handle in self.torn for found in self._truth.attachments() if found.name == write.name)
+            torn = any(self.tears.excuse(found.handle) for found in self._truth.attachments() if found.name == write.name)
             if not write.excused and not torn:
                 self._fail("empty-write", f"{write.what} changed nothing")
             return

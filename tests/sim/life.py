@@ -28,6 +28,8 @@ def options_of(plan: Plan) -> AttacherOptions:
 
 def attacher(world: World, mortal: Mortal) -> Made:
     plan = world.plan
+    world.laws.tears.living = mortal.number
     driver = InProcessDriver(Endpoint(world, mortal), clock=world.clock)
     line = Line(world, mortal)
+    line.on_shown = world.laws.tears.shown
     return Attacher(line, driver, info_of(plan), options_of(plan), world.clock, Chance(plan.seed * 1000 + mortal.number), Metrics()), line

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from mooring.api.meta import Kind
@@ -45,11 +45,16 @@ class Line:
         self._chance, self._faults = world.chances["line"], world.plan.api
         self._writing: list[str] = []
         self._seen: dict[str, int] = {}  # per kind, the newest version that lists and watches have shown
+        self.on_shown: Callable[[str, int], None] = lambda plural, version: None
         self._lost: dict[tuple[str, str], int] = {}  # per object, the version of the newest write whose answer was lost
 
     def unsettled(self) -> list[str]:
         """What is still on its way: writes, and kinds whose newest change the attacher has not been shown yet."""
         return [*self._writing, *(plural for plural in self.watched if self._seen.get(plural, -1) < self._world.truth.newest(plural))]
+
+    def shown(self, plural: str) -> int:
+        """The newest version of the kind that lists and watches have shown."""
+        return self._seen.get(plural, 0)
 
     # -- reads
 
@@ -116,11 +121,16 @@ class Line:
 
     async def patch(self, kind: Kind[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
         what = f"patch {kind.plural}{'/' if subresource else ''}{subresource} {name}"
-        lost = self._lost.get((kind.plural, name), 0) > self._seen.get(kind.plural, 0)
-        write = Write(self._mortal.number, what, name, excused=lost, body=patch.body)
+        seen = self.shown(kind.plural)
+        unknown = self._lost.get((kind.plural, name), 0) > seen or self._world.laws.born(kind.plural, name) > seen
+        write = Write(self._mortal.number, lambda: self._mortal.alive, what, name, excused=unknown, body=patch.body)
+        self._world.laws.begins(write)
         self._writing.append(what)
         try:
             return await self._patch(write, kind, name, patch, subresource)
+        except ApiError:
+            self._world.laws.failed(write)
+            raise
         finally:
             self._writing.remove(what)
 
@@ -128,6 +138,8 @@ class Line:
         truth, what = self._world.truth, write.what
         uid = truth.uid(kind, name)
         fate = await self._asked(what, writes=True)
+        if self._world.meddle is not None and self._world.faulty and self._chance.happens(self._world.plan.meddling):
+            await self._world.meddle(kind, name)
         write.excused = write.excused or uid != truth.uid(kind, name)
         self._tell(f"{what} {json.dumps(patch.body)}")
         token = WRITING.set(write)
@@ -207,7 +219,8 @@ class Line:
         return errors[self._chance.below(len(errors))]
 
     def _has_seen(self, kind: Kind[Any], version: str) -> None:
-        self._seen[kind.plural] = max(self._seen.get(kind.plural, 0), int(version))
+        self._seen[kind.plural] = max(self.shown(kind.plural), int(version))
+        self.on_shown(kind.plural, self._seen[kind.plural])
 
     def _tell(self, what: str) -> None:
         self._world.story.tell(self._mortal.who, what)

@@ -65,7 +65,8 @@ class Plan:
     """One life. Durations in virtual seconds.
 
     history_max: changes of a kind that the API server remembers. list_limit: objects a page at the most, 0 for no limit. hasty: how often
-    the attach/detach controller does not wait. crash: probability at each point where the attacher can be killed.
+    the attach/detach controller does not wait. crash: probability at each point where the attacher can be killed. meddling: how often
+    others move their finalizers on an object while a write of the attacher is on its way there. inherits: another attacher was here before.
     """
 
     seed: int
@@ -91,6 +92,8 @@ class Plan:
     api: ApiFaults
     driver: DriverFaults
     acts: tuple[str, ...]
+    meddling: float
+    inherits: bool
 
 
 ACTS: Final = {
@@ -104,10 +107,11 @@ ACTS: Final = {
     "register": 4,
     "replace_machine": 1,
     "touch": 2,
-    "hold": 2,
-    "make_twin": 1,
+    "hold": 4,
+    "make_twin": 3,
     "make_foreign": 1,
     "tear_away": 1,
+    "tear_in_mid_call": 6,
     "let_go": 4,
     "change_secret": 1,
     "drop_secret": 1,
@@ -151,6 +155,8 @@ def plan_of(seed: int) -> Plan:
         api=api_faults(chance),
         driver=driver_faults(chance, timeout_s),
         acts=_acts(chance),
+        meddling=perhaps(chance, 0.5, 0.1, 1.0),
+        inherits=chance.happens(0.1),
     )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
+from mooring.api.meta import Kind
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.table import HistoryLimits
@@ -22,6 +24,7 @@ _STREAMS: Final = ("store", "cluster", "backend", "actor", "line", "life")
 
 class World:
     """faulty: the faults go on. kills_count: how often an attacher was killed. verdict: set by the first law that is broken.
+    meddle: called with an object while a write of the attacher to it is on its way there, now and then.
 
     group: owns the backend's calls. chances: independent sources by name, so that one part's draws don't move another's.
     """
@@ -38,12 +41,13 @@ class World:
         self.store.on_change(self.laws.changed)
         self.faulty = True
         self.kills_count = 0
+        self.meddle: Callable[[Kind[Any], str], Awaitable[None]] | None = None
         self.verdict: asyncio.Future[Broken] = asyncio.get_running_loop().create_future()
 
     def _ruled(self, plan: Plan, group: asyncio.TaskGroup) -> tuple[Backend, Laws]:
         """The driver's side of this world, and what must hold in it."""
         backend = Backend(plan, self.clock, self.chances["backend"], self.story, group)
-        return backend, Laws(self.truth, backend, self.story, self.fail)
+        return backend, Laws(self.truth, backend, self.clock.now, self.fail)
 
     def fail(self, invariant: str, what: str) -> None:
         """The first one counts."""

@@ -21,10 +21,6 @@ class WritingLine(Line):
     watched = ("persistentvolumeclaims", "persistentvolumes", "storageclasses")
     faulty = True
 
-    def shown(self, plural: str) -> int:
-        """The newest version of the kind that lists and watches have shown."""
-        return self._seen.get(plural, 0)
-
     async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
         request = functools.partial(self._world.cluster.create, kind, body, namespace)
         saves = kind.plural == PERSISTENT_VOLUMES.plural

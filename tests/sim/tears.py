@@ -1,0 +1,70 @@
+"""Attachments that were torn away, finalizer and all: what an attacher can know of it, and what it has to put right.
+
+One that said it was attached is detached by hand, by whoever tore it away. Else whoever published it has to take that back, as long as
+it lives: what may have been published is known to nobody else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Final
+
+from tests.sim.backend import Backend
+from tests.sim.knowledge import Pair
+from tests.sim.truth import Attachment, Truth
+
+PLURAL: Final = "volumeattachments"
+GRACE_S: Final = 10.0
+"""How long what was decided on an earlier state may be on its way: a secret, a claim and a call, each of them slow."""
+
+
+@dataclasses.dataclass(slots=True)
+class Tear:
+    """The last one of a volume. version: of its end in the API server. shown_at: when the attacher's watch told of it."""
+
+    version: int
+    shown_at: float | None = None
+
+
+class Tears:
+    """now: the virtual time. living: the number of the newest incarnation."""
+
+    def __init__(self, truth: Truth, backend: Backend, now: Callable[[], float]) -> None:
+        self._truth, self._backend, self._now = truth, backend, now
+        self.living = 0
+        self._tears: dict[str, Tear] = {}
+        self._publishers: dict[Pair, int] = {}  # who called last
+        self._by_hand: set[Pair] = set()
+
+    def __contains__(self, handle: object) -> bool:
+        """True for a volume that an attachment was ever torn away from."""
+        return handle in self._tears
+
+    def __bool__(self) -> bool:
+        return bool(self._tears)
+
+    def torn(self, found: Attachment) -> None:
+        """Somebody has torn it away."""
+        self._tears[found.handle] = Tear(self._truth.newest(PLURAL))
+        if found.attached:
+            self._by_hand.add(found.pair)
+
+    def publishes(self, process: int, pair: Pair) -> None:
+        self._publishers[pair] = process
+
+    def shown(self, plural: str, version: int) -> None:
+        """The attacher has been shown the kind up to this version."""
+        for tear in self._tears.values():
+            if plural == PLURAL and tear.shown_at is None and tear.version <= version:
+                tear.shown_at = self._now()
+
+    def excuse(self, handle: str) -> bool:
+        """True while the attacher may not know of it, or may still be at something that it began before."""
+        tear = self._tears.get(handle)
+        return tear is not None and (tear.shown_at is None or self._now() < tear.shown_at + GRACE_S)
+
+    def left_to_hands(self) -> set[Pair]:
+        """Published, and no attacher has to detach it: it was attached, or who published it is dead, and with it what it knew."""
+        pairs = {(handle, node_id) for handle in self._tears for node_id in self._backend.published[handle]}
+        return {pair for pair in pairs if pair in self._by_hand or self._publishers.get(pair) != self.living}
