@@ -78,6 +78,7 @@ class Laws:
         self.tears = Tears(truth, backend, now)
         self._born: dict[tuple[str, str], int] = {}
         self._mismarked: dict[str, Write] = {}  # uid → the mark that was meant for one before it
+        self._unconfirmed: set[str] = set()  # uids of which the attacher can't know whether it has confirmed the attachment
         self._recent: dict[tuple[int, str], deque[float]] = defaultdict(deque)
         self.counts: Counter[str] = Counter()
 
@@ -124,7 +125,7 @@ class Laws:
         elsewhere = published - {node_id} - {node for volume, node in self.tears.left_to_hands() if volume == handle}
         if handle in self._backend.single_node and elsewhere:
             self._fail("two-nodes", f"publish of {handle} at {node_id} while it is published at {sorted(elsewhere)}")
-        unconfirmed = any(annotation(found.whole, STATUS_OF_ANNOTATION) for found in claims)
+        unconfirmed = any(annotation(found.whole, STATUS_OF_ANNOTATION) or found.uid in self._unconfirmed for found in claims)
         if self._knowledge.is_attached(process, pair) and node_id in published and not unconfirmed and not self._is_odd(handle):
             self._fail("needless-publish", f"publish of {handle} at {node_id}, attached and known to be")
         self._knowledge.publish_begins(process, pair)
@@ -239,6 +240,8 @@ class Laws:
         """The write was refused, or its answer is lost."""
         for mark in self._mismarked.values():
             mark.stays = mark.stays or mark.name == write.name
+        if write.change is not None and write.change.new is not None and _confirms(write.body):
+            self._unconfirmed.add(write.change.new.uid)
 
     def may_be_mismarked(self, uid: str) -> bool:
         """True when it shows the mark that was meant for one before it, and the attacher can't know that, or could not take it back."""
@@ -273,6 +276,13 @@ def _is_first_claim(body: Any) -> bool:
     """
     metadata = body.get("metadata", {}) if isinstance(body, dict) else {}
     return metadata.get("finalizers") == [FINALIZER] and "resourceVersion" not in metadata
+
+
+def _confirms(body: Any) -> bool:
+    """The write which says that the status is about this very object, by taking off the annotation that leaves it open."""
+    metadata = body.get("metadata", {}) if isinstance(body, dict) else {}
+    annotations = metadata.get("annotations") or {}
+    return STATUS_OF_ANNOTATION in annotations and annotations[STATUS_OF_ANNOTATION] is None
 
 
 def _of_others(obj: dict[str, Any]) -> dict[str, Any]:

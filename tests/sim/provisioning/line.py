@@ -11,6 +11,8 @@ from mooring.api.meta import Kind
 from mooring.kube.cluster import Patch
 from mooring.kube.errors import ApiError, BadRequest, Forbidden, Invalid, ServerError, TooLarge, Unreachable
 from tests.sim.line import Fate, Line
+from tests.sim.mortal import Mortal
+from tests.sim.world import World
 
 T = TypeVar("T")
 
@@ -21,10 +23,16 @@ class WritingLine(Line):
     watched = ("persistentvolumeclaims", "persistentvolumes", "storageclasses")
     faulty = True
 
+    def __init__(self, world: World, mortal: Mortal) -> None:
+        super().__init__(world, mortal)
+        self._lost_saves: set[str] = set()  # the PersistentVolumes that were stored without an answer
+
     async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
         request = functools.partial(self._world.cluster.create, kind, body, namespace)
-        saves = kind.plural == PERSISTENT_VOLUMES.plural
-        return await self._write(f"create {kind.plural}", self._saved(request) if saves else request)
+        if kind.plural == PERSISTENT_VOLUMES.plural:
+            name = body["metadata"]["name"] if isinstance(body, Mapping) else ""
+            request = functools.partial(self._save, name, request)
+        return await self._write(f"create {kind.plural}", request)
 
     async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:
         name = body["metadata"]["name"]
@@ -41,19 +49,16 @@ class WritingLine(Line):
     ) -> None:
         await self._write(f"delete {kind.plural} {name}", lambda: self._world.cluster.delete(kind, name, namespace, uid=uid))
 
-    def _saved(self, request: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+    async def _save(self, name: str, request: Callable[[], Awaitable[T]]) -> T:
         """The creation of a PersistentVolume, as the plan has it: also one that was stored may be denied the next time."""
         faults = self._world.plan.saves
-
-        async def save() -> T:
-            if self._happens(faults.denied):
-                raise self._denial()
-            made = await request()
-            if self._happens(faults.lost):
-                raise Unreachable("the answer is lost")
-            return made
-
-        return save
+        if self._happens(faults.denied_then if name in self._lost_saves else faults.denied):
+            raise self._denial()
+        made = await request()
+        if self._happens(faults.lost):
+            self._lost_saves.add(name)
+            raise Unreachable("the answer is lost")
+        return made
 
     def _happens(self, share: float) -> bool:
         return self.faulty and self._world.faulty and self._chance.happens(share)

@@ -54,10 +54,15 @@ class ClassPlan:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SaveFaults:
-    """Probabilities per creation of a PersistentVolume. denied: by admission, before anybody looks for its name. lost: its answer."""
+    """Probabilities per creation of a PersistentVolume.
+
+    denied: by admission, before anybody looks for its name. lost: its answer. denied_then: denied, where an earlier answer about the name
+    was lost: the volume is stored, and its provisioner hears that it can't be.
+    """
 
     denied: float
     lost: float
+    denied_then: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -119,7 +124,7 @@ def plan_of(seed: int) -> Plan:
         api=api_faults(chance),
         driver=driver_faults(chance, timeout_s),
         acts=_acts(chance),
-        saves=SaveFaults(perhaps(chance, 0.4, 0.1, 0.5), perhaps(chance, 0.4, 0.1, 0.5)),
+        saves=SaveFaults(perhaps(chance, 0.4, 0.1, 0.5), perhaps(chance, 0.4, 0.1, 0.5), perhaps(chance, 0.5, 0.2, 0.9)),
         page_bytes_max=2_000 + chance.below(6_000) if chance.happens(0.3) else PAGE_BYTES_MAX,
     )
     return _of_changed_minds(plan, chance) if chance.happens(0.2) else plan
@@ -143,7 +148,7 @@ def _of_changed_minds(plan: Plan, chance: Chance) -> Plan:
         api=dataclasses.replace(plan.api, refused=0.0, lost=perhaps(chance, 0.7, 0.1, 0.3), slow=0.0, cut=0.0, gone=0.0),
         driver=DriverFaults(failed=chance.uniform(0.3, 0.6), lost=chance.uniform(0.4, 0.8), hung=0.0, latency_s=0.2),
         acts=("make_claim",) * 4 + ("drop_claim",) * 2 + ("change_class",) * 4,
-        saves=SaveFaults(0.0, 0.0),
+        saves=SaveFaults(0.0, 0.0, 0.0),
     )
 
 
