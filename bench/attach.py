@@ -22,8 +22,8 @@ from bench.load import Load, a_load
 from bench.tables import Table, heading, one_row
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, VolumeAttachment
+from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import EventType, WatchEvent
-from mooring.kube.http import HttpCluster
 from tests.support.control_plane import ControlPlane
 from tests.support.real import binary
 

@@ -17,9 +17,9 @@ from bench.tables import Table
 from bench.turns import Turns
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolumeClaim
 from mooring.api.storage import STORAGE_CLASSES
+from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import EventType, WatchEvent
 from mooring.kube.errors import AlreadyExists
-from mooring.kube.http import HttpCluster
 from tests.support.control_plane import ControlPlane
 from tests.support.real import binary
 

@@ -17,9 +17,9 @@ from collections.abc import Callable
 import msgspec
 
 from mooring.api.core import PersistentVolume
-from mooring.base.chance import Chance
-from mooring.kube.intern import Interner
-from mooring.kube.store import Store
+from mooring.base.randomness import Chance
+from mooring.kube.cache.interner import Interner
+from mooring.kube.cache.store import Store
 
 PAGE = 500
 

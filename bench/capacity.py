@@ -13,8 +13,8 @@ from bench.tables import Table
 from bench.turns import Turns
 from mooring.api.core import NODES
 from mooring.api.storage import CSI_NODES, CSI_STORAGE_CAPACITIES, STORAGE_CLASSES, CSIStorageCapacity
+from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import EventType, WatchEvent
-from mooring.kube.http import HttpCluster
 from tests.support.control_plane import ControlPlane
 
 CLASSES = 5

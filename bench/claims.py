@@ -8,9 +8,9 @@ from typing import Any
 from bench.load import Load
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.storage import STORAGE_CLASSES
+from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import EventType, Patch, PatchType, WatchEvent
 from mooring.kube.errors import AlreadyExists
-from mooring.kube.http import HttpCluster
 from tests.support.control_plane import ControlPlane
 
 Json = dict[str, Any]

@@ -18,14 +18,14 @@ from typing import Any, Protocol
 
 from bench.contender import quantile
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SecretReference
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
+from mooring.controllers.provisioner.intents.intent import Intent, MemoryIntents
+from mooring.controllers.provisioner.intents.journal import Journal
+from mooring.controllers.provisioner.intents.lease_codec import Place, encoded
+from mooring.kube.client.http import HttpCluster
+from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import Patch, PatchType
-from mooring.kube.http import HttpCluster
-from mooring.kube.kubeconfig import load
-from mooring.provisioner.intents import Intent, MemoryIntents
-from mooring.provisioner.journal import Journal
-from mooring.provisioner.pages import Place, encoded
 from tests.support.control_plane import ControlPlane
 
 IN_FLIGHT = 100

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iter
 from typing import Any, TypeVar
 
 from mooring.api.meta import Kind
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
+from mooring.kube.client.http import HttpCluster
+from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import EventType, WatchEvent
-from mooring.kube.http import HttpCluster
-from mooring.kube.kubeconfig import load
 from tests.support.control_plane import ControlPlane
 
 AT_ONCE = 32

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from mooring.api.core import NODES
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
-from mooring.kube.http import HttpCluster
-from mooring.kube.kubeconfig import load
+from mooring.base.randomness import Chance
+from mooring.kube.client.http import HttpCluster
+from mooring.kube.client.kubeconfig import load
 from tests.support.bindables import (
     Json,
     a_capacity,

@@ -12,13 +12,13 @@ import pytest
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
 from mooring.kube import errors
+from mooring.kube.client.config import User
+from mooring.kube.client.http import HttpCluster
+from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import EventType, Selection
-from mooring.kube.config import User
-from mooring.kube.http import HttpCluster
-from mooring.kube.kubeconfig import load
 from mooring.kube.patch import json_patch, merge_patch, replace
 from mooring.kube.patch import test as check
 from tests.conformance.conftest import Server

@@ -19,15 +19,15 @@ from mooring.api.core import PERSISTENT_VOLUMES, SECRETS, Secret
 from mooring.api.meta import Kind
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.apiserver.bootstrap import new_store
+from mooring.apiserver.controllers.housekeeping import Housekeeping
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.apiserver.table import HistoryLimits
-from mooring.apiserver.upkeep.housekeeping import Housekeeping
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
+from mooring.kube.client.http import HttpCluster
+from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import Cluster, EventType, Patch, PatchType, Selection, WatchEvent
 from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Conflict, Gone, Invalid, NotFound, NotServed, Unreachable
-from mooring.kube.http import HttpCluster
-from mooring.kube.kubeconfig import load
 from mooring.kube.patch import add_finalizer, remove_finalizer
 from tests.conformance.conftest import EMBEDDED_HISTORY, Server
 from tests.support.apiobjects import a_csi_node, a_lease, a_pv, a_secret, a_va

@@ -15,13 +15,13 @@ from mooring.api.core import EVENTS, ObjectReference
 from mooring.api.meta import Key
 from mooring.api.storage import VOLUME_ATTACHMENTS as VAS
 from mooring.api.storage import VolumeAttachment
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
+from mooring.control.events import EventRecorder
+from mooring.control.lease.elector import Candidate, LeaderElector, LeaseTimes
+from mooring.kube.cache.informer import Cause, Change, Informer
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import Unreachable
-from mooring.kube.events import EventRecorder
-from mooring.kube.informer import Cause, Change, Informer
-from mooring.kube.lease import Candidate, LeaderElector, LeaseTimes
 from mooring.kube.patch import merge_patch
 from tests.conformance.conftest import Server
 from tests.conformance.test_cluster_port import Local, Target, http_target

@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Awaitable
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.store import ObjectStore
-from mooring.attacher.controller import Attacher
-from mooring.base.chance import Chance
 from mooring.base.clock import Clock, LoopClock
 from mooring.base.flags import parse
 from mooring.base.metrics import Metrics
+from mooring.base.randomness import Chance
 from mooring.cli.csi_attacher import KNOWN_GATES, AttacherFlags, check, options_of
 from mooring.cli.life import Context, Life, Sidecar
 from mooring.cli.process import Machine, Setup
+from mooring.controllers.attacher.controller import Attacher
 from mooring.csi.client import Client
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call

@@ -17,12 +17,12 @@ from pathlib import Path
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.identity.tls import identity_in
 from mooring.apiserver.web.server import ApiServer
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
 from mooring.driver.server import serving
-from mooring.kube import kubeconfig
+from mooring.kube.client import kubeconfig
+from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import Cluster
-from mooring.kube.http import HttpCluster
 from tests.e2e.targets import Running, Target
 from tests.support.control_plane import ControlPlane
 from tests.support.programs import Program

@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
+from mooring.controllers.provisioner import names
 from mooring.driver.server import serving
+from mooring.kube.client.http import HttpCluster
+from mooring.kube.client.kubeconfig import load
 from mooring.kube.errors import ApiError
-from mooring.kube.http import HttpCluster
-from mooring.kube.kubeconfig import load
-from mooring.provisioner import names
 from tests.support.bindables import NS, a_claim, a_class, a_csi_node
 from tests.support.binding import PV, PVC, World, finalizers
 from tests.support.control_plane import ControlPlane

@@ -21,25 +21,25 @@ from pathlib import Path
 from typing import Any
 
 from mooring.apiserver.bootstrap import new_store
+from mooring.apiserver.controllers.housekeeping import Housekeeping
 from mooring.apiserver.local import LocalCluster
-from mooring.apiserver.upkeep.housekeeping import Housekeeping
-from mooring.base.chance import Chance
 from mooring.base.clock import Clock, LoopClock
 from mooring.base.flags import parse
 from mooring.base.metrics import Metrics
-from mooring.binding.controller import make_binder
-from mooring.binding.options import BinderOptions
+from mooring.base.randomness import Chance
 from mooring.cli.csi_provisioner import KNOWN_GATES, ProvisionerFlags, sidecar
 from mooring.cli.life import Context, Life, Work
 from mooring.cli.process import Machine, Setup
 from mooring.control.runtime import Runtime
+from mooring.controllers.binder.controller import make_binder
+from mooring.controllers.binding.options import BinderOptions
 from mooring.csi.client import Client
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
 from mooring.driver.server import serving
-from mooring.kube import kubeconfig
+from mooring.kube.client import kubeconfig
+from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import Cluster
-from mooring.kube.http import HttpCluster
 from tests.e2e.storms import FLAGS, Replica, Storm
 from tests.support import killing
 from tests.support.control_plane import ControlPlane

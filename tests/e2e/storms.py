@@ -15,9 +15,9 @@ from mooring.api.coordination import LEASES
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
-from mooring.base.chance import Chance
+from mooring.base.randomness import Chance
+from mooring.controllers.provisioner.intents import lease_codec
 from mooring.kube.cluster import Cluster
-from mooring.provisioner import pages
 from tests.support.bindables import a_claim, a_class, a_csi_node
 from tests.support.binding import POD, PVC, World
 from tests.support.unreliable_volumes import ZONE, UnreliableVolumes
@@ -221,7 +221,7 @@ class Storm(abc.ABC):
 
     async def _open_intents(self) -> list[str]:
         kind: Kind[Any] = LEASES.whole()
-        return [intent.uid for lease in (await self._cluster.list(kind)).items for intent in pages.entries_of(lease)]
+        return [intent.uid for lease in (await self._cluster.list(kind)).items for intent in lease_codec.entries_of(lease)]
 
 
 def _handle(pv: PersistentVolume) -> str:

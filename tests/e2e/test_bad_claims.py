@@ -19,16 +19,16 @@ import pytest
 
 from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import STORAGE_CLASSES
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
+from mooring.controllers.provisioner import names
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.server import serving
-from mooring.kube import kubeconfig
+from mooring.kube.client import kubeconfig
+from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError, BadRequest, Invalid
-from mooring.kube.http import HttpCluster
-from mooring.provisioner import names
 from tests.e2e.processes import embedded_server
 from tests.support.control_plane import ControlPlane
 from tests.support.programs import Program

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
-from mooring.kube.http import HttpCluster
-from mooring.kube.kubeconfig import load
+from mooring.base.randomness import Chance
+from mooring.kube.client.http import HttpCluster
+from mooring.kube.client.kubeconfig import load
 from tests.support.bindables import a_claim, a_volume, an_ephemeral_volume
 from tests.support.binding import World
 from tests.support.embedded import EmbeddedServer

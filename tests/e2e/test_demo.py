@@ -22,16 +22,16 @@ from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
 from mooring.csi.driver import Call
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.dev.objects import claim
 from mooring.dev.waiting import until
 from mooring.driver.statefile import read_state
-from mooring.kube import kubeconfig
-from mooring.kube.http import HttpCluster
+from mooring.kube.client import kubeconfig
+from mooring.kube.client.http import HttpCluster
 from tests.support.mooring_dev import MOORING, dev
 from tests.support.programs import Program
 from tests.support.waiting import eventually

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from mooring.api.core import PERSISTENT_VOLUMES
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
 from mooring.csi.driver import Call
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath import DRIVER_NAME
-from mooring.kube.http import HttpCluster
-from mooring.kube.kubeconfig import load
+from mooring.kube.client.http import HttpCluster
+from mooring.kube.client.kubeconfig import load
 from tests.support.control_plane import ControlPlane
 from tests.support.embedded import EmbeddedServer
 from tests.support.objects import a_pv

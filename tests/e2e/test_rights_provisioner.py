@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.intents.journal import VERBS
 from mooring.csi.codes import Code
-from mooring.provisioner import names
-from mooring.provisioner.journal import VERBS
 from tests.e2e.provisioner_world import SNAPSHOT_GROUP, Provisioning, a_world, make_snapshot, serve_snapshots
 from tests.support.binding import PVC, annotations, finalizers
 from tests.support.control_plane import ControlPlane

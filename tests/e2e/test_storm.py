@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mooring.base.chance import Chance
+from mooring.base.randomness import Chance
 from tests.e2e import storm_places
 from tests.e2e.storms import ELECTION, FLAGS, Storm
 from tests.support.control_plane import ControlPlane

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mooring.apiserver.applying import managed
-from mooring.apiserver.applying.apply import apply
-from mooring.apiserver.applying.fieldsets import NO_FIELDS, from_json, shown
-from mooring.apiserver.applying.tracking import Writer, record_after, shape_of, without_record
-from mooring.apiserver.applying.typed import compare, fields_of, with_named
+from mooring.apiserver.server_side_apply import managed
+from mooring.apiserver.server_side_apply.apply import apply
+from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, from_json, shown
+from mooring.apiserver.server_side_apply.tracking import Writer, record_after, shape_of, without_record
+from mooring.apiserver.server_side_apply.typed import compare, fields_of, with_named
 from mooring.kube.errors import ApiError, Conflict
 from tests.support.applying import SHAPE_KIND
 

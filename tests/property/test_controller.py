@@ -7,13 +7,13 @@ from collections import Counter
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
+from mooring.base.randomness import Chance
 from mooring.control.controller import Controller
+from mooring.control.queue import BackOff
 from mooring.control.result import Result, Retry, Stale
 from mooring.control.runtime import Runtime
-from mooring.kube.queue import BackOff
 from tests.support.virtual_loop import run_virtual
 from tests.unit.kube.fake_cluster import FakeCluster
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.api.meta import Key
-from mooring.apiserver.body.codec import FieldValidation, decode_object
+from mooring.apiserver.codecs.codec import FieldValidation, decode_object
 from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.kube.errors import AlreadyExists, BadRequest, Invalid
 from tests.conformance import test_custom_kinds, test_kind_rules

@@ -7,9 +7,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
-from mooring.kube.lease import Candidate, LeaderElector, LeaseTimes, WorkOutlivesLease
+from mooring.base.randomness import Chance
+from mooring.control.lease.elector import Candidate, LeaderElector, LeaseTimes, WorkOutlivesLease
 from tests.support.virtual_loop import run_virtual
 from tests.unit.kube.fake_cluster import FakeCluster
 from tests.unit.kube.wire import Wire

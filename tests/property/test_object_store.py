@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mooring.api.meta import Key
-from mooring.apiserver.body.codec import FieldValidation, decode_object
-from mooring.apiserver.body.patches import change_of
 from mooring.apiserver.bootstrap import new_store
+from mooring.apiserver.codecs.codec import FieldValidation, decode_object
+from mooring.apiserver.codecs.patches import change_of
 from mooring.apiserver.listing import ListOptions
 from mooring.apiserver.rules import VOLUME_ATTACHMENTS
 from mooring.apiserver.scope import Scope, scope_of
 from mooring.apiserver.table import HistoryLimits
-from mooring.base.chance import Chance
+from mooring.base.randomness import Chance
 from mooring.kube.cluster import EventType, PatchType
 from mooring.kube.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
 

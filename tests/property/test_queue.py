@@ -7,9 +7,9 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
-from mooring.kube.queue import BackOff, WorkQueue
+from mooring.base.randomness import Chance
+from mooring.control.queue import BackOff, WorkQueue
 from tests.support.virtual_loop import VirtualLoop, run_virtual
 
 KEYS = st.sampled_from(["a", "b", "c"])

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key
-from mooring.kube.store import Cause, Change, Relist, Store
+from mooring.kube.cache.store import Cause, Change, Relist, Store
 from tests.unit.kube.objects import a_volume
 
 NAMES = st.sampled_from(["a", "b", "c"])

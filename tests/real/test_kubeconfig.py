@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mooring.base.errors import ConfigError
-from mooring.kube.kubeconfig import load
+from mooring.kube.client.kubeconfig import load
 from tests.support.real import binary
 from tests.unit.kube.kubeconfigs import a_config, written
 

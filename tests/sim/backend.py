@@ -10,8 +10,8 @@ import dataclasses
 from collections import Counter, defaultdict
 from typing import Final, TypeVar
 
-from mooring.base.chance import Chance
 from mooring.base.clock import Clock
+from mooring.base.randomness import Chance
 from mooring.csi.codes import Code, DriverError
 from tests.sim.plan import Plan
 from tests.sim.story import Story

@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
 
-from mooring.attacher import because as why
-from mooring.attacher import controller, decide, reconcile, writes
-from mooring.attacher.actions import Actions, Undo
-from mooring.attacher.decision import Action, Claim, Decision, Publish, Release, ReleaseVolume, Unpublish
-from mooring.attacher.requests import UnpublishOrder
-from mooring.attacher.turns import Turns
-from mooring.attacher.view import View
-from mooring.attacher.wakes import Wakes
-from mooring.attacher.writes import Failed, Writes
+from mooring.control.queue import WorkQueue
+from mooring.controllers.attacher import controller, decide, reconcile, writes
+from mooring.controllers.attacher import reasons as why
+from mooring.controllers.attacher.actions import Actions, Undo
+from mooring.controllers.attacher.decision import Action, Claim, Decision, Publish, Release, ReleaseVolume, Unpublish
+from mooring.controllers.attacher.requests import UnpublishOrder
+from mooring.controllers.attacher.turns import Turns
+from mooring.controllers.attacher.view import View
+from mooring.controllers.attacher.wakes import Wakes
+from mooring.controllers.attacher.writes import Failed, Writes
 from mooring.csi.codes import Code
+from mooring.kube.cache.informer import Cause, Informer
 from mooring.kube.cluster import Patch
-from mooring.kube.informer import Cause, Informer
 from mooring.kube.patch import add_finalizer
-from mooring.kube.queue import WorkQueue
 from tests.sim.planting import Bug
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from mooring.api.core import PERSISTENT_VOLUMES, SECRETS
 from mooring.api.meta import Kind, finalizers_of
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
-from mooring.attacher.view import NODE_ID_ANNOTATION
+from mooring.controllers.attacher.view import NODE_ID_ANNOTATION
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
 from tests.sim.plan import DRIVER, FINALIZER, VolumePlan

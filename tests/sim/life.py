@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mooring.attacher.controller import Attacher, AttacherOptions
-from mooring.base.chance import Chance
 from mooring.base.metrics import Metrics
+from mooring.base.randomness import Chance
+from mooring.controllers.attacher.controller import Attacher, AttacherOptions
 from mooring.csi.in_process import InProcessDriver
 from tests.sim.endpoint import Endpoint, info_of
 from tests.sim.keeper import Made

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from mooring.base.chance import Chance
+from mooring.base.randomness import Chance
 
 DRIVER: Final = "csi.example.com"
 FINALIZER: Final = "external-attacher/csi-example-com"

@@ -10,8 +10,8 @@ from mooring.api.meta import Kind
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.table import HistoryLimits
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
 from tests.sim.backend import Backend
 from tests.sim.laws import Laws
 from tests.sim.plan import Plan

@@ -13,10 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
-from mooring.kube.http import HttpCluster
-from mooring.kube.kubeconfig import load
+from mooring.base.randomness import Chance
+from mooring.kube.client.http import HttpCluster
+from mooring.kube.client.kubeconfig import load
 from tests.soak.load import Load
 from tests.soak.meter import Sample, grown, take
 from tests.support.programs import Program

@@ -11,11 +11,11 @@ from typing import Any, Final
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.base.chance import Chance
 from mooring.base.clock import Clock
+from mooring.base.randomness import Chance
+from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import ApiError
-from mooring.kube.informer import Informer
 
 DRIVER: Final = "soak.example.com"
 STANDING: Final = 500

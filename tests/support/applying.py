@@ -6,7 +6,7 @@ import copy
 import dataclasses
 from typing import Any
 
-from mooring.apiserver.body.schema import Messages
+from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.custom.facts import Custom
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import meta

@@ -16,10 +16,10 @@ from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.apiserver.rules import RESOURCES
 from mooring.apiserver.store import ObjectStore
-from mooring.attacher.controller import Attacher, AttacherOptions
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
+from mooring.base.randomness import Chance
+from mooring.controllers.attacher.controller import Attacher, AttacherOptions
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.session import greet

@@ -18,12 +18,12 @@ from mooring.api.storage import (
     VOLUME_ATTACHMENTS,
     VOLUME_ATTRIBUTES_CLASSES,
 )
-from mooring.binding import view as binder
-from mooring.binding.names import BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE
-from mooring.binding.scheduler import view as scheduler
-from mooring.binding.scheduler.plans import Plans
-from mooring.binding.shelf import Shelf
-from mooring.kube.store import Store
+from mooring.controllers.binding import view as binder
+from mooring.controllers.binding.available_volumes import Shelf
+from mooring.controllers.binding.names import BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE
+from mooring.controllers.scheduler import view as scheduler
+from mooring.controllers.scheduler.assumed_bindings import Plans
+from mooring.kube.cache.store import Store
 
 Json = dict[str, Any]
 DRIVER = "csi.test"

@@ -14,15 +14,15 @@ from typing import Any
 from mooring.api.core import EVENTS
 from mooring.api.meta import Kind
 from mooring.apiserver.bootstrap import new_store
+from mooring.apiserver.controllers.housekeeping import Housekeeping
 from mooring.apiserver.local import Faults, LocalCluster
-from mooring.apiserver.upkeep.housekeeping import Housekeeping
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
-from mooring.binding.controller import make_binder
-from mooring.binding.options import BinderOptions
+from mooring.base.randomness import Chance
 from mooring.control.manager import Manager
 from mooring.control.runtime import Runtime
+from mooring.controllers.binder.controller import make_binder
+from mooring.controllers.binding.options import BinderOptions
 from mooring.kube.cluster import Cluster, Patch, PatchType, WatchEvent
 from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound
 from tests.support.bindables import KINDS, NS, Json, a_class, a_node, a_pod, a_volume

@@ -16,12 +16,12 @@ from mooring.apiserver.custom.definitions import Definitions
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.apiserver.rules import RESOURCES
 from mooring.apiserver.store import ObjectStore
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
+from mooring.base.randomness import Chance
+from mooring.control.events import EventRecorder
 from mooring.kube.cluster import Patch, PatchType, Selection
 from mooring.kube.errors import AlreadyExists, NotFound
-from mooring.kube.events import EventRecorder
 from tests.support.recording import RecordingCluster
 from tests.support.snapshot_crds import SNAPSHOT_CRDS
 

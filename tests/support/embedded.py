@@ -11,8 +11,8 @@ from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.identity.tls import Identity, identity_in
 from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
 from mooring.apiserver.web.server import ApiServer
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
 
 _START_S_MAX = 20.0
 

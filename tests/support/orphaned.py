@@ -16,16 +16,16 @@ from mooring.api.pods import PODS
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
 from mooring.cli.orphans import Orphans, OrphansFlags
+from mooring.controllers.provisioner.intents import lease_codec
+from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.controllers.provisioner.intents.lease_codec import Place
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cluster import Patch, PatchType
-from mooring.provisioner import pages
-from mooring.provisioner.intents import Intent
-from mooring.provisioner.pages import Place
 from tests.support.objects import DRIVER, a_pv
 from tests.support.scripted_driver import RPC
 from tests.support.volume_driver import VolumeDriver
@@ -136,5 +136,5 @@ class World:
     async def begin(self, volume_name: str, uid: str = "u1", written_ago_s: float = 0.0, page: int = 0) -> None:
         """An open intent, alone on its page."""
         intent = Intent(uid, "ns", "c1", volume_name, "{}", "{}")
-        body = pages.page_body(PLACE, page, None, "somebody", [pages.encoded(intent)], self.clock.wall_s() - written_ago_s)
+        body = lease_codec.page_body(PLACE, page, None, "somebody", [lease_codec.encoded(intent)], self.clock.wall_s() - written_ago_s)
         await self.store(LEASES, body, "default")

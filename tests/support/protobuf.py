@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from mooring.apiserver.body.schema import Field, Message
+from mooring.apiserver.codecs.schema import Field, Message
 from mooring.apiserver.resource import Resource
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"

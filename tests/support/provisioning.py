@@ -18,15 +18,15 @@ from mooring.api.core import EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT
 from mooring.api.meta import Kind
 from mooring.api.storage import CSI_NODES, STORAGE_CLASSES
 from mooring.apiserver.local import Faults
+from mooring.control.events import EventRecorder
+from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.controller import Provisioner
+from mooring.controllers.provisioner.driver_capabilities import Rules
+from mooring.controllers.provisioner.intents.intent import Intents, MemoryIntents
+from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import greet
-from mooring.kube.events import EventRecorder
-from mooring.provisioner import names
-from mooring.provisioner.controller import Provisioner
-from mooring.provisioner.facts import Rules
-from mooring.provisioner.intents import Intents, MemoryIntents
-from mooring.provisioner.options import ProvisionerOptions
 from tests.support.cluster_world import ClusterWorld
 from tests.support.volume_driver import CREATE, DELETE, GiB, VolumeDriver
 

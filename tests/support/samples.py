@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mooring.apiserver.body.schema import Field, Message
+from mooring.apiserver.codecs.schema import Field, Message
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules.volumesources import SOURCES
 from tests.support.podsamples import EVERY, OMIT, POD_ONE_OF, POD_RULES

@@ -84,7 +84,7 @@ def test_what_is_not_there_is_found(text: str) -> None:
 
 
 def test_what_is_there_is_left_alone() -> None:
-    text = "[x](docs/driver.md#try-it) [y](https://example.com) `kube/http.py` `docs/decisions/0001` `kubectl get` `.ci/run`"
+    text = "[x](docs/driver.md#try-it) [y](https://example.com) `kube/client/http.py` `docs/decisions/0001` `kubectl get` `.ci/run`"
     assert [] == broken(ROOT / "README.md", text)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mooring.api.meta import Key
-from mooring.apiserver.causes import Cause
+from mooring.apiserver.field_errors import Cause
 
 if TYPE_CHECKING:
     from mooring.apiserver.resource import Resource

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Final
 
 from mooring.api.meta import Key
-from mooring.apiserver.body.codec import FieldValidation, decode_object
+from mooring.apiserver.codecs.codec import FieldValidation, decode_object
 from mooring.apiserver.custom.definitions import Definitions
 from mooring.apiserver.disk.loading import load
 from mooring.apiserver.disk.rows import Saved
@@ -15,7 +15,7 @@ from mooring.apiserver.rules.event import TTL_S as EVENT_TTL_S
 from mooring.apiserver.rules.namespace import NAMESPACES
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
-from mooring.base.chance import Chance
+from mooring.base.randomness import Chance
 
 SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from mooring.api.meta import Key
-from mooring.apiserver import causes, refusals
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import api_errors, field_errors
+from mooring.apiserver.field_errors import Cause
 from mooring.kube.errors import Gone
 
 NEWEST: Final = -1
@@ -80,11 +80,11 @@ def moment_of(options: ListOptions, current: int, floor: int, *, namespaced: boo
         return Moment(limit=0 if version == 0 else options.limit)
     exact = options.resource_version_match == "Exact" or (options.limit > 0 and not options.resource_version_match)
     if version > current:
-        raise refusals.too_new(version, current)
+        raise api_errors.too_new(version, current)
     if not exact:
         return Moment(limit=options.limit)
     if version < floor:
-        raise refusals.too_old(version, floor)
+        raise api_errors.too_old(version, floor)
     return Moment(rv=version, limit=options.limit)
 
 
@@ -93,7 +93,7 @@ def parse_version(text: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= _VERSION_DIGITS_MAX):
-        raise refusals.bad_request(f"resourceVersion: Invalid value: {causes.shown(text)}: must be a whole number")
+        raise api_errors.bad_request(f"resourceVersion: Invalid value: {field_errors.shown(text)}: must be a whole number")
     return int(text)
 
 
@@ -108,11 +108,11 @@ def _continued(options: ListOptions, current: int, floor: int, namespaced: bool)
     token = _read_token(options.continue_token)
     after = _key_of(token.start, namespaced)
     if options.resource_version not in ("", "0"):
-        raise refusals.bad_request("specifying resource version is not allowed when using continue")
+        raise api_errors.bad_request("specifying resource version is not allowed when using continue")
     if token.rv == NEWEST:
         return Moment(after=after, limit=options.limit)
     if token.rv > current:
-        raise refusals.too_new(token.rv, current)
+        raise api_errors.too_new(token.rv, current)
     if token.rv < floor:
         raise ContinueExpired(token_after(after, NEWEST, namespaced=namespaced))
     return Moment(rv=token.rv, after=after, limit=options.limit)
@@ -123,16 +123,16 @@ def _read_token(text: str) -> _Token:
         raw = base64.urlsafe_b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4))
         token = msgspec.json.decode(raw, type=_Token)
     except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
-        raise refusals.bad_request(f"continue key is not valid: {error}") from error
+        raise api_errors.bad_request(f"continue key is not valid: {error}") from error
     if token.v != _TOKEN_VERSION or (token.rv < 1 and token.rv != NEWEST) or not token.start.endswith("\0"):
-        raise refusals.bad_request("continue key is not valid: unrecognized or incorrect values")
+        raise api_errors.bad_request("continue key is not valid: unrecognized or incorrect values")
     return token
 
 
 def _key_of(start: str, namespaced: bool) -> Key:
     namespace, slash, name = start[:-1].rpartition("/")
     if bool(slash) != namespaced:
-        raise refusals.bad_request(f"continue key is not valid: {causes.shown(start)}")
+        raise api_errors.bad_request(f"continue key is not valid: {field_errors.shown(start)}")
     return Key(namespace, name)
 
 
@@ -140,17 +140,17 @@ def check_match(options: ListOptions) -> None:
     """Raises Invalid for a resourceVersionMatch that does not fit the other options."""
     wrong = _wrong_match(options) if options.resource_version_match else []
     if wrong:
-        raise causes.invalid_object("ListOptions", "meta.k8s.io", "", wrong)
+        raise field_errors.invalid_object("ListOptions", "meta.k8s.io", "", wrong)
 
 
 def _wrong_match(options: ListOptions) -> list[Cause]:
     match, field, found = options.resource_version_match, "resourceVersionMatch", []
     if not options.resource_version:
-        found.append(causes.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+        found.append(field_errors.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
     if options.continue_token:
-        found.append(causes.forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
+        found.append(field_errors.forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
     if match not in _MATCHES:
-        found.append(causes.not_supported(field, match, [*_MATCHES, ""]))
+        found.append(field_errors.not_supported(field, match, [*_MATCHES, ""]))
     if match == "Exact" and options.resource_version == "0":
-        found.append(causes.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+        found.append(field_errors.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
     return found

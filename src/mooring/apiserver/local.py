@@ -12,11 +12,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from mooring.api.meta import Key, Kind
-from mooring.apiserver import refusals
+from mooring.apiserver import api_errors
 from mooring.apiserver.actions import OWNER, Call
-from mooring.apiserver.body import patches
-from mooring.apiserver.body.codec import FieldValidation, decode_object
-from mooring.apiserver.channel import Notice
+from mooring.apiserver.codecs import patches
+from mooring.apiserver.codecs.codec import FieldValidation, decode_object
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.listing import ListOptions
 from mooring.apiserver.resource import Json, Resource, Status
@@ -25,13 +24,14 @@ from mooring.apiserver.scope import scope_of
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
 from mooring.apiserver.watch import WatchHub
-from mooring.apiserver.watching import WatchOptions
+from mooring.apiserver.watch_buffer import Notice
+from mooring.apiserver.watch_options import WatchOptions
 from mooring.apiserver.web.queries import delete_options
-from mooring.base.chance import Chance
 from mooring.base.clock import Clock
+from mooring.base.randomness import Chance
+from mooring.kube.client.codec import codec_of
+from mooring.kube.client.paths import paths_of
 from mooring.kube.cluster import EVERYTHING, Cluster, Page, Request, Selection, Verb, WatchEvent
-from mooring.kube.codec import codec_of
-from mooring.kube.paths import paths_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -129,7 +129,7 @@ class LocalCluster(Cluster):
     async def _posted(self, request: Request, resource: Resource, key: Key) -> None:
         action = resource.action(request.subresource)
         if action is None or action.asks is None or action.asks.answer is None:
-            raise refusals.no_such_resource()
+            raise api_errors.no_such_resource()
         decoded, _ = decode_object(action.asks, _plain(request.body), FieldValidation.WARN, [])
         answer, call = action.asks.answer, Call(self.store, resource, key, decoded, self._now(), OWNER)
         await self._told(lambda: answer(call))
@@ -147,7 +147,7 @@ class LocalCluster(Cluster):
     def _resource(self, kind: Kind[Any], subresource: str = "") -> Resource:
         resource = self._known(kind)
         if resource is None or subresource not in (("", "status") if resource.status is not Status.NONE else ("",)):
-            raise refusals.no_such_resource()
+            raise api_errors.no_such_resource()
         return resource
 
     async def _begin(self, verb: str, kind: Kind[Any], name: str) -> None:

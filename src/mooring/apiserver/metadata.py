@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mooring.api import names
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
 from mooring.apiserver.deletion import FOREGROUND, ORPHAN
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.base.clock import rfc3339
 
@@ -73,22 +73,22 @@ def validate(metadata: Json, name_rule: Callable[[str], list[str]], namespaced: 
     found = []
     if metadata.get("generateName"):
         reasons = names.prefix_of(name_rule)(metadata["generateName"])
-        found += [causes.invalid("metadata.generateName", metadata["generateName"], reason) for reason in reasons]
+        found += [field_errors.invalid("metadata.generateName", metadata["generateName"], reason) for reason in reasons]
     found += _validate_name(metadata, name_rule)
     if namespaced and not metadata.get("namespace"):
-        found.append(causes.required("metadata.namespace"))
+        found.append(field_errors.required("metadata.namespace"))
     return found + _validate_common(metadata, bare_finalizers)
 
 
 def validate_update(new: Json, old: Json, *, bare_finalizers: bool = False) -> list[Cause]:
     """Everything wrong with the metadata of an update."""
-    found = [causes.immutable(f"metadata.{field}", new.get(field)) for field in _IMMUTABLE if new.get(field) != old.get(field)]
+    found = [field_errors.immutable(f"metadata.{field}", new.get(field)) for field in _IMMUTABLE if new.get(field) != old.get(field)]
     if old.get("deletionTimestamp"):
         added = [finalizer for finalizer in new.get("finalizers") or [] if finalizer not in (old.get("finalizers") or [])]
         if added:
             shown = ", ".join(f'"{finalizer}"' for finalizer in sorted(added))
             text = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
-            found.append(causes.forbidden("metadata.finalizers", text))
+            found.append(field_errors.forbidden("metadata.finalizers", text))
     return found + _validate_common(new, bare_finalizers)
 
 
@@ -96,16 +96,16 @@ def labels(values: dict[str, str], field: str) -> list[Cause]:
     """What is wrong with a map of labels."""
     found = []
     for key, value in values.items():
-        found += [causes.invalid(field, key, reason) for reason in names.qualified_name(key)]
-        found += [causes.invalid(field, value, reason) for reason in names.label_value(value)]
+        found += [field_errors.invalid(field, key, reason) for reason in names.qualified_name(key)]
+        found += [field_errors.invalid(field, value, reason) for reason in names.label_value(value)]
     return found
 
 
 def finalizer_name(name: str, field: str, item: str, *, bare: bool = False) -> list[Cause]:
     """What is wrong with a finalizer. field, item: what the causes about its letters and about its prefix name."""
-    found = [causes.invalid(field, name, reason) for reason in names.qualified_name(name)]
+    found = [field_errors.invalid(field, name, reason) for reason in names.qualified_name(name)]
     if not bare and "/" not in name and name not in _STANDARD_FINALIZERS:
-        found.append(causes.invalid(item, name, "name is neither a standard finalizer name nor is it fully qualified"))
+        found.append(field_errors.invalid(item, name, "name is neither a standard finalizer name nor is it fully qualified"))
     return found
 
 
@@ -117,19 +117,19 @@ def total_bytes(values: dict[str, str]) -> int:
 def _validate_name(metadata: Json, name_rule: Callable[[str], list[str]]) -> list[Cause]:
     name = metadata.get("name", "")
     if not name:
-        return [causes.required("metadata.name", "name or generateName is required")]
-    return [causes.invalid("metadata.name", name, reason) for reason in name_rule(name)]
+        return [field_errors.required("metadata.name", "name or generateName is required")]
+    return [field_errors.invalid("metadata.name", name, reason) for reason in name_rule(name)]
 
 
 def _validate_common(metadata: Json, bare_finalizers: bool) -> list[Cause]:
     found = labels(metadata.get("labels") or {}, "metadata.labels")
     if metadata.get("generation", 0) < 0:
-        found.append(causes.invalid("metadata.generation", metadata["generation"], "must be greater than or equal to 0"))
+        found.append(field_errors.invalid("metadata.generation", metadata["generation"], "must be greater than or equal to 0"))
     annotations = metadata.get("annotations") or {}
     for key in annotations:
-        found += [causes.invalid("metadata.annotations", key, reason) for reason in names.qualified_name(key.lower())]
+        found += [field_errors.invalid("metadata.annotations", key, reason) for reason in names.qualified_name(key.lower())]
     if total_bytes(annotations) > ANNOTATIONS_BYTES_MAX:
-        found.append(causes.too_long("metadata.annotations", ANNOTATIONS_BYTES_MAX))
+        found.append(field_errors.too_long("metadata.annotations", ANNOTATIONS_BYTES_MAX))
     return (
         found
         + _validate_owners(metadata.get("ownerReferences") or [])
@@ -142,15 +142,15 @@ def _validate_owners(owners: list[Json]) -> list[Cause]:
     for owner in owners:
         version = owner.get("apiVersion", "")
         if version.count("/") > 1 or not version.rpartition("/")[2]:
-            found.append(causes.invalid(f"{field}.apiVersion", version, "version must not be empty"))
+            found.append(field_errors.invalid(f"{field}.apiVersion", version, "version must not be empty"))
         missing = [part for part in ("kind", "name", "uid") if not owner.get(part)]
-        found += [causes.invalid(f"{field}.{part}", owner.get(part, ""), "must not be empty") for part in missing]
+        found += [field_errors.invalid(f"{field}.{part}", owner.get(part, ""), "must not be empty") for part in missing]
         if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
-            found.append(causes.invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner"))
+            found.append(field_errors.invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner"))
     controllers = [owner.get("name", "") for owner in owners if owner.get("controller")]
     if len(controllers) > 1:
         text = f'Only one reference can have Controller set to true. Found "true" in references for {controllers[0]} and {controllers[1]}'
-        found.append(causes.invalid(field, owners, text))
+        found.append(field_errors.invalid(field, owners, text))
     return found
 
 
@@ -160,7 +160,7 @@ def _validate_finalizers(finalizers: list[str], bare: bool) -> list[Cause]:
     for number, name in enumerate(finalizers):
         found += finalizer_name(name, field, f"{field}[{number}]", bare=bare)
     if ORPHAN in finalizers and FOREGROUND in finalizers:
-        found.append(causes.invalid(field, finalizers, f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"))
+        found.append(field_errors.invalid(field, finalizers, f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"))
     return found
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from mooring.apiserver import refusals
+from mooring.apiserver import api_errors
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.table import Stored
-from mooring.base.chance import Chance
+from mooring.base.randomness import Chance
 
 _PREFIX_MAX: Final = 58
 _TRIES: Final = 8
@@ -29,6 +29,6 @@ def taken(resource: Resource, meta: Json, holder: Stored) -> Exception:
     """The refusal of a name that another object has."""
     if not meta.get("generateName") or not meta["name"].startswith(meta["generateName"][:_PREFIX_MAX]):
         going = holder.whole()["metadata"].get("deletionTimestamp") is not None
-        return refusals.already_exists(resource, meta["name"], before="object is being deleted: " if going else "")
+        return api_errors.already_exists(resource, meta["name"], before="object is being deleted: " if going else "")
     more = ", the server was not able to generate a unique name for the object"
-    return refusals.already_exists(resource, meta["name"], more, retry_after_s=1.0)
+    return api_errors.already_exists(resource, meta["name"], more, retry_after_s=1.0)

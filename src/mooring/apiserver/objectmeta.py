@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mooring.apiserver.body.schema import Messages
+from mooring.apiserver.codecs.schema import Messages
 
 MESSAGES: Final = Messages("""
 ObjectMeta: 1 name s, 2 generateName s, 3 namespace s, 4 selfLink s, 5 uid s, 6 resourceVersion s, 7 generation i64, 8 creationTimestamp time, 9 deletionTimestamp time, 10 deletionGracePeriodSeconds i64?, 11 labels {s}, 12 annotations {s}, 13 ownerReferences *OwnerReference@uid, 14 finalizers *s@, 17 managedFields *ManagedFieldsEntry

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.apiserver.body import protowire
-from mooring.apiserver.catalog.discovery import VERSION
+from mooring.apiserver.codecs import protowire
+from mooring.apiserver.discovery.groups import VERSION
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore
 

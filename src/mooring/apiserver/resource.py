@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from mooring.api import names
 from mooring.apiserver import deletion
 from mooring.apiserver.actions import Action, Answer
-from mooring.apiserver.body.schema import Message
-from mooring.apiserver.causes import Cause
+from mooring.apiserver.codecs.schema import Message
 from mooring.apiserver.custom.facts import Custom
 from mooring.apiserver.deletion import DeleteOptions
+from mooring.apiserver.field_errors import Cause
 
 Json = dict[str, Any]
 

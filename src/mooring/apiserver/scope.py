@@ -6,7 +6,7 @@ import dataclasses
 from typing import Final
 
 from mooring.api.selector import ANYTHING, Selector, parse_fields, parse_labels
-from mooring.apiserver import refusals
+from mooring.apiserver import api_errors
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Stored
 
@@ -46,9 +46,9 @@ def parsed(namespace: str | None, label_selector: str, field_selector: str) -> S
     try:
         scope = Scope(namespace, parse_labels(label_selector), parse_fields(field_selector))
     except ValueError as error:
-        raise refusals.bad_request(str(error)) from error
+        raise api_errors.bad_request(str(error)) from error
     if len(scope.labels.requirements) + len(scope.fields.requirements) > REQUIREMENTS_MAX:
-        raise refusals.bad_request(f"selectors of more than {REQUIREMENTS_MAX} requirements")
+        raise api_errors.bad_request(f"selectors of more than {REQUIREMENTS_MAX} requirements")
     return scope
 
 
@@ -61,6 +61,6 @@ def checked(resource: Resource, scope: Scope) -> Scope:
         if not in_none and (requirement.key in _METADATA_FIELDS or requirement.key in resource.field_names):
             continue
         if has_own:
-            raise refusals.bad_request(f"field label not supported: {requirement.key}")
-        raise refusals.bad_request(f'"{requirement.key}" is not a known field selector: only "metadata.name", "metadata.namespace"')
+            raise api_errors.bad_request(f"field label not supported: {requirement.key}")
+        raise api_errors.bad_request(f'"{requirement.key}" is not a known field selector: only "metadata.name", "metadata.namespace"')
     return scope

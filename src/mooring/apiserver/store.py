@@ -21,18 +21,18 @@ from typing import Final
 import msgspec
 
 from mooring.api.meta import Key
-from mooring.apiserver import causes, metadata, naming, refusals, steps
-from mooring.apiserver.applying import managed
-from mooring.apiserver.applying.tracking import SERVER, Writer, record_after
+from mooring.apiserver import api_errors, field_errors, metadata, naming, write_pipeline
 from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions
 from mooring.apiserver.kinds import Kinds
 from mooring.apiserver.listing import PLAIN_LIST, ListOptions, moment_of, parse_version, token_after
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.results import Deleted, Listing, Written
 from mooring.apiserver.scope import Scope
+from mooring.apiserver.server_side_apply import managed
+from mooring.apiserver.server_side_apply.tracking import SERVER, Writer, record_after
 from mooring.apiserver.table import DEFAULT_LIMITS, Change, HistoryLimits, Stored, Table
 from mooring.apiserver.view import StoreView
-from mooring.base.chance import Chance
+from mooring.base.randomness import Chance
 
 _NAMESPACES: Final = ("", "v1", "namespaces")
 
@@ -112,7 +112,7 @@ class ObjectStore:
         """Raises ServerError (504) for a resource version that lies ahead, BadRequest for what is none."""
         wanted = parse_version(version) or 0
         if wanted > self.version:
-            raise refusals.too_new(wanted, self.version)
+            raise api_errors.too_new(wanted, self.version)
 
     def list(self, resource: Resource, scope: Scope, options: ListOptions = PLAIN_LIST) -> Listing:
         """Raises what `moment_of` raises."""
@@ -134,12 +134,12 @@ class ObjectStore:
         """body: a decoded object of the kind; it is written to. Raises AlreadyExists, Invalid, NotFound and Forbidden for the namespace."""
         body = resource.kept(body)
         meta = body["metadata"]
-        steps.check_namespace(resource, meta, namespace)
-        steps.check_space(resource, meta, self._space(resource, meta.get("namespace", "")))
+        write_pipeline.check_namespace(resource, meta, namespace)
+        write_pipeline.check_space(resource, meta, self._space(resource, meta.get("namespace", "")))
         resource.admit(body, self._view)
         resource.default(body)
-        warnings = steps.tidy(resource, body)
-        version_given = steps.has_version(meta)
+        warnings = write_pipeline.tidy(resource, body)
+        version_given = write_pipeline.has_version(meta)
         record = record_after(resource, None, body, by, now)
         metadata.stamp_new(body, self._chance.uid(), now)
         metadata.put_record(body, record)
@@ -150,9 +150,9 @@ class ObjectStore:
         wrong += resource.validate(body)
         wrong += resource.validate_create(body)
         if wrong:
-            raise causes.invalid_object(resource.kind, resource.storage[0], meta.get("name", ""), wrong)
+            raise field_errors.invalid_object(resource.kind, resource.storage[0], meta.get("name", ""), wrong)
         if version_given:
-            raise refusals.bad_request("resourceVersion should not be set on objects to be created")
+            raise api_errors.bad_request("resourceVersion should not be set on objects to be created")
         holder = table.get(Key(namespace, meta["name"]))
         if holder is not None:
             raise naming.taken(resource, meta, holder)
@@ -171,15 +171,15 @@ class ObjectStore:
         by: Writer = SERVER,
     ) -> Written:
         """PUT. body: a decoded object; it is written to. Raises NotFound, Conflict, Invalid."""
-        steps.check_name(body["metadata"], key.name)
-        steps.check_namespace(resource, body["metadata"], key.namespace)
+        write_pipeline.check_name(body["metadata"], key.name)
+        write_pipeline.check_namespace(resource, body["metadata"], key.namespace)
         old = self.table(resource).get(key)
         uid = body["metadata"].get("uid", "")
         if old is None and (subresource or not resource.put_creates):
-            raise refusals.not_found(resource, key.name)
+            raise api_errors.not_found(resource, key.name)
         if uid and uid != (old.uid if old else ""):
             found = old.uid if old else ""
-            raise refusals.conflict(resource, key.name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found}")
+            raise api_errors.conflict(resource, key.name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found}")
         if old is None:
             body["metadata"].pop("resourceVersion", None)
             return self.create(resource, body, key.namespace, now, dry_run=dry_run, by=by)
@@ -203,10 +203,10 @@ class ObjectStore:
         creates = by.applies and not subresource and self.table(resource).get(key) is None
         old = None if creates else self._found(resource, key)
         new = change({} if old is None else old.shown_by(resource).whole())
-        steps.check_name(new["metadata"], key.name)
-        steps.check_namespace(resource, new["metadata"], key.namespace)
+        write_pipeline.check_name(new["metadata"], key.name)
+        write_pipeline.check_namespace(resource, new["metadata"], key.namespace)
         if old is None:
-            steps.forget_version(resource, new["metadata"])
+            write_pipeline.forget_version(resource, new["metadata"])
             return self.create(resource, new, key.namespace, now, dry_run=dry_run, by=by)
         return self._rewrite(resource, old, resource.kept(new, old.whole()), now, subresource, dry_run, by)
 
@@ -214,8 +214,8 @@ class ObjectStore:
         """Raises NotFound; Conflict for a precondition that fails."""
         old = self._found(resource, key)
         if key.name in resource.undeletable:
-            raise refusals.forbidden(resource, key.name, f"this {resource.singular} may not be deleted")
-        steps.check_preconditions(resource, old, options)
+            raise api_errors.forbidden(resource, key.name, f"this {resource.singular} may not be deleted")
+        write_pipeline.check_preconditions(resource, old, options)
         before = old.whole()
         left = resource.delete(old.whole(), options if self.follows_owners else options.without_propagation(), now)
         if left is None:
@@ -225,7 +225,7 @@ class ObjectStore:
         if left == before:
             return Deleted(old.shown_by(resource), gone=False)
         stored = self._stored(resource, left) if options.dry_run else self._commit(resource, old, left, now)
-        gone = resource.graceful and steps.is_finished(resource, left)
+        gone = resource.graceful and write_pipeline.is_finished(resource, left)
         if gone and not options.dry_run:
             stored = self._remove(resource, stored, now)
         return Deleted(stored.shown_by(resource), gone=gone)
@@ -285,22 +285,22 @@ class ObjectStore:
         self._space(resource, old.key.namespace)
         raw, meta = old.whole(), new["metadata"]
         before = raw if resource.form is None else resource.kept(old.shown_by(resource).whole(), old.whole())
-        steps.check_version(resource, old, meta)
+        write_pipeline.check_version(resource, old, meta)
         meta["resourceVersion"] = str(old.rv)
         resource.default(new)
-        warnings = steps.tidy(resource, new, before, subresource)
+        warnings = write_pipeline.tidy(resource, new, before, subresource)
         record = record_after(resource, before, new, by, now, subresource)
         metadata.carry_over(new, before)
         metadata.put_record(new, record)
-        steps.reset_for(resource, new, before, now, subresource)
+        write_pipeline.reset_for(resource, new, before, now, subresource)
         meta = new["metadata"]
         wrong = metadata.validate_update(meta, before["metadata"], bare_finalizers=resource.bare_finalizers)
-        wrong += steps.wrong_in(resource, new, before, subresource)
+        wrong += write_pipeline.wrong_in(resource, new, before, subresource)
         if wrong:
-            raise causes.invalid_object(resource.kind, resource.storage[0], old.key.name, wrong)
+            raise field_errors.invalid_object(resource.kind, resource.storage[0], old.key.name, wrong)
         if not subresource:
             resource.admit_update(new, before, self._view)
-        if steps.is_finished(resource, new):
+        if write_pipeline.is_finished(resource, new):
             if not dry_run:
                 self._remove(resource, old, now)
             return Written(self._stored(resource, new).shown_by(resource), gone=True, warnings=warnings)
@@ -313,7 +313,7 @@ class ObjectStore:
         """The object as it is stored."""
         stored = self.table(resource).get(key)
         if stored is None:
-            raise refusals.not_found(resource, key.name)
+            raise api_errors.not_found(resource, key.name)
         return stored
 
     def _space(self, resource: Resource, name: str) -> Stored | None:
@@ -325,7 +325,7 @@ class ObjectStore:
         obj["metadata"]["resourceVersion"] = str(self.version + 1)
         new = self._stored(resource, obj)
         if bounded:
-            steps.check_size(resource, new)  # (what the server writes by itself must not fail)
+            write_pipeline.check_size(resource, new)  # (what the server writes by itself must not fail)
         self._apply(resource, Change(self.version + 1, old, new, now))
         if resource.ttl_s is not None:
             self._expiring.append((now + resource.ttl_s, resource, new.key, new.rv))

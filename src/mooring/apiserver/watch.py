@@ -13,14 +13,14 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Final
 from weakref import WeakValueDictionary
 
-from mooring.apiserver.channel import BATCH_MAX, Batch, Channel, Notice, fitting
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.scope import Scope
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.watching import WatchOptions, start_of
-from mooring.base.chance import Chance
+from mooring.apiserver.watch_buffer import BATCH_MAX, Batch, Channel, Notice, fitting
+from mooring.apiserver.watch_options import WatchOptions, start_of
 from mooring.base.clock import Clock
+from mooring.base.randomness import Chance
 from mooring.kube.cluster import EventType
 
 BOOKMARK_PERIOD_S: Final = 15.0

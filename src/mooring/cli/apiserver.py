@@ -11,10 +11,11 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mooring.base import loops
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, INT, STRING
 from mooring.base.flags import Parsed, flag
-from mooring.cli import apiserver_files, loops
+from mooring.cli import apiserver_files
 from mooring.cli.people import check_server_parts, run_for_people
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
@@ -22,8 +23,8 @@ from mooring.cli.tables import ProcessFlags
 if TYPE_CHECKING:
     from mooring.apiserver.durability import Durability
     from mooring.apiserver.store import ObjectStore
-    from mooring.base.chance import Chance
     from mooring.base.clock import Clock
+    from mooring.base.randomness import Chance
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,10 +83,10 @@ async def _serve(flags: ApiServerFlags) -> int:
     check_server_parts()
     from mooring.apiserver.identity.tls import identity_in
     from mooring.apiserver.web.server import ApiServer
-    from mooring.base.chance import Chance
     from mooring.base.clock import LoopClock
     from mooring.base.folders import folder_or_temporary
-    from mooring.cli.stopping import stop_signals
+    from mooring.base.randomness import Chance
+    from mooring.base.stopping import stop_signals
 
     clock, chance = LoopClock(), Chance()
     with stop_signals() as stop, folder_or_temporary(flags.state) as folder:

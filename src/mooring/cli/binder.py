@@ -10,10 +10,10 @@ from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import DURATION, INT, STRING, Kind
 from mooring.base.flags import Parsed, flag
 from mooring.base.units import format_duration
-from mooring.binding.options import PARTS
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
 from mooring.cli.tables import ManagerFlags
+from mooring.controllers.binding.options import PARTS
 
 if TYPE_CHECKING:
     from mooring.cli.manager import Around, Work
@@ -86,9 +86,9 @@ def _serve(setup: Setup[BinderFlags], machine: Machine) -> int:
 
 
 def _binder(setup: Setup[BinderFlags], around: Around) -> Work:
-    from mooring.binding.controller import make_binder
-    from mooring.binding.options import BinderOptions
     from mooring.control.runtime import Runtime
+    from mooring.controllers.binder.controller import make_binder
+    from mooring.controllers.binding.options import BinderOptions
 
     flags = setup.flags
     options = BinderOptions(parts=parts_of(flags.controllers), workers=flags.workers, bind_timeout_s=flags.bind_timeout_s)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 import platform
 
-from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
+from mooring.base.randomness import Chance
 from mooring.cli.process import VERSION, Machine
 from mooring.cli.settings import RequestLimit
-from mooring.kube import kubeconfig
-from mooring.kube.client_metrics import ClientMetrics
-from mooring.kube.config import ClusterConfig
-from mooring.kube.http import HttpCluster
+from mooring.kube.client import kubeconfig
+from mooring.kube.client.config import ClusterConfig
+from mooring.kube.client.http import HttpCluster
+from mooring.kube.client.metrics import ClientMetrics
 
 
 def load_config(path: str, machine: Machine, server: str = "") -> ClusterConfig:

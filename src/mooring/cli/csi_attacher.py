@@ -18,8 +18,8 @@ from mooring.cli.tables import REMOVED as KLOG_REMOVED
 from mooring.cli.tables import SidecarFlags
 
 if TYPE_CHECKING:
-    from mooring.attacher.controller import AttacherOptions
     from mooring.cli.sidecar import Context, Work
+    from mooring.controllers.attacher.controller import AttacherOptions
 
 KNOWN_GATES: Final[Mapping[str, Gate]] = {
     "MutableCSINodeAllocatableCount": Gate(Stage.GA, True),
@@ -114,7 +114,7 @@ def _serve(setup: Setup[AttacherFlags], machine: Machine) -> int:
 
 
 def _attacher(context: Context[AttacherFlags]) -> Work:
-    from mooring.attacher.controller import Attacher
+    from mooring.controllers.attacher.controller import Attacher
 
     options = options_of(context.setup)
     return Attacher(context.cluster, context.driver, context.info, options, context.clock, context.chance, context.metrics)
@@ -122,7 +122,7 @@ def _attacher(context: Context[AttacherFlags]) -> Work:
 
 def options_of(setup: Setup[AttacherFlags]) -> AttacherOptions:
     """The controller's options, as the flags and gates have them."""
-    from mooring.attacher.controller import AttacherOptions
+    from mooring.controllers.attacher.controller import AttacherOptions
 
     flags = setup.flags
     return AttacherOptions(

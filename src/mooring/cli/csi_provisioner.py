@@ -19,8 +19,8 @@ from mooring.cli.tables import BURST, RATE, REMOVED, SidecarFlags
 
 if TYPE_CHECKING:
     from mooring.cli.life import Context, Sidecar, Work
+    from mooring.controllers.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions
     from mooring.kube.cluster import Cluster
-    from mooring.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions
 
 log = logger(__name__)
 
@@ -217,11 +217,11 @@ async def _serves_attributes_classes(cluster: Cluster) -> bool:
 
 def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions, machine: Machine) -> Work:
     from mooring.cli.election import namespace
-    from mooring.kube.events import EventRecorder
-    from mooring.provisioner.controller import Provisioner
-    from mooring.provisioner.journal import Journal
-    from mooring.provisioner.metrics import JournalMetrics
-    from mooring.provisioner.pages import Place
+    from mooring.control.events import EventRecorder
+    from mooring.controllers.provisioner.controller import Provisioner
+    from mooring.controllers.provisioner.intents.journal import Journal
+    from mooring.controllers.provisioner.intents.lease_codec import Place
+    from mooring.controllers.provisioner.metrics import JournalMetrics
 
     cluster, clock, chance, driver_name = context.cluster, context.clock, context.chance, context.info.name
     identity = f"{machine.host_name()}_{chance.uid()}"
@@ -233,8 +233,8 @@ def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions
 
 def options_of(setup: Setup[ProvisionerFlags], machine: Machine) -> ProvisionerOptions:
     """The controller's options, as flags, gates and the pod's surroundings have them. Raises ConfigError."""
-    from mooring.provisioner.facts import Rules
-    from mooring.provisioner.options import ProvisionerOptions
+    from mooring.controllers.provisioner.driver_capabilities import Rules
+    from mooring.controllers.provisioner.options import ProvisionerOptions
 
     flags, gates = setup.flags, setup.gates
     rules = Rules(
@@ -264,7 +264,7 @@ def options_of(setup: Setup[ProvisionerFlags], machine: Machine) -> ProvisionerO
 
 
 def _capacity(setup: Setup[ProvisionerFlags], machine: Machine) -> CapacityOptions:
-    from mooring.provisioner.options import CapacityOptions
+    from mooring.controllers.provisioner.options import CapacityOptions
 
     flags = setup.flags
     namespace, pod_name = (machine.environ.get(name, "") for name in ("NAMESPACE", "POD_NAME"))
@@ -285,7 +285,7 @@ def _capacity(setup: Setup[ProvisionerFlags], machine: Machine) -> CapacityOptio
 
 
 def _node(flags: ProvisionerFlags, machine: Machine) -> NodeOptions:
-    from mooring.provisioner.options import NodeOptions
+    from mooring.controllers.provisioner.options import NodeOptions
 
     _check_node(flags, machine)
     return NodeOptions(

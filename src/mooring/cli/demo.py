@@ -35,9 +35,9 @@ def run(argv: Sequence[str], prog: str) -> int:
 
 async def _demo(flags: DemoFlags, prog: str) -> int:
     check_server_parts()
-    from mooring.base.chance import Chance
     from mooring.base.clock import LoopClock
-    from mooring.cli.stopping import unless_stopped
+    from mooring.base.randomness import Chance
+    from mooring.base.stopping import unless_stopped
     from mooring.dev.demo import DemoFailed
     from mooring.dev.run import run_demo
     from mooring.dev.screen import PlainScreen, screen_for

@@ -89,10 +89,10 @@ def _examples_command(flags: DevFlags, prog: str) -> str:
 
 async def _dev(flags: DevFlags, prog: str) -> int:
     check_server_parts()
-    from mooring.base.chance import Chance
     from mooring.base.clock import LoopClock
+    from mooring.base.randomness import Chance
+    from mooring.base.stopping import stop_signals
     from mooring.cli.keyboard import on_enter
-    from mooring.cli.stopping import stop_signals
     from mooring.dev.run import run_dev
     from mooring.dev.screen import screen_for
     from mooring.dev.story import Story

@@ -174,8 +174,8 @@ def run(argv: Sequence[str], prog: str) -> int:
 
 
 async def _serve(flags: HostPathFlags) -> int:
-    from mooring.base.chance import Chance
-    from mooring.cli.stopping import stop_signals
+    from mooring.base.randomness import Chance
+    from mooring.base.stopping import stop_signals
     from mooring.driver.capabilities import Capability
     from mooring.driver.hostpath import DRIVER_NAME, HostPath
     from mooring.driver.server import serving

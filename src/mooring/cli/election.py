@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from mooring.api.names import sanitised
-from mooring.base.chance import Chance
+from mooring.base.randomness import Chance
 from mooring.cli.process import Machine
 from mooring.cli.tables import ElectionFlags
-from mooring.kube.lease_record import Candidate, LeaseTimes, identity_of
+from mooring.control.lease.record import Candidate, LeaseTimes, identity_of
 
 
 def times(flags: ElectionFlags) -> LeaseTimes:

@@ -15,25 +15,25 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic, Protocol, TypeVar
 
-from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.diagnostics import Diagnostics
 from mooring.base.errors import InvariantError
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
+from mooring.base.randomness import Chance
 from mooring.cli import election
 from mooring.cli.health import Health, unfilled
 from mooring.cli.ports import Ports
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import SidecarFlags
+from mooring.control.events import EventRecorder
+from mooring.control.lease.elector import LeaderElector, LeaseMetrics, WorkOutlivesLease
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver import Driver
-from mooring.csi.greeting import Limits
 from mooring.csi.metrics import CallMetrics
+from mooring.csi.probe_and_identify import Limits
 from mooring.csi.session import Session, carry_on, exit_on_loss
 from mooring.kube.cluster import Cluster
-from mooring.kube.events import EventRecorder
-from mooring.kube.lease import LeaderElector, LeaseMetrics, WorkOutlivesLease
 
 _log = logger(__name__)
 

@@ -11,23 +11,23 @@ import dataclasses
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
-from mooring.base.chance import Chance
 from mooring.base.clock import Clock, LoopClock
 from mooring.base.diagnostics import Diagnostics
 from mooring.base.errors import InvariantError
 from mooring.base.log import logger
+from mooring.base.loops import loop_factory
 from mooring.base.metrics import Metrics
+from mooring.base.randomness import Chance
+from mooring.base.stopping import stop_signals
 from mooring.cli import election
 from mooring.cli.clusters import client, load_config_as_kubectl
 from mooring.cli.health import Health, unfilled
-from mooring.cli.loops import loop_factory
 from mooring.cli.process import Machine, Setup
 from mooring.cli.settings import request_limit
-from mooring.cli.stopping import stop_signals
 from mooring.cli.tables import ManagerFlags
+from mooring.control.events import EventRecorder
+from mooring.control.lease.elector import LeaderElector, LeaseMetrics, WorkOutlivesLease
 from mooring.kube.cluster import Cluster
-from mooring.kube.events import EventRecorder
-from mooring.kube.lease import LeaderElector, LeaseMetrics, WorkOutlivesLease
 
 _log = logger(__name__)
 

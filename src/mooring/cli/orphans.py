@@ -119,9 +119,9 @@ def _serve(flags: OrphansFlags, machine: Machine, prog: str) -> int:
 
 
 async def _on_the_network(flags: OrphansFlags, machine: Machine) -> int:
-    from mooring.base.chance import Chance
     from mooring.base.clock import LoopClock
     from mooring.base.metrics import Metrics
+    from mooring.base.randomness import Chance
     from mooring.cli.clusters import client, load_config_as_kubectl
     from mooring.cli.settings import RequestLimit
     from mooring.csi.grpc import GrpcDriver
@@ -172,7 +172,7 @@ class Orphans:
         return LEFT if any(finding.handle not in gone for finding in report.wrong()) else CLEAN
 
     async def _greet(self) -> None:
-        from mooring.csi.greeting import greet
+        from mooring.csi.probe_and_identify import greet
         from mooring.csi.proto import csi_pb2 as csi
 
         info = await greet(self._driver, clock=self._clock)
@@ -184,8 +184,8 @@ class Orphans:
 
     async def _learn_place(self) -> Mapping[str, str]:
         """Where the driver is, {} when it has no node service or does not know."""
+        from mooring.controllers.provisioner.local_node.place import learn_place
         from mooring.csi.codes import DriverError
-        from mooring.provisioner.nodemode.place import learn_place
 
         try:
             return await learn_place(self._driver, self._flags.timeout_s)
@@ -227,7 +227,7 @@ class Orphans:
             self._say(f"  and {len(ways_out) - WAYS_OUT_MAX} more")
 
     def _is_confirmed(self, chosen: Sequence[Finding]) -> bool:
-        from mooring.why.shown import counted, size
+        from mooring.why.render import counted, size
 
         if self._flags.yes:
             return True
@@ -242,7 +242,7 @@ class Orphans:
 
     async def _remove(self, chosen: Sequence[Finding], removed: dict[str, str]) -> None:
         """removed: is told of each volume what kept it from being deleted, "" for nothing. Raises MooringError."""
-        from mooring.why.removal import Removal
+        from mooring.why.delete_volume import Removal
 
         if not chosen:
             return
@@ -257,7 +257,7 @@ class Orphans:
 
     async def _secret(self) -> dict[str, str]:
         from mooring.api.core import SecretReference
-        from mooring.kube.secrets import SecretCache
+        from mooring.control.secrets import SecretCache
 
         if not self._flags.secret:
             return {}
@@ -267,7 +267,7 @@ class Orphans:
     # -- telling
 
     def _show(self, report: Report, removed: Mapping[str, str]) -> None:
-        from mooring.why.shown import as_json, as_table
+        from mooring.why.render import as_json, as_table
 
         shown = as_json if self._flags.output == "json" else as_table
         self._stdout.write(shown(report, removed, self._clock.wall_s()))

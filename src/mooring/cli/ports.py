@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol, TypeVar
 
-from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
+from mooring.base.randomness import Chance
 from mooring.cli.clusters import client, load_config
 from mooring.cli.process import Machine, Setup
 from mooring.cli.settings import request_limit
@@ -17,8 +17,8 @@ from mooring.cli.tables import SidecarFlags
 from mooring.csi.client import Client
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.metrics import CallMetrics
+from mooring.kube.client.config import ClusterConfig
 from mooring.kube.cluster import Cluster
-from mooring.kube.config import ClusterConfig
 
 F = TypeVar("F", bound=SidecarFlags)
 

@@ -15,12 +15,12 @@ import signal
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.log import logger
+from mooring.base.loops import loop_factory
 from mooring.base.metrics import Metrics
+from mooring.base.randomness import Chance
 from mooring.cli.life import Context, F, Life, Sidecar, Work
-from mooring.cli.loops import loop_factory
 from mooring.cli.ports import NetworkPorts
 from mooring.cli.process import Machine, Setup
 from mooring.csi.codes import DriverError

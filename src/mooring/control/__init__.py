@@ -19,3 +19,67 @@ here, once:
 
 `control` knows the API server's port, and no driver.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mooring.base.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from mooring.base.backoff import BackOff
+    from mooring.base.randomness import Chance
+    from mooring.control.caches import Caches
+    from mooring.control.controller import Controller
+    from mooring.control.events import EventRecorder
+    from mooring.control.lease.elector import LeaderElector
+    from mooring.control.manager import Manager
+    from mooring.control.queue import QueueClosed, WorkQueue
+    from mooring.control.reasons import reason
+    from mooring.control.result import Result, Retry, Stale
+    from mooring.control.runner import run
+    from mooring.control.runtime import Runtime
+    from mooring.control.topics import Topic
+
+_HOMES = {
+    "mooring.base.backoff": ("BackOff",),
+    "mooring.base.randomness": ("Chance",),
+    "mooring.control.caches": ("Caches",),
+    "mooring.control.controller": ("Controller",),
+    "mooring.control.events": ("EventRecorder",),
+    "mooring.control.lease.elector": ("LeaderElector",),
+    "mooring.control.manager": ("Manager",),
+    "mooring.control.queue": (
+        "QueueClosed",
+        "WorkQueue",
+    ),
+    "mooring.control.reasons": ("reason",),
+    "mooring.control.result": (
+        "Result",
+        "Retry",
+        "Stale",
+    ),
+    "mooring.control.runner": ("run",),
+    "mooring.control.runtime": ("Runtime",),
+    "mooring.control.topics": ("Topic",),
+}
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+
+__all__ = [
+    "BackOff",
+    "Caches",
+    "Chance",
+    "Controller",
+    "EventRecorder",
+    "LeaderElector",
+    "Manager",
+    "QueueClosed",
+    "Result",
+    "Retry",
+    "Runtime",
+    "Stale",
+    "Topic",
+    "WorkQueue",
+    "reason",
+    "run",
+]

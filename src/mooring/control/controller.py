@@ -14,13 +14,13 @@ from typing import Final, Generic, TypeVar
 
 from mooring.api.meta import Object
 from mooring.base.log import Logger, logger
+from mooring.control.draining import Shift
+from mooring.control.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.control.result import Because, Result, Retry, Stale
 from mooring.control.runtime import Runtime
 from mooring.control.topics import Topic, Topics
+from mooring.kube.cache.informer import Cause, Change, Informer
 from mooring.kube.errors import ApiError
-from mooring.kube.informer import Cause, Change, Informer
-from mooring.kube.queue import BackOff, QueueMetrics, WorkQueue
-from mooring.kube.shift import Shift
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T", bound=Object)

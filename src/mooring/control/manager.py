@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from mooring.base.log import logger
 from mooring.control.caches import Caches
-from mooring.kube.shift import Shift
+from mooring.control.draining import Shift
 
 _log = logger(__name__)
 
@@ -104,6 +104,19 @@ class Manager:
             await asyncio.gather(*(what.drain(FINISH_S_MAX) for what in self._beside.values()))
             for helper in helpers:
                 helper.cancel()
+
+    async def run_until(self, stop: asyncio.Event, timeout_s: float) -> None:
+        """Works until `stop` is set and what was in hand then has ended, or timeout_s has passed. Raises as `run`."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                running = group.create_task(self.run(), name="manager/run")
+                stopping = group.create_task(stop.wait(), name="manager/stop")
+                await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+                stopping.cancel()
+                if not (self.has_synced and await self.drain(timeout_s)):
+                    running.cancel()
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
 
     async def drain(self, timeout_s: float) -> bool:
         """Takes no new work, lets what runs end and be stored; then run() returns. False when timeout_s was too short."""

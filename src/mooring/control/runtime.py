@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
+from mooring.base.randomness import Chance
 from mooring.kube.cluster import Cluster
 
 

@@ -19,8 +19,8 @@ from mooring.csi.address import socket_path, target, trouble
 from mooring.csi.client import DEADLINE_TEXT, Client
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
+from mooring.csi.grpc_logging import quiet_core
 from mooring.csi.metrics import CallMetrics
-from mooring.csi.quiet import quiet_core
 from mooring.csi.rpcs import A, Q, Rpc
 
 with quiet_core():

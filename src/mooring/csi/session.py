@@ -19,8 +19,8 @@ from mooring.csi.client import Client
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Driver
 from mooring.csi.gate import GatedDriver
-from mooring.csi.greeting import AGAIN_S, Limits, greet
 from mooring.csi.metrics import CallMetrics
+from mooring.csi.probe_and_identify import AGAIN_S, Limits, greet
 
 __all__ = ["DriverChanged", "DriverInfo", "DriverLost", "Limits", "Session", "carry_on", "exit_on_loss", "greet", "stay_away"]
 

@@ -9,22 +9,22 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from mooring.attacher.controller import Attacher, AttacherOptions
-from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
-from mooring.binding.controller import make_binder
-from mooring.binding.options import BinderOptions
+from mooring.base.randomness import Chance
+from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
+from mooring.controllers.attacher.controller import Attacher, AttacherOptions
+from mooring.controllers.binder.controller import make_binder
+from mooring.controllers.binding.options import BinderOptions
+from mooring.controllers.provisioner.controller import Provisioner
+from mooring.controllers.provisioner.intents.journal import Journal
+from mooring.controllers.provisioner.intents.lease_codec import Place
+from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.csi.session import Session
 from mooring.dev.story import Story
-from mooring.dev.watched import WatchedCluster, Watches
+from mooring.dev.traced_cluster import WatchedCluster, Watches
 from mooring.kube.cluster import Cluster
-from mooring.kube.events import EventRecorder
-from mooring.provisioner.controller import Provisioner
-from mooring.provisioner.journal import Journal
-from mooring.provisioner.options import ProvisionerOptions
-from mooring.provisioner.pages import Place
 
 NAMESPACE: Final = "default"
 """Where the provisioner keeps its journal of intents."""

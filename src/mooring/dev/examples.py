@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mooring.apiserver.body.yamlbody import dump_yaml
-from mooring.dev.ground import CLASS, WAITING_CLASS
+from mooring.apiserver.codecs.yamlbody import dump_yaml
 from mooring.dev.objects import claim, pod, volume_attachment
+from mooring.dev.seed_objects import CLASS, WAITING_CLASS
 
 CLAIM: Final = "my-claim"
 POD: Final = "my-pod"

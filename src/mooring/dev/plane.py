@@ -28,10 +28,10 @@ from mooring.apiserver.identity.tls import identity_in
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.server import ApiServer
-from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.folders import refusal
+from mooring.base.randomness import Chance
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.session import Session
 from mooring.dev.controllers import Controllers
@@ -39,7 +39,7 @@ from mooring.dev.story import Story
 from mooring.driver.hostpath import HostPath
 from mooring.driver.layout import Segments
 from mooring.driver.server import PATH_BYTES_MAX, serving
-from mooring.kube import kubeconfig
+from mooring.kube.client import kubeconfig
 
 _CONNECT_S_MAX: Final = 10.0
 _END_S_MAX: Final = 5.0

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Final
 
 import mooring
-from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.errors import MooringError
 from mooring.base.folders import folder_or_temporary
+from mooring.base.randomness import Chance
 from mooring.csi.grpc import GrpcDriver
 from mooring.dev.demo import NODE, Demo, DemoFailed
-from mooring.dev.ground import make_volume, register
 from mooring.dev.plane import Plane, running
+from mooring.dev.seed_objects import make_volume, register
 from mooring.dev.story import Story
-from mooring.dev.watched import WatchedCluster
+from mooring.dev.traced_cluster import WatchedCluster
 from mooring.driver.layout import Segments
-from mooring.kube import kubeconfig
-from mooring.kube.http import HttpCluster
+from mooring.kube.client import kubeconfig
+from mooring.kube.client.http import HttpCluster
 
 DEMO_S_MAX: Final = 9.0
 _CONNECT_S_MAX: Final = 5.0

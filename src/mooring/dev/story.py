@@ -10,8 +10,8 @@ from collections import Counter
 from typing import Protocol
 
 from mooring.base.clock import Clock
-from mooring.dev.brief import brief_message
 from mooring.dev.repeats import Repeats
+from mooring.dev.summary import brief_message
 from mooring.driver.guard import CallRecord
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
-from mooring.base.chance import Chance
 from mooring.base.clock import Clock
+from mooring.base.randomness import Chance
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.filling import Filling

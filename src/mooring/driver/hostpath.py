@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Final, Self
 
 import mooring
-from mooring.base.chance import Chance
 from mooring.base.clock import Clock, LoopClock
+from mooring.base.randomness import Chance
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.attachments import Attachments
 from mooring.driver.capabilities import Capability, Expansion, Service, left_out

@@ -1,6 +1,6 @@
 """The API server as a port.
 
-Everything that decides sees Kubernetes through `Cluster`: over HTTP in production (`kube/http.py`), in process on the
+Everything that decides sees Kubernetes through `Cluster`: over HTTP in production (`kube/client/http.py`), in process on the
 embedded server's store (`apiserver/local.py`). Methods raise `ApiError` and its classes (`kube/errors.py`) and nothing else:
 `NotServed` for a kind that the server does not have, whatever was asked.
 A write whose answer was lost raises `Unreachable` or `ServerError`: it may have happened.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from mooring.api.core import NodeSelector
 from mooring.api.migration import in_tree_name
-from mooring.provisioner.intents import Intent
+from mooring.controllers.provisioner.intents.intent import Intent
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

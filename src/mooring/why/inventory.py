@@ -14,14 +14,14 @@ from mooring.api.pods import PODS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.base.clock import Clock
+from mooring.controllers.provisioner.intents import lease_codec
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
 from mooring.kube.errors import NotServed
-from mooring.kube.listing import every
-from mooring.provisioner import pages
+from mooring.kube.list_all import every
 from mooring.why.facts import Claim, Inventory, Object, Volume
-from mooring.why.reading import CannotLook, attachment_of, claims_of, intents_of, objects_of, own_volumes_of, snapshots_of
+from mooring.why.scanner import CannotLook, attachment_of, claims_of, intents_of, objects_of, own_volumes_of, snapshots_of
 
 PAGES_MAX: Final = 10_000
 
@@ -48,7 +48,7 @@ class Looker:
         """
         before = await self._objects()
         volumes = tuple([volume async for volume in _volumes(self.driver, self.timeout_s)])
-        journal = await _all(self.cluster, LEASES.whole(), Selection(label_selector=pages.JOURNAL_LABEL))
+        journal = await _all(self.cluster, LEASES.whole(), Selection(label_selector=lease_codec.JOURNAL_LABEL))
         intents = tuple(intents_of(journal, self.driver_name, self.clock.wall_s()))
         return Inventory(
             driver=self.driver_name,

@@ -11,11 +11,11 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from mooring.provisioner.intents import Intent
+from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.why.facts import Inventory, Object, Volume
+from mooring.why.handle_match import Spellings
 from mooring.why.placing import Placing, placing
-from mooring.why.spelling import Spellings
-from mooring.why.traces import Clues, Trace, traces
+from mooring.why.references import Clues, Trace, traces
 
 
 class Kind(enum.Enum):

@@ -10,7 +10,7 @@ import msgspec
 from mooring.api.core import NodeSelector
 from mooring.api.matching import node_matches
 from mooring.why.facts import Inventory, Object
-from mooring.why.spelling import Spellings
+from mooring.why.handle_match import Spellings
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

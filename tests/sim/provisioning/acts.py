@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS, PersistentVolumeClaim
 from mooring.api.meta import annotation, is_deleting
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
+from mooring.controllers.provisioner.names import SELECTED_NODE
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
-from mooring.provisioner.names import SELECTED_NODE
 from tests.sim.keeper import Keeper
 from tests.sim.provisioning.plan import CLAIMS_MAX, DRIVER, FOREIGN, NAMESPACE, NODES, SECRET, ClassPlan, is_foreign
 from tests.sim.provisioning.world import ClaimWorld

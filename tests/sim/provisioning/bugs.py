@@ -7,19 +7,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
 
+from mooring.control.queue import WorkQueue
+from mooring.controllers.provisioner.claims import outcomes
+from mooring.controllers.provisioner.claims.create_volume import Creation
+from mooring.controllers.provisioner.claims.outcomes import RulesOut
+from mooring.controllers.provisioner.claims.prepare import volume_name
+from mooring.controllers.provisioner.claims.pv_store import Save, Saving
+from mooring.controllers.provisioner.claims.reconcile import Attempts
+from mooring.controllers.provisioner.deletion import view as deletion
+from mooring.controllers.provisioner.intents import journal
+from mooring.controllers.provisioner.intents.intent import MemoryIntents
+from mooring.controllers.provisioner.intents.journal import Journal
+from mooring.controllers.provisioner.intents.lease_store import Book, Page
+from mooring.controllers.provisioner.intents.tracker import Ledger
 from mooring.csi.codes import Code
-from mooring.kube.queue import WorkQueue
-from mooring.provisioner import journal, outcomes
-from mooring.provisioner.attempts import Attempts
-from mooring.provisioner.book import Book, Page
-from mooring.provisioner.creation import Creation
-from mooring.provisioner.deletion import view as deletion
-from mooring.provisioner.intents import MemoryIntents
-from mooring.provisioner.journal import Journal
-from mooring.provisioner.ledger import Ledger
-from mooring.provisioner.outcomes import RulesOut
-from mooring.provisioner.prepare import volume_name
-from mooring.provisioner.saving import Save, Saving
 from tests.sim.planting import Bug
 from tests.sim.provisioning import life
 
@@ -92,7 +93,7 @@ def _names_are_random() -> contextlib.AbstractContextManager[Any]:
     """Each attempt asks for another volume."""
     count = iter(range(10_000_000))
     named = lambda view, uid: f"{volume_name(view, uid)}-{next(count)}"  # noqa: E731
-    return mock.patch.multiple("mooring.provisioner.prepare", volume_name=named)
+    return mock.patch.multiple("mooring.controllers.provisioner.claims.prepare", volume_name=named)
 
 
 def _attachments_are_not_seen() -> contextlib.AbstractContextManager[Any]:

@@ -26,10 +26,10 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Persi
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Change
+from mooring.controllers.provisioner.claims.requests import is_same_request, request_text
+from mooring.controllers.provisioner.intents import lease_codec
+from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.provisioner import pages
-from mooring.provisioner.intents import Intent
-from mooring.provisioner.requests import is_same_request, request_text
 from tests.sim.laws import PER_SECOND_MAX
 from tests.sim.provisioning.backend import VolumeBackend
 from tests.sim.provisioning.plan import CLAIMS_MAX, FOREIGN, PLACE, is_foreign
@@ -65,9 +65,9 @@ class Laws:
     def intents(self) -> list[Intent]:
         """As they are stored, on the pages that count."""
         leases = {lease["metadata"]["name"]: lease for lease in self._truth.all(LEASES.whole())}
-        count = pages.count_of(leases.get(PLACE.page_name(0)))
+        count = lease_codec.count_of(leases.get(PLACE.page_name(0)))
         names = [PLACE.page_name(number) for number in range(count)]
-        return [intent for name in names if name in leases for intent in pages.entries_of(leases[name])]
+        return [intent for name in names if name in leases for intent in lease_codec.entries_of(leases[name])]
 
     # -- calls
 
@@ -127,8 +127,8 @@ class Laws:
             if FOREIGN not in ((old or new or {})["metadata"].get("labels") or {}):
                 self._volume_changed(old, new)
         elif resource.plural == LEASES.plural and new is not None:
-            before = set() if old is None else {intent.volume_name for intent in pages.entries_of(old)}
-            for intent in pages.entries_of(new):
+            before = set() if old is None else {intent.volume_name for intent in lease_codec.entries_of(old)}
+            for intent in lease_codec.entries_of(new):
                 if intent.volume_name not in before:  # begun anew, by one whose cache still shows the claim: whoever finds that ends it
                     self.over.pop(intent.volume_name, None)
         elif resource.plural == "persistentvolumeclaims" and old and new:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from mooring.base.chance import Chance
 from mooring.base.metrics import Metrics
-from mooring.binding import options as binding
-from mooring.binding.controller import make_binder
-from mooring.binding.options import BinderOptions
+from mooring.base.randomness import Chance
+from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
+from mooring.controllers.binder.controller import make_binder
+from mooring.controllers.binding import options as binding
+from mooring.controllers.binding.options import BinderOptions
+from mooring.controllers.provisioner.controller import Provisioner
+from mooring.controllers.provisioner.intents.journal import Journal
+from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.csi.in_process import InProcessDriver
-from mooring.kube.events import EventRecorder
-from mooring.provisioner.controller import Provisioner
-from mooring.provisioner.journal import Journal
-from mooring.provisioner.options import ProvisionerOptions
 from tests.sim.keeper import Made
 from tests.sim.mortal import Mortal
 from tests.sim.provisioning.backend import Endpoint, info_of

@@ -6,8 +6,8 @@ import dataclasses
 from typing import Final
 
 from mooring.api.core import PersistentVolume
-from mooring.base.chance import Chance
-from mooring.provisioner.pages import PAGE_BYTES_MAX, Place
+from mooring.base.randomness import Chance
+from mooring.controllers.provisioner.intents.lease_codec import PAGE_BYTES_MAX, Place
 from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
 
 DRIVER: Final = "csi.example.com"

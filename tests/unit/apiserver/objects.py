@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from mooring.api.meta import Key
-from mooring.apiserver.body.codec import FieldValidation, decode_object
-from mooring.apiserver.body.patches import change_of
 from mooring.apiserver.bootstrap import new_store
+from mooring.apiserver.codecs.codec import FieldValidation, decode_object
+from mooring.apiserver.codecs.patches import change_of
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.results import Written
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
-from mooring.base.chance import Chance
+from mooring.base.randomness import Chance
 from mooring.kube.cluster import PatchType
 
 Json = dict[str, Any]

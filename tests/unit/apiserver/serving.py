@@ -13,8 +13,8 @@ from typing import Any
 from mooring.apiserver.identity.tls import Identity
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.server import ApiServer
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
 from tests.unit.apiserver.objects import a_store
 
 PATH = "/api/v1/namespaces/default/secrets"

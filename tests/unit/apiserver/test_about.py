@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from mooring.apiserver.body import protowire
-from mooring.apiserver.body.schema import Message
-from mooring.apiserver.catalog import aggregated
-from mooring.apiserver.catalog.about import About
-from mooring.apiserver.catalog.fieldwords import words_for
+from mooring.apiserver.codecs import protowire
+from mooring.apiserver.codecs.schema import Message
 from mooring.apiserver.custom.facts import Custom
+from mooring.apiserver.discovery import aggregated
+from mooring.apiserver.discovery.about import About
+from mooring.apiserver.discovery.fieldwords import words_for
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import RESOURCES
 from mooring.apiserver.store import ObjectStore

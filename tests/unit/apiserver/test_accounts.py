@@ -14,8 +14,8 @@ from mooring.apiserver.identity.accounts import bearer_of, claims_of
 from mooring.apiserver.identity.tokens import TokenKey
 from mooring.apiserver.rules.serviceaccount import SERVICE_ACCOUNTS
 from mooring.apiserver.store import ObjectStore
-from mooring.base.chance import Chance
 from mooring.base.errors import ConfigError
+from mooring.base.randomness import Chance
 
 NOW = 1_700_000_000.0
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from mooring.api.meta import Key
+from mooring.apiserver.controllers.garbage_collector import Collector
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import CSI_NODES, EVENTS, LEASES, NAMESPACES, NODES, SECRETS, VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.upkeep.collector import Collector
 from mooring.kube.errors import NotFound
 from tests.support.apiobjects import a_csi_node, a_lease, a_node, a_secret, a_va
 from tests.unit.apiserver.objects import NOW, a_store, create, patch

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from mooring.apiserver.columns import ages
-from mooring.apiserver.columns.column import DEFAULT, Column
-from mooring.apiserver.columns.jsonpath import parse_path
-from mooring.apiserver.columns.kinds import columns_of
-from mooring.apiserver.columns.printer import printer_columns
 from mooring.apiserver.custom import facts
+from mooring.apiserver.printers import ages
+from mooring.apiserver.printers.column import DEFAULT, Column
+from mooring.apiserver.printers.jsonpath import parse_path
+from mooring.apiserver.printers.kinds import columns_of
+from mooring.apiserver.printers.printer import printer_columns
 from mooring.apiserver.rules import RESOURCES
 from tests.unit.apiserver.objects import NOW
 

@@ -12,8 +12,8 @@ from mooring.apiserver.disk import file as durable
 from mooring.apiserver.disk.state import NAME, lasting
 from mooring.apiserver.rules.volumeattachment import VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
 from mooring.cli import mooring as command
 from tests.support.apiobjects import a_va
 from tests.unit.apiserver.objects import create

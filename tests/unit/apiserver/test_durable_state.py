@@ -27,9 +27,9 @@ from mooring.apiserver.rules.namespace import NAMESPACES
 from mooring.apiserver.rules.volumeattachment import VOLUME_ATTACHMENTS
 from mooring.apiserver.scope import scope_of
 from mooring.apiserver.store import ObjectStore
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
+from mooring.base.randomness import Chance
 from mooring.kube.errors import ServerError
 from tests.support.apiobjects import a_va
 from tests.unit.apiserver.objects import NOW, Json, create, patch
@@ -328,7 +328,7 @@ async def test_kinds_that_are_not_known_stay_in_the_file(tmp_path: Path, capsys:
 CARELESS = """
 import asyncio, os, pathlib, sys
 from mooring.apiserver.disk.state import lasting
-from mooring.base.chance import Chance
+from mooring.base.randomness import Chance
 from mooring.base.clock import LoopClock
 async def main():
     async with lasting(pathlib.Path(sys.argv[1]), clock=LoopClock(), chance=Chance(), careful=False) as (store, log):

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from mooring.api.meta import Key
+from mooring.apiserver.controllers.emptying import ROUND_S, Emptier
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.rules import EVENTS, LEASES, NAMESPACES, PODS, SECRETS
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.upkeep.emptying import ROUND_S, Emptier
 from mooring.kube.errors import Forbidden, NotFound
 from tests.support.apiobjects import a_lease, a_secret
 from tests.unit.apiserver.objects import NOW, a_store, create, decoded, patch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.apiserver.applying.fieldsets import NO_FIELDS, FieldSet, field_set, from_json, keyed, named, shown, valued
+from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, FieldSet, field_set, from_json, keyed, named, shown, valued
 
 SPEC, LIST, ITEM, TEXT = named("spec"), named("list"), keyed({"name": "a", "id": 1}), named("text")
 SOME = field_set((SPEC,), (SPEC, LIST, ITEM), (SPEC, LIST, ITEM, TEXT))

@@ -13,13 +13,13 @@ from mooring.api.coordination import LEASES
 from mooring.api.core import NAMESPACES, SECRETS
 from mooring.api.meta import Key
 from mooring.apiserver.bootstrap import new_store
+from mooring.apiserver.controllers.emptying import ROUND_S
+from mooring.apiserver.controllers.housekeeping import Housekeeping
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.rules import LEASES as LEASE_RULES
 from mooring.apiserver.rules import SECRETS as SECRET_RULES
-from mooring.apiserver.upkeep.emptying import ROUND_S
-from mooring.apiserver.upkeep.housekeeping import Housekeeping
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
 from mooring.kube.errors import Invalid, NotFound
 from mooring.kube.patch import merge_patch
 from tests.support.apiobjects import a_lease, a_secret

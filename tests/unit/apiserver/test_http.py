@@ -14,24 +14,24 @@ import pytest
 
 from mooring.api.core import SECRETS
 from mooring.api.meta import Key
-from mooring.apiserver.channel import Notice
 from mooring.apiserver.identity.tls import Identity, identity_in
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
+from mooring.apiserver.watch_buffer import Notice
 from mooring.apiserver.web.bodies import BODY_BYTES_MAX
 from mooring.apiserver.web.connection import Limits
 from mooring.apiserver.web.lines import Lines
 from mooring.apiserver.web.server import ApiServer
 from mooring.apiserver.web.service import Service
 from mooring.base import log
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
+from mooring.base.randomness import Chance
+from mooring.kube.client.http import HttpCluster
+from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import EventType, Patch, PatchType
-from mooring.kube.http import HttpCluster
-from mooring.kube.kubeconfig import load
 from tests.support.apiobjects import a_secret, a_va
 from tests.unit.apiserver.objects import a_store, create
 from tests.unit.apiserver.serving import PATH, answered, connected, head, serving

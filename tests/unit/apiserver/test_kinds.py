@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mooring.api.meta import Key
+from mooring.apiserver.api_errors import no_such_resource
 from mooring.apiserver.kinds import version_order
-from mooring.apiserver.refusals import no_such_resource
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.rules.event import EVENTS

@@ -9,7 +9,7 @@ import pytest
 
 from mooring.api.meta import Key
 from mooring.apiserver.listing import NEWEST, ContinueExpired, ListOptions, Moment, moment_of, token_after
-from mooring.apiserver.watching import WatchOptions, WatchStart, start_of
+from mooring.apiserver.watch_options import WatchOptions, WatchStart, start_of
 from mooring.kube.errors import ApiError, BadRequest, Gone, Invalid, ServerError
 
 CURRENT, FLOOR = 100, 10

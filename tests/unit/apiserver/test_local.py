@@ -12,8 +12,8 @@ from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults, LocalCluster
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
 from mooring.kube.cluster import Patch, PatchType, WatchEvent
 from mooring.kube.errors import ApiError, Conflict, NotFound, Unreachable
 from tests.support.apiobjects import a_va

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from mooring.apiserver.applying import managed
-from mooring.apiserver.applying.apply import LAST_APPLIED, apply
-from mooring.apiserver.applying.fieldsets import NO_FIELDS, field_set, named
-from mooring.apiserver.applying.managed import Entry, after_update, applier, read, updater, write
-from mooring.apiserver.applying.tracking import SERVER, Writer, record_after
-from mooring.apiserver.applying.typed import Comparison
 from mooring.apiserver.rules.storageclass import STORAGE_CLASSES
+from mooring.apiserver.server_side_apply import managed
+from mooring.apiserver.server_side_apply.apply import LAST_APPLIED, apply
+from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, field_set, named
+from mooring.apiserver.server_side_apply.managed import Entry, after_update, applier, read, updater, write
+from mooring.apiserver.server_side_apply.tracking import SERVER, Writer, record_after
+from mooring.apiserver.server_side_apply.typed import Comparison
 from mooring.kube.errors import Conflict
 
 V1 = "storage.k8s.io/v1"

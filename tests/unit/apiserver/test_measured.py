@@ -13,8 +13,8 @@ import pytest
 
 from mooring.apiserver.identity.tls import identity_in
 from mooring.apiserver.web.health import health, is_health
-from mooring.apiserver.web.measured import Measured, asked
 from mooring.apiserver.web.messages import Request
+from mooring.apiserver.web.metrics import Measured, asked
 from tests.support.apiobjects import a_secret
 from tests.unit.apiserver.objects import a_store
 from tests.unit.apiserver.serving import PATH, answered, connected, head, serving

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.apiserver.body.protobody import parse_protobuf
-from mooring.apiserver.body.schema import Message, Messages, decode
+from mooring.apiserver.codecs.protobody import parse_protobuf
+from mooring.apiserver.codecs.schema import Message, Messages, decode
 from mooring.apiserver.rules import RESOURCES
 from tests.support.podsamples import OMIT
 from tests.support.protobuf import body, chunk, encode, envelope, number, varint

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.apiserver.body.schema import Messages, decode
+from mooring.apiserver.codecs.schema import Messages, decode
 from mooring.apiserver.rules import RESOURCES, VOLUME_ATTACHMENTS
 
 SHAPES = Messages("""

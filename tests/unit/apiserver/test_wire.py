@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.apiserver.web.bodies import BODY_BYTES_MAX, DRAINED_BYTES_MAX, Body
+from mooring.apiserver.web.http1 import Malformed, parse_head, rendered
 from mooring.apiserver.web.messages import Reply
-from mooring.apiserver.web.wire import Malformed, parse_head, rendered
 
 
 def a_head(line: str = "GET / HTTP/1.1", *headers: str, host: bool = True) -> bytes:

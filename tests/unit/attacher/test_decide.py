@@ -6,10 +6,17 @@ from typing import Any
 
 import pytest
 
-from mooring.attacher import because as why
-from mooring.attacher.actions import Undo
-from mooring.attacher.decide import BOTH_SOURCES, INLINE_WITHOUT_CSI, NEITHER_SOURCE, NOT_MIGRATED, decide_attachment, decide_volume
-from mooring.attacher.decision import (
+from mooring.controllers.attacher import reasons as why
+from mooring.controllers.attacher.actions import Undo
+from mooring.controllers.attacher.decide import (
+    BOTH_SOURCES,
+    INLINE_WITHOUT_CSI,
+    NEITHER_SOURCE,
+    NOT_MIGRATED,
+    decide_attachment,
+    decide_volume,
+)
+from mooring.controllers.attacher.decision import (
     Claim,
     Decision,
     HoldVolume,
@@ -22,8 +29,8 @@ from mooring.attacher.decision import (
     ReleaseVolume,
     Unpublish,
 )
-from mooring.attacher.requests import UnpublishOrder
-from mooring.attacher.view import Drift
+from mooring.controllers.attacher.requests import UnpublishOrder
+from mooring.controllers.attacher.view import Drift
 from tests.support.objects import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_va, an_attached_va, va_struct
 from tests.unit.attacher.world import a_view, facts
 

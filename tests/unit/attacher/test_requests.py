@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.attacher.requests import RequestError, UnpublishOrder, access_mode, capability, is_single_node
 from mooring.base.text import shortened
+from mooring.controllers.attacher.requests import RequestError, UnpublishOrder, access_mode, capability, is_single_node
 from tests.support.objects import a_pv, pv_struct
 
 ALL_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")

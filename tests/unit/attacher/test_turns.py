@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from mooring.attacher.turns import Turn, Turns
+from mooring.controllers.attacher.turns import Turn, Turns
 
 
 class Hall:

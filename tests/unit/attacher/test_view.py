@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mooring.api.names import sanitised
-from mooring.attacher.view import attachment_pruner, node_pruner, prune_volume, same_but_for_version, volume_of, worth_a_look
+from mooring.controllers.attacher.view import attachment_pruner, node_pruner, prune_volume, same_but_for_version, volume_of, worth_a_look
 from tests.support.objects import DRIVER, FINALIZER, a_csi_node, a_pv, a_va, an_attached_va, csi_node_struct, pv_struct, va_struct
 from tests.unit.attacher.world import facts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from mooring.attacher.view import facts_of
+from mooring.controllers.attacher.view import facts_of
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.codes import Code
 from mooring.csi.metrics import CallMetrics

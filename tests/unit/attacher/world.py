@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from mooring.api.meta import Key
-from mooring.attacher.view import ATTACHMENT_INDEXES, Doubt, Drift, DriverFacts, View
+from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, Doubt, Drift, DriverFacts, View
 from tests.support.objects import DRIVER, csi_node_struct, pv_struct, va_struct
 
 T = TypeVar("T")

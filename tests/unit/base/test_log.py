@@ -260,7 +260,7 @@ def test_a_stream_that_is_gone_is_no_error():
 
 
 def test_vmodule_raises_single_files_by_pattern():
-    queue, informer, other = log.logger("mooring.kube.queue"), log.logger("mooring.kube.informer"), log.logger("mooring.csi.grpc")
+    queue, informer, other = log.logger("mooring.control.queue"), log.logger("mooring.kube.cache.informer"), log.logger("mooring.csi.grpc")
     with logged(verbosity=2, vmodule="qu*=4,informer=1,,inf*=9"):
         assert (True, False) == (queue.enabled(4), queue.enabled(5))
         assert (True, False) == (informer.enabled(2), informer.enabled(3)), "never lower than -v; the first match counts"

@@ -9,8 +9,8 @@ import pytest
 
 from mooring.base.errors import ConfigError
 from mooring.base.flags import parse
-from mooring.binding.options import PARTS, SCHEDULER
 from mooring.cli.binder import COMMAND, BinderFlags, parts_of, run
+from mooring.controllers.binding.options import PARTS, SCHEDULER
 
 ROWS = {
     "*": frozenset(PARTS),
@@ -57,7 +57,18 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow
 def test_it_carries_no_driver_no_server_and_no_terminal() -> None:
     """Memory at rest is a budget."""
-    heavy = ("grpc", "rich", "cryptography", "sqlite3", "mooring.apiserver", "mooring.dev", "mooring.driver", "mooring.attacher")
-    code = f"import sys, mooring.cli.manager, mooring.binding.controller; print([one for one in {heavy!r} if one in sys.modules])"
+    heavy = (
+        "grpc",
+        "rich",
+        "cryptography",
+        "sqlite3",
+        "mooring.apiserver",
+        "mooring.dev",
+        "mooring.driver",
+        "mooring.controllers.attacher",
+    )
+    code = (
+        f"import sys, mooring.cli.manager, mooring.controllers.binder.controller; print([one for one in {heavy!r} if one in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "[]" == done.stdout.strip()

@@ -11,9 +11,9 @@ import pytest
 
 from mooring.api.coordination import LEASES
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
-from mooring.base.chance import Chance
 from mooring.base.errors import ConfigError
 from mooring.base.flags import flags_of, parse
+from mooring.base.randomness import Chance
 from mooring.cli.csi_provisioner import COMMAND, ProvisionerFlags, check, options_of, run, sidecar
 from mooring.cli.life import Life
 from mooring.cli.process import VERSION, Machine, Setup

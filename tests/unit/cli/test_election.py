@@ -11,8 +11,8 @@ from mooring.api.coordination import LEASES
 from mooring.api.core import EVENTS
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import Faults, LocalCluster
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
 from mooring.cli.process import Machine
 from mooring.kube.errors import NotFound, ServerError
 from tests.support.virtual_loop import in_virtual_time

@@ -12,8 +12,8 @@ from mooring.api.coordination import LEASES
 from mooring.base.errors import ConfigError
 from mooring.cli import mooring as command
 from mooring.cli.orphans import CANNOT, CLEAN, LEFT
-from mooring.provisioner import pages
-from mooring.why.reading import CannotLook
+from mooring.controllers.provisioner.intents import lease_codec
+from mooring.why.scanner import CannotLook
 from tests.support.orphaned import PLACE, Listing, World
 from tests.support.virtual_loop import in_virtual_time
 
@@ -151,8 +151,8 @@ async def test_what_was_deleted_is_shown_when_the_next_look_fails():
 
     async def damage() -> None:
         await asyncio.sleep(5)
-        body = pages.page_body(PLACE, 0, None, "somebody", [], 0.0)
-        body["metadata"]["annotations"][pages.ENTRIES] = "9:later"
+        body = lease_codec.page_body(PLACE, 0, None, "somebody", [], 0.0)
+        body["metadata"]["annotations"][lease_codec.ENTRIES] = "9:later"
         await world.store(LEASES, body, "default")
 
     damaging = asyncio.create_task(damage(), name="damage")
@@ -217,8 +217,8 @@ async def test_what_a_provisioner_has_begun_is_not_touched():
 async def test_a_journal_that_can_not_be_read_stops_it():
     """It may name what looks leaked."""
     world = World(Listing("opaque"))
-    body = pages.page_body(PLACE, 0, None, "somebody", [], 0.0)
-    body["metadata"]["annotations"][pages.ENTRIES] = "9:later"
+    body = lease_codec.page_body(PLACE, 0, None, "somebody", [], 0.0)
+    body["metadata"]["annotations"][lease_codec.ENTRIES] = "9:later"
     await world.cluster.create(LEASES.whole(), body, "default")
     with pytest.raises(CannotLook):
         await world.run()

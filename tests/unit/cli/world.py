@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.flags import parse
 from mooring.base.metrics import Metrics
+from mooring.base.randomness import Chance
 from mooring.cli.life import Context, Life, Sidecar
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import SidecarFlags

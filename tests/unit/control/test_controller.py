@@ -8,17 +8,17 @@ import pytest
 
 from mooring.api.core import NODES
 from mooring.api.meta import ObjectMeta
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
+from mooring.base.randomness import Chance
 from mooring.control.caches import Caches
 from mooring.control.controller import STEPS_MAX, Controller
 from mooring.control.manager import Loop, Manager
+from mooring.control.queue import BackOff
 from mooring.control.result import Result, Retry, Stale
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always, slim
 from mooring.kube.errors import Conflict
-from mooring.kube.queue import BackOff
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster
 

@@ -15,9 +15,9 @@ from mooring.csi.client import Client
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
 from mooring.csi.grpc import GrpcDriver
+from mooring.csi.grpc_logging import quiet_core
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.quiet import quiet_core
 from mooring.csi.rpcs import RPCS
 
 with quiet_core():

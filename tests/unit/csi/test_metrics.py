@@ -10,9 +10,9 @@ from mooring.base.metrics import Metrics
 from mooring.csi.capabilities import MIGRATED_DRIVERS
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
-from mooring.csi.greeting import greet
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
+from mooring.csi.probe_and_identify import greet
 from mooring.csi.proto import csi_pb2 as csi
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.csi.servers import CALL, Plugin, failing

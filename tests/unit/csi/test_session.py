@@ -5,10 +5,10 @@ import contextlib
 
 import pytest
 
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
+from mooring.base.randomness import Chance
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.csi.grpc import GrpcDriver

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.attacher.controller import AttacherOptions
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
+from mooring.controllers.attacher.controller import AttacherOptions
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.dev import controllers, looks, plane
+from mooring.dev import controllers, plane, polling
 from mooring.dev.demo import DemoFailed
 from mooring.dev.run import run_demo
 from mooring.dev.screen import PlainScreen
@@ -30,7 +30,7 @@ async def the_demo() -> str:
 
 async def failure_with(monkeypatch: pytest.MonkeyPatch, driver: type[HostPath]) -> str:
     monkeypatch.setattr(plane, "HostPath", driver)
-    monkeypatch.setattr(looks, "_WAIT_S_MAX", 0.2)
+    monkeypatch.setattr(polling, "_WAIT_S_MAX", 0.2)
     with pytest.raises(DemoFailed) as caught:
         await the_demo()
     return str(caught.value)

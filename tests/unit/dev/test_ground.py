@@ -10,9 +10,9 @@ from mooring.api.core import NODES
 from mooring.api.storage import CSI_NODES
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
-from mooring.dev.ground import register
+from mooring.base.randomness import Chance
+from mooring.dev.seed_objects import register
 from mooring.kube.cluster import Cluster
 
 DRIVER = "csi.test"

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from mooring.api.core import EVENTS
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.log import logger
+from mooring.base.randomness import Chance
 from mooring.csi.codes import Code, DriverError
 from mooring.dev.loglines import log_told_in
 from mooring.dev.repeats import KNOWN_MAX, Repeats
 from mooring.dev.screen import PlainScreen
 from mooring.dev.story import Story
-from mooring.dev.watched import WatchedCluster
+from mooring.dev.traced_cluster import WatchedCluster
 from mooring.driver.guard import CallRecord
 from mooring.kube.cluster import Patch, PatchType
 from tests.unit.dev.still import StillClock

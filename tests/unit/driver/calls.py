@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mooring.base.chance import Chance
+from mooring.base.randomness import Chance
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath import HostPath

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mooring.base.chance import Chance
+from mooring.base.randomness import Chance
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath import HostPath
 from mooring.driver.state import State

@@ -18,7 +18,7 @@ from mooring.csi.driver import Call
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability
-from mooring.kube import kubeconfig
+from mooring.kube.client import kubeconfig
 from tests.support.pages import blocks
 from tests.support.programs import Program
 from tests.support.rest import Rest

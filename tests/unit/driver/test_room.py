@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mooring.base.chance import Chance
 from mooring.base.errors import ConfigError
+from mooring.base.randomness import Chance
 from mooring.cli.driver import CAPABILITIES
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from mooring.kube.config import ClusterConfig, Pem, Tls
+from mooring.kube.client.config import ClusterConfig, Pem, Tls
 from tests.unit.kube.certificates import authority_pem
 
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
-from mooring.base.chance import Chance
+from mooring.base.randomness import Chance
+from mooring.kube.client.config import ClusterConfig
+from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import WatchEvent
-from mooring.kube.config import ClusterConfig
-from mooring.kube.http import HttpCluster
 from tests.unit.kube.instant_clock import InstantClock
 
 VA: dict[str, Any] = {"metadata": {"name": "va", "resourceVersion": "7", "uid": "u"}, "spec": {"attacher": "a", "nodeName": "n"}}

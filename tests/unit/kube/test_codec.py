@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
+from mooring.kube.client.codec import UNDECODABLE, codec_of, status_of
 from mooring.kube.cluster import EventType
-from mooring.kube.codec import UNDECODABLE, codec_of, status_of
 from mooring.kube.errors import Gone, ServerError
 from tests.unit.kube.kubeconfigs import SECRET
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mooring.base.errors import ConfigError
-from mooring.kube.config import ExecPlugin, Pem, User
-from mooring.kube.credentials import Credentials, credentials_of
+from mooring.kube.client.config import ExecPlugin, Pem, User
+from mooring.kube.client.credentials import Credentials, credentials_of
 from tests.unit.kube.instant_clock import InstantClock
 from tests.unit.kube.kubeconfigs import SECRET, a_program
 

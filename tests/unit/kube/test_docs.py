@@ -14,13 +14,15 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from mooring import kube
+from mooring import control, kube
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.metrics import Metrics
+from mooring.base.randomness import Chance
+from mooring.control import Runtime
 from mooring.kube import Invalid, Kind, annotation, finalizers_of, key_of, load, merge_patch
 from tests.support.objects import a_pv, a_va
 from tests.support.pages import blocks
@@ -53,11 +55,13 @@ class Running:
 
     def __init__(self, program: int) -> None:
         self.names = ran(blocks("library.md")[program])
+        self._make = ("where", "guard")[program]
         self.cluster = LocalCluster(new_store(Chance(1), 0.0), clock=LoopClock(0.0), chance=Chance(2))
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Running:
-        self._task = asyncio.create_task(self.names["run"](self.cluster, LoopClock(0.0), Chance(1)))
+        manager = self.names[self._make](Runtime(self.cluster, LoopClock(0.0), Chance(1), Metrics()))
+        self._task = asyncio.create_task(manager.run())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -181,12 +185,14 @@ def test_the_programs_of_the_pages_are_typed(tmp_path: Path) -> None:
     assert "Success: no issues found in 5 source files\n" == done.stdout, done.stdout + done.stderr
 
 
-def test_dir_shows_the_public_names_and_no_others() -> None:
-    assert sorted(kube.__all__) == dir(kube)
-    assert {"parse_quantity", "add_finalizer", "Kind", "ConfigError"} <= set(dir(kube))
-
-
-def test_every_public_name_is_there() -> None:
-    missing = [name for name in kube.__all__ if not hasattr(kube, name)]
+@pytest.mark.parametrize("package", [control, kube])
+def test_dir_shows_the_public_names_and_no_others(package: types.ModuleType) -> None:
+    assert sorted(package.__all__) == dir(package)
+    missing = [name for name in package.__all__ if not hasattr(package, name)]
     assert [] == missing
-    assert not hasattr(kube, "nothing_of_that_name")
+    assert not hasattr(package, "nothing_of_that_name")
+
+
+def test_what_the_page_shows_is_public() -> None:
+    assert {"parse_quantity", "add_finalizer", "Kind", "ConfigError"} <= set(dir(kube))
+    assert {"Controller", "Manager", "Retry", "Topic", "run"} <= set(dir(control))

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from mooring.api.core import EVENTS, ObjectReference
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
 from mooring.base.text import shortened
+from mooring.control.event_correlation import BURST, COMBINED_PREFIX, Correlator, Occurrence, Recent
+from mooring.control.events import MESSAGE_BYTES_MAX, WAITING_MAX, EventRecorder
 from mooring.kube.cluster import PatchType
 from mooring.kube.errors import Forbidden, ServerError
-from mooring.kube.event_correlation import BURST, COMBINED_PREFIX, Correlator, Occurrence, Recent
-from mooring.kube.events import MESSAGE_BYTES_MAX, WAITING_MAX, EventRecorder
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster, lost
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from mooring.base.errors import ConfigError
-from mooring.kube.config import ExecPlugin, InteractiveMode
-from mooring.kube.exec_plugin import run_plugin
+from mooring.kube.client.config import ExecPlugin, InteractiveMode
+from mooring.kube.client.exec_plugin import run_plugin
 from tests.unit.kube.kubeconfigs import SECRET, a_program
 
 V1 = "client.authentication.k8s.io/v1"

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from mooring.kube.flow import Throttle, TokenBucket, retry_after_s
+from mooring.kube.client.rate_limit import Throttle, TokenBucket, retry_after_s
 from tests.unit.kube.instant_clock import InstantClock
 
 

@@ -16,10 +16,11 @@ from prometheus_client import CollectorRegistry
 
 from mooring.api.core import SECRETS
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.kube import errors, http
-from mooring.kube.client_metrics import ClientMetrics
-from mooring.kube.config import ClusterConfig, Pem, Tls, User
-from mooring.kube.http import HttpCluster
+from mooring.kube import errors
+from mooring.kube.client import http
+from mooring.kube.client.config import ClusterConfig, Pem, Tls, User
+from mooring.kube.client.http import HttpCluster
+from mooring.kube.client.metrics import ClientMetrics
 from mooring.kube.patch import merge_patch
 from tests.unit.kube.bad_server import BadServer, Connection, Move, answer, bad_server, raw, refusal, reset, silence, stream
 from tests.unit.kube.certificates import authority_pem, other_authority, server_context
@@ -438,14 +439,14 @@ async def test_a_broken_event_does_not_end_the_watch(capsys: pytest.CaptureFixtu
 
 
 async def test_a_line_beyond_the_bound_ends_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mooring.kube.rest.WATCH_LINE_BYTES_MAX", 1000)
+    monkeypatch.setattr("mooring.kube.client.rest.WATCH_LINE_BYTES_MAX", 1000)
     async with bad_server() as server, a_client(server.config()) as cluster:
         server.plan(stream(*[b"x" * 100] * 11, end="hang"))
         assert "longer than 1000 bytes" in str(await fault_of(cluster, "watch"))
 
 
 async def test_a_watch_that_outlasts_its_time_is_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mooring.kube.rest.WATCH_MARGIN_S", 0.05)
+    monkeypatch.setattr("mooring.kube.client.rest.WATCH_MARGIN_S", 0.05)
     async with bad_server() as server, a_client(server.config()) as cluster:
         server.plan(stream(A_LINE, end="hang"))
         with pytest.raises(errors.Unreachable, match="nor ended the watch when its time was over"):

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.base.chance import Chance
 from mooring.base.errors import ConfigError
-from mooring.kube.config import ClusterConfig, ExecPlugin, Pem, Tls, User
+from mooring.base.randomness import Chance
+from mooring.kube.client.config import ClusterConfig, ExecPlugin, Pem, Tls, User
+from mooring.kube.client.http import HttpCluster
 from mooring.kube.errors import Unauthorized, Unreachable
-from mooring.kube.http import HttpCluster
 from mooring.kube.patch import merge_patch
 from tests.unit.kube.bad_server import Connection, answer, bad_server, refusal, stream
 from tests.unit.kube.certificates import authority_pem, client_pem, server_context

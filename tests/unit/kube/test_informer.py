@@ -10,11 +10,11 @@ import pytest
 from mooring.api.core import PERSISTENT_VOLUMES as PVS
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
+from mooring.kube.cache.informer import RESYNC_PER_BREATH, Cause, Change, Informer
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NOT_SERVED, ApiError, Forbidden, Gone, NotFound, NotServed, ServerError
-from mooring.kube.informer import RESYNC_PER_BREATH, Cause, Change, Informer
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster, lost
 

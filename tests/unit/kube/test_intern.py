@@ -11,7 +11,7 @@ import pytest
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import ObjectMeta
 from mooring.api.storage import CSINode
-from mooring.kube.intern import Interner
+from mooring.kube.cache.interner import Interner
 
 DECODER = msgspec.json.Decoder(PersistentVolume)
 

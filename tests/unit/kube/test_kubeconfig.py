@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mooring.base.errors import ConfigError
-from mooring.kube.config import InteractiveMode
-from mooring.kube.kubeconfig import in_cluster, load
+from mooring.kube.client.config import InteractiveMode
+from mooring.kube.client.kubeconfig import in_cluster, load
 from tests.unit.kube.certificates import authority_pem, client_pem, other_authority
 from tests.unit.kube.kubeconfigs import SECRET, a_config, a_program, base64_of, written
 

@@ -8,12 +8,12 @@ import pytest
 
 from mooring.api.coordination import LEASES
 from mooring.api.core import ObjectReference
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
+from mooring.base.randomness import Chance
+from mooring.control.lease.elector import Candidate, LeaderElector, LeaseMetrics, LeaseTimes, Role, WorkOutlivesLease
 from mooring.kube.errors import Forbidden, ServerError
-from mooring.kube.lease import Candidate, LeaderElector, LeaseMetrics, LeaseTimes, Role, WorkOutlivesLease
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster
 from tests.unit.kube.wire import Wire

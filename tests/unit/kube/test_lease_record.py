@@ -6,11 +6,11 @@ import re
 import pytest
 
 from mooring.api.names import sanitised
-from mooring.base.chance import Chance
 from mooring.base.clock import parse_rfc3339
 from mooring.base.errors import ConfigError
-from mooring.kube.lease_record import Candidate, LeaseTimes, Record, Sighting, identity_of, record_of, sighted
-from mooring.kube.lease_roles import HOLDING, NEXT, STEPS, Happening, Role, Seen, Step, seen
+from mooring.base.randomness import Chance
+from mooring.control.lease.record import Candidate, LeaseTimes, Record, Sighting, identity_of, record_of, sighted
+from mooring.control.lease.roles import HOLDING, NEXT, STEPS, Happening, Role, Seen, Step, seen
 
 WALL_S = parse_rfc3339("2026-11-20T07:04:00Z")
 NOW = "2026-11-20T07:04:00.000000Z"

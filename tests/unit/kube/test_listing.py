@@ -9,7 +9,7 @@ import pytest
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.kube.cluster import Page, Selection
 from mooring.kube.errors import Gone
-from mooring.kube.listing import PAGE_LIMIT, every
+from mooring.kube.list_all import PAGE_LIMIT, every
 
 
 class Pages:

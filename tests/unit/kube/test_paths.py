@@ -6,9 +6,9 @@ import pytest
 
 from mooring.api.core import PERSISTENT_VOLUMES, SECRETS
 from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.kube.client.paths import list_query, paths_of, watch_query
 from mooring.kube.cluster import Selection
 from mooring.kube.errors import BadRequest
-from mooring.kube.paths import list_query, paths_of, watch_query
 
 
 def test_paths_name_group_version_namespace_and_subresource() -> None:

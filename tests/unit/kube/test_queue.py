@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
-from mooring.kube import queue as queue_module
-from mooring.kube.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
+from mooring.base.randomness import Chance
+from mooring.control import queue as queue_module
+from mooring.control.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
 from tests.support.virtual_loop import in_virtual_time
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from mooring.api.core import PERSISTENT_VOLUMES as PVS
 from mooring.api.core import PersistentVolume
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
+from mooring.kube.cache.reflector import EVENTS_PER_BREATH, PAGE_S, WATCH_GRACE_S, Reflector
 from mooring.kube.cluster import EventType, WatchEvent
 from mooring.kube.errors import ApiError, Forbidden, Gone, ServerError, TooManyRequests, Unauthorized
-from mooring.kube.reflector import EVENTS_PER_BREATH, PAGE_S, WATCH_GRACE_S, Reflector
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster, lost
 

@@ -9,7 +9,7 @@ import pytest
 
 from mooring.api.core import SECRETS, Secret, SecretReference
 from mooring.base.clock import LoopClock
-from mooring.kube.secrets import SecretCache, SecretError, secret_values
+from mooring.control.secrets import SecretCache, SecretError, secret_values
 from tests.support.objects import a_secret
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from mooring.kube.shift import Shift
+from mooring.control.draining import Shift
 from tests.support.virtual_loop import in_virtual_time
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key
-from mooring.kube import store as store_module
-from mooring.kube.store import Cause, Change, Store
+from mooring.kube.cache import store as store_module
+from mooring.kube.cache.store import Cause, Change, Store
 from tests.unit.kube.objects import a_volume
 
 PV1 = Key("", "pv1")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mooring.base.errors import ConfigError
-from mooring.kube.config import Pem, Tls
-from mooring.kube.tls import TlsContexts, client_context
+from mooring.kube.client.config import Pem, Tls
+from mooring.kube.client.tls import TlsContexts, client_context
 from tests.unit.kube.certificates import authority_pem, client_pem, other_authority
 from tests.unit.kube.instant_clock import InstantClock
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar
 
-from mooring.base.chance import Chance
+from mooring.base.randomness import Chance
 from mooring.kube.cluster import EVERYTHING, Cluster, Request, Selection, WatchEvent
 from tests.unit.kube.fake_cluster import FakeCluster, lost
 

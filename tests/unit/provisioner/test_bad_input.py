@@ -13,14 +13,15 @@ from mooring.api.coordination import LEASES
 from mooring.api.core import EVENTS, SECRETS
 from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.storage import STORAGE_CLASSES
+from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.driver_capabilities import Rules
+from mooring.controllers.provisioner.intents import lease_codec
+from mooring.controllers.provisioner.intents.intent import Intent, MemoryIntents
+from mooring.controllers.provisioner.intents.journal import Journal
+from mooring.controllers.provisioner.intents.lease_codec import Place
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import BadRequest, Invalid, ServerError
-from mooring.provisioner import names, pages
-from mooring.provisioner.facts import Rules
-from mooring.provisioner.intents import Intent, MemoryIntents
-from mooring.provisioner.journal import Journal
-from mooring.provisioner.pages import Place
 from tests.support.binding import Forbids
 from tests.support.provisioning import CLAIMS, CREATE, DELETE, DRIVER, PVS, AnsweringDriver, GiB, ProvisioningWorld, an_answer
 from tests.support.scripted_driver import RPC, Fail, Lose
@@ -43,7 +44,7 @@ async def nothing_is_left(world: ProvisioningWorld) -> None:
     """What the backend has is what the cluster has, no call may be under way, and no event is longer than events may be."""
     await world.settle(20)
     leases = await world.list(LEASES)
-    assert [] == [intent for lease in leases for intent in pages.entries_of(lease)], "an intent is open"
+    assert [] == [intent for lease in leases for intent in lease_codec.entries_of(lease)], "an intent is open"
     handles = [pv["spec"]["csi"]["volumeHandle"] for pv in await world.list(PVS)]
     assert sorted(world.driver.volumes) == sorted(handles)
     assert all(len(event["message"].encode()) <= MESSAGE_BYTES_MAX for event in await world.list(EVENTS))

@@ -17,19 +17,19 @@ from mooring.api.pods import PODS
 from mooring.api.storage import CSI_NODES, CSI_STORAGE_CAPACITIES, STORAGE_CLASSES, CSIStorageCapacity
 from mooring.apiserver.local import Faults
 from mooring.base.errors import ConfigError
+from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.capacity import preflight
+from mooring.controllers.provisioner.capacity.controller import Capacity
+from mooring.controllers.provisioner.capacity.decide import Room, room_of, says
+from mooring.controllers.provisioner.capacity.items import Item, item_of, places_of
+from mooring.controllers.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_LABEL, manager_of
+from mooring.controllers.provisioner.driver_capabilities import facts_of
+from mooring.controllers.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions
 from mooring.csi.codes import Code
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import greet
 from mooring.kube.errors import NOT_SERVED, ApiError, Conflict, Forbidden, NotFound, NotServed, ServerError, Unreachable
-from mooring.provisioner.caches import Caches
-from mooring.provisioner.capacity import ground
-from mooring.provisioner.capacity.controller import Capacity
-from mooring.provisioner.capacity.decide import Room, room_of, says
-from mooring.provisioner.capacity.items import Item, item_of, places_of
-from mooring.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_LABEL, manager_of
-from mooring.provisioner.facts import facts_of
-from mooring.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions
 from tests.support.cluster_world import ClusterWorld, metric
 from tests.support.scripted_driver import RPC, Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
@@ -582,21 +582,21 @@ async def test_P82_the_owner_is_the_pod_or_who_controls_it():
     rs = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "uid-rs", "controller": True}
     other = {**rs, "name": "other", "uid": "uid-other", "controller": False}
     made = await world.create(PODS, a_pod("pod", ownerReferences=[other, rs]))
-    assert None is await ground.owner_of(world.cluster, "ns", "pod", -1)
-    pod = await ground.owner_of(world.cluster, "ns", "pod", 0)
+    assert None is await preflight.owner_of(world.cluster, "ns", "pod", -1)
+    pod = await preflight.owner_of(world.cluster, "ns", "pod", 0)
     assert pod is not None
     assert ("v1", "Pod", "pod", made["metadata"]["uid"], True) == (pod.api_version, pod.kind, pod.name, pod.uid, pod.controller)
-    controller = await ground.owner_of(world.cluster, "ns", "pod", 1)
+    controller = await preflight.owner_of(world.cluster, "ns", "pod", 1)
     assert controller is not None
     assert rs == msgspec.to_builtins(controller)
     with pytest.raises(ConfigError, match="ReplicaSet ns/rs"):
-        await ground.owner_of(world.cluster, "ns", "pod", 2)
+        await preflight.owner_of(world.cluster, "ns", "pod", 2)
     assert "get replicasets" == world.story[-1]
     with pytest.raises(ConfigError, match="Pod ns/gone"):
-        await ground.owner_of(world.cluster, "ns", "gone", 0)
+        await preflight.owner_of(world.cluster, "ns", "gone", 0)
     await world.create(PODS, a_pod("bare"))
     with pytest.raises(ConfigError, match="no controlling owner"):
-        await ground.owner_of(world.cluster, "ns", "bare", 1)
+        await preflight.owner_of(world.cluster, "ns", "bare", 1)
 
 
 @in_virtual_time
@@ -650,19 +650,19 @@ class Answers(Faults):
 async def test_P82_the_api_is_asked_for_its_version():
     world = World()
     await world.create(PODS, a_pod("pod"))
-    assert "v1" == (await ground.capacity_kind(world.cluster, "ns")).version
+    assert "v1" == (await preflight.capacity_kind(world.cluster, "ns")).version
     missing = NotServed(NOT_SERVED, reason="NotFound")
     with pytest.raises(ConfigError, match="no CSIStorageCapacity"):
-        await ground.capacity_kind(World(Answers(v1=missing)).cluster, "ns")
+        await preflight.capacity_kind(World(Answers(v1=missing)).cluster, "ns")
     with pytest.raises(ConfigError, match='namespaces "ns" not found'):
-        await ground.capacity_kind(World(Answers(v1=NotFound('namespaces "ns" not found', reason="NotFound"))).cluster, "ns")
+        await preflight.capacity_kind(World(Answers(v1=NotFound('namespaces "ns" not found', reason="NotFound"))).cluster, "ns")
     with pytest.raises(ConfigError, match="can't be used"):
-        await ground.capacity_kind(World(Answers(v1=Forbidden("no", reason="Forbidden"))).cluster, "ns")
+        await preflight.capacity_kind(World(Answers(v1=Forbidden("no", reason="Forbidden"))).cluster, "ns")
 
 
 @in_virtual_time
 async def test_P82_reasons_are_told_in_words():
-    from mooring.provisioner.capacity import because as why
+    from mooring.controllers.provisioner.capacity import reasons as why
 
     assert all(" " in str(reason) for reason in (why.Obsolete(), why.Asked(), why.UpToDate(), why.News("1Gi")))
     assert "one at all nodes" == str(Item("one", ()))

@@ -9,10 +9,10 @@ import pytest
 
 from mooring.api.classes import CLASS_BETA
 from mooring.api.meta import Kind
+from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.driver_capabilities import Rules
 from mooring.csi.codes import Code
 from mooring.kube.errors import ApiError, ServerError
-from mooring.provisioner import names
-from mooring.provisioner.facts import Rules
 from tests.support.cluster_world import metric
 from tests.support.provisioning import (
     CLAIMS,

@@ -12,13 +12,13 @@ import pytest
 from mooring.api.classes import CLASS_BETA
 from mooring.api.core import PersistentVolume, SecretReference
 from mooring.api.storage import StorageClass, VolumeAttachment
-from mooring.kube.store import Store
-from mooring.provisioner import names
-from mooring.provisioner.deletion import because as why
-from mooring.provisioner.deletion.decide import decide_deletion
-from mooring.provisioner.deletion.decision import Decision, DeleteObject, DeleteVolume, Hold, LoadSecret, Release
-from mooring.provisioner.deletion.view import ATTACHMENT_INDEXES, Here, Progress, View, prune_attachment
-from mooring.provisioner.facts import DriverFacts
+from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.deletion import reasons as why
+from mooring.controllers.provisioner.deletion.decide import decide_deletion
+from mooring.controllers.provisioner.deletion.decision import Decision, DeleteObject, DeleteVolume, Hold, LoadSecret, Release
+from mooring.controllers.provisioner.deletion.view import ATTACHMENT_INDEXES, Here, Progress, View, prune_attachment
+from mooring.controllers.provisioner.driver_capabilities import DriverFacts
+from mooring.kube.cache.store import Store
 
 DRIVER = "d"
 OURS = {names.PROVISIONED_BY: DRIVER}

@@ -13,19 +13,19 @@ import pytest
 from mooring.api.core import PERSISTENT_VOLUMES, SECRETS
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults
-from mooring.base.chance import Chance
+from mooring.base.randomness import Chance
+from mooring.control.secrets import SecretCache
+from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.deletion.attachments import SILENCE_S_MAX
+from mooring.controllers.provisioner.deletion.controller import FAILED_DELETE, VolumeDeletion
+from mooring.controllers.provisioner.driver_capabilities import facts_of
+from mooring.controllers.provisioner.intents.intent import STILL_OPEN
+from mooring.controllers.provisioner.options import NodeOptions, ProvisionerOptions
 from mooring.csi.codes import Code
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.session import greet
 from mooring.kube.errors import ApiError, Conflict, Forbidden, ServerError, Unreachable
-from mooring.kube.secrets import SecretCache
-from mooring.provisioner import names
-from mooring.provisioner.caches import Caches
-from mooring.provisioner.deletion.attachments import SILENCE_S_MAX
-from mooring.provisioner.deletion.controller import FAILED_DELETE, VolumeDeletion
-from mooring.provisioner.facts import facts_of
-from mooring.provisioner.intents import STILL_OPEN
-from mooring.provisioner.options import NodeOptions, ProvisionerOptions
 from tests.support.cluster_world import ClusterWorld, metric
 from tests.support.objects import a_pv, a_va
 from tests.support.scripted_driver import RPC, Fail, Wait

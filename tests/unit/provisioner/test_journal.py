@@ -18,17 +18,17 @@ from mooring.api.core import NAMESPACES, NODES, PERSISTENT_VOLUMES, SecretRefere
 from mooring.api.meta import Kind
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
+from mooring.base.randomness import Chance
+from mooring.controllers.provisioner.intents import lease_codec, lease_store
+from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.controllers.provisioner.intents.journal import TIDY_S, Journal
+from mooring.controllers.provisioner.intents.lease_codec import Place
+from mooring.controllers.provisioner.intents.lease_store import AGAIN_S, REFRESH_S, RETAKE_S, UNATTENDED_S, Superseded
+from mooring.controllers.provisioner.metrics import JournalMetrics
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NOT_SERVED, Conflict, Forbidden, NotServed, ServerError, TooLarge, Unreachable
-from mooring.provisioner import book, pages
-from mooring.provisioner.book import AGAIN_S, REFRESH_S, RETAKE_S, UNATTENDED_S, Superseded
-from mooring.provisioner.intents import Intent
-from mooring.provisioner.journal import TIDY_S, Journal
-from mooring.provisioner.metrics import JournalMetrics
-from mooring.provisioner.pages import Place
 from tests.support.cluster_world import metric
 from tests.support.provisioning import CREATE as CREATE_VOLUME
 from tests.support.provisioning import DELETE as DELETE_VOLUME
@@ -76,9 +76,9 @@ class World:
     async def stored(self, place: Place = PLACE) -> dict[str, Intent]:
         """What a new holder would find."""
         found = {lease["metadata"]["name"]: lease for lease in (await self.local.list(LEASES.whole())).items}
-        count = pages.count_of(found.get(place.page_name(0))) or len(found)
+        count = lease_codec.count_of(found.get(place.page_name(0))) or len(found)
         leases = [found[name] for number in range(count) if (name := place.page_name(number)) in found]
-        return {intent.uid: intent for lease in leases for intent in pages.entries_of(lease)}
+        return {intent.uid: intent for lease in leases for intent in lease_codec.entries_of(lease)}
 
     async def page(self, number: int = 0) -> dict[str, Any]:
         return await self.local.get(LEASES.whole(), PLACE.page_name(number), "storage")
@@ -92,14 +92,14 @@ async def test_what_was_begun_is_stored_and_found_by_the_next_holder():
         assert {"u1": an_intent()} == await world.stored() == journal.open()
     async with world.journal("second") as journal:
         assert {"u1": an_intent()} == journal.open()
-        assert "second" == pages.holder_of(await world.page())
+        assert "second" == lease_codec.holder_of(await world.page())
 
 
 def test_an_intent_that_an_earlier_version_wrote_can_be_read():
     written = b'{"uid":"u1","namespace":"ns","claim_name":"c","volume_name":"pvc-u1","request":"{}","volume":"{}"}'
     packed = base64.b64encode(zlib.compress(b"[" + written + b"]")).decode()
-    lease = {"metadata": {"annotations": {pages.ENTRIES: f"1:{packed}"}}}
-    assert (Intent("u1", "ns", "c", "pvc-u1", "{}", "{}"),) == pages.entries_of(lease)
+    lease = {"metadata": {"annotations": {lease_codec.ENTRIES: f"1:{packed}"}}}
+    assert (Intent("u1", "ns", "c", "pvc-u1", "{}", "{}"),) == lease_codec.entries_of(lease)
 
 
 @in_virtual_time
@@ -420,7 +420,7 @@ async def test_a_former_holder_begins_nothing_more():
 async def test_a_former_holder_begins_nothing_on_a_new_page_either():
     """The new holder has not listed that page, so it must not count."""
     world = await World().base()
-    large = "x" * (pages.PAGE_BYTES_MAX - 500)
+    large = "x" * (lease_codec.PAGE_BYTES_MAX - 500)
     async with world.journal("first") as first:
         await first.begin(an_intent("u1", request=large))
         async with world.journal("second"):
@@ -444,7 +444,7 @@ class Gated(RecordingCluster):
 @contextlib.asynccontextmanager
 async def taken_over_meanwhile(world: World) -> AsyncIterator[Journal]:
     """The second journal has read all pages before the first begins u2 on a new page, whose last write gets no answer."""
-    large, gated = "x" * (pages.PAGE_BYTES_MAX - 500), Gated(world)
+    large, gated = "x" * (lease_codec.PAGE_BYTES_MAX - 500), Gated(world)
     async with world.journal("first") as first:
         await first.begin(an_intent("u1", request=large))
         second = Journal(gated, PLACE, "second", world.clock)
@@ -473,7 +473,7 @@ async def test_what_a_former_holder_left_on_a_page_that_does_not_count_was_never
         await second.settled("u2")
         async with world.journal("third") as third:
             assert {"u1"} == set(third.open())
-            assert () == pages.entries_of(await world.page(1)), "nobody else shall find it either"
+            assert () == lease_codec.entries_of(await world.page(1)), "nobody else shall find it either"
 
 
 @in_virtual_time
@@ -531,13 +531,13 @@ async def test_a_page_is_found_by_its_name_alone(lost: str):
     if lost == "page 0":
         await world.local.delete(LEASES, PLACE.page_name(0), "storage")
     else:
-        body = {"metadata": {"labels": None} if lost == "labels" else {"annotations": {pages.DRIVER: None}}}
+        body = {"metadata": {"labels": None} if lost == "labels" else {"annotations": {lease_codec.DRIVER: None}}}
         for number in (0, 1):
             await world.local.patch(LEASES, PLACE.page_name(number), Patch(PatchType.MERGE, body), "storage")
     async with world.journal("second") as journal:
         assert ({"u1"} if lost == "page 0" else {"u0", "u1"}) == set(journal.open())
         await journal.begin(an_intent("u2"))
-        assert PLACE.label == (await world.page())["metadata"]["labels"][pages.JOURNAL_LABEL]
+        assert PLACE.label == (await world.page())["metadata"]["labels"][lease_codec.JOURNAL_LABEL]
     async with world.journal("third") as journal:
         assert {"u1", "u2"} <= set(journal.open())
 
@@ -670,7 +670,7 @@ class Overtaken(RecordingCluster):
 async def test_who_is_overtaken_while_it_looks_again_writes_nothing_over(counts: bool, at: int):
     """A page that it reads after it has made sure that it holds the journal may be the new holder's by then."""
     world = await World().base()
-    large = "x" * (pages.PAGE_BYTES_MAX - 500)
+    large = "x" * (lease_codec.PAGE_BYTES_MAX - 500)
     world.cluster = cluster = Overtaken(world, 0)
     async with world.journal("first") as first:
         await first.begin(an_intent("u1", request=large))
@@ -683,7 +683,7 @@ async def test_who_is_overtaken_while_it_looks_again_writes_nothing_over(counts:
         with contextlib.suppress(Superseded):
             await first.begin(an_intent("u3"))
         assert {"u1", "u9"} <= set(await world.stored())
-        assert first._book.held is (pages.holder_of(await world.page()) == "first")
+        assert first._book.held is (lease_codec.holder_of(await world.page()) == "first")
 
 
 @in_virtual_time
@@ -733,7 +733,7 @@ async def test_many_intents_take_several_pages_and_all_are_found():
 
 @in_virtual_time
 async def test_the_journal_has_an_end(monkeypatch):
-    monkeypatch.setattr(book, "PAGES_MAX", 1)
+    monkeypatch.setattr(lease_store, "PAGES_MAX", 1)
     world = await World().base()
     async with world.journal() as journal:
         await journal.begin(an_intent("u1", request="y" * 150_000))
@@ -747,13 +747,13 @@ async def test_a_damaged_page_is_kept_as_it_is_and_another_one_used():
     world = await World().base()
     async with world.journal("first") as journal:
         await journal.begin(an_intent("u1"))
-    damage = {"metadata": {"annotations": {pages.ENTRIES: "9:whatever"}}}
+    damage = {"metadata": {"annotations": {lease_codec.ENTRIES: "9:whatever"}}}
     await world.local.patch(LEASES, PLACE.page_name(0), Patch(PatchType.MERGE, damage), "storage")
     async with world.journal("second") as journal:
         await journal.begin(an_intent("u2"))
-        assert "9:whatever" == (await world.page())["metadata"]["annotations"][pages.ENTRIES]
-        assert "second" == pages.holder_of(await world.page())
-        assert ["u2"] == [intent.uid for intent in pages.entries_of(await world.page(1))]
+        assert "9:whatever" == (await world.page())["metadata"]["annotations"][lease_codec.ENTRIES]
+        assert "second" == lease_codec.holder_of(await world.page())
+        assert ["u2"] == [intent.uid for intent in lease_codec.entries_of(await world.page(1))]
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -761,7 +761,11 @@ async def test_a_damaged_page_is_kept_as_it_is_and_another_one_used():
 @in_virtual_time
 async def test_whatever_is_done_to_a_page_what_was_begun_is_stored(number: int, harm: str):
     world = await World().base()
-    notes = {"garbled": {pages.ENTRIES: "9:whatever"}, "emptied": {pages.ENTRIES: None}, "of-another-driver": {pages.DRIVER: "other"}}
+    notes = {
+        "garbled": {lease_codec.ENTRIES: "9:whatever"},
+        "emptied": {lease_codec.ENTRIES: None},
+        "of-another-driver": {lease_codec.DRIVER: "other"},
+    }
     async with world.journal() as journal:
         for uid in ("u0", "u1"):
             await journal.begin(an_intent(uid, request="y" * 150_000))
@@ -783,12 +787,12 @@ async def test_whatever_is_done_to_a_page_what_was_begun_is_stored(number: int, 
 @in_virtual_time
 async def test_a_page_that_was_there_already_and_does_not_count_is_written_anew():
     world = await World().base()
-    body = {"metadata": {"name": PLACE.page_name(1), "annotations": {pages.ENTRIES: "9:whatever", pages.DRIVER: "csi.test"}}}
+    body = {"metadata": {"name": PLACE.page_name(1), "annotations": {lease_codec.ENTRIES: "9:whatever", lease_codec.DRIVER: "csi.test"}}}
     async with world.journal() as journal:
         await world.local.create(LEASES.whole(), body, "storage")
         await journal.begin(an_intent("u0", request="y" * 150_000))
         await journal.begin(an_intent("u1", request="y" * 150_000))
-        assert ["u1"] == [intent.uid for intent in pages.entries_of(await world.page(1))]
+        assert ["u1"] == [intent.uid for intent in lease_codec.entries_of(await world.page(1))]
 
 
 @in_virtual_time
@@ -809,7 +813,7 @@ async def test_a_start_whose_answer_was_lost_is_made_good():
     async with world.journal() as journal:
         await asyncio.sleep(AGAIN_S + 1)
         await journal.begin(an_intent())
-        assert "me" == pages.holder_of(await world.page())
+        assert "me" == lease_codec.holder_of(await world.page())
 
 
 # -- what nobody looked after

@@ -13,13 +13,13 @@ from mooring.api.coordination import LEASES
 from mooring.api.core import NAMESPACES
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
+from mooring.base.randomness import Chance
+from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.controllers.provisioner.intents.journal import Journal
+from mooring.controllers.provisioner.intents.lease_codec import Place
 from mooring.kube.cluster import Cluster, Request
 from mooring.kube.errors import ApiError, Unreachable
-from mooring.provisioner.intents import Intent
-from mooring.provisioner.journal import Journal
-from mooring.provisioner.pages import Place
 from tests.support.virtual_loop import in_virtual_time
 
 T = TypeVar("T")

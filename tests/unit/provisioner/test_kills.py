@@ -19,24 +19,24 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRE
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
-from mooring.base.chance import Chance
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
-from mooring.binding import options as binding
-from mooring.binding.controller import make_binder
-from mooring.binding.options import BinderOptions
+from mooring.base.randomness import Chance
+from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
+from mooring.controllers.binder.controller import make_binder
+from mooring.controllers.binding import options as binding
+from mooring.controllers.binding.options import BinderOptions
+from mooring.controllers.provisioner.controller import Provisioner
+from mooring.controllers.provisioner.intents import lease_codec
+from mooring.controllers.provisioner.intents.intent import MemoryIntents
+from mooring.controllers.provisioner.intents.journal import Journal
+from mooring.controllers.provisioner.intents.lease_codec import Place
+from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import NotFound
-from mooring.kube.events import EventRecorder
-from mooring.provisioner import pages
-from mooring.provisioner.controller import Provisioner
-from mooring.provisioner.intents import MemoryIntents
-from mooring.provisioner.journal import Journal
-from mooring.provisioner.options import ProvisionerOptions
-from mooring.provisioner.pages import Place
 from tests.support.killing import ActingLoop, Backend, Life, MortalCluster, MortalDriver
 
 RPC = csi.ControllerServiceCapability.RPC
@@ -122,7 +122,7 @@ class World:
 
     async def open_intents(self) -> list[str]:
         found = (await self.cluster.list(LEASES.whole())).items
-        return [intent.uid for lease in found for intent in pages.entries_of(lease)]
+        return [intent.uid for lease in found for intent in lease_codec.entries_of(lease)]
 
     async def end(self) -> None:
         self._binder.cancel()

@@ -12,12 +12,12 @@ from mooring.api.classes import CLASS_BETA
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_STORAGE_CAPACITIES
 from mooring.apiserver.local import Faults, LocalCluster
+from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.driver_capabilities import Rules
+from mooring.controllers.provisioner.local_node import reasons as why
+from mooring.controllers.provisioner.options import CapacityOptions, NodeOptions
 from mooring.csi.codes import Code, DriverError
 from mooring.kube.errors import Conflict, Forbidden
-from mooring.provisioner import names
-from mooring.provisioner.facts import Rules
-from mooring.provisioner.nodemode import because as why
-from mooring.provisioner.options import CapacityOptions, NodeOptions
 from tests.support.cluster_world import metric
 from tests.support.provisioning import DRIVER, POST_PV, PUT_CLAIM, ProvisioningWorld
 from tests.support.recording import RecordingCluster

@@ -11,14 +11,14 @@ import pytest
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, SECRETS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
+from mooring.controllers.provisioner import names, volumes
+from mooring.controllers.provisioner.driver_capabilities import Rules
+from mooring.controllers.provisioner.intents.intent import MemoryIntents
+from mooring.controllers.provisioner.intents.journal import Journal
+from mooring.controllers.provisioner.intents.lease_codec import Place
 from mooring.csi.codes import Code, go_name
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError
-from mooring.provisioner import names, volumes
-from mooring.provisioner.facts import Rules
-from mooring.provisioner.intents import MemoryIntents
-from mooring.provisioner.journal import Journal
-from mooring.provisioner.pages import Place
 from tests.support.cluster_world import metric
 from tests.support.provisioning import (
     CLAIMS,

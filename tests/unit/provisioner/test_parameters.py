@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.api.core import SecretReference
-from mooring.provisioner.parameters import ParameterError, Places, SecretKind, for_driver, fs_type, secret_of
-from mooring.provisioner.templates import InvalidTokens, expanded
+from mooring.controllers.provisioner.claims.parameters import ParameterError, Places, SecretKind, for_driver, fs_type, secret_of
+from mooring.controllers.provisioner.templates import InvalidTokens, expanded
 
 PLACES = Places("pvc-u", "ns", "c", {"team": "a"})
 REFS = [kind for kind in SecretKind if kind is not SecretKind.DEFAULT]

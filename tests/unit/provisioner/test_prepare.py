@@ -11,19 +11,19 @@ from mooring.api.core import PERSISTENT_VOLUMES, SECRETS, Node, PersistentVolume
 from mooring.api.gateway import ReferenceGrant
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotContent
 from mooring.api.storage import CSINode, StorageClass
+from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.claims.claim import Source
+from mooring.controllers.provisioner.claims.node_topology import NodePlaces
+from mooring.controllers.provisioner.claims.outcomes import Failed, Heals, State
+from mooring.controllers.provisioner.claims.prepare import LeftToPopulator, prepared
+from mooring.controllers.provisioner.claims.requests import Order, is_same_request, ordered_again, request_text
+from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, Looked, NotLookedUp, View, Wanted
+from mooring.controllers.provisioner.driver_capabilities import DriverFacts, Rules
+from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.controllers.provisioner.intents.lease_codec import encoded
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.cache.store import Store
 from mooring.kube.errors import NotFound
-from mooring.kube.store import Store
-from mooring.provisioner import names
-from mooring.provisioner.claims import Source
-from mooring.provisioner.facts import DriverFacts, Rules
-from mooring.provisioner.intents import Intent
-from mooring.provisioner.outcomes import Failed, Heals, State
-from mooring.provisioner.pages import encoded
-from mooring.provisioner.placing import NodePlaces
-from mooring.provisioner.prepare import LeftToPopulator, prepared
-from mooring.provisioner.requests import Order, is_same_request, ordered_again, request_text
-from mooring.provisioner.view import CLAIM_INDEXES, Looked, NotLookedUp, View, Wanted
 
 GiB = 1 << 30
 PREFIX = "csi.storage.k8s.io/"

@@ -14,18 +14,18 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Persi
 from mooring.api.meta import Kind
 from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.apiserver.local import Faults
+from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.claims.claim import Source
+from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES
+from mooring.controllers.provisioner.driver_capabilities import DriverFacts
+from mooring.controllers.provisioner.options import ProvisionerOptions
+from mooring.controllers.provisioner.source_protection import reasons as why
+from mooring.controllers.provisioner.source_protection.controller import SourceProtection
+from mooring.controllers.provisioner.source_protection.decide import Decision, LetGo, decide_origin
+from mooring.controllers.provisioner.source_protection.view import View, origin_of
+from mooring.kube.cache.store import Store
 from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound, ServerError
-from mooring.kube.store import Store
-from mooring.provisioner import names
-from mooring.provisioner.caches import Caches
-from mooring.provisioner.claims import Source
-from mooring.provisioner.facts import DriverFacts
-from mooring.provisioner.options import ProvisionerOptions
-from mooring.provisioner.protection import because as why
-from mooring.provisioner.protection.controller import SourceProtection
-from mooring.provisioner.protection.decide import Decision, LetGo, decide_origin
-from mooring.provisioner.protection.view import View, origin_of
-from mooring.provisioner.view import CLAIM_INDEXES
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from mooring.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from mooring.provisioner.intents import Intent
+from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.why.facts import Attachment, Claim, Inventory, Object, Volume
 from mooring.why.orphans import Finding, Kind, Report, judged
-from mooring.why.shown import as_json, as_table
+from mooring.why.render import as_json, as_table
 
 DRIVER = "csi.test"
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
 from mooring.apiserver.custom.formats import fits
 from mooring.apiserver.custom.goregexp import GoRegexp, go_regexp
 from mooring.apiserver.custom.lists import counterparts
 from mooring.apiserver.custom.regexsyntax import RegexpError
 from mooring.apiserver.custom.structure import NOTHING
 from mooring.apiserver.equality import equal_json
+from mooring.apiserver.field_errors import Cause
 
 Json = dict[str, Any]
 
@@ -119,7 +119,9 @@ def _enum(value: Any, schema: Json, path: str, work: _Work) -> list[Cause]:
     work.did(len(allowed or ()))
     if not allowed or any(equal_json(value, choice) for choice in allowed):
         return []
-    return [causes.not_supported(path, value, [choice if isinstance(choice, str) else causes.shown(choice) for choice in allowed])]
+    return [
+        field_errors.not_supported(path, value, [choice if isinstance(choice, str) else field_errors.shown(choice) for choice in allowed])
+    ]
 
 
 def _own(value: Any, schema: Json, path: str, old: Any, work: _Work) -> Iterator[Cause]:
@@ -147,13 +149,13 @@ def _number(value: float, schema: Json, path: str) -> Iterator[Cause]:
         yield _says(path, value, f"should be greater than {'' if schema.get('exclusiveMinimum') else 'or equal to '}{_shown(least)}")
     bits = _WIDTHS.get(schema.get("format", ""))
     if bits is not None and not -(2**bits) <= value < 2**bits:
-        yield causes.invalid(path, value, f"Checked value must be of type integer with format {schema['format']} in {path}")
+        yield field_errors.invalid(path, value, f"Checked value must be of type integer with format {schema['format']} in {path}")
 
 
 def _string(value: str, schema: Json, path: str, work: _Work) -> Iterator[Cause]:
     most, least, pattern, form = (schema.get(part) for part in ("maxLength", "minLength", "pattern", "format"))
     if most is not None and len(value) > most:
-        yield causes.too_long(path, most)
+        yield field_errors.too_long(path, most)
     if least is not None and len(value) < least:
         yield _says(path, value, f"should be at least {least} chars long")
     if pattern or form:
@@ -161,7 +163,7 @@ def _string(value: str, schema: Json, path: str, work: _Work) -> Iterator[Cause]
     if pattern and not work.matches(pattern, value):
         yield _says(path, value, f"should match '{pattern}'")
     if form and not fits(value, form):
-        shown = causes.shown(value)
+        shown = field_errors.shown(value)
         yield Cause("FieldValueTypeInvalid", path, f"Invalid value: {shown}: {path} in body must be of type {form}: {shown}")
 
 
@@ -186,7 +188,7 @@ def _object(value: Json, schema: Json, path: str, old: Any, work: _Work) -> Iter
     for name in schema.get("required") or ():
         if name not in value:
             work.did(_EACH)
-            yield causes.required(_member(path, name))
+            yield field_errors.required(_member(path, name))
     properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
     before = old if isinstance(old, dict) else {}
     for name, member in value.items():
@@ -194,7 +196,7 @@ def _object(value: Json, schema: Json, path: str, old: Any, work: _Work) -> Iter
         if isinstance(inner, dict):
             yield from _check(member, inner, _member(path, name), before.get(name, NOTHING), work)
     if schema.get("x-kubernetes-embedded-resource"):
-        yield from (causes.required(_member(path, name)) for name in ("apiVersion", "kind") if not value.get(name))
+        yield from (field_errors.required(_member(path, name)) for name in ("apiVersion", "kind") if not value.get(name))
 
 
 def _joined(value: Any, schema: Json, path: str, old: Any, work: _Work) -> Iterator[Cause]:
@@ -225,7 +227,7 @@ def _whole(path: str, text: str) -> Cause:
 
 
 def _says(path: str, value: Any, text: str) -> Cause:
-    return causes.invalid(path, value, f"{path} in body {text}")
+    return field_errors.invalid(path, value, f"{path} in body {text}")
 
 
 def _too_many(path: str, found: int, most: int) -> Cause:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mooring.apiserver.columns.jsonpath import parse_path, printed
 from mooring.apiserver.custom.facts import Column, ScalePaths
+from mooring.apiserver.printers.jsonpath import parse_path, printed
 
 Json = dict[str, Any]
 

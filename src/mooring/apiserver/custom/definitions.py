@@ -6,7 +6,7 @@ It follows the store's changes and acts at once, in the same turn: who sees the 
 from __future__ import annotations
 
 from mooring.api.meta import Key
-from mooring.apiserver.custom import conditions, defining
+from mooring.apiserver.custom import conditions, lifecycle
 from mooring.apiserver.custom.serving import resources_of, stored_resource
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
@@ -94,8 +94,8 @@ class Definitions:
             status = conditions.emptying(definition["status"], now)
             if status != definition["status"]:
                 self._write_status(name, status, now)
-        elif defining.CLEANUP in finalizers:
-            kept = [finalizer for finalizer in finalizers if finalizer != defining.CLEANUP]
+        elif lifecycle.CLEANUP in finalizers:
+            kept = [finalizer for finalizer in finalizers if finalizer != lifecycle.CLEANUP]
             self._write_finalizers(name, kept, now)
 
     # definitions

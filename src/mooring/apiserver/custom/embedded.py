@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from mooring.api import names
-from mooring.apiserver import causes, metadata, objectmeta
-from mooring.apiserver.body.schema import decode
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors, metadata, objectmeta
+from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.custom.structure import Structure
+from mooring.apiserver.field_errors import Cause
 
 Json = dict[str, Any]
 
@@ -26,7 +26,7 @@ def decode_embedded(value: Any, structure: Structure, unknown: list[str], path: 
         try:
             obj["metadata"] = decode(_META, obj["metadata"], gone)
         except ValueError as error:
-            raise ValueError(f"{place}.metadata: Invalid value: {causes.shown(obj['metadata'])}: {error}") from error
+            raise ValueError(f"{place}.metadata: Invalid value: {field_errors.shown(obj['metadata'])}: {error}") from error
         unknown += [f"{place}.metadata.{name}" for name in gone]
 
 
@@ -35,10 +35,10 @@ def wrong_embedded(value: Any, structure: Structure, path: str = "") -> Iterator
     for place, obj in _embedded(value, structure, path):
         version, kind = obj.get("apiVersion"), obj.get("kind")
         if isinstance(version, str) and version.count("/") > 1:
-            yield causes.invalid(f"{place}.apiVersion", version, f"unexpected GroupVersion string: {version}")
+            yield field_errors.invalid(f"{place}.apiVersion", version, f"unexpected GroupVersion string: {version}")
         if isinstance(kind, str) and kind:
             for reason in names.dns_1035_label(kind.lower()):
-                yield causes.invalid(f"{place}.kind", kind, f"may have mixed case, but should otherwise match: {reason}")
+                yield field_errors.invalid(f"{place}.kind", kind, f"may have mixed case, but should otherwise match: {reason}")
         yield from metadata.labels((obj.get("metadata") or {}).get("labels") or {}, f"{place}.metadata.labels")
 
 

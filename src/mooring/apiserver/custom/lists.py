@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
 from mooring.apiserver.custom.structure import NOTHING, Structure
+from mooring.apiserver.field_errors import Cause
 
 Json = dict[str, Any]
 
@@ -43,13 +43,13 @@ def _twice(value: list[Any], structure: Structure, path: str) -> Iterator[Cause]
     seen: set[bytes] = set()
     for number, item in enumerate(value):
         if structure.list_type == "map" and not isinstance(item, dict):
-            yield causes.invalid(f"{path}[{number}]", item, "must be an object for an array of list-type map")
+            yield field_errors.invalid(f"{path}[{number}]", item, "must be an object for an array of list-type map")
             continue
         identity = _key(item, structure.list_keys)
         if identity in seen:
             keys = structure.list_keys
             shown = {name: item[name] for name in keys if name in item} if keys and isinstance(item, dict) else item
-            yield causes.duplicate(f"{path}[{number}]", shown)
+            yield field_errors.duplicate(f"{path}[{number}]", shown)
         seen.add(identity)
 
 

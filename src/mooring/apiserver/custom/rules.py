@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
 from mooring.apiserver.cel.compiler import OverBudget
 from mooring.apiserver.cel.work import STEPS_MAX
 from mooring.apiserver.custom.checking import type_of
@@ -14,6 +13,7 @@ from mooring.apiserver.custom.lists import counterparts
 from mooring.apiserver.custom.rule import Rule, compiled_rule
 from mooring.apiserver.custom.structure import NOTHING, Structure
 from mooring.apiserver.equality import equal_json
+from mooring.apiserver.field_errors import Cause
 
 Json = dict[str, Any]
 
@@ -75,14 +75,14 @@ def _cause(spec: Json, told: tuple[str, bool], value: Any, path: str) -> Cause:
     field, reason = path + spec.get("fieldPath", "") if path else spec.get("fieldPath", "").removeprefix("."), spec.get("reason")
     field = _STEP.sub(lambda step: f".{step[1]}" if step[1] is not None else f"[{step[2]}]", field) or _NO_PATH
     if not evaluated:
-        return causes.invalid(field, type_of(value), text)
+        return field_errors.invalid(field, type_of(value), text)
     match reason:
         case "FieldValueRequired":
-            return causes.required(field, text)
+            return field_errors.required(field, text)
         case "FieldValueForbidden":
-            return causes.forbidden(field, text)
+            return field_errors.forbidden(field, text)
         case "FieldValueDuplicate":
-            return causes.duplicate(field, value, text)
+            return field_errors.duplicate(field, value, text)
     if isinstance(value, dict | list):
         return Cause("FieldValueInvalid", field, f"Invalid value: {text}")
-    return causes.invalid(field, value, text)
+    return field_errors.invalid(field, value, text)

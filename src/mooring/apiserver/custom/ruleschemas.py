@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
 from mooring.apiserver.custom.rule import is_of_change, wrong_message, wrong_rule
 from mooring.apiserver.custom.structure import Structure, structure_of
+from mooring.apiserver.field_errors import Cause
 
 Json = dict[str, Any]
 
@@ -24,7 +24,7 @@ def wrong_rules(schema: Json, path: str) -> Iterator[Cause]:
     yield from _wrong_at(structure_of(schema), path, "", root=True)
     for place, inner in _value_schemas(schema, path):
         if inner.get(_RULES):
-            yield causes.forbidden(f"{place}.{_RULES}", "must be empty to be structural")
+            yield field_errors.forbidden(f"{place}.{_RULES}", "must be empty to be structural")
 
 
 def _wrong_at(structure: Structure, path: str, loose: str, *, root: bool = False) -> Iterator[Cause]:
@@ -42,37 +42,37 @@ def _wrong_at(structure: Structure, path: str, loose: str, *, root: bool = False
 def _wrong_rule(spec: Json, structure: Structure, path: str, loose: str, *, root: bool) -> Iterator[Cause]:
     rule, message, expression = (spec.get(part) or "" for part in ("rule", "message", "messageExpression"))
     if message and not message.strip():
-        yield causes.invalid(f"{path}.message", message, "must be non-empty if specified")
+        yield field_errors.invalid(f"{path}.message", message, "must be non-empty if specified")
     elif "\n" in message or "\r" in message:
-        yield causes.invalid(f"{path}.message", message, "must not contain line breaks")
+        yield field_errors.invalid(f"{path}.message", message, "must not contain line breaks")
     elif len(message.encode()) > _MESSAGE_MAX:
-        yield causes.invalid(f"{path}.message", message[:10], f"must have a maximum length of {_MESSAGE_MAX} characters")
+        yield field_errors.invalid(f"{path}.message", message[:10], f"must have a maximum length of {_MESSAGE_MAX} characters")
     if "\n" in rule.strip() and not message:
-        yield causes.required(f"{path}.message", "message must be specified if rule contains line breaks")
+        yield field_errors.required(f"{path}.message", "message must be specified if rule contains line breaks")
     if spec.get("reason") is not None and spec["reason"] not in _REASONS:
-        yield causes.not_supported(f"{path}.reason", spec["reason"], _REASONS)
+        yield field_errors.not_supported(f"{path}.reason", spec["reason"], _REASONS)
     if spec.get("fieldPath") and not _leads_somewhere(spec["fieldPath"], structure):
-        yield causes.invalid(f"{path}.fieldPath", spec["fieldPath"], "must be a valid path")
+        yield field_errors.invalid(f"{path}.fieldPath", spec["fieldPath"], "must be a valid path")
     if not rule.strip():
-        yield causes.required(f"{path}.rule", "rule is not specified")
+        yield field_errors.required(f"{path}.rule", "rule is not specified")
         return
     why = wrong_rule(spec, structure, root=root)
     if why:
-        yield causes.invalid(f"{path}.rule", rule, why)
+        yield field_errors.invalid(f"{path}.rule", rule, why)
         return
     yield from _wrong_change(spec, structure, path, loose, root=root)
     why = wrong_message(spec, structure, root=root) if expression else ""
     if why:
-        yield causes.invalid(f"{path}.messageExpression", expression, why)
+        yield field_errors.invalid(f"{path}.messageExpression", expression, why)
 
 
 def _wrong_change(spec: Json, structure: Structure, path: str, loose: str, *, root: bool) -> Iterator[Cause]:
     of_change = is_of_change(spec, structure, root=root)
     if of_change and loose:
         text = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {loose}"
-        yield causes.invalid(f"{path}.rule", spec["rule"], text)
+        yield field_errors.invalid(f"{path}.rule", spec["rule"], text)
     if spec.get("optionalOldSelf") is not None and not of_change:
-        yield causes.invalid(f"{path}.optionalOldSelf", spec["optionalOldSelf"], "may not be set if oldSelf is not used in rule")
+        yield field_errors.invalid(f"{path}.optionalOldSelf", spec["optionalOldSelf"], "may not be set if oldSelf is not used in rule")
 
 
 def _leads_somewhere(text: str, structure: Structure) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mooring.apiserver import objectmeta
 from mooring.apiserver.actions import Action
-from mooring.apiserver.body.schema import Messages, decode
+from mooring.apiserver.codecs.schema import Messages, decode
 from mooring.apiserver.custom.facts import ScalePaths
 from mooring.apiserver.resource import Form, Json, Resource
 

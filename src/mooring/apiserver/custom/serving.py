@@ -6,17 +6,17 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from mooring.apiserver import objectmeta, refusals
-from mooring.apiserver.body.bounds import VALUES_MAX
-from mooring.apiserver.body.schema import Messages, decode
-from mooring.apiserver.custom import conditions, defining
+from mooring.apiserver import api_errors, objectmeta
+from mooring.apiserver.codecs.bounds import VALUES_MAX
+from mooring.apiserver.codecs.schema import Messages, decode
+from mooring.apiserver.custom import conditions, lifecycle
 from mooring.apiserver.custom.columns import columns_of, fields_of, scale_of
 from mooring.apiserver.custom.embedded import decode_embedded
 from mooring.apiserver.custom.facts import Custom
-from mooring.apiserver.custom.judging import Judge
+from mooring.apiserver.custom.prune_default import drop_nulls, fill, prune, whole_numbers
 from mooring.apiserver.custom.scale import scale_action
-from mooring.apiserver.custom.shaping import drop_nulls, fill, prune, whole_numbers
 from mooring.apiserver.custom.structure import Structure, has_rules, structure_of
+from mooring.apiserver.custom.validate import Judge
 from mooring.apiserver.equality import equal_json
 from mooring.apiserver.kinds import version_order
 from mooring.apiserver.resource import Form, Json, Resource, Status, View
@@ -42,7 +42,7 @@ def resources_of(definition: Json) -> tuple[Resource, ...]:
 
 def stored_resource(definition: Json) -> Resource:
     """The kind in the version that objects are stored in, served or not."""
-    return _resource(definition, _version(definition, defining.storage_version(definition)))
+    return _resource(definition, _version(definition, lifecycle.storage_version(definition)))
 
 
 def _version(definition: Json, name: str) -> Json:
@@ -129,7 +129,7 @@ def _deprecation(definition: Json, version: Json) -> str:
 
 def _form(definition: Json, version: Json, structure: Structure) -> Form:
     """Objects are stored as the storage version has them, and may be older than its schema."""
-    group, storage_name = definition["spec"]["group"], defining.storage_version(definition)
+    group, storage_name = definition["spec"]["group"], lifecycle.storage_version(definition)
     is_storage = version["name"] == storage_name
     stored = structure if is_storage else structure_of(_schema_of(_version(definition, storage_name)))
 
@@ -157,7 +157,7 @@ def _decoder(structure: Structure) -> Callable[[Json, list[str]], Json]:
         if structure.has_embedded:
             decode_embedded(obj, structure, unknown)
         if not fill(obj, structure):
-            raise refusals.too_large(f"more than {VALUES_MAX} values with the defaults")
+            raise api_errors.too_large(f"more than {VALUES_MAX} values with the defaults")
         return obj
 
     return decode_custom

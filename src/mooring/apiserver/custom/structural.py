@@ -6,15 +6,15 @@ import copy
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
 from mooring.apiserver.custom.checking import check
 from mooring.apiserver.custom.embedded import wrong_embedded
 from mooring.apiserver.custom.formats import KNOWN
 from mooring.apiserver.custom.goregexp import go_regexp
 from mooring.apiserver.custom.listschemas import wrong_list, wrong_map
-from mooring.apiserver.custom.shaping import prune
+from mooring.apiserver.custom.prune_default import prune
 from mooring.apiserver.custom.structure import NOTHING, has_rules, structure_of
+from mooring.apiserver.field_errors import Cause
 
 Json = dict[str, Any]
 
@@ -55,13 +55,13 @@ def unknown_formats(schema: Json) -> Iterator[str]:
 
 def _wrong_root(schema: Json, path: str) -> Iterator[Cause]:
     if not schema.get("type"):
-        yield causes.required(f"{path}.type", "must not be empty at the root")
+        yield field_errors.required(f"{path}.type", "must not be empty at the root")
     elif schema["type"] != "object":
-        yield causes.invalid(f"{path}.type", schema["type"], "must be object at the root")
+        yield field_errors.invalid(f"{path}.type", schema["type"], "must be object at the root")
     if schema.get("nullable"):
-        yield causes.forbidden(f"{path}.nullable", "nullable cannot be true at the root")
+        yield field_errors.forbidden(f"{path}.nullable", "nullable cannot be true at the root")
     if schema.get("additionalProperties"):
-        yield causes.forbidden(f"{path}.additionalProperties", "must not be used at the root")
+        yield field_errors.forbidden(f"{path}.additionalProperties", "must not be used at the root")
     yield from _wrong_whole(schema, path, "top-level ")
 
 
@@ -73,24 +73,24 @@ def _wrong_whole(schema: Json, path: str, where: str) -> Iterator[Cause]:
             continue
         place = f"{path}.properties[{name}]"
         if inner.get("type") != kind:
-            yield causes.invalid(f"{place}.type", inner.get("type", ""), f"must be {kind}")
+            yield field_errors.invalid(f"{place}.type", inner.get("type", ""), f"must be {kind}")
         if "default" in inner:
-            yield causes.forbidden(f"{place}.default", f"must not be set in {where}{name}")
+            yield field_errors.forbidden(f"{place}.default", f"must not be set in {where}{name}")
         if name == "metadata" and (not (inner.get("properties") or {}).keys() <= _NAMES or inner.get("required")):
             text = "must not specify anything other than name and generateName, but metadata is implicitly specified"
-            yield causes.forbidden(place, text)
+            yield field_errors.forbidden(place, text)
 
 
 def _wrong(schema: Json, path: str, where: str) -> Iterator[Cause]:
     """where: root, field or item."""
     yield from _wrong_type(schema, path, where)
-    yield from (causes.forbidden(f"{path}.{part}", f"{part} is not supported") for part in _UNSUPPORTED if schema.get(part))
+    yield from (field_errors.forbidden(f"{path}.{part}", f"{part} is not supported") for part in _UNSUPPORTED if schema.get(part))
     if schema.get("uniqueItems"):
-        yield causes.forbidden(f"{path}.uniqueItems", _SLOW)
+        yield field_errors.forbidden(f"{path}.uniqueItems", _SLOW)
     if schema.get("additionalProperties") is not None and schema.get("properties") and schema["additionalProperties"] is not False:
-        yield causes.forbidden(f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive")
+        yield field_errors.forbidden(f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive")
     if schema.get("x-kubernetes-preserve-unknown-fields") is False:
-        yield causes.invalid(f"{path}.x-kubernetes-preserve-unknown-fields", False, "must be true or undefined")
+        yield field_errors.invalid(f"{path}.x-kubernetes-preserve-unknown-fields", False, "must be true or undefined")
     yield from _wrong_embedded(schema, path)
     yield from wrong_list(schema, path)
     yield from wrong_map(schema, path)
@@ -102,11 +102,13 @@ def _wrong_type(schema: Json, path: str, where: str) -> Iterator[Cause]:
     kind = schema.get("type", "")
     free = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
     if kind and kind not in _TYPES:
-        yield causes.not_supported(f"{path}.type", kind, _TYPES)
+        yield field_errors.not_supported(f"{path}.type", kind, _TYPES)
     if not kind and not free and where != "root":
-        yield causes.required(f"{path}.type", f"must not be empty for specified {'object fields' if where == 'field' else 'array items'}")
+        yield field_errors.required(
+            f"{path}.type", f"must not be empty for specified {'object fields' if where == 'field' else 'array items'}"
+        )
     if kind == "array" and schema.get("items") is None:
-        yield causes.required(f"{path}.items", "must be specified")
+        yield field_errors.required(f"{path}.items", "must be specified")
 
 
 def _wrong_embedded(schema: Json, path: str) -> Iterator[Cause]:
@@ -114,9 +116,9 @@ def _wrong_embedded(schema: Json, path: str) -> Iterator[Cause]:
         return
     if not schema.get("properties") and not schema.get("x-kubernetes-preserve-unknown-fields"):
         text = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
-        yield causes.required(f"{path}.properties", text)
+        yield field_errors.required(f"{path}.properties", text)
     if schema.get("type") != "object":
-        yield causes.invalid(f"{path}.type", schema.get("type", ""), "must be object if x-kubernetes-embedded-resource is true")
+        yield field_errors.invalid(f"{path}.type", schema.get("type", ""), "must be object if x-kubernetes-embedded-resource is true")
     yield from _wrong_whole(schema, path, "embedded resource ")
 
 
@@ -126,7 +128,7 @@ def _wrong_values(schema: Json, path: str) -> Iterator[Cause]:
         try:
             go_regexp(schema["pattern"])
         except ValueError as error:
-            yield causes.invalid(f"{path}.pattern", schema["pattern"], f"must be a valid regular expression, but isn't: {error}")
+            yield field_errors.invalid(f"{path}.pattern", schema["pattern"], f"must be a valid regular expression, but isn't: {error}")
     for place, inner in _joined(schema, path):
         yield from _wrong_within(inner, place)
 
@@ -141,12 +143,12 @@ def _joined(schema: Json, path: str) -> Iterator[tuple[str, Json]]:
 def _wrong_within(schema: Json, path: str) -> Iterator[Cause]:
     for part, must in _EMPTY_WITHIN.items():
         if schema.get(part) not in (None, "", False) and not (part == "type" and schema.get("type") in ("integer", "string")):
-            yield causes.forbidden(f"{path}.{part}", f"must be {must} to be structural")
+            yield field_errors.forbidden(f"{path}.{part}", f"must be {must} to be structural")
     for part in _EXTENSIONS_WITHIN:
         if schema.get(f"x-kubernetes-{part}"):
-            yield causes.forbidden(f"{path}.x-kubernetes-{part}", "must be undefined to be structural")
+            yield field_errors.forbidden(f"{path}.x-kubernetes-{part}", "must be undefined to be structural")
     if schema.get("additionalProperties"):
-        yield causes.forbidden(f"{path}.additionalProperties", "must be undefined to be structural")
+        yield field_errors.forbidden(f"{path}.additionalProperties", "must be undefined to be structural")
     yield from _wrong_values(schema, path)
     for name, inner in (schema.get("properties") or {}).items():
         yield from _wrong_within(inner, f"{path}.properties[{name}]")
@@ -160,7 +162,7 @@ def _wrong_below(schema: Json, path: str) -> Iterator[Cause]:
             yield from _wrong(inner, f"{path}.properties[{name}]", "field")
     items, others = schema.get("items"), schema.get("additionalProperties")
     if isinstance(items, list):
-        yield causes.forbidden(f"{path}.items", "items must be a schema object and not an array")
+        yield field_errors.forbidden(f"{path}.items", "items must be a schema object and not an array")
     elif isinstance(items, dict):
         yield from _wrong(items, f"{path}.items", "item")
     if isinstance(others, dict):
@@ -173,7 +175,7 @@ def _wrong_defaults(schema: Json, path: str) -> Iterator[Cause]:
         structure, value = structure_of(schema), copy.deepcopy(schema["default"])
         prune(value, structure, root=False)
         if value != schema["default"]:
-            yield causes.invalid(f"{path}.default", schema["default"], "must not have unknown fields")
+            yield field_errors.invalid(f"{path}.default", schema["default"], "must not have unknown fields")
         yield from check(value, {**schema, "default": NOTHING}, f"{path}.default")
         yield from wrong_embedded(value, structure, f"{path}.default")
     for name, inner in (schema.get("properties") or {}).items():

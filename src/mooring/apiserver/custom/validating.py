@@ -7,11 +7,11 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from mooring.api import names as rules
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
-from mooring.apiserver.custom import conditions, defining
+from mooring.apiserver import field_errors
+from mooring.apiserver.custom import conditions, lifecycle
 from mooring.apiserver.custom.structural import unknown_formats, wrong_schema
 from mooring.apiserver.custom.views import wrong_columns, wrong_scale, wrong_selectable
+from mooring.apiserver.field_errors import Cause
 
 Json = dict[str, Any]
 
@@ -30,14 +30,16 @@ def validate(new: Json) -> list[Cause]:
     """Everything wrong with a definition."""
     spec = new["spec"]
     if _rules_bytes(spec) > _RULES_BYTES_MAX:
-        return [causes.invalid("spec.versions", len(spec["versions"]), f"rules of more than {_RULES_BYTES_MAX} letters take long to read")]
+        return [
+            field_errors.invalid("spec.versions", len(spec["versions"]), f"rules of more than {_RULES_BYTES_MAX} letters take long to read")
+        ]
     return [*_names(new), *_group(new), *_versions(new), *_conversion(spec.get("conversion") or {}), *_each_version(spec)]
 
 
 def validate_create(new: Json) -> list[Cause]:
     spec, name = new["spec"], new["metadata"].get("name", "")
     is_named = name == f"{spec['names']['plural']}.{spec['group']}"
-    found = [] if is_named else [causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
+    found = [] if is_named else [field_errors.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
     return [*found, *_stored_versions(new)]
 
 
@@ -47,16 +49,16 @@ def validate_update(new: Json, old: Json) -> list[Cause]:
     known = [version["name"] for version in spec["versions"] or []]
     for number, version in enumerate(new["status"].get("storedVersions") or ()):
         if version not in known:
-            found.append(causes.invalid(f"status.storedVersions[{number}]", version, _left_behind(version)))
+            found.append(field_errors.invalid(f"status.storedVersions[{number}]", version, _left_behind(version)))
     if spec["group"] != before["group"]:
-        found.append(causes.immutable("spec.group", spec["group"]))
+        found.append(field_errors.immutable("spec.group", spec["group"]))
     if spec["names"]["plural"] != before["names"]["plural"]:
-        found.append(causes.immutable("spec.names.plural", spec["names"]["plural"]))
+        found.append(field_errors.immutable("spec.names.plural", spec["names"]["plural"]))
     if conditions.is_true(old, "Established"):
         if spec["scope"] != before["scope"]:
-            found.append(causes.immutable("spec.scope", spec["scope"]))
+            found.append(field_errors.immutable("spec.scope", spec["scope"]))
         if spec["names"]["kind"] != before["names"]["kind"]:
-            found.append(causes.immutable("spec.names.kind", spec["names"]["kind"]))
+            found.append(field_errors.immutable("spec.names.kind", spec["names"]["kind"]))
     return found
 
 
@@ -85,30 +87,30 @@ def _names(new: Json) -> Iterator[Cause]:
     for part in ("plural", "singular", "kind", "listKind"):
         mixed = part in ("kind", "listKind")
         if not given.get(part):
-            yield causes.required(f"spec.names.{part}")
+            yield field_errors.required(f"spec.names.{part}")
             continue
         for reason in rules.dns_1035_label(given[part].lower() if mixed else given[part]):
-            yield causes.invalid(f"spec.names.{part}", given[part], f"{_MIXED_CASE}{reason}" if mixed else reason)
+            yield field_errors.invalid(f"spec.names.{part}", given[part], f"{_MIXED_CASE}{reason}" if mixed else reason)
     if given.get("kind") and given["kind"] == given.get("listKind"):
-        yield causes.invalid("spec.names.listKind", given["listKind"], "kind and listKind may not be the same")
+        yield field_errors.invalid("spec.names.listKind", given["listKind"], "kind and listKind may not be the same")
     for part in ("shortNames", "categories"):
         for number, text in enumerate(given.get(part) or ()):
-            yield from (causes.invalid(f"spec.names.{part}[{number}]", text, reason) for reason in rules.dns_1035_label(text))
+            yield from (field_errors.invalid(f"spec.names.{part}[{number}]", text, reason) for reason in rules.dns_1035_label(text))
 
 
 def _group(new: Json) -> Iterator[Cause]:
     spec = new["spec"]
     group, scope = spec["group"], spec["scope"]
     if not group:
-        yield causes.required("spec.group")
+        yield field_errors.required("spec.group")
     elif rules.dns_subdomain(group):
-        yield from (causes.invalid("spec.group", group, reason) for reason in rules.dns_subdomain(group))
+        yield from (field_errors.invalid("spec.group", group, reason) for reason in rules.dns_subdomain(group))
     elif "." not in group:
-        yield causes.invalid("spec.group", group, "should be a domain with at least one dot")
+        yield field_errors.invalid("spec.group", group, "should be a domain with at least one dot")
     if not scope:
-        yield causes.required("spec.scope")
+        yield field_errors.required("spec.scope")
     elif scope not in _SCOPES:
-        yield causes.not_supported("spec.scope", scope, _SCOPES)
+        yield field_errors.not_supported("spec.scope", scope, _SCOPES)
     if conditions.is_protected(group):
         yield from _approval((new["metadata"].get("annotations") or {}).get(conditions.APPROVED, ""))
 
@@ -116,9 +118,9 @@ def _group(new: Json) -> Iterator[Cause]:
 def _approval(given: str) -> Iterator[Cause]:
     field, text = f"metadata.annotations[{conditions.APPROVED}]", f'protected groups must have approval annotation "{conditions.APPROVED}"'
     if not given:
-        yield causes.required(field, f"{text}, {_SEE}")
+        yield field_errors.required(field, f"{text}, {_SEE}")
     elif not given.startswith("unapproved") and not _is_url(given):
-        yield causes.invalid(field, given, f'{text} with either a URL or a reason starting with "unapproved", {_SEE}')
+        yield field_errors.invalid(field, given, f'{text} with either a URL or a reason starting with "unapproved", {_SEE}')
 
 
 def _is_url(text: str) -> bool:
@@ -133,15 +135,15 @@ def _versions(new: Json) -> Iterator[Cause]:
     versions = new["spec"]["versions"] or []
     told = [version["name"] for version in versions]
     if len(set(told)) < len(told):
-        yield causes.invalid("spec.versions", told, "must contain unique version names")
+        yield field_errors.invalid("spec.versions", told, "must contain unique version names")
     for number, version in enumerate(versions):
         reasons = rules.dns_1035_label(version["name"])
-        yield from (causes.invalid(f"spec.versions[{number}].name", version["name"], reason) for reason in reasons)
+        yield from (field_errors.invalid(f"spec.versions[{number}].name", version["name"], reason) for reason in reasons)
         yield from _deprecation(version, f"spec.versions[{number}].deprecationWarning")
     if sum(version["storage"] for version in versions) != 1:
-        yield causes.invalid("spec.versions", told, "must have exactly one version marked as storage version")
+        yield field_errors.invalid("spec.versions", told, "must have exactly one version marked as storage version")
     if new["spec"].get("preserveUnknownFields"):
-        yield causes.invalid("spec.preserveUnknownFields", True, f"cannot set to true, {_OTHERS}")
+        yield field_errors.invalid("spec.preserveUnknownFields", True, f"cannot set to true, {_OTHERS}")
 
 
 def _deprecation(version: Json, field: str) -> Iterator[Cause]:
@@ -149,14 +151,16 @@ def _deprecation(version: Json, field: str) -> Iterator[Cause]:
     if text is None:
         return
     if not version.get("deprecated"):
-        yield causes.invalid(field, text, "can only be set for deprecated versions")
+        yield field_errors.invalid(field, text, "can only be set for deprecated versions")
     if not text:
-        yield causes.invalid(field, text, "must not be an empty string")
+        yield field_errors.invalid(field, text, "must not be an empty string")
     odd = next((number for number, sign in enumerate(text) if not sign.isprintable()), None)
     if len(text.encode()) > _WARNING_BYTES_MAX:
-        yield causes.invalid(field, text, f"must be <= {_WARNING_BYTES_MAX} bytes")
+        yield field_errors.invalid(field, text, f"must be <= {_WARNING_BYTES_MAX} bytes")
     if odd is not None:
-        yield causes.invalid(field, text, f"must only contain printable UTF-8 characters; non-printable character found at index {odd}")
+        yield field_errors.invalid(
+            field, text, f"must only contain printable UTF-8 characters; non-printable character found at index {odd}"
+        )
 
 
 def _left_behind(version: str) -> str:
@@ -170,22 +174,22 @@ def _stored_versions(new: Json) -> Iterator[Cause]:
     """They name the versions that objects may be stored in."""
     stored, field = new["status"].get("storedVersions") or [], "status.storedVersions"
     if not stored:
-        yield causes.invalid(field, stored, "must have at least one stored version")
+        yield field_errors.invalid(field, stored, "must have at least one stored version")
         return
-    current = defining.storage_version(new)
+    current = lifecycle.storage_version(new)
     if current and current not in stored:
-        yield causes.invalid(field, stored, f"must have the storage version {current}")
+        yield field_errors.invalid(field, stored, f"must have the storage version {current}")
 
 
 def _conversion(conversion: Json) -> Iterator[Cause]:
     """Differs from kube-apiserver: conversion by a webhook is refused."""
     strategy, webhook = conversion.get("strategy", ""), conversion.get("webhook")
     if strategy not in _STRATEGIES:
-        yield causes.not_supported("spec.conversion.strategy", strategy, _STRATEGIES)
+        yield field_errors.not_supported("spec.conversion.strategy", strategy, _STRATEGIES)
     if strategy == "Webhook":
-        yield causes.forbidden("spec.conversion.strategy", "this server calls no webhooks: take None, or a real cluster")
+        yield field_errors.forbidden("spec.conversion.strategy", "this server calls no webhooks: take None, or a real cluster")
     elif webhook is not None:
-        yield causes.forbidden("spec.conversion.conversionReviewVersions", "should not be set when strategy is not set to Webhook")
+        yield field_errors.forbidden("spec.conversion.conversionReviewVersions", "should not be set when strategy is not set to Webhook")
 
 
 def _each_version(spec: Json) -> Iterator[Cause]:
@@ -201,7 +205,7 @@ def _each_version(spec: Json) -> Iterator[Cause]:
                 yield from wrong(version, common if same else own)
         for number, version in enumerate(versions):
             if part == "schema" and (version.get("schema") or {}).get("openAPIV3Schema") is None:
-                yield causes.required(f"spec.versions[{number}].schema.openAPIV3Schema")
+                yield field_errors.required(f"spec.versions[{number}].schema.openAPIV3Schema")
 
 
 def _schema(version: Json, path: str) -> list[Cause]:

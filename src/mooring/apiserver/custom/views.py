@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
-from mooring.apiserver.columns.jsonpath import parse_path
+from mooring.apiserver import field_errors
 from mooring.apiserver.custom.structure import Structure, structure_of
+from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.printers.jsonpath import parse_path
 
 Json = dict[str, Any]
 
@@ -28,14 +28,14 @@ def wrong_columns(version: Json, path: str) -> Iterator[Cause]:
     for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
         place = f"{path}[{number}]"
         if not column["name"]:
-            yield causes.required(f"{place}.name")
+            yield field_errors.required(f"{place}.name")
         text = f"must be one of {','.join(_TYPES)}"
         if not column["type"]:
-            yield causes.required(f"{place}.type", text)
+            yield field_errors.required(f"{place}.type", text)
         elif column["type"] not in _TYPES:
-            yield causes.invalid(f"{place}.type", column["type"], text)
+            yield field_errors.invalid(f"{place}.type", column["type"], text)
         if column.get("format") and column["format"] not in _FORMATS:
-            yield causes.invalid(f"{place}.format", column["format"], f"must be one of {','.join(_FORMATS)}")
+            yield field_errors.invalid(f"{place}.format", column["format"], f"must be one of {','.join(_FORMATS)}")
         yield from _wrong_path(column["jsonPath"], f"{place}.JSONPath")
 
 
@@ -59,7 +59,7 @@ def wrong_selectable(version: Json, path: str) -> Iterator[Cause]:
     for number, field in enumerate(fields):
         place, given = f"{path}[{number}].jsonPath", field["jsonPath"]
         if given in seen:
-            yield causes.duplicate(place, given)
+            yield field_errors.duplicate(place, given)
             continue
         seen.add(given)
         yield from _wrong_field(given, place, structure)
@@ -67,34 +67,34 @@ def wrong_selectable(version: Json, path: str) -> Iterator[Cause]:
 
 def _wrong_field(given: str, place: str, structure: Structure) -> Iterator[Cause]:
     if not given:
-        yield causes.required(place)
+        yield field_errors.required(place)
         return
     if not given.startswith("."):
-        yield causes.invalid(place, given, f"is an invalid path: expected [ or . but got: {given.partition('.')[0]}")
+        yield field_errors.invalid(place, given, f"is an invalid path: expected [ or . but got: {given.partition('.')[0]}")
         return
     here: Structure | bool | None = structure
     for step in given[1:].split("."):
         here = here.properties.get(step) if isinstance(here, Structure) else None
     if not isinstance(here, Structure) or given.startswith(".metadata"):
-        yield causes.invalid(place, given, "is an invalid path: does not refer to a valid field")
+        yield field_errors.invalid(place, given, "is an invalid path: does not refer to a valid field")
     elif here.type not in ("string", "boolean", "integer"):
-        yield causes.invalid(place, given, _SELECTABLE)
+        yield field_errors.invalid(place, given, _SELECTABLE)
 
 
 def _wrong_place(given: str, field: str, tops: tuple[str, ...], told: str) -> Iterator[Cause]:
     wrong = list(_wrong_path(given, field))
     if not wrong and not given.startswith(tops):
-        wrong.append(causes.invalid(field, given, f"should be a json path under {told}"))
+        wrong.append(field_errors.invalid(field, given, f"should be a json path under {told}"))
     yield from wrong
 
 
 def _wrong_path(given: str, field: str) -> Iterator[Cause]:
     if not given:
-        yield causes.required(field)
+        yield field_errors.required(field)
     elif not given.startswith("."):
-        yield causes.invalid(field, given, "must be a simple json path starting with .")
+        yield field_errors.invalid(field, given, "must be a simple json path starting with .")
     else:
         try:
             parse_path(given)
         except ValueError as error:
-            yield causes.invalid(field, given, str(error))
+            yield field_errors.invalid(field, given, str(error))

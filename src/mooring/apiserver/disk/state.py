@@ -20,11 +20,11 @@ from mooring.apiserver.disk.rows import Damaged, Saved, StorageFailed
 from mooring.apiserver.rules.event import TTL_S as EVENT_TTL_S
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
-from mooring.base.chance import Chance
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.folders import hold, refusal
 from mooring.base.log import logger
+from mooring.base.randomness import Chance
 from mooring.kube.errors import ServerError
 
 _log = logger(__name__)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.apiserver import causes, refusals
+from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.actions import Answer, Call
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import meta
 
@@ -59,18 +59,18 @@ def _allowed_here(call: Call) -> Json:
     spec, field = call.body["spec"], "spec.resourceAttributes"
     if "nonResourceAttributes" in spec:
         wrong = "disallowed on this kind of request"
-        _check(call, [causes.invalid("spec.nonResourceAttributes", spec["nonResourceAttributes"], wrong)])
+        _check(call, [field_errors.invalid("spec.nonResourceAttributes", spec["nonResourceAttributes"], wrong)])
     namespace = spec.get("resourceAttributes", {}).get("namespace", "")
     found = _wrong_attributes(spec) + _wrong_subject(spec)
     if not found and namespace != call.key.namespace:
-        found.append(causes.invalid(f"{field}.namespace", namespace, "must match metadata.namespace"))
+        found.append(field_errors.invalid(f"{field}.namespace", namespace, "must match metadata.namespace"))
     _check(call, found)
     return {**call.body, "status": {"allowed": True}}
 
 
 def _rules(call: Call) -> Json:
     if not call.body["spec"].get("namespace"):
-        raise refusals.bad_request("no namespace on request")
+        raise api_errors.bad_request("no namespace on request")
     return {**call.body, "spec": {}, "status": _EVERYTHING}
 
 
@@ -78,25 +78,25 @@ def _wrong_attributes(spec: Json) -> list[Cause]:
     """One of the two, and only one."""
     if "resourceAttributes" in spec and "nonResourceAttributes" in spec:
         wrong = "cannot be specified in combination with resourceAttributes"
-        return [causes.invalid("spec.nonResourceAttributes", spec["nonResourceAttributes"], wrong)]
+        return [field_errors.invalid("spec.nonResourceAttributes", spec["nonResourceAttributes"], wrong)]
     if "resourceAttributes" not in spec and "nonResourceAttributes" not in spec:
         wrong = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        return [causes.invalid("spec.resourceAttributes", None, wrong)]
+        return [field_errors.invalid("spec.resourceAttributes", None, wrong)]
     return []
 
 
 def _wrong_subject(spec: Json) -> list[Cause]:
     if spec.get("user") or spec.get("groups"):
         return []
-    return [causes.invalid("spec.user", "", "at least one of user or group must be specified")]
+    return [field_errors.invalid("spec.user", "", "at least one of user or group must be specified")]
 
 
 def _check(call: Call, found: list[Cause]) -> None:
     meta = {name: value for name, value in call.body["metadata"].items() if name != "namespace"}
     if meta:
-        found = [*found, causes.invalid("metadata", meta, "must be empty")]
+        found = [*found, field_errors.invalid("metadata", meta, "must be empty")]
     if found:
-        raise causes.invalid_object(call.body["kind"], _GROUP, "", found)
+        raise field_errors.invalid_object(call.body["kind"], _GROUP, "", found)
 
 
 def _kind(kind: str, answer: Answer, *, namespaced: bool = False) -> Resource:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from mooring.api import names
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 
 DRIVER_NAME_MAX: Final = 63
@@ -17,17 +17,17 @@ ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWr
 def driver_name(value: str, field: str) -> list[Cause]:
     """A CSI driver's name: required, at most 63 bytes, a DNS subdomain after lower-casing."""
     if not value:
-        return [causes.required(field)]
-    found = [causes.too_long(field, DRIVER_NAME_MAX)] if len(value) > DRIVER_NAME_MAX else []
-    return found + [causes.invalid(field, value, reason) for reason in names.dns_subdomain(value.lower())]
+        return [field_errors.required(field)]
+    found = [field_errors.too_long(field, DRIVER_NAME_MAX)] if len(value) > DRIVER_NAME_MAX else []
+    return found + [field_errors.invalid(field, value, reason) for reason in names.dns_subdomain(value.lower())]
 
 
 def named(value: str, field: str, rule: Callable[[str], list[str]]) -> list[Cause]:
-    return [causes.invalid(field, value, reason) for reason in rule(value)]
+    return [field_errors.invalid(field, value, reason) for reason in rule(value)]
 
 
 def one_of(value: Any, field: str, allowed: Sequence[str]) -> list[Cause]:
-    return [] if value in allowed else [causes.not_supported(field, value, allowed)]
+    return [] if value in allowed else [field_errors.not_supported(field, value, allowed)]
 
 
 def all_of(values: Iterable[Any], field: str, allowed: Sequence[str]) -> list[Cause]:
@@ -37,10 +37,10 @@ def all_of(values: Iterable[Any], field: str, allowed: Sequence[str]) -> list[Ca
 def access_modes(modes: Sequence[str], field: str, detail: str = "") -> list[Cause]:
     """At least one, each known, ReadWriteOncePod only alone. detail: what is said when there is none."""
     if not modes:
-        return [causes.required(field, detail)]
+        return [field_errors.required(field, detail)]
     found = all_of(modes, field, ACCESS_MODES)
     if "ReadWriteOncePod" in modes and len(set(ACCESS_MODES).intersection(modes)) > 1:
-        found.append(causes.forbidden(field, "may not use ReadWriteOncePod with other access modes"))
+        found.append(field_errors.forbidden(field, "may not use ReadWriteOncePod with other access modes"))
     return found
 
 
@@ -48,9 +48,9 @@ def at_least(value: int | None, field: str, least: int) -> list[Cause]:
     """Nothing to say about None."""
     if value is None or value >= least:
         return []
-    return [causes.invalid(field, value, f"must be greater than or equal to {least}")]
+    return [field_errors.invalid(field, value, f"must be greater than or equal to {least}")]
 
 
 def unchanged(new: Json, old: Json, part: str, field: str) -> list[Cause]:
     """part: the member compared; field: how the cause names it."""
-    return [] if new.get(part) == old.get(part) else [causes.immutable(field, new.get(part))]
+    return [] if new.get(part) == old.get(part) else [field_errors.immutable(field, new.get(part))]

@@ -6,8 +6,8 @@ from typing import Final
 
 from mooring.api.classes import CLASS_BETA
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 
@@ -22,7 +22,7 @@ def validate(new: Json, old: Json) -> list[Cause]:
     becomes_named = _class_from_annotation(new, old)
     found = []
     if _frozen_part(new["spec"], new, old, becomes_named) != _frozen_part(old["spec"], new, old, becomes_named):
-        found.append(causes.forbidden("spec", _FROZEN))
+        found.append(field_errors.forbidden("spec", _FROZEN))
     found += _validate_shrinking(new, old) + checks.unchanged(new["spec"], old["spec"], "volumeMode", "volumeMode")
     if not becomes_named or CLASS_BETA in _annotations(new):  # (it may go when the field has taken over)
         found += _validate_annotation(new, old)
@@ -78,12 +78,12 @@ def _validate_shrinking(new: Json, old: Json) -> list[Cause]:
         return []
     if wanted > parse_quantity((old["status"].get("capacity") or {}).get("storage", "0")).value:
         return []
-    return [causes.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")]
+    return [field_errors.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")]
 
 
 def _validate_annotation(new: Json, old: Json) -> list[Cause]:
     now, before = _annotations(new).get(CLASS_BETA, ""), _annotations(old).get(CLASS_BETA, "")
-    return [] if now == before else [causes.immutable(f"metadata.annotations.{CLASS_BETA}", now)]
+    return [] if now == before else [field_errors.immutable(f"metadata.annotations.{CLASS_BETA}", now)]
 
 
 def _validate_attributes_class(new: Json, old: Json) -> list[Cause]:
@@ -92,7 +92,7 @@ def _validate_attributes_class(new: Json, old: Json) -> list[Cause]:
     name = new["spec"].get(part)
     if name == old["spec"].get(part) or name or "currentVolumeAttributesClassName" not in old["status"]:
         return []
-    return [causes.forbidden(f"spec.{part}", f"update to {'nil' if name is None else 'empty string'} {since}")]
+    return [field_errors.forbidden(f"spec.{part}", f"update to {'nil' if name is None else 'empty string'} {since}")]
 
 
 def _annotations(claim: Json) -> dict[str, str]:

@@ -6,9 +6,9 @@ from typing import Final
 
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import causes
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import amounts, checks, labelselector, meta
 
@@ -65,9 +65,9 @@ def validate(spec: Json, field: str) -> list[Cause]:
 
 def _validate_request(requests: Json, field: str) -> list[Cause]:
     if "storage" not in requests:
-        return [causes.required(f"{field}[storage]")]
+        return [field_errors.required(f"{field}[storage]")]
     if parse_quantity(requests["storage"]).value <= 0:
-        return [causes.invalid(f"{field}[storage]", requests["storage"], "must be greater than zero")]
+        return [field_errors.invalid(f"{field}[storage]", requests["storage"], "must be greater than zero")]
     return []
 
 
@@ -76,9 +76,9 @@ def _validate_sources(spec: Json, field: str) -> list[Cause]:
     found = [] if source is None else _validate_source(source, f"{field}.dataSource")
     found += [] if ref is None else _validate_source(ref, f"{field}.dataSourceRef")
     if source is not None and ref is not None and ref.get("namespace"):
-        found.append(causes.invalid(field, source, "may not be specified when dataSourceRef.namespace is specified"))
+        found.append(field_errors.invalid(field, source, "may not be specified when dataSourceRef.namespace is specified"))
     elif source is not None and ref is not None and source != _without_namespace(ref):
-        found.append(causes.invalid(field, source, "must match dataSourceRef"))
+        found.append(field_errors.invalid(field, source, "must match dataSourceRef"))
     return found
 
 
@@ -87,10 +87,10 @@ def _without_namespace(ref: Json) -> Json:
 
 
 def _validate_source(source: Json, field: str) -> list[Cause]:
-    found = [causes.required(f"{field}.{part}") for part in ("name", "kind") if not source[part]]
+    found = [field_errors.required(f"{field}.{part}") for part in ("name", "kind") if not source[part]]
     if not source["apiGroup"] and source["kind"] != "PersistentVolumeClaim":
         text = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
-        found.append(causes.invalid(field, source["kind"], text))
+        found.append(field_errors.invalid(field, source["kind"], text))
     if source["apiGroup"]:
         found += checks.named(source["apiGroup"], f"{field}.apiGroup", names.dns_subdomain)
     return found

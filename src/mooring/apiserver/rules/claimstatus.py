@@ -6,8 +6,8 @@ from typing import Final
 
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 
@@ -28,7 +28,7 @@ def validate(new: Json, _old: Json) -> list[Cause]:
     for resource, state in states.items():
         found += _validate_resource(resource, field)
         if state not in RESIZE_STATES:
-            found.append(causes.not_supported(field, resource, RESIZE_STATES))  # (so the real one: it shows the resource)
+            found.append(field_errors.not_supported(field, resource, RESIZE_STATES))  # (so the real one: it shows the resource)
     allocated, field = status.get("allocatedResources") or {}, "status.allocatedResources"
     for resource in allocated:
         found += _validate_resource(resource, field)
@@ -43,12 +43,12 @@ def _validate_resource(resource: str, field: str) -> list[Cause]:
     prefix = resource.rpartition("/")[0]
     if resource == "storage" or (prefix and not prefix.endswith(_OWN_SUFFIX)):
         return []
-    return [causes.not_supported(field, resource, ["storage"])]
+    return [field_errors.not_supported(field, resource, ["storage"])]
 
 
 def _validate_amounts(amounts: dict[str, str], field: str) -> list[Cause]:
     return [
-        causes.invalid(f"{field}[{name}]", amount, "must be a valid resource quantity")
+        field_errors.invalid(f"{field}[{name}]", amount, "must be a valid resource quantity")
         for name, amount in amounts.items()
         if parse_quantity(amount).value < 0
     ]

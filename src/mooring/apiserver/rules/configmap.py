@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 from typing import Final
 
-from mooring.apiserver import causes
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, meta
 from mooring.apiserver.rules.secret import FROZEN, key_reasons
@@ -22,16 +22,16 @@ def _validate(new: Json) -> list[Cause]:
     found = [cause for key in texts for cause in checks.named(key, f"data[{key}]", key_reasons)]
     for key in binaries:
         found += checks.named(key, f"binaryData[{key}]", key_reasons)
-    found += [causes.invalid(f"data[{key}]", key, "duplicate of key present in binaryData") for key in texts if key in binaries]
+    found += [field_errors.invalid(f"data[{key}]", key, "duplicate of key present in binaryData") for key in texts if key in binaries]
     size = sum(len(text.encode()) for text in texts.values()) + sum(len(base64.b64decode(text)) for text in binaries.values())
-    return found + ([causes.too_long("", _BYTES_MAX)] if size > _BYTES_MAX else [])
+    return found + ([field_errors.too_long("", _BYTES_MAX)] if size > _BYTES_MAX else [])
 
 
 def _validate_update(new: Json, old: Json) -> list[Cause]:
     if not old.get("immutable"):
         return []
-    found = [] if new.get("immutable") else [causes.forbidden("immutable", FROZEN)]
-    return found + [causes.forbidden(part, FROZEN) for part in ("data", "binaryData") if new.get(part) != old.get(part)]
+    found = [] if new.get("immutable") else [field_errors.forbidden("immutable", FROZEN)]
+    return found + [field_errors.forbidden(part, FROZEN) for part in ("data", "binaryData") if new.get(part) != old.get(part)]
 
 
 CONFIG_MAPS: Final = Resource(

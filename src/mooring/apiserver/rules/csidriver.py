@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mooring.apiserver import causes
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.deletion import GENERATION_MAX
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, meta
 
@@ -57,11 +57,11 @@ def _validate(new: Json) -> list[Cause]:
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
     if period is not None and period < _UPDATE_PERIOD_S_MIN:
         text = f"must be greater than or equal to {_UPDATE_PERIOD_S_MIN} seconds"
-        found.append(causes.invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, text))
+        found.append(field_errors.invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, text))
     found += _validate_tokens(spec.get("tokenRequests") or [])
     if spec.get("serviceAccountTokenInSecrets") is not None and not spec.get("tokenRequests"):
         text = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
-        found.append(causes.invalid("spec.serviceAccountTokenInSecrets", spec["serviceAccountTokenInSecrets"], text))
+        found.append(field_errors.invalid("spec.serviceAccountTokenInSecrets", spec["serviceAccountTokenInSecrets"], text))
     return found
 
 
@@ -71,14 +71,14 @@ def _validate_tokens(requests: list[Json]) -> list[Cause]:
     for number, request in enumerate(requests):
         field = f"spec.tokenRequests[{number}]"
         if request["audience"] in audiences:
-            found.append(causes.duplicate(f"{field}.audience", request["audience"]))
+            found.append(field_errors.duplicate(f"{field}.audience", request["audience"]))
             continue
         audiences.add(request["audience"])
         seconds = request.get("expirationSeconds")
         if seconds is not None and seconds < _TOKEN_S_MIN:
-            found.append(causes.invalid(f"{field}.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"))
+            found.append(field_errors.invalid(f"{field}.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"))
         if seconds is not None and seconds > _TOKEN_S_MAX:
-            found.append(causes.invalid(f"{field}.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds"))
+            found.append(field_errors.invalid(f"{field}.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds"))
     return found
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.api import names
-from mooring.apiserver import causes
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, meta
 
@@ -31,7 +31,7 @@ def _validate(new: Json) -> list[Cause]:
         field = f"spec.drivers[{number}]"
         found += _validate_driver(driver, field)
         if driver["name"] in seen:
-            found.append(causes.duplicate(f"{field}.name", driver["name"]))
+            found.append(field_errors.duplicate(f"{field}.name", driver["name"]))
         seen.add(driver["name"])
     return found
 
@@ -39,15 +39,15 @@ def _validate(new: Json) -> list[Cause]:
 def _validate_driver(driver: Json, field: str) -> list[Cause]:
     found = checks.driver_name(driver["name"], f"{field}.name")
     if not driver["nodeID"]:
-        found.append(causes.required(f"{field}.nodeID"))
+        found.append(field_errors.required(f"{field}.nodeID"))
     elif len(driver["nodeID"]) > _NODE_ID_MAX:
-        found.append(causes.invalid(f"{field}.nodeID", driver["nodeID"], f"must be {_NODE_ID_MAX} characters or less"))
+        found.append(field_errors.invalid(f"{field}.nodeID", driver["nodeID"], f"must be {_NODE_ID_MAX} characters or less"))
     keys: set[str] = set()
     for key in driver["topologyKeys"] or []:
         if key in keys:
-            found.append(causes.duplicate(field, key))
+            found.append(field_errors.duplicate(field, key))
         keys.add(key)
-        found += ([] if key else [causes.required(field)]) + checks.named(key, field, names.qualified_name)
+        found += ([] if key else [field_errors.required(field)]) + checks.named(key, field, names.qualified_name)
     return found + checks.at_least((driver.get("allocatable") or {}).get("count"), f"{field}.allocatable.count", 0)
 
 
@@ -55,7 +55,7 @@ def _validate_update(new: Json, old: Json) -> list[Cause]:
     """An entry may come and go; while it is there only its allocatable may change."""
     before = {driver["name"]: driver for driver in old["spec"]["drivers"] or []}
     return [
-        causes.immutable("spec.drivers", driver)
+        field_errors.immutable("spec.drivers", driver)
         for driver in new["spec"]["drivers"] or []
         if driver["name"] in before and _identity(driver) != _identity(before[driver["name"]])
     ]

@@ -6,9 +6,9 @@ from typing import Final
 
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import causes
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, labelselector, meta
 
@@ -24,7 +24,7 @@ def _validate(new: Json) -> list[Cause]:
     found = labelselector.validate(new.get("nodeTopology") or {}, "nodeTopology")
     found += checks.named(new["storageClassName"], "storageClassName", names.dns_subdomain)
     if "capacity" in new and parse_quantity(new["capacity"]).value < 0:  # (nobody looks at maximumVolumeSize)
-        found.append(causes.invalid("capacity", new["capacity"], "must be greater than or equal to 0"))
+        found.append(field_errors.invalid("capacity", new["capacity"], "must be greater than or equal to 0"))
     return found
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mooring.apiserver.body.scalars import WrongType
-from mooring.apiserver.body.schema import Messages, decode
-from mooring.apiserver.custom import defining, validating
+from mooring.apiserver.codecs.scalars import WrongType
+from mooring.apiserver.codecs.schema import Messages, decode
+from mooring.apiserver.custom import lifecycle, validating
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import meta
 
@@ -98,10 +98,10 @@ CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
     put_without_version=False,
     decode=_decode,
     bare_finalizers=True,
-    delete=defining.delete,
-    default=defining.default,
-    prepare_create=defining.prepare_create,
-    prepare_update=defining.prepare_update,
+    delete=lifecycle.delete,
+    default=lifecycle.default,
+    prepare_create=lifecycle.prepare_create,
+    prepare_update=lifecycle.prepare_update,
     validate=validating.validate,
     validate_create=validating.validate_create,
     validate_update=validating.validate_update,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Final
 
 from mooring.api import names
-from mooring.apiserver import causes, deletion
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import deletion, field_errors
+from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, volumesources
 
@@ -39,10 +39,10 @@ def rules(controller: str) -> Callable[[Json], list[Cause]]:
         namespace, about = new["metadata"]["namespace"], new["involvedObject"].get("namespace", "")
         if not new.get("eventTime"):
             fits = about == namespace or (not about and namespace == "default")
-            return [] if fits else [causes.invalid("involvedObject.namespace", about, _OTHER_NAMESPACE)]
+            return [] if fits else [field_errors.invalid("involvedObject.namespace", about, _OTHER_NAMESPACE)]
         found = []
         if not about and namespace not in ("default", "kube-system"):
-            found.append(causes.invalid("involvedObject.namespace", about, _OTHER_NAMESPACE))
+            found.append(field_errors.invalid("involvedObject.namespace", about, _OTHER_NAMESPACE))
         return found + _validate_timed(new, controller)
 
     return validate
@@ -51,19 +51,19 @@ def rules(controller: str) -> Callable[[Json], list[Cause]]:
 def _validate_timed(new: Json, controller: str) -> list[Cause]:
     """What an event with eventTime, one of the newer recorders, must have."""
     component = new["reportingComponent"]
-    found = [] if component else [causes.required(controller)]
+    found = [] if component else [field_errors.required(controller)]
     found += checks.named(component, controller, names.qualified_name)
     for field in ("reportingInstance", "action", "reason"):
         found += _short(new.get(field, ""), field)
     if len(new.get("message", "")) > _MESSAGE_MAX:
-        found.append(causes.invalid("message", "", f"can have at most {_MESSAGE_MAX} characters"))
+        found.append(field_errors.invalid("message", "", f"can have at most {_MESSAGE_MAX} characters"))
     return found
 
 
 def _short(text: str, field: str) -> list[Cause]:
     if not text:
-        return [causes.required(field)]
-    return [] if len(text) <= _SHORT_MAX else [causes.invalid(field, "", f"can have at most {_SHORT_MAX} characters")]
+        return [field_errors.required(field)]
+    return [] if len(text) <= _SHORT_MAX else [field_errors.invalid(field, "", f"can have at most {_SHORT_MAX} characters")]
 
 
 def _fields(event: Json) -> dict[str, str]:

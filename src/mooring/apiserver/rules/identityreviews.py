@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.apiserver import refusals
+from mooring.apiserver import api_errors
 from mooring.apiserver.actions import Answer, Call, User
-from mooring.apiserver.body.schema import Messages
+from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.identity.accounts import ISSUER, bearer_of
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import meta
@@ -33,7 +33,7 @@ def _whose_token(call: Call) -> Json:
     """Knows the tokens of service accounts. Differs from kube-apiserver: the server's own token is nobody's business."""
     spec = call.body["spec"]
     if not spec.get("token"):
-        raise refusals.bad_request("token is required for TokenReview in authentication")
+        raise api_errors.bad_request("token is required for TokenReview in authentication")
     claims = call.tokens.claims(spec["token"]) if call.tokens is not None else None
     user = bearer_of(claims, call.store, call.now) if claims is not None else None
     if claims is None or user is None:

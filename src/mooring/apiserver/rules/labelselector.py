@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mooring.api import names
-from mooring.apiserver import causes, metadata
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors, metadata
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 
@@ -21,12 +21,14 @@ def _validate_requirement(requirement: Json, field: str) -> list[Cause]:
     match requirement["operator"]:
         case "In" | "NotIn":
             if not values:
-                found.append(causes.required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+                found.append(field_errors.required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
         case "Exists" | "DoesNotExist":
             if values:
-                found.append(causes.forbidden(f"{field}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+                found.append(
+                    field_errors.forbidden(f"{field}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+                )
         case operator:
-            found.append(causes.invalid(f"{field}.operator", operator, "not a valid selector operator"))
+            found.append(field_errors.invalid(f"{field}.operator", operator, "not a valid selector operator"))
     found += checks.named(requirement["key"], f"{field}.key", names.qualified_name)
     for index, value in enumerate(values):
         found += checks.named(value, f"{field}.values[{index}]", names.label_value)

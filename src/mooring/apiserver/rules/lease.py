@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.apiserver import causes
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, meta
 
@@ -29,7 +29,7 @@ def _validate(new: Json) -> list[Cause]:
     spec = new["spec"]
     found = []
     if spec.get("leaseDurationSeconds", 1) <= 0:
-        found.append(causes.invalid("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0"))
+        found.append(field_errors.invalid("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0"))
     return found + checks.at_least(spec.get("leaseTransitions"), "spec.leaseTransitions", 0)
 
 

@@ -6,11 +6,11 @@ import dataclasses
 from typing import Final
 
 from mooring.api import names
-from mooring.apiserver import causes, deletion
+from mooring.apiserver import deletion, field_errors
 from mooring.apiserver.actions import Action
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.deletion import DeleteOptions
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.metadata import finalizer_name
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import meta
@@ -77,7 +77,7 @@ def _validate_status(new: Json, _old: Json) -> list[Cause]:
     wanted, negation = ("Terminating", "not ") if deleting else ("Active", "")
     if phase == wanted:
         return []
-    return [causes.invalid("status.Phase", phase, f"may only be '{wanted}' if `deletionTimestamp` is {negation}empty")]
+    return [field_errors.invalid("status.Phase", phase, f"may only be '{wanted}' if `deletionTimestamp` is {negation}empty")]
 
 
 def _delete(obj: Json, options: DeleteOptions, now: float) -> Json | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.api import names
-from mooring.apiserver import causes, deletion
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import deletion, field_errors
+from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Form, Json, Resource
 from mooring.apiserver.rules import checks, event
 
@@ -57,10 +57,10 @@ def _validate_create(new: Json) -> list[Cause]:
     found = checks.named(prefix, "metadata.generateName", rule) if prefix else []
     found += checks.named(metadata.get("name", ""), "metadata.name", names.dns_subdomain) + _validate_series(new)
     if not new.get("eventTime"):
-        found.append(causes.required("eventTime"))
+        found.append(field_errors.required("eventTime"))
     if new.get("type") not in ("Normal", "Warning"):
-        found.append(causes.invalid("type", "", f"has invalid value: {new.get('type', '')}"))
-    return found + [causes.invalid(part, "", "needs to be unset") for part in _UNSET if new.get(part)]
+        found.append(field_errors.invalid("type", "", f"has invalid value: {new.get('type', '')}"))
+    return found + [field_errors.invalid(part, "", "needs to be unset") for part in _UNSET if new.get(part)]
 
 
 def _validate_update(new: Json, old: Json) -> list[Cause]:
@@ -74,8 +74,8 @@ def _validate_series(new: Json) -> list[Cause]:
     series = new.get("series")
     if series is None:
         return []
-    found = [causes.invalid("series.count", "", "should be at least 2")] if series.get("count", 0) < 2 else []
-    return found + ([] if series.get("lastObservedTime") else [causes.required("series.lastObservedTime")])
+    found = [field_errors.invalid("series.count", "", "should be at least 2")] if series.get("count", 0) < 2 else []
+    return found + ([] if series.get("lastObservedTime") else [field_errors.required("series.lastObservedTime")])
 
 
 NEW_EVENTS: Final = Resource(

@@ -8,9 +8,9 @@ from typing import Final
 
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import causes
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource, Status, View
 from mooring.apiserver.rules import amounts, checks, meta
 
@@ -79,9 +79,9 @@ def _validate(new: Json) -> list[Cause]:
         found += checks.named(taint["key"], f"{field}.key", names.qualified_name)
         found += checks.named(taint.get("value", ""), f"{field}.value", names.label_value)
         effect = taint["effect"]
-        found += checks.one_of(effect, f"{field}.effect", _EFFECTS) if effect else [causes.required(f"{field}.effect")]
+        found += checks.one_of(effect, f"{field}.effect", _EFFECTS) if effect else [field_errors.required(f"{field}.effect")]
         if (taint["key"], taint["effect"]) in seen:
-            found.append(causes.duplicate(field, taint, "taints must be unique by key and effect pair"))
+            found.append(field_errors.duplicate(field, taint, "taints must be unique by key and effect pair"))
         seen.add((taint["key"], taint["effect"]))
     return found + _validate_cidrs(new["spec"].get("podCIDRs") or []) + _validate_status(new, {})
 
@@ -94,18 +94,18 @@ def _validate_cidrs(texts: list[str]) -> list[Cause]:
             network = ipaddress.ip_network(text, strict=False)
             versions.append(network.version)
             if ipaddress.ip_interface(text).ip != network.network_address:
-                found.append(causes.invalid(f"spec.podCIDRs[{number}]", text, "must not have bits set beyond the prefix length"))
+                found.append(field_errors.invalid(f"spec.podCIDRs[{number}]", text, "must not have bits set beyond the prefix length"))
         except ValueError:
             wrong = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-            found.append(causes.invalid(f"spec.podCIDRs[{number}]", text, wrong))
+            found.append(field_errors.invalid(f"spec.podCIDRs[{number}]", text, wrong))
     if not found and len(versions) != len(set(versions)):
-        found.append(causes.invalid("spec.podCIDRs", texts, "may specify no more than one CIDR for each IP family"))
+        found.append(field_errors.invalid("spec.podCIDRs", texts, "may specify no more than one CIDR for each IP family"))
     return found
 
 
 def _validate_status(new: Json, _old: Json) -> list[Cause]:
     found = [
-        causes.invalid(f"status.{part}.{name}", amount, "must be greater than or equal to 0")
+        field_errors.invalid(f"status.{part}.{name}", amount, "must be greater than or equal to 0")
         for part in ("capacity", "allocatable")
         for name, amount in (new["status"].get(part) or {}).items()
         if parse_quantity(amount).value < 0
@@ -119,22 +119,22 @@ def _validate_features(features: list[str]) -> list[Cause]:
     for number, feature in enumerate(features):
         field = f"status.declaredFeatures[{number}]"
         if number and feature < features[number - 1]:
-            found.append(causes.invalid(field, feature, "list must be sorted alphabetically"))
+            found.append(field_errors.invalid(field, feature, "list must be sorted alphabetically"))
         if number and feature == features[number - 1]:
-            found.append(causes.duplicate(field, feature))
+            found.append(field_errors.duplicate(field, feature))
         if not _FEATURE.fullmatch(feature):
-            found.append(causes.invalid(field, feature, f'invalid feature name "{feature}": {_FEATURE_RULE}'))
+            found.append(field_errors.invalid(field, feature, f'invalid feature name "{feature}": {_FEATURE_RULE}'))
     return found
 
 
 def _validate_update(new: Json, old: Json) -> list[Cause]:
     found = [
-        causes.forbidden(f"spec.{part}", f'node updates may not change {part.rstrip("s")} except from "" to valid')
+        field_errors.forbidden(f"spec.{part}", f'node updates may not change {part.rstrip("s")} except from "" to valid')
         for part in _SET_ONCE
         if old["spec"].get(part) and new["spec"].get(part) != old["spec"][part]
     ]
     if new["spec"].get("externalID") != old["spec"].get("externalID"):
-        found.append(causes.forbidden("spec.externalID", "may not be updated"))
+        found.append(field_errors.forbidden("spec.externalID", "may not be updated"))
     return found
 
 

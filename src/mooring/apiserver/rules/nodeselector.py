@@ -6,9 +6,9 @@ import json
 from typing import Any, Final
 
 from mooring.api import names
-from mooring.apiserver import causes
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 
@@ -30,7 +30,7 @@ _GA_LABELS: Final = {
 def validate(selector: Json, field: str) -> list[Cause]:
     terms = selector.get("nodeSelectorTerms") or []
     if not terms:
-        return [causes.required(f"{field}.nodeSelectorTerms", "must have at least one node selector term")]
+        return [field_errors.required(f"{field}.nodeSelectorTerms", "must have at least one node selector term")]
     found = []
     for number, term in enumerate(terms):
         found += validate_term(term, f"{field}.nodeSelectorTerms[{number}]")
@@ -86,15 +86,17 @@ def _validate_expression(requirement: Json, field: str) -> list[Cause]:
     match requirement["operator"]:
         case "In" | "NotIn":
             if not values:
-                found.append(causes.required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+                found.append(field_errors.required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
         case "Exists" | "DoesNotExist":
             if values:
-                found.append(causes.forbidden(f"{field}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+                found.append(
+                    field_errors.forbidden(f"{field}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+                )
         case "Gt" | "Lt":
             if len(values) != 1:
-                found.append(causes.required(f"{field}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
+                found.append(field_errors.required(f"{field}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
         case operator:
-            found.append(causes.invalid(f"{field}.operator", operator, "not a valid selector operator"))
+            found.append(field_errors.invalid(f"{field}.operator", operator, "not a valid selector operator"))
     return found
 
 
@@ -102,12 +104,12 @@ def _validate_field(requirement: Json, field: str) -> list[Cause]:
     values = requirement.get("values") or []
     found = []
     if requirement["operator"] not in ("In", "NotIn"):
-        found.append(causes.invalid(f"{field}.operator", requirement["operator"], "not a valid selector operator"))
+        found.append(field_errors.invalid(f"{field}.operator", requirement["operator"], "not a valid selector operator"))
     elif len(values) != 1:
         text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-        found.append(causes.required(f"{field}.values", text))
+        found.append(field_errors.required(f"{field}.values", text))
     if requirement["key"] != "metadata.name":
-        found.append(causes.invalid(f"{field}.key", requirement["key"], "not a valid field selector key"))
+        found.append(field_errors.invalid(f"{field}.key", requirement["key"], "not a valid field selector key"))
         return found
     for index, value in enumerate(values):
         found += checks.named(value, f"{field}.values[{index}]", names.dns_subdomain)

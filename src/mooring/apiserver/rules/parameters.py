@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.api import names
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.metadata import total_bytes
 from mooring.apiserver.rules import checks
 
@@ -16,16 +16,16 @@ BYTES_MAX: Final = 256 * 1024
 
 def driver(name: str, field: str) -> list[Cause]:
     """Laxer than a driver's name elsewhere: a qualified name after lower-casing."""
-    return checks.named(name.lower(), field, names.qualified_name) if name else [causes.required(field)]
+    return checks.named(name.lower(), field, names.qualified_name) if name else [field_errors.required(field)]
 
 
 def validate(given: dict[str, str], *, allow_empty: bool) -> list[Cause]:
     """What is wrong with them, at the field `parameters`."""
     if not given and not allow_empty:
-        return [causes.required("parameters", "must contain at least one key/value pair")]
+        return [field_errors.required("parameters", "must contain at least one key/value pair")]
     if len(given) > COUNT_MAX:
-        return [causes.too_many("parameters", COUNT_MAX)]
-    found = [causes.invalid("parameters", key, "field can not be empty.") for key in given if not key]
+        return [field_errors.too_many("parameters", COUNT_MAX)]
+    found = [field_errors.invalid("parameters", key, "field can not be empty.") for key in given if not key]
     if total_bytes(given) > BYTES_MAX:
-        found.append(causes.too_long("parameters", BYTES_MAX))
+        found.append(field_errors.too_long("parameters", BYTES_MAX))
     return found

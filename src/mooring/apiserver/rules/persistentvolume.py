@@ -7,9 +7,9 @@ from typing import Final
 from mooring.api import names
 from mooring.api.classes import CLASS_BETA
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import causes
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import amounts, checks, nodeselector, volumesources
 from mooring.apiserver.rules.protection import protected_by
@@ -71,30 +71,30 @@ def _validate(new: Json) -> list[Cause]:
 
 
 def _validate_capacity(capacity: Json) -> list[Cause]:
-    found = [] if capacity else [causes.required("spec.capacity")]
+    found = [] if capacity else [field_errors.required("spec.capacity")]
     if set(capacity) != {"storage"}:
-        found.append(causes.not_supported("spec.capacity", capacity, ["storage"]))
+        found.append(field_errors.not_supported("spec.capacity", capacity, ["storage"]))
     for name, amount in capacity.items():
         value = parse_quantity(amount).value
         if value < 0:
-            found.append(causes.invalid(f"spec.capacity[{name}]", amount, "must be a valid resource quantity"))
+            found.append(field_errors.invalid(f"spec.capacity[{name}]", amount, "must be a valid resource quantity"))
         if value <= 0:
-            found.append(causes.invalid(f"spec.capacity[{name}]", amount, "must be greater than zero"))
+            found.append(field_errors.invalid(f"spec.capacity[{name}]", amount, "must be greater than zero"))
     return found
 
 
 def _validate_path_volumes(spec: Json) -> list[Cause]:
     found = []
     if "local" in spec and "nodeAffinity" not in spec:
-        found.append(causes.required("spec.nodeAffinity", "Local volume requires node affinity"))
+        found.append(field_errors.required("spec.nodeAffinity", "Local volume requires node affinity"))
     if spec.get("hostPath", {}).get("path") == "/" and spec["persistentVolumeReclaimPolicy"] == "Recycle":
-        found.append(causes.forbidden("spec.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'"))
+        found.append(field_errors.forbidden("spec.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'"))
     return found
 
 
 def _validate_affinity(affinity: Json) -> list[Cause]:
     if "required" not in affinity:
-        return [causes.required("spec.nodeAffinity.required", "must specify required node constraints")]
+        return [field_errors.required("spec.nodeAffinity.required", "must specify required node constraints")]
     return nodeselector.validate(affinity["required"], "spec.nodeAffinity.required")
 
 
@@ -102,15 +102,15 @@ def _validate_attributes_class(spec: Json) -> list[Cause]:
     if "volumeAttributesClassName" not in spec:
         return []
     name, field = spec["volumeAttributesClassName"], "spec.volumeAttributesClassName"
-    found = checks.named(name, field, names.dns_subdomain) if name else [causes.required(field, "an empty string is disallowed")]
+    found = checks.named(name, field, names.dns_subdomain) if name else [field_errors.required(field, "an empty string is disallowed")]
     if "csi" not in spec:
-        found.append(causes.required("spec.csi", "has to be specified when using volumeAttributesClassName"))
+        found.append(field_errors.required("spec.csi", "has to be specified when using volumeAttributesClassName"))
     return found
 
 
 def _validate_annotations(new: Json) -> list[Cause]:
     if "csi" in new["spec"] and _MOUNT_OPTIONS in (new["metadata"].get("annotations") or {}):
-        return [causes.forbidden(f"metadata.annotations.{_MOUNT_OPTIONS}", "may not specify mount options for this volume type")]
+        return [field_errors.forbidden(f"metadata.annotations.{_MOUNT_OPTIONS}", "may not specify mount options for this volume type")]
     return []
 
 
@@ -118,13 +118,13 @@ def _validate_update(new: Json, old: Json) -> list[Cause]:
     spec, before = new["spec"], old["spec"]
     found = []
     if _source_for_comparison(spec, before) != volumesources.chosen(before):
-        found.append(causes.forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"))
+        found.append(field_errors.forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"))
     found += checks.unchanged(spec, before, "volumeMode", "volumeMode")
     if "nodeAffinity" in before and not nodeselector.same_but_for_ga_labels(spec.get("nodeAffinity"), before["nodeAffinity"]):
         text = "field is immutable, except for updating from beta label to GA"
-        found.append(causes.invalid("nodeAffinity", spec.get("nodeAffinity"), text))
+        found.append(field_errors.invalid("nodeAffinity", spec.get("nodeAffinity"), text))
     if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in spec:
-        found.append(causes.forbidden("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden"))
+        found.append(field_errors.forbidden("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden"))
     return found
 
 

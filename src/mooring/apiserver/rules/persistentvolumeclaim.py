@@ -6,9 +6,9 @@ from typing import Final
 
 from mooring.api.classes import CLASS_BETA
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import refusals
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import api_errors
+from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource, Status, View
 from mooring.apiserver.rules import amounts, claimchanges, claimspec, claimstatus
 from mooring.apiserver.rules.protection import protected_by
@@ -56,7 +56,7 @@ def _admit(new: Json, view: View) -> None:
 
 def _admit_update(new: Json, old: Json, view: View) -> None:
     if parse_quantity(claimchanges.request(new)).value > parse_quantity(claimchanges.request(old)).value and not _may_grow(new, old, view):
-        raise refusals.forbidden(PERSISTENT_VOLUME_CLAIMS, old["metadata"]["name"], _NOT_EXPANDABLE)
+        raise api_errors.forbidden(PERSISTENT_VOLUME_CLAIMS, old["metadata"]["name"], _NOT_EXPANDABLE)
 
 
 def _may_grow(new: Json, old: Json, view: View) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from mooring.apiserver import deletion, refusals
+from mooring.apiserver import api_errors, deletion
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.resource import Json, Resource, Status, View
 from mooring.apiserver.rules import podactions, poddefaults, podresources, podspec, podupdate, podwarnings
@@ -41,18 +41,18 @@ def _admit(new: Json, _view: View) -> None:
     spec, name = new["spec"], new["metadata"].get("name", "")
     priority = _PRIORITIES.get(spec.get("priorityClassName", ""))
     if priority is None:
-        raise refusals.forbidden(PODS, name, f"no PriorityClass with name {spec['priorityClassName']} was found")
+        raise api_errors.forbidden(PODS, name, f"no PriorityClass with name {spec['priorityClassName']} was found")
     if spec.get("priority", priority) != priority:
         text = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; {_BY_CLASS} {priority} from the given"
-        raise refusals.forbidden(PODS, name, f"{text} PriorityClass name")
+        raise api_errors.forbidden(PODS, name, f"{text} PriorityClass name")
     if spec.get("preemptionPolicy", _PREEMPTION) != _PREEMPTION:
         text = f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; {_BY_CLASS}"
-        raise refusals.forbidden(PODS, name, f"{text} {_PREEMPTION} from the given PriorityClass name")
+        raise api_errors.forbidden(PODS, name, f"{text} {_PREEMPTION} from the given PriorityClass name")
     spec["priority"], spec["preemptionPolicy"] = priority, _PREEMPTION
     if spec.get("runtimeClassName"):
-        raise refusals.forbidden(PODS, name, f'pod rejected: RuntimeClass "{spec["runtimeClassName"]}" not found')
+        raise api_errors.forbidden(PODS, name, f'pod rejected: RuntimeClass "{spec["runtimeClassName"]}" not found')
     if spec.get("overhead"):
-        raise refusals.forbidden(PODS, name, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+        raise api_errors.forbidden(PODS, name, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
 
 
 def _prepare_create(new: Json, now: float) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mooring.api.meta import Key
-from mooring.apiserver import causes, refusals
+from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.actions import Action, Call, done
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.deletion import DeleteOptions
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, meta, podcontainers, podmounts, podresources, podspec
 from mooring.apiserver.rules.podshape import MESSAGES as SHAPES
@@ -36,12 +36,12 @@ def bind(call: Call) -> Json:
     assert pods is not None
     body, name = call.body, call.key.name or call.body["metadata"].get("name", "")
     if body["metadata"].get("name", "") != name:
-        raise refusals.bad_request("name in URL does not match name in Binding object")
+        raise api_errors.bad_request("name in URL does not match name in Binding object")
     target = body["target"]
-    wrong = [] if target.get("name") else [causes.required("target.name")]
+    wrong = [] if target.get("name") else [field_errors.required("target.name")]
     wrong += checks.one_of(target.get("kind") or "Node", "target.kind", ("Node", "<empty>"))
     if wrong:
-        raise causes.invalid_object("Binding", "", name, wrong)
+        raise field_errors.invalid_object("Binding", "", name, wrong)
 
     def change(pod: Json) -> None:
         _check_bindable(pod, body["metadata"])
@@ -91,7 +91,7 @@ def set_condition(status: Json, condition: Json, now: float) -> None:
 def _evict(call: Call) -> Json:
     """A deletion that says what it is. Nobody keeps a disruption budget here."""
     if call.body["metadata"].get("name", "") != call.key.name:
-        raise refusals.bad_request("name in URL does not match name in Eviction object")
+        raise api_errors.bad_request("name in URL does not match name in Eviction object")
     options = _options(call)
     found = call.store.get(call.resource, call.key)
     call.store.delete(call.resource, call.key, call.now, _dry(options))  # (what it would refuse is refused before anything is written)
@@ -139,20 +139,22 @@ def _validate_ephemeral(new: Json, old: Json) -> list[Cause]:
     found: list[Cause] = []
     for container in old["spec"].get("ephemeralContainers") or []:
         if container["name"] not in by_name:
-            found.append(causes.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be removed'))
+            found.append(field_errors.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be removed'))
         elif by_name[container["name"]] != container:
-            found.append(causes.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be changed'))
+            found.append(field_errors.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be changed'))
     targets = [container["name"] for part in ("containers", "initContainers") for container in spec.get(part) or []]
     seen = set(targets)
     for number, container in enumerate(containers):
         at = f"{field}[{number}]"
         found += podcontainers.validate_name(container["name"], f"{at}.name", seen)
         if container.get("targetContainerName") and container["targetContainerName"] not in targets:
-            found.append(causes.not_found(f"{at}.targetContainerName", container["targetContainerName"]))
+            found.append(field_errors.not_found(f"{at}.targetContainerName", container["targetContainerName"]))
         found += [
-            causes.forbidden(f"{at}.{part}", "cannot be set for an Ephemeral Container") for part in _NOT_EPHEMERAL if container.get(part)
+            field_errors.forbidden(f"{at}.{part}", "cannot be set for an Ephemeral Container")
+            for part in _NOT_EPHEMERAL
+            if container.get(part)
         ]
-        found += [] if container.get("image") else [causes.required(f"{at}.image")]
+        found += [] if container.get("image") else [field_errors.required(f"{at}.image")]
         found += checks.one_of(container["imagePullPolicy"], f"{at}.imagePullPolicy", podcontainers.PULL_POLICIES)
         found += podmounts.validate(container, at, spec.get("volumes") or [])
     return found
@@ -185,12 +187,12 @@ def _validate_resize(new: Json, old: Json) -> list[Cause]:
             now, was = (one["resources"].get(part) or {} for one in (container, before))
             if any(name not in now for name in was):
                 at = f"spec.containers[{number}].resources.{part}"
-                found.append(causes.forbidden(at, f"resource {part} cannot be removed"))
+                found.append(field_errors.forbidden(at, f"resource {part} cannot be removed"))
             if any(now.get(name) != was.get(name) for name in {*now, *was} if name not in _RESIZABLE):
-                found.append(causes.forbidden("spec", "only cpu and memory resources are mutable"))
+                found.append(field_errors.forbidden("spec", "only cpu and memory resources are mutable"))
     quality = podresources.quality(old["spec"])
     if podresources.quality(new["spec"]) != quality:
-        found.append(causes.invalid("spec", quality, "Pod QOS Class may not change as a result of resizing"))
+        found.append(field_errors.invalid("spec", quality, "Pod QOS Class may not change as a result of resizing"))
     return found
 
 
@@ -212,7 +214,7 @@ def count_change(new: Json, old: Json) -> None:
 def _no_kubelet(call: Call) -> None:
     pod = call.store.get(call.resource, call.key).whole()
     if not pod["spec"].get("nodeName"):
-        raise refusals.bad_request(f"pod {call.key.name} does not have a host assigned")
+        raise api_errors.bad_request(f"pod {call.key.name} does not have a host assigned")
     text = f"pod {call.key.name} can't be looked into: there is no kubelet behind this API server"
     raise ServerError(text, reason="ServiceUnavailable", code=503)
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from mooring.api import names
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, podenv, podmounts, podprobes, podresources, podsecurity
 
@@ -24,33 +24,33 @@ def validate(spec: Json) -> list[Cause]:
     found: list[Cause] = []
     seen: set[str] = set()
     if not spec.get("containers"):
-        found.append(causes.required("spec.containers"))
+        found.append(field_errors.required("spec.containers"))
     for part in ("containers", "initContainers"):
         for number, container in enumerate(spec.get(part) or []):
             field = f"spec.{part}[{number}]"
             found += validate_name(container["name"], f"{field}.name", seen)
             found += validate_one(container, field, spec)
             if part == "initContainers" and container.get("restartPolicy") != "Always":
-                found += [causes.forbidden(f"{field}.{name}", _ONLY_ALWAYS) for name in _NOT_FOR_INIT if name in container]
+                found += [field_errors.forbidden(f"{field}.{name}", _ONLY_ALWAYS) for name in _NOT_FOR_INIT if name in container]
     return found + _validate_host_ports(spec)
 
 
 def validate_name(name: str, field: str, seen: set[str]) -> list[Cause]:
     """Adds to the names seen."""
     if not name:
-        return [causes.required(field)]
+        return [field_errors.required(field)]
     found = checks.named(name, field, names.dns_label)
     if name in seen and not found:
-        found.append(causes.duplicate(field, name))
+        found.append(field_errors.duplicate(field, name))
     seen.add(name)
     return found
 
 
 def validate_one(container: Json, field: str, spec: Json) -> list[Cause]:
     image = container.get("image", "")
-    found = [] if image else [causes.required(f"{field}.image")]
+    found = [] if image else [field_errors.required(f"{field}.image")]
     if image != image.strip():
-        found.append(causes.invalid(f"{field}.image", image, "must not have leading or trailing whitespace"))
+        found.append(field_errors.invalid(f"{field}.image", image, "must not have leading or trailing whitespace"))
     found += checks.one_of(container["terminationMessagePolicy"], f"{field}.terminationMessagePolicy", _MESSAGE_POLICIES)
     found += checks.one_of(container["imagePullPolicy"], f"{field}.imagePullPolicy", PULL_POLICIES)
     found += _validate_ports(container.get("ports") or [], f"{field}.ports", on_host_network=spec.get("hostNetwork", False))
@@ -66,7 +66,7 @@ def _validate_restarts(container: Json, field: str) -> list[Cause]:
     found = podresources.validate_resize_policy(container.get("resizePolicy") or [], f"{field}.resizePolicy")
     rules = container.get("restartPolicyRules") or []
     if rules and not container.get("restartPolicy"):
-        found.append(causes.required(f"{field}.restartPolicy", "must specify restartPolicy when restart rules are used"))
+        found.append(field_errors.required(f"{field}.restartPolicy", "must specify restartPolicy when restart rules are used"))
     for number, rule in enumerate(rules):
         at, codes = f"{field}.restartPolicyRules[{number}]", rule.get("exitCodes")
         found += checks.one_of(rule.get("action", ""), f"{at}.action", _RULE_ACTIONS)
@@ -82,16 +82,16 @@ def _validate_ports(ports: Sequence[Json], field: str, *, on_host_network: bool)
         at, name, inner, outer = f"{field}[{number}]", port.get("name", ""), port["containerPort"], port.get("hostPort", 0)
         if name:
             wrong = podprobes.port_name(name, f"{at}.name")
-            found += wrong or ([causes.duplicate(f"{at}.name", name)] if name in seen else [])
+            found += wrong or ([field_errors.duplicate(f"{at}.name", name)] if name in seen else [])
             seen.add(name)
         if not inner:
-            found.append(causes.required(f"{at}.containerPort"))
+            found.append(field_errors.required(f"{at}.containerPort"))
         else:
             found += podprobes.port_number(inner, f"{at}.containerPort")
         if outer:
             found += podprobes.port_number(outer, f"{at}.hostPort")
         if outer and on_host_network and outer != inner:
-            found.append(causes.invalid(f"{at}.hostPort", outer, "must match `containerPort` when `hostNetwork` is true"))
+            found.append(field_errors.invalid(f"{at}.hostPort", outer, "must match `containerPort` when `hostNetwork` is true"))
         found += checks.one_of(port["protocol"], f"{at}.protocol", _PROTOCOLS)
     return found
 
@@ -106,6 +106,6 @@ def _validate_host_ports(spec: Json) -> list[Cause]:
                 continue
             place = f"{port['protocol']}/{port.get('hostIP', '')}/{port['hostPort']}"
             if place in seen:
-                found.append(causes.duplicate(f"spec.containers[{number}].ports[{index}].hostPort", place))
+                found.append(field_errors.duplicate(f"spec.containers[{number}].ports[{index}].hostPort", place))
             seen.add(place)
     return found

@@ -8,8 +8,8 @@ from typing import Final
 
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 from mooring.apiserver.rules.secret import key_reasons
@@ -40,9 +40,9 @@ def validate(container: Json, field: str, volumes: Sequence[Json] = ()) -> list[
     for number, variable in enumerate(container.get("env") or []):
         at = f"{field}.env[{number}]"
         if not variable["name"]:
-            found.append(causes.required(f"{at}.name"))
+            found.append(field_errors.required(f"{at}.name"))
         elif not _NAME.fullmatch(variable["name"]):
-            found.append(causes.invalid(f"{at}.name", variable["name"], _NAME_TEXT))
+            found.append(field_errors.invalid(f"{at}.name", variable["name"], _NAME_TEXT))
         if "valueFrom" in variable:
             found += _validate_source(variable, f"{at}.valueFrom")
     for number, source in enumerate(container.get("envFrom") or []):
@@ -60,21 +60,21 @@ def _validate_files(container: Json, field: str, volumes: Sequence[Json]) -> lis
         name, at = source["volumeName"], f"{field}.env[{number}].valueFrom.fileKeyRef.volumeName"
         volume = next((volume for volume in volumes if volume["name"] == name), None)
         if volume is None:
-            found.append(causes.not_found(at, name))
+            found.append(field_errors.not_found(at, name))
         elif "emptyDir" not in volume:
-            found.append(causes.invalid(at, name, "referenced volume must be of type emptyDir"))
+            found.append(field_errors.invalid(at, name, "referenced volume must be of type emptyDir"))
     return found
 
 
 def _validate_file(source: Json, field: str) -> list[Cause]:
     key, volume, path = source["key"], source["volumeName"], source["path"]
-    found = [causes.required(f"{field}.{part}") for part in ("key", "volumeName", "path") if not source[part]]
+    found = [field_errors.required(f"{field}.{part}") for part in ("key", "volumeName", "path") if not source[part]]
     if key and not _NAME.fullmatch(key):
-        found.append(causes.invalid(f"{field}.key", key, _NAME_TEXT))
+        found.append(field_errors.invalid(f"{field}.key", key, _NAME_TEXT))
     if volume:
         found += checks.named(volume, f"{field}.volumeName", names.dns_label)
     if ".." in path.split("/"):
-        found.append(causes.invalid(f"{field}.path", path, "must not contain '..'"))
+        found.append(field_errors.invalid(f"{field}.path", path, "must not contain '..'"))
     return found
 
 
@@ -83,7 +83,7 @@ def _validate_source(variable: Json, field: str) -> list[Cause]:
     given = [name for name in _SOURCES if name in source]
     if not given:
         named = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
-        return [causes.invalid(field, "", f"must specify one of: {named}")]
+        return [field_errors.invalid(field, "", f"must specify one of: {named}")]
     found = []
     if "fieldRef" in source:
         found += _validate_field(source["fieldRef"], f"{field}.fieldRef")
@@ -95,55 +95,55 @@ def _validate_source(variable: Json, field: str) -> list[Cause]:
     if "fileKeyRef" in source:
         found += _validate_file(source["fileKeyRef"], f"{field}.fileKeyRef")
     if variable.get("value"):
-        found.append(causes.invalid(field, "", "may not be specified when `value` is not empty"))
+        found.append(field_errors.invalid(field, "", "may not be specified when `value` is not empty"))
     elif len(given) > 1:
-        found.append(causes.invalid(field, "", _TWO_FIELDS))
+        found.append(field_errors.invalid(field, "", _TWO_FIELDS))
     return found
 
 
 def _validate_field(reference: Json, field: str) -> list[Cause]:
     path, version, at = reference["fieldPath"], reference["apiVersion"], f"{field}.fieldPath"
     if not path:
-        return [causes.required(at)]
+        return [field_errors.required(at)]
     if version != "v1":
-        return [causes.invalid(at, path, f"error converting fieldPath: unsupported pod version: {version}")]
+        return [field_errors.invalid(at, path, f"error converting fieldPath: unsupported pod version: {version}")]
     if _WITH_KEY.fullmatch(path):
         return []
     if path not in _KNOWN:
-        return [causes.invalid(at, path, f"error converting fieldPath: field label not supported: {path}")]
+        return [field_errors.invalid(at, path, f"error converting fieldPath: field label not supported: {path}")]
     return checks.one_of(path, at, _FIELDS)
 
 
 def _validate_amount(reference: Json, field: str) -> list[Cause]:
     resource = reference["resource"]
     if not resource:
-        return [causes.required(f"{field}.resource")]
+        return [field_errors.required(f"{field}.resource")]
     if not resource.startswith(("limits.hugepages-", "requests.hugepages-")):
         found = checks.one_of(resource, f"{field}.resource", _AMOUNTS)
         if found:
             return found
     if resource.endswith(".cpu") and parse_quantity(reference["divisor"]).value not in (0, 1, parse_quantity("1m").value):
         text = "only divisor's values 1m and 1 are supported with the cpu resource"
-        return [causes.invalid(f"{field}.divisor", resource, text)]
+        return [field_errors.invalid(f"{field}.divisor", resource, text)]
     return []
 
 
 def _validate_key(reference: Json, field: str) -> list[Cause]:
     found = checks.named(reference.get("name", ""), f"{field}.name", names.dns_subdomain)
     if not reference["key"]:
-        return [*found, causes.required(f"{field}.key")]
+        return [*found, field_errors.required(f"{field}.key")]
     return found + checks.named(reference["key"], f"{field}.key", key_reasons)
 
 
 def _validate_all_of(source: Json, field: str, number: int) -> list[Cause]:
     given = [name for name in ("configMapRef", "secretRef") if name in source]
     if not given:
-        return [causes.invalid(field, "", "must specify one of: `configMapRef` or `secretRef`")]
-    found = [causes.invalid(field, "", _TWO_FIELDS)] if len(given) > 1 else []
+        return [field_errors.invalid(field, "", "must specify one of: `configMapRef` or `secretRef`")]
+    found = [field_errors.invalid(field, "", _TWO_FIELDS)] if len(given) > 1 else []
     prefix = source.get("prefix", "")
     if prefix and not _NAME.fullmatch(prefix):
-        found.append(causes.invalid(f"{field}[{number}].prefix", prefix, _NAME_TEXT))
+        found.append(field_errors.invalid(f"{field}[{number}].prefix", prefix, _NAME_TEXT))
     for part in given:
         name, at = source[part].get("name", ""), f"{field}[{number}].{part}.name"
-        found += checks.named(name, at, names.dns_subdomain) if name else [causes.required(at)]
+        found += checks.named(name, at, names.dns_subdomain) if name else [field_errors.required(at)]
     return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 from mooring.apiserver.rules.podvolumes import relative_path
@@ -33,7 +33,7 @@ def _validate_mounts(
         at, name, path = f"{field}[{number}]", mount["name"], mount["mountPath"]
         found += _validate_place(name, f"{at}.name", path, f"{at}.mountPath", volumes)
         if path in paths:
-            found.append(causes.invalid(f"{at}.mountPath", path, "must be unique"))
+            found.append(field_errors.invalid(f"{at}.mountPath", path, "must be unique"))
         paths.add(path)
         found += _validate_apart(name, path, devices, at, ("devicePath", "mountPath", "volumeDevices"))
         if mount.get("subPath"):
@@ -51,15 +51,15 @@ def _validate_devices(devices: Sequence[Json], mounts: Sequence[Json], field: st
     for number, device in enumerate(devices):
         at, name, path = f"{field}[{number}]", device["name"], device["devicePath"]
         if name in seen:
-            found.append(causes.invalid(f"{at}.name", name, "must be unique"))
+            found.append(field_errors.invalid(f"{at}.name", name, "must be unique"))
         found += _validate_place(name, f"{at}.name", path, f"{at}.devicePath", volumes)
         if name in volumes and not any(source in volumes[name] for source in _BLOCK):
             text = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
-            found.append(causes.invalid(f"{at}.name", name, text))
+            found.append(field_errors.invalid(f"{at}.name", name, text))
         if path in paths:
-            found.append(causes.invalid(f"{at}.devicePath", path, "must be unique"))
+            found.append(field_errors.invalid(f"{at}.devicePath", path, "must be unique"))
         if ".." in path.split("/"):
-            found.append(causes.invalid(f"{at}.devicePath", path, "can not contain backsteps ('..')"))
+            found.append(field_errors.invalid(f"{at}.devicePath", path, "can not contain backsteps ('..')"))
         found += _validate_apart(name, path, mounts, at, ("mountPath", "devicePath", "volumeMounts"))
         seen.add(name)
         paths.add(path)
@@ -67,10 +67,10 @@ def _validate_devices(devices: Sequence[Json], mounts: Sequence[Json], field: st
 
 
 def _validate_place(name: str, name_field: str, path: str, path_field: str, volumes: dict[str, Json]) -> list[Cause]:
-    found = [] if name else [causes.required(name_field)]
+    found = [] if name else [field_errors.required(name_field)]
     if name not in volumes:
-        found.append(causes.not_found(name_field, name))
-    return found + ([] if path else [causes.required(path_field)])
+        found.append(field_errors.not_found(name_field, name))
+    return found + ([] if path else [field_errors.required(path_field)])
 
 
 def _validate_apart(name: str, path: str, others: Sequence[Json], at: str, words: tuple[str, str, str]) -> list[Cause]:
@@ -78,15 +78,15 @@ def _validate_apart(name: str, path: str, others: Sequence[Json], at: str, words
     there, here, called = words
     found = []
     if any(other["name"] == name for other in others):
-        found.append(causes.invalid(f"{at}.name", name, f"must not already exist in {called}"))
+        found.append(field_errors.invalid(f"{at}.name", name, f"must not already exist in {called}"))
     if any(other[there] == path for other in others):
-        found.append(causes.invalid(f"{at}.{here}", path, f"must not already exist as a path in {called}"))
+        found.append(field_errors.invalid(f"{at}.{here}", path, f"must not already exist as a path in {called}"))
     return found
 
 
 def _validate_expression(mount: Json, at: str, field: str) -> list[Cause]:
     if mount.get("subPath"):
-        return [causes.invalid(f"{at}.subPathExpr", mount["subPathExpr"], "subPathExpr and subPath are mutually exclusive")]
+        return [field_errors.invalid(f"{at}.subPathExpr", mount["subPathExpr"], "subPathExpr and subPath are mutually exclusive")]
     return relative_path(mount["subPathExpr"], f"{field}.subPathExpr")
 
 
@@ -95,11 +95,11 @@ def _validate_propagation(mount: Json, field: str, *, privileged: bool) -> list[
     found = checks.one_of(propagation, f"{field}.mountPropagation", _PROPAGATIONS)
     if propagation == "Bidirectional" and not privileged:
         text = "Bidirectional mount propagation is available only to privileged containers"
-        found.append(causes.forbidden(f"{field}.mountPropagation", text))
+        found.append(field_errors.forbidden(f"{field}.mountPropagation", text))
     found += checks.one_of(recursive, f"{field}.recursiveReadOnly", _RECURSIVE)
     if recursive in ("Enabled", "IfPossible") and not mount.get("readOnly"):
-        found.append(causes.forbidden(f"{field}.recursiveReadOnly", "may only be specified when readOnly is true"))
+        found.append(field_errors.forbidden(f"{field}.recursiveReadOnly", "may only be specified when readOnly is true"))
     elif recursive in ("Enabled", "IfPossible") and propagation != "None":
         text = "may only be specified when mountPropagation is None or not specified"
-        found.append(causes.forbidden(f"{field}.recursiveReadOnly", text))
+        found.append(field_errors.forbidden(f"{field}.recursiveReadOnly", text))
     return found

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mooring.api import names
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, labelselector, nodeselector
 
@@ -32,12 +32,12 @@ def validate_tolerations(tolerations: Sequence[Json]) -> list[Cause]:
             found += checks.named(key, f"{field}.key", names.qualified_name)
         elif operator != "Exists":
             text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-            found.append(causes.invalid(f"{field}.operator", operator, text))
+            found.append(field_errors.invalid(f"{field}.operator", operator, text))
         if "tolerationSeconds" in toleration and toleration.get("effect") != "NoExecute":
             text = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-            found.append(causes.invalid(f"{field}.effect", toleration.get("effect", ""), text))
+            found.append(field_errors.invalid(f"{field}.effect", toleration.get("effect", ""), text))
         if operator == "Exists" and value:
-            found.append(causes.invalid(f"{field}.operator", value, "value must be empty when `operator` is 'Exists'"))
+            found.append(field_errors.invalid(f"{field}.operator", value, "value must be empty when `operator` is 'Exists'"))
         elif operator in ("", "Equal"):
             found += checks.named(value, f"{field}.operator", names.label_value)
         found += checks.one_of(operator or "Equal", f"{field}.operator", ("Equal", "Exists"))
@@ -65,7 +65,7 @@ def _validate_affinity(affinity: Json, field: str) -> list[Cause]:
 
 def _weight(term: Json, field: str) -> list[Cause]:
     weight = term["weight"]
-    return [] if 1 <= weight <= 100 else [causes.invalid(f"{field}.weight", weight, "must be in the range 1-100")]
+    return [] if 1 <= weight <= 100 else [field_errors.invalid(f"{field}.weight", weight, "must be in the range 1-100")]
 
 
 def _validate_pod_term(term: Json, field: str) -> list[Cause]:
@@ -77,12 +77,12 @@ def _validate_pod_term(term: Json, field: str) -> list[Cause]:
     for part in ("matchLabelKeys", "mismatchLabelKeys"):
         keys = term.get(part) or []
         if keys and "labelSelector" not in term:
-            found.append(causes.forbidden(f"{field}.{part}", "must not be specified when labelSelector is not set"))
+            found.append(field_errors.forbidden(f"{field}.{part}", "must not be specified when labelSelector is not set"))
             continue
         for number, key in enumerate(keys):
             found += checks.named(key, f"{field}.{part}[{number}]", names.qualified_name)
     if not term["topologyKey"]:
-        found.append(causes.required(f"{field}.topologyKey", _EMPTY))
+        found.append(field_errors.required(f"{field}.topologyKey", _EMPTY))
     return found + checks.named(term["topologyKey"], f"{field}.topologyKey", names.qualified_name)
 
 
@@ -92,16 +92,16 @@ def _validate_spread(constraints: Sequence[Json], field: str) -> list[Cause]:
     for number, constraint in enumerate(constraints):
         at, key, when = f"{field}[{number}]", *pairs[number]
         if constraint["maxSkew"] <= 0:
-            found.append(causes.invalid(f"{at}.maxSkew", constraint["maxSkew"], "must be greater than zero"))
-        found += [] if key else [causes.required(f"{at}.topologyKey", _EMPTY)]
+            found.append(field_errors.invalid(f"{at}.maxSkew", constraint["maxSkew"], "must be greater than zero"))
+        found += [] if key else [field_errors.required(f"{at}.topologyKey", _EMPTY)]
         found += checks.one_of(when, f"{at}.whenUnsatisfiable", ("DoNotSchedule", "ScheduleAnyway"))
         if pairs[number] in pairs[number + 1 :]:
-            found.append(causes.duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {when}}}"))
+            found.append(field_errors.duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {when}}}"))
         least = constraint.get("minDomains")
         if least is not None and least <= 0:
-            found.append(causes.invalid(f"{at}.minDomains", least, "must be greater than zero"))
+            found.append(field_errors.invalid(f"{at}.minDomains", least, "must be greater than zero"))
         if least is not None and when != "DoNotSchedule":
             text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {when}"
-            found.append(causes.invalid(f"{at}.minDomains", least, text))
+            found.append(field_errors.invalid(f"{at}.minDomains", least, text))
         found += labelselector.validate(constraint.get("labelSelector") or {}, f"{at}.labelSelector")
     return found

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 
@@ -35,7 +35,7 @@ def validate(container: Json, field: str, grace_s: int) -> list[Cause]:
 
 
 def port_number(port: int, field: str) -> list[Cause]:
-    return [] if 1 <= port <= 65535 else [causes.invalid(field, port, "must be between 1 and 65535, inclusive")]
+    return [] if 1 <= port <= 65535 else [field_errors.invalid(field, port, "must be between 1 and 65535, inclusive")]
 
 
 def port_name(name: str, field: str) -> list[Cause]:
@@ -51,7 +51,7 @@ def port_name(name: str, field: str) -> list[Cause]:
         wrong.append("must not contain consecutive hyphens")
     if name.startswith("-") or name.endswith("-"):
         wrong.append("must not begin or end with a hyphen")
-    return [causes.invalid(field, name, reason) for reason in wrong]
+    return [field_errors.invalid(field, name, reason) for reason in wrong]
 
 
 def _validate_probe(name: str, probe: Json, field: str, grace_s: int) -> list[Cause]:
@@ -60,40 +60,40 @@ def _validate_probe(name: str, probe: Json, field: str, grace_s: int) -> list[Ca
         found += checks.at_least(probe.get(count), f"{field}.{count}", 0)
     own_grace = probe.get("terminationGracePeriodSeconds")
     if own_grace is not None and own_grace <= 0:
-        found.append(causes.invalid(f"{field}.terminationGracePeriodSeconds", own_grace, "must be greater than 0"))
+        found.append(field_errors.invalid(f"{field}.terminationGracePeriodSeconds", own_grace, "must be greater than 0"))
     if name in _ONCE and probe["successThreshold"] != 1:
-        found.append(causes.invalid(f"{field}.successThreshold", probe["successThreshold"], "must be 1"))
+        found.append(field_errors.invalid(f"{field}.successThreshold", probe["successThreshold"], "must be 1"))
     if name == "readinessProbe" and own_grace is not None:
         text = "must not be set for readinessProbes"
-        found.append(causes.invalid(f"{field}.terminationGracePeriodSeconds", own_grace, text))
+        found.append(field_errors.invalid(f"{field}.terminationGracePeriodSeconds", own_grace, text))
     return found
 
 
 def _validate_handler(handler: Mapping[str, Any], field: str, grace_s: int) -> list[Cause]:
     given = [name for name in _HANDLERS if name in handler]
     if not given:
-        return [causes.required(field, "must specify a handler type")]
+        return [field_errors.required(field, "must specify a handler type")]
     kind, content, at = given[0], handler[given[0]], f"{field}.{given[0]}"
-    found = [causes.forbidden(f"{field}.{other}", "may not specify more than 1 handler type") for other in given[1:]]
+    found = [field_errors.forbidden(f"{field}.{other}", "may not specify more than 1 handler type") for other in given[1:]]
     match kind:
         case "exec":
-            found += [] if content.get("command") else [causes.required(f"{at}.command")]
+            found += [] if content.get("command") else [field_errors.required(f"{at}.command")]
         case "httpGet":
             found += _validate_http(content, at)
         case "sleep" if not 0 <= content["seconds"] <= grace_s:
             text = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_s})"
-            found.append(causes.invalid(at, content["seconds"], text))
+            found.append(field_errors.invalid(at, content["seconds"], text))
         case "tcpSocket" | "grpc":
             found += _port(content["port"], f"{at}.port")
     return found
 
 
 def _validate_http(content: Json, field: str) -> list[Cause]:
-    found = [] if content["path"] else [causes.required(f"{field}.path")]
+    found = [] if content["path"] else [field_errors.required(f"{field}.path")]
     found += _port(content["port"], f"{field}.port") + checks.one_of(content["scheme"], f"{field}.scheme", ("HTTP", "HTTPS"))
     for header in content.get("httpHeaders") or []:
         if not _HEADER.fullmatch(header["name"]):
-            found.append(causes.invalid(f"{field}.httpHeaders", header["name"], _HEADER_TEXT))
+            found.append(field_errors.invalid(f"{field}.httpHeaders", header["name"], _HEADER_TEXT))
     return found
 
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 
@@ -24,7 +24,7 @@ def validate(resources: Json, field: str, spec: Json) -> list[Cause]:
     found = _validate_amounts(limits, f"{field}.limits") + _validate_amounts(requests, f"{field}.requests")
     found += _validate_order(limits, requests, field)
     if any(name.startswith(_HUGE) for name in (*limits, *requests)) and not any(name in (*limits, *requests) for name in _COUNTED):
-        found.append(causes.forbidden(field, "HugePages require cpu or memory"))
+        found.append(field_errors.forbidden(field, "HugePages require cpu or memory"))
     known = [claim["name"] for claim in spec.get("resourceClaims") or []]
     return found + _validate_claims(resources.get("claims") or [], f"{field}.claims", known)
 
@@ -36,11 +36,13 @@ def validate_pod(spec: Json) -> list[Cause]:
     for part in ("limits", "requests"):
         for name, text in (resources.get(part) or {}).items():
             if name not in _COUNTED and not name.startswith(_HUGE):
-                found.append(causes.invalid(f"spec.resources.{part}[{name}]", name, "must be a standard resource type or fully qualified"))
+                found.append(
+                    field_errors.invalid(f"spec.resources.{part}[{name}]", name, "must be a standard resource type or fully qualified")
+                )
             elif parse_quantity(text).value < 0:
-                found.append(causes.invalid(f"spec.resources.{part}[{name}]", text, "must be greater than or equal to 0"))
+                found.append(field_errors.invalid(f"spec.resources.{part}[{name}]", text, "must be greater than or equal to 0"))
     if resources.get("claims"):
-        found.append(causes.forbidden("spec.resources.claims", "claims may not be set for Resources at pod-level"))
+        found.append(field_errors.forbidden("spec.resources.claims", "claims may not be set for Resources at pod-level"))
     known = [claim["name"] for claim in spec.get("resourceClaims") or []]
     found += _validate_claims(resources.get("claims") or [], "spec.resources.claims", known)
     found += _validate_order(resources.get("limits") or {}, resources.get("requests") or {}, "spec.resources")
@@ -48,7 +50,7 @@ def validate_pod(spec: Json) -> list[Cause]:
         asked = sum(amounts_of(spec.get("containers") or [], "requests", name))
         if parse_quantity(text).value < asked:
             wrong = f"must be greater than or equal to aggregate container requests of {asked}"
-            found.append(causes.invalid(f"spec.resources.requests[{name}]", text, wrong))
+            found.append(field_errors.invalid(f"spec.resources.requests[{name}]", text, wrong))
     return found
 
 
@@ -58,7 +60,7 @@ def validate_resize_policy(policies: Sequence[Json], field: str) -> list[Cause]:
     for number, policy in enumerate(policies):
         name = policy["resourceName"]
         if name in seen:
-            found.append(causes.duplicate(f"{field}[{number}]", name))
+            found.append(field_errors.duplicate(f"{field}[{number}]", name))
         seen.add(name)
         found += checks.one_of(name, field, _COUNTED)
         found += checks.one_of(policy["restartPolicy"], field, ("NotRequired", "RestartContainer"))
@@ -94,14 +96,14 @@ def _validate_amounts(amounts: Json, field: str) -> list[Cause]:
             found += checks.named(name, at, names.qualified_name)
         elif name not in _STANDARD and not name.startswith(_HUGE):
             if name not in _OTHER:
-                found.append(causes.invalid(at, name, "must be a standard resource type or fully qualified"))
-            found.append(causes.invalid(at, name, "must be a standard resource for containers"))
+                found.append(field_errors.invalid(at, name, "must be a standard resource type or fully qualified"))
+            found.append(field_errors.invalid(at, name, "must be a standard resource for containers"))
             continue
         amount = parse_quantity(text)
         if amount.value < 0:
-            found.append(causes.invalid(at, text, "must be greater than or equal to 0"))
+            found.append(field_errors.invalid(at, text, "must be greater than or equal to 0"))
         if extended and not amount.is_whole:
-            found.append(causes.invalid(at, text, "must be an integer"))
+            found.append(field_errors.invalid(at, text, "must be an integer"))
     return found
 
 
@@ -112,13 +114,13 @@ def _validate_order(limits: Json, requests: Json, field: str) -> list[Cause]:
         strict = "/" in name or name.startswith(_HUGE)
         if name not in limits:
             if strict:
-                found.append(causes.required(f"{field}.limits", "Limit must be set for non overcommitable resources"))
+                found.append(field_errors.required(f"{field}.limits", "Limit must be set for non overcommitable resources"))
             continue
         asked, most = parse_quantity(text).value, parse_quantity(limits[name]).value
         if strict and asked != most:
-            found.append(causes.invalid(f"{field}.requests", text, f"must be equal to {name} limit of {limits[name]}"))
+            found.append(field_errors.invalid(f"{field}.requests", text, f"must be equal to {name} limit of {limits[name]}"))
         elif asked > most:
-            found.append(causes.invalid(f"{field}.requests", text, f"must be less than or equal to {name} limit of {limits[name]}"))
+            found.append(field_errors.invalid(f"{field}.requests", text, f"must be less than or equal to {name} limit of {limits[name]}"))
     return found
 
 
@@ -126,4 +128,4 @@ def _validate_claims(claims: Sequence[Json], field: str, known: Sequence[str]) -
     shown = "which is empty" if not known else f"[{', '.join(known)}]"
     text = f"must be one of the names in pod.spec.resourceClaims {shown}"
     unknown = [(number, claim["name"]) for number, claim in enumerate(claims) if claim["name"] not in known]
-    return [Cause("FieldValueNotFound", f"{field}[{number}]", f"Not found: {causes.shown(name)}: {text}") for number, name in unknown]
+    return [Cause("FieldValueNotFound", f"{field}[{number}]", f"Not found: {field_errors.shown(name)}: {text}") for number, name in unknown]

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 
@@ -34,7 +34,7 @@ def validate_pod(context: Json, field: str, spec: Json) -> list[Cause]:
     found += _validate_sysctls(context, field)
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         text = "ShareProcessNamespace and HostPID cannot both be enabled"
-        found.append(causes.invalid(f"{field}.shareProcessNamespace", True, text))
+        found.append(field_errors.invalid(f"{field}.shareProcessNamespace", True, text))
     return found
 
 
@@ -44,17 +44,17 @@ def validate_container(context: Json, field: str) -> list[Cause]:
         found += checks.one_of(context["procMount"], f"{field}.procMount", ("Default", "Unmasked"))
     if context.get("allowPrivilegeEscalation") is False:
         if context.get("privileged"):
-            found.append(causes.invalid(field, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
+            found.append(field_errors.invalid(field, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
         if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or []):
             text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-            found.append(causes.invalid(field, context, text))
+            found.append(field_errors.invalid(field, context, text))
     return found
 
 
 def user_id(value: int | None, field: str) -> list[Cause]:
     if value is None or 0 <= value <= _ID_MAX:
         return []
-    return [causes.invalid(field, value, f"must be between 0 and {_ID_MAX}, inclusive")]
+    return [field_errors.invalid(field, value, f"must be between 0 and {_ID_MAX}, inclusive")]
 
 
 def _validate_common(context: Json, field: str) -> list[Cause]:
@@ -64,7 +64,7 @@ def _validate_common(context: Json, field: str) -> list[Cause]:
         return found
     found += checks.one_of(profile["type"], f"{at}.type", _PROFILES)
     if profile["type"] == "Localhost" and not profile.get("localhostProfile"):
-        found.append(causes.required(f"{at}.localhostProfile", "must be set when seccomp type is Localhost"))
+        found.append(field_errors.required(f"{at}.localhostProfile", "must be set when seccomp type is Localhost"))
     return found
 
 
@@ -74,10 +74,10 @@ def _validate_sysctls(context: Json, field: str) -> list[Cause]:
     for number, sysctl in enumerate(context.get("sysctls") or []):
         name, at = sysctl["name"], f"{field}.sysctls[{number}].name"
         if not name:
-            found.append(causes.required(at))
+            found.append(field_errors.required(at))
         elif len(name) > 253 or not _SYSCTL.fullmatch(name):
-            found.append(causes.invalid(at, name, f"must have at most 253 characters and match regex ^{_SYSCTL.pattern}$"))
+            found.append(field_errors.invalid(at, name, f"must have at most 253 characters and match regex ^{_SYSCTL.pattern}$"))
         elif name in seen:
-            found.append(causes.duplicate(at, name))
+            found.append(field_errors.duplicate(at, name))
         seen.add(name)
     return found

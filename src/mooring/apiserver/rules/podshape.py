@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.apiserver.body.schema import Messages
+from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.rules import claimspec, meta, nodeselector, volumesources
 
 _VOLUMES: Final = Messages(

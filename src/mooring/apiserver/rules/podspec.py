@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from mooring.api import names
-from mooring.apiserver import causes, metadata
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors, metadata
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, podcontainers, podplacement, podresources, podsecurity, podvolumes
 
@@ -42,10 +42,10 @@ def validate(pod: Json) -> list[Cause]:
     found += podsecurity.validate_pod(spec["securityContext"], "spec.securityContext", spec) + podplacement.validate(spec)
     seconds = spec.get("activeDeadlineSeconds")
     if seconds is not None and not 1 <= seconds <= _SECONDS_MAX:
-        found.append(causes.invalid("spec.activeDeadlineSeconds", seconds, f"must be between 1 and {_SECONDS_MAX}, inclusive"))
+        found.append(field_errors.invalid("spec.activeDeadlineSeconds", seconds, f"must be between 1 and {_SECONDS_MAX}, inclusive"))
     if spec.get("hostUsers") is False:
         found += [
-            causes.forbidden(f"spec.{part}", "when `hostUsers` is false")
+            field_errors.forbidden(f"spec.{part}", "when `hostUsers` is false")
             for part in ("hostNetwork", "hostPID", "hostIPC")
             if spec.get(part)
         ]
@@ -58,7 +58,7 @@ def address(text: str, field: str) -> list[Cause]:
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        return [causes.invalid(field, text, _IP_TEXT)]
+        return [field_errors.invalid(field, text, _IP_TEXT)]
     return []
 
 
@@ -70,17 +70,19 @@ def _validate_dns(spec: Json) -> list[Cause]:
     policy, config = spec["dnsPolicy"], spec.get("dnsConfig")
     found = checks.one_of(policy, "spec.dnsPolicy", _DNS_POLICIES)
     if policy == "None" and config is None:
-        found.append(causes.required("spec.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None"))
+        found.append(field_errors.required("spec.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None"))
     elif policy == "None" and config is not None and not config.get("nameservers"):
-        found.append(causes.required("spec.dnsConfig.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None"))
+        found.append(
+            field_errors.required("spec.dnsConfig.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None")
+        )
     for number, server in enumerate((config or {}).get("nameservers") or []):
         found += address(server, f"spec.dnsConfig.nameservers[{number}]")
     for number, search in enumerate((config or {}).get("searches") or []):
         if search != "." and not _SEARCH.fullmatch(search.removesuffix(".")):
-            found.append(causes.invalid(f"spec.dnsConfig.searches[{number}]", search, _SEARCH_TEXT))
+            found.append(field_errors.invalid(f"spec.dnsConfig.searches[{number}]", search, _SEARCH_TEXT))
     for number, option in enumerate((config or {}).get("options") or []):
         if not option.get("name"):
-            found.append(causes.required(f"spec.dnsConfig.options[{number}]", "must not be empty"))
+            found.append(field_errors.required(f"spec.dnsConfig.options[{number}]", "must not be empty"))
     return found
 
 
@@ -96,10 +98,10 @@ def _validate_lists(spec: Json) -> list[Cause]:
         given = [part for part in ("resourceClaimName", "resourceClaimTemplateName") if part in claim]
         if not given:
             text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            found.append(causes.invalid(f"spec.resourceClaims[{number}]", claim, text))
+            found.append(field_errors.invalid(f"spec.resourceClaims[{number}]", claim, text))
         elif len(given) > 1:
             text = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-            found.append(causes.invalid(f"spec.resourceClaims[{number}]", claim, text))
+            found.append(field_errors.invalid(f"spec.resourceClaims[{number}]", claim, text))
     return found
 
 
@@ -110,6 +112,6 @@ def _validate_gates(spec: Json) -> list[Cause]:
         field = f"spec.schedulingGates[{number}]"
         found += checks.named(gate["name"], field, names.qualified_name)
         if gate["name"] in seen:
-            found.append(causes.duplicate(field, gate["name"]))
+            found.append(field_errors.duplicate(field, gate["name"]))
         seen.add(gate["name"])
     return found

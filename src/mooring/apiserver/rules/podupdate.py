@@ -6,8 +6,8 @@ import copy
 from typing import Final
 
 from mooring.api import names
-from mooring.apiserver import causes
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, podspec
 
@@ -22,7 +22,7 @@ _OWN_RULES: Final = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 def validate(new: Json, old: Json) -> list[Cause]:
     after, before = new["spec"], old["spec"]
     found = [
-        causes.forbidden(f"spec.{part}", "pod updates may not add or remove containers")
+        field_errors.forbidden(f"spec.{part}", "pod updates may not add or remove containers")
         for part in ("containers", "initContainers")
         if len(after.get(part) or []) != len(before.get(part) or [])
     ]
@@ -31,7 +31,7 @@ def validate(new: Json, old: Json) -> list[Cause]:
     found += _validate_deadline(after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
     found += _validate_tolerations(after, before) + _validate_gates(after, before)
     if _rest(after, before) != _rest(before, before):
-        found.append(causes.forbidden("spec", FROZEN))
+        found.append(field_errors.forbidden("spec", FROZEN))
     return found
 
 
@@ -39,9 +39,9 @@ def validate_created(new: Json) -> list[Cause]:
     """What only a new pod may not have."""
     spec, found = new["spec"], []
     if spec.get("ephemeralContainers"):
-        found.append(causes.forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        found.append(field_errors.forbidden("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("nodeName") and spec.get("schedulingGates"):
-        found.append(causes.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+        found.append(field_errors.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
     return found
 
 
@@ -49,7 +49,7 @@ def validate_status(new: Json, old: Json) -> list[Cause]:
     status, before = new["status"], old["status"]
     found = []
     if before.get("qosClass") and status.get("qosClass") != before["qosClass"]:
-        found.append(causes.immutable("status.qosClass", status.get("qosClass")))
+        found.append(field_errors.immutable("status.qosClass", status.get("qosClass")))
     if status.get("nominatedNodeName"):
         found += checks.named(status["nominatedNodeName"], "status.nominatedNodeName", names.dns_subdomain)
     found += _validate_addresses(status)
@@ -65,8 +65,8 @@ def _validate_deadline(after: int | None, before: int | None) -> list[Cause]:
         return []
     field = "spec.activeDeadlineSeconds"
     if after is None:
-        return [causes.invalid(field, None, "must not update from a positive integer to nil value")]
-    return [causes.invalid(field, after, "must be less than or equal to previous value")] if after > before else []
+        return [field_errors.invalid(field, None, "must not update from a positive integer to nil value")]
+    return [field_errors.invalid(field, after, "must be less than or equal to previous value")] if after > before else []
 
 
 def _validate_tolerations(after: Json, before: Json) -> list[Cause]:
@@ -74,7 +74,7 @@ def _validate_tolerations(after: Json, before: Json) -> list[Cause]:
     now = [_timeless(toleration) for toleration in after.get("tolerations") or []]
     if all(_timeless(toleration) in now for toleration in before.get("tolerations") or []):
         return []
-    return [causes.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
+    return [field_errors.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
 
 
 def _timeless(toleration: Json) -> Json:
@@ -84,7 +84,7 @@ def _timeless(toleration: Json) -> Json:
 def _validate_gates(after: Json, before: Json) -> list[Cause]:
     known = [gate["name"] for gate in before.get("schedulingGates") or []]
     return [
-        causes.forbidden(
+        field_errors.forbidden(
             f"spec.schedulingGates[{number}].name", f"only deletion is allowed, but found new scheduling gate '{gate['name']}'"
         )
         for number, gate in enumerate(after.get("schedulingGates") or [])
@@ -111,9 +111,9 @@ def _validate_addresses(status: Json) -> list[Cause]:
         for number, one in enumerate(given):
             found += podspec.address(one["ip"], f"status.{part}[{number}]")
     if not found and len({":" in one["ip"] for one in addresses}) < len(addresses):
-        found.append(causes.invalid("status.podIPs", addresses, "may specify no more than one IP for each IP family"))
+        found.append(field_errors.invalid("status.podIPs", addresses, "may specify no more than one IP for each IP family"))
     if hosts and status.get("hostIP", "") != hosts[0]["ip"]:
-        found.append(causes.invalid("status.hostIPs[0].ip", hosts[0]["ip"], "must be equal to `hostIP`"))
+        found.append(field_errors.invalid("status.hostIPs[0].ip", hosts[0]["ip"], "must be equal to `hostIP`"))
     return found
 
 
@@ -127,5 +127,5 @@ def _validate_states(states: list[Json], before: list[Json], field: str, spec: J
         end = ended.get(state["name"])
         if end is None or state["state"].get("terminated") or (end["exitCode"] and spec["restartPolicy"] == "OnFailure"):
             continue
-        found.append(causes.forbidden(f"{field}[{number}].state", "may not be transitioned to non-terminated state"))
+        found.append(field_errors.forbidden(f"{field}[{number}].state", "may not be transitioned to non-terminated state"))
     return found

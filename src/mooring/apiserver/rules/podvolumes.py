@@ -8,8 +8,8 @@ from typing import Final
 
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import causes, metadata
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors, metadata
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, claimspec, volumesources
 from mooring.apiserver.rules.podshape import MESSAGES
@@ -35,30 +35,30 @@ def validate(spec: Json, pod_name: str) -> list[Cause]:
     for number, volume in enumerate(spec.get("volumes") or []):
         field, name = f"spec.volumes[{number}]", volume["name"]
         if not name:
-            found.append(causes.required(f"{field}.name"))
+            found.append(field_errors.required(f"{field}.name"))
         elif names.dns_label(name):
             found += checks.named(name, f"{field}.name", names.dns_label)
         elif name in seen:
-            found.append(causes.duplicate(f"{field}.name", name))
+            found.append(field_errors.duplicate(f"{field}.name", name))
         seen.add(name)
         found += _validate_source(volume, field, spec)
         if name and "ephemeral" in volume and pod_name and names.dns_subdomain(f"{pod_name}-{name}"):
             reasons = names.dns_subdomain(f"{pod_name}-{name}")
-            found += [causes.invalid(f"{field}.name", name, f'PVC name "{pod_name}-{name}": {reason}') for reason in reasons]
+            found += [field_errors.invalid(f"{field}.name", name, f'PVC name "{pod_name}-{name}": {reason}') for reason in reasons]
     return found
 
 
 def relative_path(path: str, field: str) -> list[Cause]:
     """It leads nowhere but down."""
     if path.startswith("/"):
-        return [causes.invalid(field, path, "must be a relative path")]
-    return [causes.invalid(field, path, "must not contain '..'")] if ".." in path.split("/") else []
+        return [field_errors.invalid(field, path, "must be a relative path")]
+    return [field_errors.invalid(field, path, "must not contain '..'")] if ".." in path.split("/") else []
 
 
 def _validate_source(volume: Json, field: str, spec: Json) -> list[Cause]:
     given = [source for source in _ORDER if source in volume]
     source, others = given[0], given[1:]
-    found = [causes.forbidden(f"{field}.{_RENAMED.get(other, other)}", "may not specify more than 1 volume type") for other in others]
+    found = [field_errors.forbidden(f"{field}.{_RENAMED.get(other, other)}", "may not specify more than 1 volume type") for other in others]
     check = _CHECKS.get(source)
     if check is not None:
         return check(volume[source], f"{field}.{source}") + found
@@ -71,43 +71,43 @@ def _validate_plain(source: str, content: Json, field: str) -> list[Cause]:
     """What must be there is there. Of sources that drivers have replaced nothing more is looked at."""
     shape = MESSAGES[MESSAGES["VolumeSource"].fields[source].type]
     required = [part for part in shape.fields.values() if part.always and part.type == "s" and not part.pointer]
-    found = [causes.required(f"{field}.{part.name}") for part in required if not content[part.name]]
+    found = [field_errors.required(f"{field}.{part.name}") for part in required if not content[part.name]]
     secret = content.get("secretRef")
     if secret is not None and not secret.get("name") and source in ("cinder", "storageos"):
-        found.append(causes.required(f"{field}.secretRef.name"))
+        found.append(field_errors.required(f"{field}.secretRef.name"))
     partition = content.get("partition", 0)
     if source in _PARTS_255 and not 0 <= partition <= 255:
-        found.append(causes.invalid(f"{field}.partition", partition, "must be between 1 and 255, inclusive"))
+        found.append(field_errors.invalid(f"{field}.partition", partition, "must be between 1 and 255, inclusive"))
     return found
 
 
 def _validate_host_path(content: Json, field: str) -> list[Cause]:
     if not content["path"]:
-        return [causes.required(f"{field}.path")]
-    found = [causes.invalid(f"{field}.path", content["path"], "must not contain '..'")] if ".." in content["path"].split("/") else []
+        return [field_errors.required(f"{field}.path")]
+    found = [field_errors.invalid(f"{field}.path", content["path"], "must not contain '..'")] if ".." in content["path"].split("/") else []
     return found + checks.one_of(content["type"], f"{field}.type", volumesources.HOST_PATH_TYPES)
 
 
 def _validate_empty_dir(content: Json, field: str) -> list[Cause]:
     if parse_quantity(content.get("sizeLimit", "0")).value < 0:
-        return [causes.forbidden(f"{field}.sizeLimit", "SizeLimit field must be a valid resource quantity")]
+        return [field_errors.forbidden(f"{field}.sizeLimit", "SizeLimit field must be a valid resource quantity")]
     return []
 
 
 def _validate_nfs(content: Json, field: str) -> list[Cause]:
-    found = [causes.required(f"{field}.{part}") for part in ("server", "path") if not content[part]]
+    found = [field_errors.required(f"{field}.{part}") for part in ("server", "path") if not content[part]]
     if not content["path"].startswith("/"):
-        found.append(causes.invalid(f"{field}.path", content["path"], "must be an absolute path"))
+        found.append(field_errors.invalid(f"{field}.path", content["path"], "must be an absolute path"))
     return found
 
 
 def _validate_files(content: Json, field: str, name: str) -> list[Cause]:
     """Secrets and config maps as files."""
-    found = [] if content.get(name) else [causes.required(f"{field}.{name}")]
+    found = [] if content.get(name) else [field_errors.required(f"{field}.{name}")]
     found += _mode(content.get("defaultMode"), f"{field}.defaultMode")
     for number, item in enumerate(content.get("items") or []):
         at = f"{field}.items[{number}]"
-        found += [] if item["key"] else [causes.required(f"{at}.key")]
+        found += [] if item["key"] else [field_errors.required(f"{at}.key")]
         found += _file(item["path"], f"{at}.path") + _mode(item.get("mode"), f"{at}.mode")
     return found
 
@@ -118,7 +118,7 @@ def _validate_downward(content: Json, field: str) -> list[Cause]:
         found += _file(item["path"], f"{field}.path") + _mode(item.get("mode"), f"{field}.mode")
         if "fieldRef" in item and "resourceFieldRef" in item:
             text = "fieldRef and resourceFieldRef can not be specified simultaneously"
-            found.append(causes.invalid(field, "resource", text))
+            found.append(field_errors.invalid(field, "resource", text))
         elif "fieldRef" in item:
             path = item["fieldRef"]["fieldPath"]
             if not _WITH_KEY.fullmatch(path):
@@ -126,13 +126,13 @@ def _validate_downward(content: Json, field: str) -> list[Cause]:
         elif "resourceFieldRef" in item:
             found += _validate_amount(item["resourceFieldRef"], f"{field}.resourceFieldRef")
         else:
-            found.append(causes.required(field, "one of fieldRef and resourceFieldRef is required"))
+            found.append(field_errors.required(field, "one of fieldRef and resourceFieldRef is required"))
     return found
 
 
 def _validate_amount(reference: Json, field: str) -> list[Cause]:
     parts = ("containerName", "resource")
-    return [causes.required(f"{field}.{part}") for part in parts if not reference.get(part)]
+    return [field_errors.required(f"{field}.{part}") for part in parts if not reference.get(part)]
 
 
 def _validate_projected(content: Json, field: str, spec: Json) -> list[Cause]:
@@ -141,7 +141,7 @@ def _validate_projected(content: Json, field: str, spec: Json) -> list[Cause]:
     for number, source in enumerate(content.get("sources") or []):
         at = f"{field}.sources[{number}]"
         if len(source) > 1:
-            found.append(causes.forbidden(at, "may not specify more than 1 volume type per source"))
+            found.append(field_errors.forbidden(at, "may not specify more than 1 volume type per source"))
         for name, check in _PROJECTED.items():
             if name in source:
                 found += check(source[name], f"{at}.{name}")
@@ -149,7 +149,7 @@ def _validate_projected(content: Json, field: str, spec: Json) -> list[Cause]:
             found += _validate_token(source["serviceAccountToken"], f"{at}.serviceAccountToken", field, spec)
         for path in _paths(source):
             if path in paths:
-                found.append(causes.invalid(field, source[next(iter(source))].get("name", path), "conflicting duplicate paths"))
+                found.append(field_errors.invalid(field, source[next(iter(source))].get("name", path), "conflicting duplicate paths"))
             paths.add(path)
     return found
 
@@ -157,13 +157,13 @@ def _validate_projected(content: Json, field: str, spec: Json) -> list[Cause]:
 def _validate_token(content: Json, field: str, volume: str, spec: Json) -> list[Cause]:
     found = []
     if not spec.get("serviceAccountName"):
-        found.append(causes.forbidden(field, "must not be specified when serviceAccountName is not set"))
+        found.append(field_errors.forbidden(field, "must not be specified when serviceAccountName is not set"))
     least, most = _TOKEN_LIFE_S
     life_s = content["expirationSeconds"]
     if life_s < least:
-        found.append(causes.invalid(f"{field}.expirationSeconds", life_s, "may not specify a duration less than 10 minutes"))
+        found.append(field_errors.invalid(f"{field}.expirationSeconds", life_s, "may not specify a duration less than 10 minutes"))
     if life_s > most:
-        found.append(causes.invalid(f"{field}.expirationSeconds", life_s, "may not specify a duration larger than 2^32 seconds"))
+        found.append(field_errors.invalid(f"{field}.expirationSeconds", life_s, "may not specify a duration larger than 2^32 seconds"))
     return found + _file(content["path"], f"{volume}.path")
 
 
@@ -178,40 +178,40 @@ def _validate_csi(content: Json, field: str) -> list[Cause]:
     found = checks.driver_name(content["driver"], f"{field}.driver")
     secret = content.get("nodePublishSecretRef")
     if secret is not None and not secret.get("name"):
-        found.append(causes.required(f"{field}.nodePublishSecretRef.name"))
+        found.append(field_errors.required(f"{field}.nodePublishSecretRef.name"))
     return found
 
 
 def _validate_ephemeral(content: Json, field: str) -> list[Cause]:
     template, at = content.get("volumeClaimTemplate"), f"{field}.volumeClaimTemplate"
     if template is None:
-        return [causes.required(at)]
+        return [field_errors.required(at)]
     meta = template["metadata"]
-    found = [causes.forbidden(f"{at}.metadata.{part}", "cannot be set") for part in _CLAIM_METADATA if meta.get(part)]
+    found = [field_errors.forbidden(f"{at}.metadata.{part}", "cannot be set") for part in _CLAIM_METADATA if meta.get(part)]
     found += metadata.labels(meta.get("labels") or {}, f"{at}.metadata.labels")
     return found + claimspec.validate(template["spec"], f"{at}.spec")
 
 
 def _validate_image(content: Json, field: str) -> list[Cause]:
-    found = [] if content.get("reference") else [causes.required(f"{field}.reference")]
+    found = [] if content.get("reference") else [field_errors.required(f"{field}.reference")]
     return found + checks.one_of(content["pullPolicy"], f"{field}.pullPolicy", _PULL_POLICIES)
 
 
 def _validate_claim(content: Json, field: str) -> list[Cause]:
-    return [] if content["claimName"] else [causes.required(f"{field}.claimName")]
+    return [] if content["claimName"] else [field_errors.required(f"{field}.claimName")]
 
 
 def _file(path: str, field: str) -> list[Cause]:
     if not path:
-        return [causes.required(field)]
+        return [field_errors.required(field)]
     found = relative_path(path, field)
     if path.startswith("..") and not found:
-        found.append(causes.invalid(field, path, "must not start with '..'"))
+        found.append(field_errors.invalid(field, path, "must not start with '..'"))
     return found
 
 
 def _mode(mode: int | None, field: str) -> list[Cause]:
-    return [] if mode is None or 0 <= mode <= 0o777 else [causes.invalid(field, mode, _MODE)]
+    return [] if mode is None or 0 <= mode <= 0o777 else [field_errors.invalid(field, mode, _MODE)]
 
 
 def _validate_secret(content: Json, field: str) -> list[Cause]:

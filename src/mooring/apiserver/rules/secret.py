@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from mooring.apiserver import causes
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, meta
 
@@ -55,21 +55,21 @@ def _validate(new: Json) -> list[Cause]:
     for key in data:
         found += checks.named(key, f"data[{key}]", key_reasons)
     if sum(len(base64.b64decode(value)) for value in data.values()) > _BYTES_MAX:
-        found.append(causes.too_long("data", _BYTES_MAX))
+        found.append(field_errors.too_long("data", _BYTES_MAX))
     return found + _validate_type(new, data)
 
 
 def _validate_type(new: Json, data: Json) -> list[Cause]:
     """What the well-known types must hold."""
     kind = new["type"]
-    found = [causes.required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
+    found = [field_errors.required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
     if kind == "kubernetes.io/basic-auth" and not any(key in data for key in _BASIC_AUTH):
-        found += [causes.required(f"data[{key}]") for key in _BASIC_AUTH]
+        found += [field_errors.required(f"data[{key}]") for key in _BASIC_AUTH]
     if kind == "kubernetes.io/service-account-token" and not (new["metadata"].get("annotations") or {}).get(_ACCOUNT):
-        found.append(causes.required(f"metadata.annotations[{_ACCOUNT}]"))
+        found.append(field_errors.required(f"metadata.annotations[{_ACCOUNT}]"))
     for key in _JSON_KEYS.get(kind, ()):
         if key in data and not _is_json(data[key]):
-            found.append(causes.invalid(f"data[{key}]", "<secret contents redacted>", "not JSON"))
+            found.append(field_errors.invalid(f"data[{key}]", "<secret contents redacted>", "not JSON"))
     return found
 
 
@@ -94,9 +94,9 @@ def _validate_update(new: Json, old: Json) -> list[Cause]:
     found = checks.unchanged(new, old, "type", "type")
     if old.get("immutable"):
         if not new.get("immutable"):
-            found.append(causes.forbidden("immutable", FROZEN))
+            found.append(field_errors.forbidden("immutable", FROZEN))
         if new.get("data") != old.get("data"):
-            found.append(causes.forbidden("data", FROZEN))
+            found.append(field_errors.forbidden("data", FROZEN))
     return found
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.api.meta import Key
-from mooring.apiserver import causes, refusals
+from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.actions import Action, Call
-from mooring.apiserver.body.schema import Messages
+from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.identity.accounts import ISSUER, claims_of
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import meta
@@ -39,8 +39,8 @@ def _token(call: Call) -> Json:
     account = call.store.get(call.resource, call.key).whole()
     meta, spec = call.body["metadata"], call.body["spec"]
     if meta.get("name", "") not in ("", call.key.name):
-        wrong = causes.invalid("metadata.name", meta["name"], "must match the service account name if specified")
-        raise causes.invalid_object("TokenRequest", _GROUP, call.key.name, [wrong])
+        wrong = field_errors.invalid("metadata.name", meta["name"], "must match the service account name if specified")
+        raise field_errors.invalid_object("TokenRequest", _GROUP, call.key.name, [wrong])
     spec["audiences"] = spec["audiences"] or [ISSUER]
     life_s = spec["expirationSeconds"] = _HOUR_S if spec["expirationSeconds"] is None else spec["expirationSeconds"]
     _check_life(life_s)
@@ -62,11 +62,11 @@ def _check_life(life_s: int) -> None:
     field = "spec.expirationSeconds"
     wrong = []
     if life_s < _LIFE_S_MIN:
-        wrong.append(causes.invalid(field, life_s, "may not specify a duration less than 10 minutes"))
+        wrong.append(field_errors.invalid(field, life_s, "may not specify a duration less than 10 minutes"))
     if life_s > _LIFE_S_MAX:
-        wrong.append(causes.invalid(field, life_s, "may not specify a duration larger than 2^32 seconds"))
+        wrong.append(field_errors.invalid(field, life_s, "may not specify a duration larger than 2^32 seconds"))
     if wrong:
-        raise causes.invalid_object("TokenRequest", _GROUP, "", wrong)
+        raise field_errors.invalid_object("TokenRequest", _GROUP, "", wrong)
 
 
 def _bound(call: Call, reference: Json) -> Json:
@@ -76,15 +76,15 @@ def _bound(call: Call, reference: Json) -> Json:
     resource = call.store.resource("", "v1", plural) if plural is not None and version == "v1" else None
     if resource is None:
         group, _, number = version.rpartition("/")
-        raise refusals.bad_request(f"cannot bind token to object of type {group}/{number}, Kind={kind}")
+        raise api_errors.bad_request(f"cannot bind token to object of type {group}/{number}, Kind={kind}")
     found = call.store.get(resource, Key(call.key.namespace if resource.namespaced else "", name)).whole()
     if kind == "Pod" and found["spec"].get("serviceAccountName", "") != call.key.name:
         text = f'cannot bind token for serviceaccount "{call.key.name}" to pod running with different serviceaccount name.'
-        raise refusals.bad_request(text)
+        raise api_errors.bad_request(text)
     uid = reference.get("uid", "")
     if uid not in ("", found["metadata"]["uid"]):
         why = f"the UID in the bound object reference ({uid}) does not match the UID in record."
-        raise refusals.failed_precondition(resource, name, f"{why} The object might have been deleted and then recreated")
+        raise api_errors.failed_precondition(resource, name, f"{why} The object might have been deleted and then recreated")
     return found
 
 

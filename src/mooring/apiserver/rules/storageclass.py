@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.api import names
-from mooring.apiserver import causes
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource, View
 from mooring.apiserver.rules import checks, meta, nodeselector, parameters
 
@@ -51,20 +51,20 @@ def _validate_topologies(terms: list[Json]) -> list[Cause]:
         for index, requirement in enumerate(term.get("matchLabelExpressions") or []):
             found += _validate_requirement(requirement, f"{field}[{index}]")
             if requirement["key"] in wanted:
-                found.append(causes.duplicate(f"{field}[{index}].key", requirement["key"]))
+                found.append(field_errors.duplicate(f"{field}[{index}].key", requirement["key"]))
             wanted[requirement["key"]] = frozenset(requirement["values"] or [])
         meant = frozenset(wanted.items())
         if meant in seen:
-            found.append(causes.duplicate(field, ""))
+            found.append(field_errors.duplicate(field, ""))
         seen.add(meant)
     return found
 
 
 def _validate_requirement(requirement: Json, field: str) -> list[Cause]:
     values = requirement["values"] or []
-    found = [] if values else [causes.required(f"{field}.values")]
+    found = [] if values else [field_errors.required(f"{field}.values")]
     first = {value: index for index, value in reversed(tuple(enumerate(values)))}
-    found += [causes.duplicate(f"{field}.values[{index}]", value) for index, value in enumerate(values) if first[value] != index]
+    found += [field_errors.duplicate(f"{field}.values[{index}]", value) for index, value in enumerate(values) if first[value] != index]
     return found + checks.named(requirement["key"], f"{field}.key", names.qualified_name)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.api import names
-from mooring.apiserver import causes
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.metadata import total_bytes
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import amounts, checks, persistentvolume, volumesources
@@ -51,25 +51,28 @@ def _validate(new: Json) -> list[Cause]:
 def _validate_source(source: Json) -> list[Cause]:
     name, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
     if name is None and inline is None:
-        return [causes.required("spec.source", _ONE_SOURCE)]
+        return [field_errors.required("spec.source", _ONE_SOURCE)]
     if name is not None and inline is not None:
-        return [causes.forbidden("spec.source", _ONE_SOURCE), *checks.named(name, "spec.source.persistentVolumeName", names.dns_subdomain)]
+        return [
+            field_errors.forbidden("spec.source", _ONE_SOURCE),
+            *checks.named(name, "spec.source.persistentVolumeName", names.dns_subdomain),
+        ]
     if inline is not None:
         return _validate_inline(inline, "spec.source.inlineVolumeSpec")
     assert name is not None
     field = "spec.source.persistentVolumeName"
-    found = [] if name else [causes.required(field, "must specify non empty persistentVolumeName")]
+    found = [] if name else [field_errors.required(field, "must specify non empty persistentVolumeName")]
     return found + checks.named(name, field, names.dns_subdomain)
 
 
 def _validate_inline(spec: Json, field: str) -> list[Cause]:
-    found = [causes.forbidden(f"{field}.{part}", f"may not be specified {_INLINE}") for part in _NOT_INLINE if spec.get(part)]
+    found = [field_errors.forbidden(f"{field}.{part}", f"may not be specified {_INLINE}") for part in _NOT_INLINE if spec.get(part)]
     if spec.get("persistentVolumeReclaimPolicy", "Retain") != "Retain":
-        found.append(causes.forbidden(f"{field}.persistentVolumeReclaimPolicy", f"may only be Retain {_INLINE}"))
+        found.append(field_errors.forbidden(f"{field}.persistentVolumeReclaimPolicy", f"may only be Retain {_INLINE}"))
     if spec.get("volumeMode", "Filesystem") != "Filesystem":
-        found.append(causes.forbidden(f"{field}.volumeMode", f"may not specify volumeMode other than Filesystem {_INLINE}"))
+        found.append(field_errors.forbidden(f"{field}.volumeMode", f"may not specify volumeMode other than Filesystem {_INLINE}"))
     if "csi" not in spec:
-        found.append(causes.required(f"{field}.csi", f"has to be specified {_INLINE}"))
+        found.append(field_errors.required(f"{field}.csi", f"has to be specified {_INLINE}"))
     found += checks.access_modes(spec.get("accessModes") or [], f"{field}.accessModes")
     return found + volumesources.validate(spec, field)
 
@@ -78,7 +81,7 @@ def _validate_status(new: Json, _old: Json) -> list[Cause]:
     status = new["status"]
     found = []
     if total_bytes(status.get("attachmentMetadata") or {}) > _METADATA_BYTES_MAX:
-        found.append(causes.too_long("status.attachmentMetadata", _METADATA_BYTES_MAX))
+        found.append(field_errors.too_long("status.attachmentMetadata", _METADATA_BYTES_MAX))
     for part in ("attachError", "detachError"):
         found += _validate_error(status.get(part) or {}, f"status.{part}")
     return found
@@ -87,9 +90,9 @@ def _validate_status(new: Json, _old: Json) -> list[Cause]:
 def _validate_error(error: Json, field: str) -> list[Cause]:
     found = []
     if len(error.get("message", "").encode()) > _MESSAGE_BYTES_MAX:
-        found.append(causes.too_long(f"{field}.message", _MESSAGE_BYTES_MAX))
+        found.append(field_errors.too_long(f"{field}.message", _MESSAGE_BYTES_MAX))
     if error.get("errorCode", 0) < 0:
-        found.append(causes.invalid(f"{field}.errorCode", error["errorCode"], "must be between 0 and 2147483647, inclusive"))
+        found.append(field_errors.invalid(f"{field}.errorCode", error["errorCode"], "must be between 0 and 2147483647, inclusive"))
     return found
 
 

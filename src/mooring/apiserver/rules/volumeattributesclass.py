@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.apiserver import causes
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import meta, parameters
 from mooring.apiserver.rules.protection import protected_by
@@ -27,7 +27,7 @@ def _validate(new: Json) -> list[Cause]:
 
 def _validate_update(new: Json, old: Json) -> list[Cause]:
     changed = [part for part in ("driverName", "parameters") if new.get(part) != old.get(part)]
-    return [causes.forbidden(part, f"updates to {part} are forbidden.") for part in changed]
+    return [field_errors.forbidden(part, f"updates to {part} are forbidden.") for part in changed]
 
 
 VOLUME_ATTRIBUTES_CLASSES: Final = Resource(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mooring.api import names
-from mooring.apiserver import causes
-from mooring.apiserver.body.schema import Messages
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import field_errors
+from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, meta
 
@@ -86,8 +86,8 @@ def validate(spec: Json, field: str) -> list[Cause]:
     """Exactly one source, and a valid one. Of sources that drivers have replaced only the required names are looked at."""
     given = list(chosen(spec))
     if not given:
-        return [causes.required(field, "must specify a volume type")]
-    found = [causes.forbidden(f"{field}.{source}", _ONE_ONLY) for source in given[1:]]
+        return [field_errors.required(field, "must specify a volume type")]
+    found = [field_errors.forbidden(f"{field}.{source}", _ONE_ONLY) for source in given[1:]]
     if found:
         return found
     source = given[0]
@@ -99,7 +99,7 @@ def validate(spec: Json, field: str) -> list[Cause]:
 def _validate_csi(csi: Json, field: str) -> list[Cause]:
     found = checks.driver_name(csi["driver"], f"{field}.driver")
     if not csi["volumeHandle"]:
-        found.append(causes.required(f"{field}.volumeHandle"))
+        found.append(field_errors.required(f"{field}.volumeHandle"))
     for secret in _CHECKED_SECRETS:
         if secret in csi:
             found += _validate_secret(csi[secret], f"{field}.{secret}")
@@ -110,18 +110,18 @@ def _validate_secret(reference: Json, field: str) -> list[Cause]:
     found = []
     for part, rule in (("name", names.dns_subdomain), ("namespace", names.dns_label)):
         value = reference.get(part, "")
-        found += checks.named(value, f"{field}.{part}", rule) if value else [causes.required(f"{field}.{part}")]
+        found += checks.named(value, f"{field}.{part}", rule) if value else [field_errors.required(f"{field}.{part}")]
     return found
 
 
 def _validate_old(source: str, content: Json, field: str) -> list[Cause]:
     shape = MESSAGES[MESSAGES["PersistentVolumeSource"].fields[source].type]
     required = [f for f in shape.fields.values() if f.always and not f.pointer and f.type == "s"]
-    found = [causes.required(f"{field}.{f.name}") for f in required if not content[f.name]]
+    found = [field_errors.required(f"{field}.{f.name}") for f in required if not content[f.name]]
     if source in ("hostPath", "local") and ".." in content["path"].split("/"):
-        found.append(causes.invalid(f"{field}.path", content["path"], "must not contain '..'"))
+        found.append(field_errors.invalid(f"{field}.path", content["path"], "must not contain '..'"))
     if source == "hostPath":
         found += checks.one_of(content["type"], f"{field}.type", HOST_PATH_TYPES)
     if source == "nfs" and not content["path"].startswith("/"):
-        found.append(causes.invalid(f"{field}.path", content["path"], "must be an absolute path"))
+        found.append(field_errors.invalid(f"{field}.path", content["path"], "must be an absolute path"))
     return found

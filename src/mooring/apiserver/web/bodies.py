@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mooring.apiserver.web.wire import Malformed
+from mooring.apiserver.web.http1 import Malformed
 
 BODY_BYTES_MAX: Final = 3 * 1024 * 1024
 DRAINED_BYTES_MAX: Final = 4 * BODY_BYTES_MAX

@@ -16,9 +16,9 @@ import math
 from typing import Any, Final, Protocol
 
 from mooring.apiserver.web.bodies import Body
-from mooring.apiserver.web.link import Link
+from mooring.apiserver.web.http1 import HEAD_BYTES_MAX, Head, Malformed, parse_head, rendered, status_line
 from mooring.apiserver.web.messages import JSON, TEXT, Reply
-from mooring.apiserver.web.wire import HEAD_BYTES_MAX, Head, Malformed, parse_head, rendered, status_line
+from mooring.apiserver.web.tls_transport import Link
 
 _AHEAD_BYTES_MAX: Final = 64 * 1024
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.apiserver.body.schema import decode
-from mooring.apiserver.channel import Notice
+from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Stored
+from mooring.apiserver.watch_buffer import Notice
 from mooring.kube.cluster import EventType
 
 _KEPT: Final = 512

@@ -12,7 +12,7 @@ from mooring.apiserver.actions import OWNER, User
 from mooring.apiserver.listing import ContinueExpired
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.scope import Scope
-from mooring.apiserver.watching import WatchOptions
+from mooring.apiserver.watch_options import WatchOptions
 from mooring.apiserver.web.rendering import WHOLE, Rendering
 from mooring.kube.errors import NOT_SERVED, ApiError, to_status
 

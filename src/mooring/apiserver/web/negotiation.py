@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.apiserver import causes, refusals
-from mooring.apiserver.body.bounds import TOO_DEEP, check_bounds
-from mooring.apiserver.body.duplicates import duplicate_fields
-from mooring.apiserver.body.jsonbody import hugest, parse_json
-from mooring.apiserver.body.protobody import PROTOBUF, parse_protobuf
-from mooring.apiserver.body.schema import Message
-from mooring.apiserver.body.yamlbody import BYTES_MAX, dump_yaml, parse_yaml
+from mooring.apiserver import api_errors, field_errors
+from mooring.apiserver.codecs.bounds import TOO_DEEP, check_bounds
+from mooring.apiserver.codecs.duplicates import duplicate_fields
+from mooring.apiserver.codecs.jsonbody import hugest, parse_json
+from mooring.apiserver.codecs.protobody import PROTOBUF, parse_protobuf
+from mooring.apiserver.codecs.schema import Message
+from mooring.apiserver.codecs.yamlbody import BYTES_MAX, dump_yaml, parse_yaml
 from mooring.apiserver.web.messages import JSON
 from mooring.apiserver.web.rendering import WHOLE, Metadata, Rendering, Table
 from mooring.kube.cluster import PatchType
@@ -75,8 +75,8 @@ def _rendering(parameters: Mapping[str, str], include: str) -> Rendering | None:
         case "Table":
             if include not in ("", *_INCLUDED):
                 why = "must be 'Metadata', 'Object', 'None', or empty"
-                shown = causes.shown(include)
-                raise refusals.bad_request(f"Unable to convert to Table as requested: includeObject: Invalid value: {shown}: {why}")
+                shown = field_errors.shown(include)
+                raise api_errors.bad_request(f"Unable to convert to Table as requested: includeObject: Invalid value: {shown}: {why}")
             return Table(version, include or "Metadata")
         case "PartialObjectMetadata":
             return Metadata(version, is_list=False)
@@ -97,7 +97,7 @@ def parse_body(content_type: str, body: bytes, message: Message | None) -> tuple
     if parse is None:
         raise _unsupported((*_PARSERS, PROTOBUF) if message is not None else tuple(_PARSERS))
     if not body.strip():
-        raise refusals.bad_request("the request has no body")
+        raise api_errors.bad_request("the request has no body")
     return _parsed(parse, body)
 
 
@@ -132,7 +132,7 @@ def parse_apply(body: bytes) -> tuple[dict[str, Any], list[str]]:
     if not isinstance(value, dict | None):
         kind = "array" if isinstance(value, list) else "string"
         what = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
-        raise refusals.bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {what}")
+        raise api_errors.bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {what}")
     return value or {}, twice
 
 
@@ -140,7 +140,7 @@ def _parsed_apply(body: bytes) -> tuple[Any, list[str]]:
     try:
         return _parse_yaml(body)
     except (ValueError, RecursionError) as error:
-        raise refusals.bad_request(f"error decoding YAML: {str(error) or type(error).__name__}") from error
+        raise api_errors.bad_request(f"error decoding YAML: {str(error) or type(error).__name__}") from error
 
 
 def as_yaml(body: bytes) -> bytes:
@@ -174,9 +174,9 @@ def _parsed(parse: Callable[[bytes], tuple[Any, list[str]]], body: bytes) -> tup
     try:
         return parse(body)
     except RecursionError as error:
-        raise refusals.bad_request(TOO_DEEP) from error
+        raise api_errors.bad_request(TOO_DEEP) from error
     except ValueError as error:
-        raise refusals.bad_request(f"the body can't be read: {error}") from error
+        raise api_errors.bad_request(f"the body can't be read: {error}") from error
 
 
 def _parse_yaml(body: bytes) -> tuple[Any, list[str]]:

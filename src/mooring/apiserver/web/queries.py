@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mooring.apiserver import causes, refusals
-from mooring.apiserver.body.codec import FieldValidation
-from mooring.apiserver.body.schema import decode
-from mooring.apiserver.causes import Cause
+from mooring.apiserver import api_errors, field_errors
+from mooring.apiserver.codecs.codec import FieldValidation
+from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.deletion import DeleteOptions
+from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.listing import ListOptions
 from mooring.apiserver.rules import meta
-from mooring.apiserver.watching import WatchOptions
+from mooring.apiserver.watch_options import WatchOptions
 
 Query = Mapping[str, str]
 
@@ -45,8 +45,8 @@ def list_options(query: Query) -> ListOptions:
 def check_list(query: Query) -> None:
     """Raises Invalid for what only a watch may ask."""
     if "sendInitialEvents" in query:
-        wrong = causes.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
-        raise causes.invalid_object("ListOptions", "meta.k8s.io", "", [wrong])
+        wrong = field_errors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        raise field_errors.invalid_object("ListOptions", "meta.k8s.io", "", [wrong])
 
 
 def watch_options(query: Query) -> WatchOptions:
@@ -71,14 +71,14 @@ def write_options(query: Query, kind: str, *, applies: bool = False) -> WriteOpt
     validation = query.get("fieldValidation") or FieldValidation.WARN.value
     known = sorted(mode.value for mode in FieldValidation)
     if validation not in known:
-        wrong.append(causes.not_supported("fieldValidation", validation, ["", *known]))
+        wrong.append(field_errors.not_supported("fieldValidation", validation, ["", *known]))
     manager = query.get("fieldManager", "")
     wrong += _wrong_manager(manager, applies=applies)
     force = query.get("force")
     if force is not None and kind == "PatchOptions" and not applies:
-        wrong.append(causes.forbidden("force", "may not be specified for non-apply patch"))
+        wrong.append(field_errors.forbidden("force", "may not be specified for non-apply patch"))
     if wrong:
-        raise causes.invalid_object(kind, "meta.k8s.io", "", wrong)
+        raise field_errors.invalid_object(kind, "meta.k8s.io", "", wrong)
     return WriteOptions(bool(query.get("dryRun")), FieldValidation(validation), manager, force is not None and _boolean(force))
 
 
@@ -91,14 +91,14 @@ def delete_options(query: Query, body: Any) -> DeleteOptions:
     """body: the JSON value of a DeleteOptions body, None without one. Raises BadRequest, Invalid."""
     given = _delete_body(query) if body is None else body
     if not isinstance(given, dict) or given.get("kind", "DeleteOptions") != "DeleteOptions":
-        raise refusals.bad_request("the object provided is unrecognized (must be of type DeleteOptions)")
+        raise api_errors.bad_request("the object provided is unrecognized (must be of type DeleteOptions)")
     try:
         options = decode(meta.MESSAGES["DeleteOptions"], given, [])
     except ValueError as error:
-        raise refusals.bad_request(str(error)) from error
+        raise api_errors.bad_request(str(error)) from error
     wrong = _wrong_dry_run(*options.get("dryRun", ())) + _wrong_propagation(options)
     if wrong:
-        raise causes.invalid_object("DeleteOptions", "meta.k8s.io", "", wrong)
+        raise field_errors.invalid_object("DeleteOptions", "meta.k8s.io", "", wrong)
     preconditions = options.get("preconditions", {})
     return DeleteOptions(
         preconditions.get("uid"),
@@ -112,12 +112,13 @@ def delete_options(query: Query, body: Any) -> DeleteOptions:
 
 def _wrong_manager(manager: str, *, applies: bool) -> list[Cause]:
     if applies and not manager:
-        return [causes.required("fieldManager", "is required for apply patch")]
+        return [field_errors.required("fieldManager", "is required for apply patch")]
     if len(manager.encode()) > _FIELD_MANAGER_MAX:
-        return [causes.too_long("fieldManager", _FIELD_MANAGER_MAX)]
+        return [field_errors.too_long("fieldManager", _FIELD_MANAGER_MAX)]
     odd = [(place, letter) for place, letter in enumerate(manager) if not letter.isprintable()]
     return [
-        causes.invalid("fieldManager", manager, f"invalid character U+{ord(letter):04X} (at position {place})") for place, letter in odd
+        field_errors.invalid("fieldManager", manager, f"invalid character U+{ord(letter):04X} (at position {place})")
+        for place, letter in odd
     ]
 
 
@@ -137,12 +138,12 @@ def _wrong_propagation(given: Mapping[str, Any]) -> list[Cause]:
     if policy is None:
         return []
     both = given.get("orphanDependents") is not None
-    found = [causes.invalid(field, policy, "orphanDependents and deletionPropagation cannot be both set")] if both else []
-    return found + ([] if policy in _POLICIES else [causes.not_supported(field, policy, [*_POLICIES, "nil"])])
+    found = [field_errors.invalid(field, policy, "orphanDependents and deletionPropagation cannot be both set")] if both else []
+    return found + ([] if policy in _POLICIES else [field_errors.not_supported(field, policy, [*_POLICIES, "nil"])])
 
 
 def _wrong_dry_run(*values: Any) -> list[Cause]:
-    return [causes.not_supported("dryRun", [value], ["All"]) for value in values if value not in (None, "All")]
+    return [field_errors.not_supported("dryRun", [value], ["All"]) for value in values if value not in (None, "All")]
 
 
 def _boolean(text: str) -> bool:
@@ -157,4 +158,4 @@ def _number(query: Query, name: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise refusals.bad_request(f"strconv.ParseInt: parsing {causes.shown(text)}: invalid syntax") from None
+        raise api_errors.bad_request(f"strconv.ParseInt: parsing {field_errors.shown(text)}: invalid syntax") from None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mooring.apiserver.channel import Notice
 from mooring.apiserver.resource import Resource
+from mooring.apiserver.watch_buffer import Notice
 from mooring.apiserver.web.rendering import Rendering
 from mooring.base.clock import Clock
 

@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from mooring.apiserver.columns.column import Column
-from mooring.apiserver.columns.kinds import columns_of, row_conditions_of
+from mooring.apiserver.printers.column import Column
+from mooring.apiserver.printers.kinds import columns_of, row_conditions_of
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Stored
 from mooring.kube.errors import NotAcceptable

@@ -17,21 +17,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from mooring.apiserver.controllers.housekeeping import Housekeeping
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.identity.tls import Identity
 from mooring.apiserver.identity.tokens import TokenKey
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.upkeep.housekeeping import Housekeeping
 from mooring.apiserver.watch import WatchHub
 from mooring.apiserver.web.connection import Connection, Limits
-from mooring.apiserver.web.exchange import Exchange
-from mooring.apiserver.web.link import READ_BYTES, Link
-from mooring.apiserver.web.measured import Measured
+from mooring.apiserver.web.dispatch import Exchange
+from mooring.apiserver.web.metrics import Measured
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.streams import Streams
-from mooring.base.chance import Chance
+from mooring.apiserver.web.tls_transport import READ_BYTES, Link
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
+from mooring.base.randomness import Chance
 
 _CLOSING_S_MAX: Final = 5.0
 _SWEEP_S: Final = 10.0

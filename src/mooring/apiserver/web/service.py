@@ -13,23 +13,23 @@ import msgspec
 
 from mooring.api import names
 from mooring.api.meta import Key
-from mooring.apiserver import refusals, steps
+from mooring.apiserver import api_errors, write_pipeline
 from mooring.apiserver.actions import Action, Call, Tokens
-from mooring.apiserver.applying.apply import apply
-from mooring.apiserver.applying.tracking import Writer
-from mooring.apiserver.body.codec import FieldValidation, UnknownFields, decode_object, unusable
-from mooring.apiserver.body.patches import applied_change, change_of
-from mooring.apiserver.catalog.about import About
+from mooring.apiserver.codecs.codec import FieldValidation, UnknownFields, decode_object, unusable
+from mooring.apiserver.codecs.patches import applied_change, change_of
 from mooring.apiserver.deletion import DeleteOptions
+from mooring.apiserver.discovery.about import About
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.listing import check_match
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.results import Listing, Written
 from mooring.apiserver.rules.meta import MESSAGES as META
 from mooring.apiserver.scope import Scope, checked, parsed
+from mooring.apiserver.server_side_apply.apply import apply
+from mooring.apiserver.server_side_apply.tracking import Writer
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
-from mooring.apiserver.watching import start_of
+from mooring.apiserver.watch_options import start_of
 from mooring.apiserver.web import negotiation, queries
 from mooring.apiserver.web.compression import packed
 from mooring.apiserver.web.health import WHICH, health, is_health
@@ -64,7 +64,7 @@ class Service:
         except ApiError as error:
             return error_reply(error)
         except RecursionError:
-            return error_reply(refusals.bad_request("the body is nested too deeply"))
+            return error_reply(api_errors.bad_request("the body is nested too deeply"))
 
     def _health(self, request: Request) -> Reply | None:
         return health(request.path, request.query, self._durability.failure) if request.path[0] in WHICH else None
@@ -106,9 +106,9 @@ class Service:
         """
         whole = route_of(path[:-1], self._store)
         if whole is not None and not whole.is_collection and whole.resource.custom is not None:
-            raise refusals.not_found(whole.resource, whole.name)
+            raise api_errors.not_found(whole.resource, whole.name)
         if path[0] == "api" or (path[0] == "apis" and self._is_built_in(path[1])):
-            raise refusals.no_such_resource()
+            raise api_errors.no_such_resource()
         return Reply(404, b"404 page not found\n", TEXT, headers=(("X-Content-Type-Options", "nosniff"),))
 
     def _is_built_in(self, group: str) -> bool:
@@ -156,7 +156,7 @@ class _Verbs:
     def _check_name(self) -> None:
         wrong = names.path_segment(self._route.name) if self._route.name else []
         if wrong:
-            raise refusals.bad_request(f'Name parameter invalid: "{self._route.name}": {"; ".join(wrong)}')
+            raise api_errors.bad_request(f'Name parameter invalid: "{self._route.name}": {"; ".join(wrong)}')
 
     def _collection_verbs(self) -> dict[str, Any]:
         if self._resource.answer is not None:
@@ -257,7 +257,7 @@ class _Verbs:
     def _applied(self, options: WriteOptions) -> Callable[[Json], Json]:
         config, twice = negotiation.parse_apply(self._request.body)
         if options.validation is FieldValidation.STRICT and twice:
-            raise refusals.bad_request(f"error strict decoding YAML: {', '.join(twice)}")
+            raise api_errors.bad_request(f"error strict decoding YAML: {', '.join(twice)}")
         if options.validation is FieldValidation.WARN:
             self.told.extend(twice)
         applied = partial(
@@ -278,7 +278,7 @@ class _Verbs:
             return Reply(202, self._one(deleted.stored))
         if not deleted.gone or self._resource.delete_answers_object:
             return Reply(200, self._one(deleted.stored))
-        details = {**refusals.details_of(self._resource, self._key.name), "uid": deleted.stored.uid}
+        details = {**api_errors.details_of(self._resource, self._key.name), "uid": deleted.stored.uid}
         return json_reply({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 
     def _delete_many(self) -> Reply:
@@ -295,7 +295,7 @@ class _Verbs:
         assert asked.answer is not None, f"nobody answers a {asked.kind}"
         options = queries.write_options(self._request.query, "CreateOptions")
         body = self._body(options, asked)
-        steps.check_namespace(asked, body["metadata"], self._key.namespace)
+        write_pipeline.check_namespace(asked, body["metadata"], self._key.namespace)
         return Reply(201, msgspec.json.encode(asked.answer(self._call(body, dry_run=options.dry_run))), warnings=tuple(self.told))
 
     # their parts

@@ -10,11 +10,11 @@ import asyncio
 from collections import deque
 from typing import Final, Protocol
 
-from mooring.apiserver.channel import Batch
 from mooring.apiserver.watch import Cursor, Place, WatchHub
+from mooring.apiserver.watch_buffer import Batch
 from mooring.apiserver.web.lines import Lines
-from mooring.apiserver.web.measured import Measured
 from mooring.apiserver.web.messages import WatchReply
+from mooring.apiserver.web.metrics import Measured
 from mooring.apiserver.web.rendered import RenderedLines
 from mooring.apiserver.web.rendering import WHOLE
 

@@ -1,0 +1,98 @@
+"""Bodies into objects: JSON values held against the kind's shape, with what is unknown dropped, told or refused."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Final
+
+from mooring.apiserver import api_errors, field_errors
+from mooring.apiserver.codecs.scalars import refuse_huge
+from mooring.apiserver.codecs.schema import decode
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.server_side_apply.managed import is_cleared
+
+TOLD_MAX: Final = 100
+"""Of unknown fields, and fields that are there twice."""
+
+
+class FieldValidation(enum.Enum):
+    """What happens to a field that the kind does not have."""
+
+    IGNORE = "Ignore"
+    WARN = "Warn"
+    STRICT = "Strict"
+
+
+class UnknownFields(ValueError):
+    """A strictly validated body has fields that its kind does not have, or one twice."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__(f"strict decoding error: {', '.join(problems)}")
+
+
+def decode_object(resource: Resource, value: Any, validation: FieldValidation, problems: list[str]) -> tuple[Json, tuple[str, ...]]:
+    """The object of a body, and its warnings.
+
+    value: what the JSON said. problems: what the parser has found already (duplicate fields).
+    Raises BadRequest for another kind or version and for wrong types; UnknownFields.
+    """
+    if value is None and resource.custom is None:
+        value = {}
+    if not isinstance(value, dict):
+        raise unusable(resource, "json: cannot unmarshal the body into an object")
+    _check_kind(resource, value)
+    content = {name: field for name, field in value.items() if name not in ("apiVersion", "kind")}
+    unknown: list[str] = []
+    try:
+        refuse_huge(content if resource.decode is not None else None)
+        obj = decode(resource.message, content, unknown) if resource.decode is None else resource.decode(content, unknown)
+    except ValueError as error:
+        raise unusable(resource, str(error)) from error
+    strange = dict.fromkeys(f'unknown field "{path}"' for path in unknown)
+    twice = dict.fromkeys(problem for problem in problems if problem.replace("duplicate", "unknown", 1) not in strange)
+    told = [] if validation is FieldValidation.IGNORE else [*twice, *strange][:TOLD_MAX]
+    if told and validation is FieldValidation.STRICT:
+        raise UnknownFields(told)
+    if is_cleared(_record_in(content)):
+        obj["metadata"]["managedFields"] = [{}]  # (an empty list says the same, and would be dropped like any other)
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **obj}, tuple(told)
+
+
+def _record_in(content: Json) -> Any:
+    metadata = content.get("metadata")
+    return metadata.get("managedFields") if isinstance(metadata, dict) else None
+
+
+def unusable(resource: Resource, why: str) -> Exception:
+    """The 400 of a body that can't be read as the kind."""
+    return api_errors.bad_request(f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {why}')
+
+
+def _check_kind(resource: Resource, value: Json) -> None:
+    if resource.custom is not None:
+        _check_custom_kind(resource, value)
+        return
+    api_version, kind = value.get("apiVersion") or resource.api_version, value.get("kind") or resource.kind
+    if api_version != resource.api_version:
+        raise _other_version(resource, str(api_version))
+    if kind != resource.kind:
+        raise api_errors.bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): found {kind}")
+
+
+def _check_custom_kind(resource: Resource, value: Json) -> None:
+    """Custom objects name their kind themselves."""
+    kind, api_version = value.get("kind"), value.get("apiVersion")
+    if not kind or not isinstance(kind, str):
+        why = f"Object 'Kind' is missing in '{field_errors.shown(value)}'"
+        raise api_errors.bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): {why}")
+    if api_version != resource.api_version:
+        raise _other_version(resource, str(api_version or ""))
+    if kind != resource.kind:
+        metadata = value.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else ""
+        wrong = field_errors.invalid("kind", kind, f"must be {resource.kind}")
+        raise field_errors.invalid_object(kind, resource.group, str(name or ""), [wrong])
+
+
+def _other_version(resource: Resource, given: str) -> Exception:
+    return api_errors.bad_request(f"the API version in the data ({given}) does not match the expected API version ({resource.api_version})")

@@ -1,0 +1,246 @@
+"""Applying patches: JSON patch and merge patch here, strategic merge in `strategic.py`; what comes out is decoded like any body.
+
+JSON patch follows RFC 6902 with the API server's ways: `test` for null holds where nothing is, `replace` of a map's missing key
+adds it. A patch that can't be applied is one 422 without details; one that is no patch at all is a 400. Its operations are counted,
+and so are the bytes that they copy: a short patch could double an object again and again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from mooring.apiserver import api_errors, field_errors
+from mooring.apiserver.codecs.bounds import check_bounds
+from mooring.apiserver.codecs.codec import FieldValidation, UnknownFields, decode_object
+from mooring.apiserver.codecs.strategic import merge_strategic
+from mooring.apiserver.equality import equal_json
+from mooring.apiserver.resource import Json, Resource
+from mooring.kube.cluster import PatchType
+from mooring.kube.errors import ApiError, BadRequest, Invalid
+
+OPERATIONS_MAX: Final = 10_000
+COPIED_BYTES_MAX: Final = 3 * 1024 * 1024
+"""Of all `copy` operations of one patch together."""
+
+_INDEX: Final = re.compile(r"[-+]?[0-9]{1,9}")
+_NOTHING: Final = object()
+
+
+class PatchFailed(ValueError):
+    """A JSON patch does not fit the document: a test failed or a path leads nowhere."""
+
+
+def change_of(
+    resource: Resource, kind: PatchType, patch: Any, validation: FieldValidation, warnings: list[str] | None = None
+) -> Callable[[Json], Json]:
+    """The patch as a function from the stored object to the new, decoded one.
+
+    patch: the body's JSON value; or what gives it when there is an object to be patched, with what is said twice in it. warnings: gets
+    what the Warning header says.
+    The function raises BadRequest for what is no patch, Invalid for one that can't be applied or that makes the object unreadable.
+    """
+
+    def change(stored: Json) -> Json:
+        value, twice = patch() if callable(patch) else (patch, [])
+        if kind is not PatchType.JSON:
+            _tell(twice, validation, warnings)
+        try:
+            patched = _apply(resource, kind, stored, value)
+        except PatchFailed as error:
+            raise Invalid("the server rejected our request due to an error in our request", reason="Invalid") from error
+        return _decoded(resource, patched, validation, warnings)
+
+    return change
+
+
+def applied_change(
+    resource: Resource,
+    applied: Callable[[Json], Json],
+    validation: FieldValidation,
+    warnings: list[str],
+) -> Callable[[Json], Json]:
+    """An apply as such a function. applied: what it makes of the live object, which is {} where there is none."""
+
+    def change(stored: Json) -> Json:
+        return _decoded(resource, applied(stored), validation, warnings)
+
+    return change
+
+
+def apply_json(document: Any, patch: list[Any]) -> Any:
+    """The document after a JSON patch; the given one is left alone. Raises PatchFailed, BadRequest."""
+    if len(patch) > OPERATIONS_MAX:
+        raise api_errors.too_large(f"The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {len(patch)}")
+    patched, copied_bytes = _fresh(document), 0
+    for operation in patch:
+        if operation is None:
+            raise PatchFailed("operation null")
+        if not isinstance(operation, Mapping):
+            raise api_errors.bad_request(f"json: cannot unmarshal {field_errors.shown(operation)} into a JSON patch operation")
+        copied_bytes += _operate(patched, operation)
+        if copied_bytes > COPIED_BYTES_MAX:
+            raise PatchFailed(f"copies of {copied_bytes} bytes, exceeding the limit {COPIED_BYTES_MAX}")
+    return patched
+
+
+def apply_merge(document: Any, patch: Any) -> Any:
+    """The document after a merge patch (RFC 7386); the given one is left alone."""
+    if not isinstance(patch, Mapping):
+        return _fresh(patch)
+    merged = dict(document) if isinstance(document, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = apply_merge(merged.get(name), value)
+    return merged
+
+
+def _tell(twice: list[str], validation: FieldValidation, warnings: list[str] | None) -> None:
+    if twice and validation is FieldValidation.STRICT:
+        raise _unusable(f"strict decoding error: {', '.join(twice)}")
+    if warnings is not None and validation is FieldValidation.WARN:
+        warnings.extend(twice)
+
+
+def _apply(resource: Resource, kind: PatchType, stored: Json, patch: Any) -> Any:
+    if patch is None and kind is not PatchType.MERGE:
+        return stored  # (no operations, and no changes)
+    if kind is PatchType.JSON and isinstance(patch, list):
+        return apply_json(stored, patch)
+    if kind is PatchType.MERGE and isinstance(patch, dict):
+        return apply_merge(stored, patch)
+    if kind is PatchType.STRATEGIC and isinstance(patch, dict):
+        return merge_strategic(resource.message, stored, patch)
+    raise api_errors.bad_request(f"json: cannot unmarshal {field_errors.shown(patch)} into a patch of type {kind.value}")
+
+
+def _decoded(resource: Resource, patched: Any, validation: FieldValidation, warnings: list[str] | None) -> Json:
+    check_bounds(patched)
+    try:
+        decoded, told = decode_object(resource, patched, validation, [])
+    except (UnknownFields, BadRequest) as error:
+        raise _unusable(str(error)) from error
+    if warnings is not None:
+        warnings.extend(told)
+    return decoded
+
+
+def _unusable(why: str) -> ApiError:
+    """Names no object, like the real one. Differs from it: that one shows the patched object with all that is secret in it."""
+    cause = field_errors.invalid("patch", "", why)
+    return Invalid(f' "" is invalid: {cause}', reason="Invalid", details={"causes": [cause.to_json()]})
+
+
+def _operate(root: Any, operation: Mapping[str, Any]) -> int:
+    """Carries it out. Gives the bytes that it has copied."""
+    path = _path(operation, "path")
+    match operation.get("op"):
+        case "add":
+            _put(root, path, _fresh(operation.get("value")), insert=True)
+        case "remove":
+            _take(root, path)
+        case "replace":
+            _put(root, path, _fresh(operation.get("value")), insert=False)
+        case "move":
+            _put(root, path, _take(root, _path(operation, "from")), insert=True)
+        case "copy":
+            copied = _copied(root, _path(operation, "from"))
+            size = len(msgspec.json.encode(copied, enc_hook=str))
+            if size <= COPIED_BYTES_MAX:
+                _put(root, path, _fresh(copied), insert=True)
+            return size
+        case "test":
+            _test(root, path, operation.get("value"))
+        case other:
+            raise PatchFailed(f"unexpected kind: {other}")
+    return 0
+
+
+def _fresh(value: Any) -> Any:
+    """A copy that shares nothing that could be written to."""
+    if isinstance(value, dict):
+        return {name: _fresh(inner) for name, inner in value.items()}
+    return [_fresh(item) for item in value] if isinstance(value, list) else value
+
+
+def _path(operation: Mapping[str, Any], member: str) -> list[str]:
+    """The steps to the place. The whole document is no place: the API server refuses that."""
+    text = operation.get(member)
+    if not isinstance(text, str) or not text.startswith("/"):
+        raise PatchFailed(f"{member} {text!r} does not begin with a slash")
+    return [step.replace("~1", "/").replace("~0", "~") for step in text[1:].split("/")]
+
+
+def _parent(root: Any, path: list[str]) -> Any:
+    place = root
+    for step in path[:-1]:
+        place = _member(place, step)
+        if place is _NOTHING:
+            raise PatchFailed(f"missing value at {step!r}")
+    return place
+
+
+def _member(place: Any, step: str) -> Any:
+    """The value one step down; _NOTHING when there is none."""
+    if isinstance(place, dict):
+        return place.get(step, _NOTHING)
+    index = _index(step, len(place)) if isinstance(place, list) else None
+    return _NOTHING if index is None else place[index]
+
+
+def _index(step: str, length: int) -> int | None:
+    """A place in a list of that length; -1 is the last. None for what is none."""
+    if not _INDEX.fullmatch(step):
+        return None
+    index = int(step) + (length if step.startswith("-") else 0)
+    return index if 0 <= index < length else None
+
+
+def _found(root: Any, path: list[str]) -> Any:
+    value = _member(_parent(root, path), path[-1])
+    if value is _NOTHING:
+        raise PatchFailed(f"nothing at {path[-1]!r}")
+    return value
+
+
+def _take(root: Any, path: list[str]) -> Any:
+    place, value = _parent(root, path), _found(root, path)
+    if isinstance(place, list):
+        place.pop(_index(path[-1], len(place)) or 0)
+    else:
+        del place[path[-1]]
+    return value
+
+
+def _copied(root: Any, path: list[str]) -> Any:
+    """What `copy` takes: null for a map's missing key."""
+    place = _parent(root, path)
+    return place.get(path[-1]) if isinstance(place, dict) else _found(root, path)
+
+
+def _put(root: Any, path: list[str], value: Any, *, insert: bool) -> None:
+    place, step = _parent(root, path), path[-1]
+    if isinstance(place, dict):
+        place[step] = value
+    elif not isinstance(place, list):
+        raise PatchFailed(f"no map or list above {step!r}")
+    elif insert and step == "-":
+        place.append(value)
+    else:
+        index = _index(step, len(place) + insert)
+        if index is None:
+            raise PatchFailed(f"no index {step!r}")
+        place[index : index + (not insert)] = [value]
+
+
+def _test(root: Any, path: list[str], wanted: Any) -> None:
+    found = _member(_parent(root, path), path[-1])
+    if found is _NOTHING:
+        found = None
+    if not equal_json(found, wanted):
+        raise PatchFailed(f"test failed at {path[-1]!r}")

@@ -1,0 +1,192 @@
+"""The shape of objects, declared as text, and the one decoder that holds bodies against it.
+
+A line is a message; a field is `number name type[mark][@key]`:
+
+    number   its protobuf field
+    type     s b i32 i64 y (base64) time micro (MicroTime) q (Quantity) intstr any, or another message; `*` before it a list,
+             `{...}` a map of it
+    mark     `!` always in the JSON; `?` a pointer: kept when given, also when it is zero; `!?` null when not given;
+             none: dropped when it is zero
+    @key     strategic merge joins the list's items by that key; a bare `@`: a set of primitives
+    `<>`     in place of a name: the message's fields stand in the JSON of the parent
+
+    VolumeAttachmentStatus: 1 attached b!, 2 attachmentMetadata {s}, 3 attachError VolumeError?, 4 detachError VolumeError?
+
+Decoding drops what is not declared (and says so), refuses wrong types, and gives every object one canonical form, so that
+two bodies that mean the same are equal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mooring.apiserver.codecs import scalars
+from mooring.apiserver.codecs.scalars import WrongType
+
+_Decoder = Callable[[Any, str, list[str]], Any]
+"""A value, its path, where unknown fields go; gives the canonical value."""
+
+_FIELD: Final = re.compile(r"(\d+) (\S+) ([*{]?)([A-Za-z0-9.]+)\}?([!?]*)(?:@(\w*))?")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Field:
+    """shape: "" one value, "*" a list, "{" a map. merge_key: None: replaced whole; "": a set of primitives."""
+
+    number: int
+    name: str
+    shape: str
+    type: str
+    always: bool
+    pointer: bool
+    merge_key: str | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Member:
+    """A field, ready for decoding. rank: its place in the canonical form."""
+
+    rank: int
+    field: Field
+    decode: _Decoder
+
+
+class Message:
+    """A declared message: its fields by name, with inlined ones among them."""
+
+    def __init__(self, name: str, fields: tuple[Field, ...], messages: Messages) -> None:
+        self.name = name
+        self.declared = fields
+        self.messages = messages
+
+    @functools.cached_property
+    def fields(self) -> Mapping[str, Field]:
+        """Fields by their JSON name, in the order in which they are written."""
+        flat: dict[str, Field] = {}
+        for field in self.declared:
+            flat.update(self.messages[field.type].fields if field.name == "<>" else {field.name: field})
+        return flat
+
+    @functools.cached_property
+    def members(self) -> Mapping[str, _Member]:
+        """The same for the decoder."""
+        return {name: _Member(rank, field, _decoder_of(self, field)) for rank, (name, field) in enumerate(self.fields.items())}
+
+    @functools.cached_property
+    def always(self) -> tuple[_Member, ...]:
+        """Members that are in the JSON whatever was given."""
+        return tuple(member for member in self.members.values() if member.field.always)
+
+    def of(self, field: Field) -> Message | None:
+        """The message of a field's values; None for scalars."""
+        return None if field.type in scalars.DECODERS else self.messages[field.type]
+
+
+class Messages(Mapping[str, Message]):
+    """Messages by name: the declared ones, and those of other declarations that they use."""
+
+    def __init__(self, text: str, *uses: Messages) -> None:
+        self._own: dict[str, Message] = {name: message for used in uses for name, message in used.items()}
+        for line in text.strip().splitlines():
+            name, _, fields = line.strip().partition(": ")
+            self._own[name] = Message(name, tuple(_field(part) for part in fields.split(", ")) if fields else (), self)
+
+    def __getitem__(self, name: str) -> Message:
+        return self._own[name]
+
+    def __iter__(self) -> Any:
+        return iter(self._own)
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+
+def decode(message: Message, value: Any, unknown: list[str]) -> dict[str, Any]:
+    """The canonical form of a JSON value as that message.
+
+    unknown: gets the path of each field that is not declared.
+    Raises WrongType (a ValueError) whose text ends like encoding/json's.
+    """
+    if not isinstance(value, dict):
+        raise WrongType("object", value, "")
+    return _message(message, value, "", unknown)
+
+
+def _message(message: Message, value: dict[str, Any], path: str, unknown: list[str]) -> dict[str, Any]:
+    members = message.members
+    found: list[tuple[int, str, Any]] = []
+    for name, given in value.items():
+        member = members.get(name)
+        if member is None:
+            unknown.append(f"{path}{name}")
+        elif given is not None:
+            result = member.decode(given, f"{path}{name}", unknown)
+            if result or member.field.pointer or member.field.always:
+                found.append((member.rank, name, result))
+    missing = [member for member in message.always if value.get(member.field.name) is None]
+    found += [(member.rank, member.field.name, _zero(message, member.field)) for member in missing]
+    found.sort()  # (ranks differ, so values are never compared)
+    return {name: result for _, name, result in found}
+
+
+def _decoder_of(message: Message, field: Field) -> _Decoder:
+    one = _decoder_of_one(message, field)
+    if field.shape == "*":
+        return _list_decoder(one, field)
+    return _map_decoder(one, "0" if field.type == "q" else "") if field.shape == "{" else one
+
+
+def _decoder_of_one(message: Message, field: Field) -> _Decoder:
+    inner = message.of(field)
+    if inner is None:
+        scalar = scalars.DECODERS[field.type]
+        return lambda given, path, _unknown: scalar(given, path)
+
+    def decode_message(given: Any, path: str, unknown: list[str]) -> Any:
+        if not isinstance(given, dict):
+            raise WrongType("object", given, path)
+        return _message(inner, given, f"{path}.", unknown)
+
+    return decode_message
+
+
+def _list_decoder(one: _Decoder, field: Field) -> _Decoder:
+    nothing = "" if field.type in scalars.DECODERS else {}
+
+    def decode_list(given: Any, path: str, unknown: list[str]) -> Any:
+        if not isinstance(given, list):
+            raise WrongType("list", given, path)
+        items = [one(nothing if item is None else item, f"{path}[{index}]", unknown) for index, item in enumerate(given)]
+        return items or None  # (an empty list is no list: Kubernetes stores both alike)
+
+    return decode_list
+
+
+def _map_decoder(one: _Decoder, nothing: str) -> _Decoder:
+    """nothing: what a null stands for."""
+
+    def decode_map(given: Any, path: str, unknown: list[str]) -> Any:
+        if not isinstance(given, dict):
+            raise WrongType("map", given, path)
+        return {key: one(nothing if item is None else item, f"{path}.{key}", unknown) for key, item in given.items()} or None
+
+    return decode_map
+
+
+def _zero(message: Message, field: Field) -> Any:
+    """What a field that is always there shows when nothing was given."""
+    if field.shape or field.pointer:
+        return None
+    inner = message.of(field)
+    return scalars.ZEROS[field.type] if inner is None else _message(inner, {}, "", [])
+
+
+def _field(text: str) -> Field:
+    found = _FIELD.fullmatch(text.strip())
+    assert found is not None, f"no field: {text!r}"
+    number, name, shape, kind, mark, key = found.groups()
+    return Field(int(number), name, shape, kind, "!" in mark, "?" in mark, key)

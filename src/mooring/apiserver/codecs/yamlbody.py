@@ -1,0 +1,135 @@
+"""YAML from strangers: parsed as the JSON it stands for, within bounds.
+
+The C parser builds nested values by recursion on the C stack, which hostile depth overflows: a crash, not an error. So the events
+are looked through first, which needs no recursion: depth and count are bounded before anything is built, and aliases, with which
+a small text grows into a huge value, are not taken at all. Numbers and words are read as Go's parser reads them: it knows no base 60,
+in which a long number takes minutes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from mooring.apiserver.codecs.bounds import DEPTH_MAX, TOO_DEEP, VALUES_MAX
+
+BYTES_MAX: Final = 1024 * 1024
+_EVENTS_MAX: Final = 3 * VALUES_MAX
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_TAG: Final = "tag:yaml.org,2002:"
+_READ_HERE: Final = tuple(f"{_TAG}{name}" for name in ("bool", "float", "int", "timestamp"))
+_BAD_TAG: Final = (KeyError, IndexError, AttributeError)
+"""What the loader itself runs into at `!!timestamp x` and the like."""
+_FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_OCTAL: Final = re.compile(r"([-+]?)0([0-7]+)")
+_DIGITS_MAX: Final = 70
+"""64 bits, written one by one."""
+_WORDS: Final = {
+    **dict.fromkeys(("y", "yes", "true", "on"), True),
+    **dict.fromkeys(("n", "no", "false", "off"), False),
+}
+
+
+class _JsonLikeLoader(_Loader):  # type: ignore[misc]
+    """YAML whose scalars are those of JSON: what looks like a date stays text."""
+
+    yaml_implicit_resolvers: Final = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in _READ_HERE]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """With true and false among the keys as text, since JSON's keys are text."""
+        found: dict[Any, Any] = super().construct_mapping(node, deep)
+        return {str(key).lower() if isinstance(key, bool) else key: value for key, value in found.items()}
+
+
+def _plain(text: str) -> Any:
+    """What a number or a word stands for; the text itself for one that is neither."""
+    if text in (text.lower(), text.upper(), text.capitalize()) and text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    plain = text.replace("_", "")
+    number = _whole(plain) if len(plain) <= _DIGITS_MAX else None
+    if number is not None and -(2**63) <= number < 2**64:
+        return number
+    found = float(plain) if _FLOAT.fullmatch(plain) else math.inf
+    return found if math.isfinite(found) else text
+
+
+def _whole(text: str) -> int | None:
+    octal = _OCTAL.fullmatch(text)
+    try:
+        return int(octal[1] + octal[2], 8) if octal is not None else int(text, 0)
+    except ValueError:
+        return None
+
+
+def _construct_plain(loader: Any, node: Any) -> Any:
+    return _plain(loader.construct_scalar(node))
+
+
+def _construct_as(kind: type, name: str) -> Any:
+    """For what says its type itself."""
+
+    def construct(loader: Any, node: Any) -> Any:
+        text = loader.construct_scalar(node)
+        if name == "float" and text.lower().lstrip("+-") in (".inf", ".nan"):
+            raise ValueError(f"json: unsupported value: {text}")
+        value = _plain(text)
+        if kind is float and type(value) is int:
+            value = float(value)
+        if type(value) is not kind:
+            raise ValueError(f"cannot decode !!str `{text}` as a !!{name}")
+        return value
+
+    return construct
+
+
+_JsonLikeLoader.add_implicit_resolver("!plain", re.compile(r"[-+.]?[0-9]|[yYnNtTfFoO]"), list("-+.0123456789yYnNtTfFoO"))
+_JsonLikeLoader.add_implicit_resolver(f"{_TAG}float", re.compile(r"[-+]?\.(inf|Inf|INF)$|\.(nan|NaN|NAN)$"), list("-+."))
+_JsonLikeLoader.add_constructor("!plain", _construct_plain)
+for _kind, _name in ((int, "int"), (float, "float"), (bool, "bool")):
+    _JsonLikeLoader.add_constructor(f"{_TAG}{_name}", _construct_as(_kind, _name))
+
+
+def parse_yaml(body: bytes) -> Any:
+    """The JSON value of a YAML document. Raises ValueError."""
+    if len(body) > BYTES_MAX:
+        raise ValueError(f"more than {BYTES_MAX} bytes of YAML; send JSON")
+    try:
+        _check_bounds(body)
+        value = yaml.load(body, Loader=_JsonLikeLoader)
+        return msgspec.json.decode(msgspec.json.encode(value))
+    except yaml.YAMLError as error:
+        raise ValueError(f"no YAML: {error}") from error
+    except TypeError as error:
+        raise ValueError(f"a key that JSON does not know: {error}") from error
+    except _BAD_TAG as error:
+        raise ValueError(f"a value that is not what its tag says: {error}") from error
+
+
+def dump_yaml(value: Any) -> bytes:
+    """A JSON value as YAML, keys sorted."""
+    return yaml.dump(value, Dumper=_Dumper, allow_unicode=True, sort_keys=True).encode()
+
+
+def _check_bounds(body: bytes) -> None:
+    """Raises ValueError for a document that would cost more than it is worth."""
+    depth = 0
+    for number, event in enumerate(yaml.parse(body, Loader=_JsonLikeLoader)):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.AliasEvent):
+            raise ValueError("YAML aliases are not taken; write the value out")
+        if depth > DEPTH_MAX:
+            raise ValueError(TOO_DEEP)
+        if number > _EVENTS_MAX:
+            raise ValueError("YAML with too many values")

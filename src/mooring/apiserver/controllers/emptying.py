@@ -1,0 +1,167 @@
+"""What the namespace controller of Kubernetes does: a namespace that is deleted is emptied, then let go.
+
+It goes in rounds. A round deletes every object of every kind in the namespace, pods before everything else; what finalizers and
+grace keep stays. When nothing is left the finalizer `kubernetes` is taken out of the namespace's spec, else its conditions tell what is
+there. The next round follows when everything has gone, or a while after something has changed. Decided from the objects alone: a
+new process begins with a round for each namespace that is being deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from mooring.api.meta import Key
+from mooring.apiserver.controllers.namespacestatus import Remains, told
+from mooring.apiserver.controllers.owners import Place, links_of
+from mooring.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.rules.namespace import CONTENT
+from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.table import Change, Stored
+from mooring.kube.errors import ApiError
+
+ROUND_S: Final = 1.0
+"""Between two rounds of a namespace that doesn't get empty."""
+
+_NAMESPACES: Final = ("", "v1", "namespaces")
+_PODS: Final = ("", "v1", "pods")
+_BACKGROUND: Final = DeleteOptions(propagation="Background")
+
+
+class _Emptying:
+    """One namespace's. steps: of the round that goes on. left: what the rounds have met and not got rid of.
+
+    due: when the next round begins; None while only a change can bring it.
+    """
+
+    def __init__(self) -> None:
+        self.steps: Iterator[None] | None = None
+        self.left: set[Place] = set()
+        self.due: float | None = 0.0
+        self._ended_at = 0.0
+        self._changed = False
+
+    def begin(self, steps: Iterator[None]) -> None:
+        self.steps, self.due, self._changed = steps, None, False
+
+    def end(self, now: float, *, again: bool) -> None:
+        """again: the next round follows in any case."""
+        self._ended_at = now
+        self._plan(again or self._changed)
+
+    def changed(self) -> None:
+        """Something in the namespace is not as it was."""
+        self._changed = True
+        if self.steps is None:
+            self._plan(True)
+
+    def _plan(self, again: bool) -> None:
+        if not self.left:
+            self.due = 0.0
+        elif again and self.due is None:
+            self.due = self._ended_at + ROUND_S
+
+
+class Emptier:
+    """Follows a store from now on; namespaces that are being deleted already come first."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._emptying: dict[str, _Emptying] = {}
+        self._now = 0.0
+        store.on_change(self._changed)
+        namespaces = store.kinds.get(_NAMESPACES)
+        for stored in store.table(namespaces).items() if namespaces is not None else ():
+            self._look_at(stored)
+
+    @property
+    def due(self) -> float | None:
+        """When there is work, in seconds since the epoch; None when a change must come first."""
+        times = [0.0 if one.steps is not None else one.due for one in self._emptying.values()]
+        return min((time for time in times if time is not None), default=None)
+
+    def work(self, now: float, count_max: int) -> None:
+        """So many steps at the most, for each namespace in turn."""
+        self._now = now
+        for name, one in list(self._emptying.items()):
+            if one.steps is None and one.due is not None and one.due <= now:
+                one.begin(self._round(name, one))
+            for _ in range(count_max):
+                if one.steps is None or next(one.steps, self) is self:
+                    one.steps = None
+                    break
+
+    def _changed(self, resource: Resource, change: Change) -> None:
+        if resource.storage == _NAMESPACES:
+            if change.new is None:
+                self._emptying.pop(change.key.name, None)
+            else:
+                self._look_at(change.new)
+        one = self._emptying.get(change.key.namespace) if self._emptying and change.key.namespace else None
+        if one is None:
+            return
+        if change.new is None:
+            one.left.discard(Place(resource.storage, change.key))
+        one.changed()
+
+    def _look_at(self, stored: Stored) -> None:
+        name = stored.key.name
+        if not (links_of(stored).is_deleting and CONTENT in (stored.whole()["spec"].get("finalizers") or [])):
+            self._emptying.pop(name, None)
+        elif name not in self._emptying:
+            self._emptying[name] = _Emptying()
+
+    # a round
+
+    def _round(self, name: str, one: _Emptying) -> Iterator[None]:
+        """Yields after each object."""
+        kinds = [resource for resource in self._store.kinds.storing() if resource.namespaced]
+        remains = Remains(self._store.resources)
+        for resource in kinds:
+            if resource.storage == _PODS:
+                yield from self._delete_all(resource, name, one, remains)
+        for resource in kinds if not remains.counts else ():
+            if resource.storage != _PODS:
+                yield from self._delete_all(resource, name, one, remains)
+        self._tell(name, remains)
+        one.end(self._now, again=bool(remains.failures))
+
+    def _delete_all(self, resource: Resource, name: str, one: _Emptying, remains: Remains) -> Iterator[None]:
+        if self._store.kinds.get(resource.path) is None:  # (it has gone while others were deleted)
+            return
+        table = self._store.table(resource)
+        for key in [stored.key for stored in table.items(name)]:
+            stored = table.get(key)
+            if stored is not None:
+                try:
+                    self._delete(resource, stored)
+                except ApiError as error:
+                    remains.failures.append(str(error))
+            left = table.get(key)
+            if left is not None:
+                one.left.add(Place(resource.storage, key))
+                remains.add(resource, links_of(left).finalizers or ())
+            yield
+
+    def _delete(self, resource: Resource, stored: Stored) -> None:
+        links = links_of(stored)
+        if not links.is_deleting or {ORPHAN, FOREGROUND} & set(links.finalizers or ()):
+            self._store.delete(resource, stored.key, self._now, _BACKGROUND)
+
+    def _tell(self, name: str, remains: Remains) -> None:
+        namespaces = self._store.kinds.get(_NAMESPACES)
+        assert namespaces is not None, "a namespace that is emptied is of a kind"
+        key, now = Key("", name), self._now
+        if self._store.table(namespaces).get(key) is None:
+            return
+        self._store.patch(namespaces, key, lambda obj: told(obj, remains, now), now, subresource="status")
+        if not remains.counts and not remains.failures:
+            self._store.patch(namespaces, key, _let_go, now, subresource="finalize")
+
+
+def _let_go(obj: Json) -> Json:
+    finalizers = [name for name in obj["spec"].pop("finalizers", []) if name != CONTENT]
+    if finalizers:
+        obj["spec"]["finalizers"] = finalizers
+    return obj

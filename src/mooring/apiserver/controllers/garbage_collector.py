@@ -1,0 +1,221 @@
+"""What the garbage collector of Kubernetes does: dependents follow their owners.
+
+    an object whose owners are all gone            is deleted
+    one that has an owner left                     forgets those that are gone
+    an owner that is deleted in the foreground     waits until the dependents that block it are gone; they are deleted meanwhile
+    an owner that is deleted as `Orphan`           waits until its dependents have forgotten it
+
+Decided from the objects alone, whatever the history: what is examined twice ends the same, and a new process examines everything
+that has links. A reference to a kind that is not served, and a cluster-wide object's reference to one in a namespace, decide nothing:
+such an object stays as it is. Work is done in small portions, since requests wait meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import Any, Final
+
+from mooring.api.meta import Key
+from mooring.apiserver.controllers import ownerwarning
+from mooring.apiserver.controllers.owners import Dependents, KindIndex, Links, Owner, Place, links_of
+from mooring.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.table import Change, Stored
+from mooring.base.log import logger
+from mooring.kube.errors import ApiError
+
+_log = logger(__name__)
+
+_EVENTS: Final = ("", "v1", "events")
+"""They may name owners, and don't follow them."""
+
+
+class Collector:
+    """Follows a store from now on; what is there already is examined first."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._kinds = KindIndex(store.resources)
+        self._dependents = Dependents()
+        self._queue: deque[Place] = deque()
+        self._queued: set[Place] = set()
+        self._puzzling: set[Place] = set()  # (they name a kind that is not served)
+        self._relinked: set[Place] = set()  # (their references are new: what is odd about them has not been told)
+        store.follows_owners = True
+        store.on_change(self._changed)
+        store.kinds.on_change(self._kinds_changed)
+        for resource in store.kinds.storing():
+            for stored in store.table(resource).items():
+                self._found(Place(resource.storage, stored.key), links_of(stored))
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._queue)
+
+    def work(self, now: float, count_max: int) -> None:
+        """Examines so many objects at the most."""
+        for _ in range(min(count_max, len(self._queue))):
+            place = self._queue.popleft()
+            self._queued.discard(place)
+            try:
+                self._examine(place, now, count_max)
+            except ApiError as error:
+                _log.warning("An object could not be collected", error=error, kind=place.storage[2], object=str(place.key))
+
+    # what happens
+
+    def _changed(self, resource: Resource, change: Change) -> None:
+        if resource.storage == _EVENTS:
+            return
+        place, old, new = Place(resource.storage, change.key), links_of(change.old), links_of(change.new)
+        if old.owners != new.owners:
+            self._dependents.unlink(place, old.owners)
+            self._dependents.link(place, new.owners)
+            self._enqueue_owners(change.key.namespace, old.owners)  # (it may block them no more)
+            self._enqueue(place)
+            self._relinked.add(place)
+        stored = change.new or change.old
+        assert stored is not None
+        if change.new is None:
+            self._puzzling.discard(place)
+            self._relinked.discard(place)
+            self._dependents.owner_goes(stored.uid)
+            self._enqueue_all(stored.uid)
+        elif new.waits_for_dependents or new.waits_for_orphans:
+            self._enqueue(place)
+            if not old.waits_for_dependents:
+                self._enqueue_all(stored.uid)
+
+    def _found(self, place: Place, links: Links) -> None:
+        if place.storage != _EVENTS and (links.owners or links.is_deleting):
+            self._dependents.link(place, links.owners)
+            self._enqueue(place)
+            if links.owners:
+                self._relinked.add(place)
+
+    def _kinds_changed(self) -> None:
+        self._kinds = KindIndex(self._store.resources)
+        for place in self._puzzling:
+            self._enqueue(place)
+        self._puzzling.clear()
+
+    def _enqueue(self, place: Place) -> None:
+        if place not in self._queued:
+            self._queued.add(place)
+            self._queue.append(place)
+
+    def _enqueue_all(self, uid: str) -> None:
+        for place in self._dependents.of(uid):
+            self._enqueue(place)
+
+    def _enqueue_owners(self, namespace: str, owners: tuple[Owner, ...]) -> None:
+        for owner in owners:
+            found = self._owner(owner, namespace)
+            if found is not None and links_of(found[1]).waits_for_dependents:
+                self._enqueue(Place(found[0].storage, found[1].key))
+
+    # what follows from it
+
+    def _examine(self, place: Place, now: float, count_max: int) -> None:
+        resource = self._kinds.at(place.storage)
+        stored = None if resource is None else self._store.table(resource).get(place.key)
+        if resource is None or stored is None:
+            return
+        links = links_of(stored)
+        if links.waits_for_orphans:
+            self._orphan_dependents(resource, stored, now, count_max)
+        elif links.waits_for_dependents:
+            if not self._dependents.any_blocking(stored.uid):
+                self._store.patch(resource, stored.key, lambda obj: _without_finalizer(obj, FOREGROUND), now)
+        elif not links.is_deleting and links.owners:
+            self._judge(resource, stored, links, now)
+
+    def _orphan_dependents(self, resource: Resource, stored: Stored, now: float, count_max: int) -> None:
+        """Some at a time."""
+        uid = stored.uid
+        dependents = ((self._kinds.at(place.storage), place.key) for place in self._dependents.of(uid))
+        served = list(islice((found for found in dependents if found[0] is not None), count_max + 1))
+        for dependent, key in served[:count_max]:
+            assert dependent is not None, "only kinds that are served can be written to"
+            self._store.patch(dependent, key, lambda obj: _without_owners(obj, {uid}), now)
+        if len(served) > count_max:
+            self._enqueue(Place(resource.storage, stored.key))
+        else:
+            self._store.patch(resource, stored.key, lambda obj: _without_finalizer(obj, ORPHAN), now)
+
+    def _judge(self, resource: Resource, stored: Stored, links: Links, now: float) -> None:
+        """Whether an object that has owners stays."""
+        place, namespace = Place(resource.storage, stored.key), stored.key.namespace
+        if any(self._kinds.of(owner) is None and not self._dependents.has_lost(owner.uid) for owner in links.owners):
+            self._puzzling.add(place)
+            return
+        owners = {owner.uid: self._owner(owner, namespace) for owner in links.owners}
+        if place in self._relinked:
+            self._relinked.discard(place)
+            self._warn(resource, stored, [owner for owner in links.owners if owners[owner.uid] is None], now)
+        if not resource.namespaced and any(self._is_namespaced(owner) for owner in links.owners):
+            return
+        gone = {uid for uid, owner in owners.items() if owner is None}
+        waiting = {uid for uid, owner in owners.items() if owner is not None and links_of(owner[1]).waits_for_dependents}
+        if len(gone) + len(waiting) < len(owners):
+            if gone or waiting:
+                self._store.patch(resource, stored.key, lambda obj: _without_owners(obj, gone | waiting), now)
+        elif waiting and self._dependents.any(stored.uid):
+            self._pass_on(resource, stored, now)
+        else:
+            self._store.delete(resource, stored.key, now, DeleteOptions(uid=stored.uid))
+
+    def _pass_on(self, resource: Resource, stored: Stored, now: float) -> None:
+        """The object's owners wait for it, and it has dependents of its own: it waits for these."""
+        if any(self._waits_for_dependents(place) for place in self._dependents.of(stored.uid)):
+            self._store.patch(resource, stored.key, _unblocking, now)  # (they may wait for each other in a ring)
+        self._store.delete(resource, stored.key, now, DeleteOptions(uid=stored.uid, propagation="Foreground"))
+
+    # their parts
+
+    def _owner(self, owner: Owner, namespace: str) -> tuple[Resource, Stored] | None:
+        """The object that a reference means; None when there is none of its kind, name and uid."""
+        resource = self._kinds.of(owner)
+        if resource is None:
+            return None
+        stored = self._store.table(resource).get(Key(namespace if resource.namespaced else "", owner.name))
+        return (resource, stored) if stored is not None and stored.uid == owner.uid else None
+
+    def _is_namespaced(self, owner: Owner) -> bool:
+        resource = self._kinds.of(owner)
+        return resource is not None and resource.namespaced
+
+    def _warn(self, resource: Resource, stored: Stored, missing: list[Owner], now: float) -> None:
+        """Tells of owners that live where a reference can't reach them: in another namespace."""
+        for owner in missing:
+            kind = self._kinds.of(owner)
+            if kind is not None and kind.namespaced and ownerwarning.lives_somewhere(self._store, kind, owner):
+                ownerwarning.tell(self._store, resource, stored, owner, now)
+
+    def _waits_for_dependents(self, place: Place) -> bool:
+        resource = self._kinds.at(place.storage)
+        return resource is not None and links_of(self._store.table(resource).get(place.key)).waits_for_dependents
+
+
+def _without_owners(obj: Json, uids: set[str]) -> Json:
+    kept = [owner for owner in obj["metadata"].get("ownerReferences") or [] if owner["uid"] not in uids]
+    return _with(obj, "ownerReferences", kept)
+
+
+def _without_finalizer(obj: Json, finalizer: str) -> Json:
+    return _with(obj, "finalizers", [name for name in obj["metadata"].get("finalizers") or [] if name != finalizer])
+
+
+def _unblocking(obj: Json) -> Json:
+    owners = obj["metadata"].get("ownerReferences") or []
+    return _with(obj, "ownerReferences", [{**owner, "blockOwnerDeletion": False} for owner in owners])
+
+
+def _with(obj: Json, field: str, values: list[Any]) -> Json:
+    """Empty lists are not kept."""
+    obj["metadata"].pop(field, None)
+    if values:
+        obj["metadata"][field] = values
+    return obj

@@ -1,0 +1,104 @@
+"""The server about itself: version, discovery, OpenAPI. Made when first asked for, and kept until kinds come or go."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from mooring.apiserver import openapi_v2
+from mooring.apiserver.discovery import aggregated, groups
+from mooring.apiserver.discovery.openapi import openapi_document, openapi_roots
+from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.web.compression import packed
+from mooring.apiserver.web.messages import JSON, Reply, Request
+
+_NOT_MODIFIED: Final = 304
+_AGGREGATED: Final = "aggregated"
+_PACKED: Final = "packed"
+_OWN: Final = {_AGGREGATED: aggregated.MEDIA_TYPE, _PACKED: openapi_v2.PROTOBUF}
+"""How answers in another form are kept, and their media type. In a URL these names mean nothing."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Made:
+    reply: Reply
+    tag: str
+
+
+class About:
+    """Answers by path. A client that says which answer it has (If-None-Match) is told when that is still the one."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._kept: dict[tuple[str, ...], _Made] = {}
+        store.kinds.on_change(self._kept.clear)
+
+    def answer(self, request: Request) -> Reply | None:
+        """None for a path that is not about the server."""
+        path, accept = request.path, request.headers.get("accept", "")
+        if path[0] in _OWN:
+            return None
+        if path in (("api",), ("apis",)) and aggregated.is_wanted(accept):
+            path = (_AGGREGATED, *path)
+        elif path == ("openapi", "v2") and openapi_v2.wants_protobuf(accept):
+            path = (_PACKED, *path)
+        made = self._made(path)
+        if made is None:
+            return None
+        if request.headers.get("if-none-match") == f'"{made.tag}"':
+            return dataclasses.replace(made.reply, status=_NOT_MODIFIED, body=b"")
+        return packed(made.reply, request.headers.get("accept-encoding", ""))
+
+    def _made(self, path: tuple[str, ...]) -> _Made | None:
+        if path not in self._kept:
+            value = self._value(path)
+            if value is None:
+                return None
+            body = value if isinstance(value, bytes) else msgspec.json.encode(value)
+            tag = hashlib.sha256(body).hexdigest().upper()
+            self._kept[path] = _Made(Reply(200, body, _OWN.get(path[0], JSON), headers=(("ETag", f'"{tag}"'), ("Vary", "Accept"))), tag)
+        return self._kept[path]
+
+    def _value(self, path: tuple[str, ...]) -> Mapping[str, Any] | bytes | None:
+        match path:
+            case ("",):
+                return groups.paths(self._store)
+            case ("version",):
+                return groups.VERSION
+            case ("api",):
+                return groups.core_versions()
+            case ("apis",):
+                return groups.groups(self._store)
+            case ("aggregated", "api"):
+                return aggregated.core(self._store)
+            case ("aggregated", "apis"):
+                return aggregated.groups(self._store)
+            case ("apis", group):
+                return groups.group(self._store, group)
+            case ("api", version):
+                return groups.resources(self._store, "", version)
+            case ("apis", group, version) if group:
+                return groups.resources(self._store, group, version)
+            case ("openapi", "v2"):
+                return openapi_v2.document(self._store)
+            case ("packed", "openapi", "v2"):
+                return openapi_v2.packed_document(self._store)
+            case ("openapi", "v3"):
+                return self._index()
+            case ("openapi", "v3", *root):
+                resources = openapi_roots(self._store).get("/".join(root))
+                return openapi_document("/".join(root), resources) if resources else None
+        return None
+
+    def _index(self) -> dict[str, Any]:
+        """Each document with its hash in the address: who has that one need not ask again."""
+        told = {}
+        for root in openapi_roots(self._store):
+            made = self._made(("openapi", "v3", *root.split("/")))
+            assert made is not None, "a document that is listed can be made"
+            told[root] = {"serverRelativeURL": f"/openapi/v3/{root}?hash={made.tag}"}
+        return {"paths": told}

@@ -1,0 +1,168 @@
+"""Pods: what becomes of their containers, in a word."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, Final
+
+from mooring.apiserver.printers import ages
+from mooring.apiserver.printers.column import AGE, NAME, NONE, Column, Json, is_deleted, plain
+
+_OVER: Final = ("Succeeded", "Failed")
+
+
+@dataclasses.dataclass(slots=True)
+class _Restarts:
+    """How often containers began anew, and when one of them ended last."""
+
+    count: int = 0
+    last: str = ""
+
+    def add(self, container: Json) -> None:
+        self.count += container.get("restartCount", 0)
+        ended = ((container.get("lastState") or {}).get("terminated") or {}).get("finishedAt")
+        self.last = max(self.last, ended or "")
+
+    def shown(self, now: float) -> str:
+        return f"{self.count} ({ages.since(self.last, now)} ago)" if self.count and self.last else str(self.count)
+
+
+@dataclasses.dataclass(slots=True)
+class _Summary:
+    reason: str
+    ready: int = 0
+    restarts: _Restarts = dataclasses.field(default_factory=_Restarts)
+
+
+def _summary(pod: Json) -> _Summary:
+    status = pod["status"]
+    found = _Summary(_first_reason(status))
+    sidecars = {name for name, container in _init_containers(pod).items() if container.get("restartPolicy") == "Always"}
+    of_sidecars = _Restarts()
+    initializing = False
+    for number, container in enumerate(status.get("initContainerStatuses") or ()):
+        found.restarts.add(container)
+        if container["name"] in sidecars:
+            of_sidecars.add(container)
+        if (_terminated(container) or {}).get("exitCode", 1) == 0:
+            continue
+        if container["name"] in sidecars and container.get("started"):
+            found.ready += bool(container.get("ready"))
+            continue
+        found.reason, initializing = _init_reason(container, number, len(_init_containers(pod))), True
+        break
+    if not initializing or _has(status, "Initialized"):
+        found.restarts = of_sidecars
+        _look_at_containers(found, status)
+    if is_deleted(pod):
+        found.reason = _deleted_reason(status, found.reason)
+    return found
+
+
+def _look_at_containers(found: _Summary, status: Json) -> None:
+    running = False
+    for container in reversed(status.get("containerStatuses") or ()):
+        found.restarts.add(container)
+        reason = _reason(container)
+        if reason:
+            found.reason = reason
+        elif container.get("ready") and "running" in (container.get("state") or {}):
+            running = True
+            found.ready += 1
+    if found.reason == "Completed" and running:
+        found.reason = "Running" if _has(status, "Ready") else "NotReady"
+
+
+def _first_reason(status: Json) -> str:
+    if any(condition["type"] == "PodScheduled" and condition.get("reason") == "SchedulingGated" for condition in _conditions(status)):
+        return "SchedulingGated"
+    return str(status.get("reason") or status.get("phase", ""))
+
+
+def _deleted_reason(status: Json, reason: str) -> str:
+    if status.get("reason") == "NodeLost":
+        return "Unknown"
+    return reason if status.get("phase") in _OVER else "Terminating"
+
+
+def _init_reason(container: Json, number: int, total: int) -> str:
+    ended = _terminated(container)
+    if ended is not None:
+        return f"Init:{_end(ended)}"
+    waiting = _waiting_for(container)
+    return f"Init:{waiting}" if waiting and waiting != "PodInitializing" else f"Init:{number}/{total}"
+
+
+def _reason(container: Json) -> str:
+    """Why a container does not run; "" if it does, or nobody knows."""
+    waiting, ended = _waiting_for(container), _terminated(container)
+    return waiting or (_end(ended) if ended is not None else "")
+
+
+def _end(ended: Json) -> str:
+    if ended.get("reason"):
+        return str(ended["reason"])
+    return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
+
+
+def _terminated(container: Json) -> Any:
+    return (container.get("state") or {}).get("terminated")
+
+
+def _waiting_for(container: Json) -> str:
+    return str(((container.get("state") or {}).get("waiting") or {}).get("reason", ""))
+
+
+def _init_containers(pod: Json) -> dict[str, Json]:
+    return {container["name"]: container for container in pod["spec"].get("initContainers") or ()}
+
+
+def _conditions(status: Json) -> Iterable[Json]:
+    return status.get("conditions") or ()
+
+
+def _has(status: Json, kind: str) -> bool:
+    return any(condition["type"] == kind and condition["status"] == "True" for condition in _conditions(status))
+
+
+def _ready(pod: Json) -> str:
+    sidecars = sum(container.get("restartPolicy") == "Always" for container in _init_containers(pod).values())
+    return f"{_summary(pod).ready}/{len(pod['spec'].get('containers') or ()) + sidecars}"
+
+
+def _gates(pod: Json) -> str:
+    gates = pod["spec"].get("readinessGates") or ()
+    return f"{sum(_has(pod['status'], gate['conditionType']) for gate in gates)}/{len(gates)}" if gates else NONE
+
+
+def _ip(pod: Json) -> Any:
+    ips = pod["status"].get("podIPs") or ()
+    return ips[0].get("ip") or NONE if ips else NONE
+
+
+def row_conditions(pod: Json) -> list[Json]:
+    """What a pod's row says beside its cells, once the pod is over."""
+    phase = pod["status"].get("phase")
+    if phase not in _OVER:
+        return []
+    text = "The pod has completed successfully." if phase == "Succeeded" else "The pod failed."
+    return [{"type": "Completed", "status": "True", "reason": phase, "message": text}]
+
+
+POD: Final = (
+    NAME,
+    Column("Ready", plain(_ready), "How many of its containers are ready."),
+    Column("Status", plain(lambda pod: _summary(pod).reason), "What becomes of its containers."),
+    Column("Restarts", lambda pod, now: _summary(pod).restarts.shown(now), "How often its containers began anew, and when last."),
+    AGE,
+    Column("IP", plain(_ip), "Its address.", priority=1),
+    Column("Node", plain(lambda pod: pod["spec"].get("nodeName") or NONE), "Where it runs.", priority=1),
+    Column(
+        "Nominated Node",
+        plain(lambda pod: pod["status"].get("nominatedNodeName") or NONE),
+        "Where it will run, once others have gone.",
+        priority=1,
+    ),
+    Column("Readiness Gates", plain(_gates), "How many of the conditions that it waits for are true.", priority=1),
+)

@@ -1,0 +1,206 @@
+"""Server-side apply: a manager says which fields it wants, and how; what it no longer says goes, unless others own it.
+
+The config is laid over the live object. What the manager owned and has left out is taken away where nobody else owns it. Where
+the result changes a field that belongs to somebody else, that is a conflict, unless the manager insists.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from mooring.apiserver import api_errors
+from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.server_side_apply import managed
+from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, FieldSet, shown
+from mooring.apiserver.server_side_apply.managed import Entry, Managed, Manager
+from mooring.apiserver.server_side_apply.shapes import Shape
+from mooring.apiserver.server_side_apply.tracking import empty_object, shape_of, unwritten, without_record
+from mooring.apiserver.server_side_apply.typed import Untyped, check, compare, fields_of, merge, remove, with_named
+from mooring.kube.errors import Conflict, ServerError
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_KUBECTL: Final = "kubectl"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """The new object, not yet decoded, and who owns what of it."""
+
+    obj: Json
+    managed: Managed
+
+
+class Conflicting(Exception):
+    """Fields that belong to others would change."""
+
+    def __init__(self, fields: Mapping[Manager, FieldSet]) -> None:
+        super().__init__(f"{sum(len(list(found)) for found in fields.values())} conflicts")
+        self.fields = fields
+
+
+def apply(resource: Resource, live: Json, config: Json, writer: str, now: str, *, subresource: str = "", force: bool = False) -> Json:
+    """The live object after an apply, with its record of owners; to be decoded like any body.
+
+    live: {} where there is none yet. config: the body's JSON value. Raises Conflict, BadRequest, ServerError.
+    """
+    _check(resource, config)
+    empty = empty_object(resource)
+    live = live or empty
+    record = managed.read(live["metadata"].get("managedFields"))
+    ignored = unwritten(resource, subresource)
+    shape = shape_of(resource)
+    is_first = not record
+    if is_first:
+        first = managed.updater(managed.BEFORE_FIRST_APPLY, resource.api_version, subresource)
+        record = managed.after_update(record, compare(shape, empty, live), first, ignored, now)
+    applying = _Applying(shape, ignored, managed.applier(writer, subresource), resource.api_version, now)
+    try:
+        outcome = _by_kubectl(applying, live, config, record, force) if writer == _KUBECTL else applying.apply(live, config, record, force)
+    except Conflicting as error:
+        raise _refused(error.fields) from error
+    if not is_first or applying.manager in outcome.managed:  # (who owns nothing begins no record)
+        outcome.obj["metadata"]["managedFields"] = managed.write(outcome.managed)
+    return outcome.obj
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Applying:
+    """One manager's apply to one kind."""
+
+    shape: Shape
+    ignored: FieldSet
+    manager: Manager
+    version: str
+    now: str
+
+    def apply(self, live: Json, config: Json, record: Managed, force: bool) -> Outcome:
+        """Raises Conflicting."""
+        merged = merge(self.shape, without_record(live), config)
+        last = record[self.manager].fields if self.manager in record else NO_FIELDS
+        wanted = fields_of(self.shape, config).without(self.ignored)
+        before = record.get(self.manager, Entry(NO_FIELDS, self.version))
+        new_record = {**record, self.manager: Entry(wanted, self.version, before.time)}
+        pruned = self._pruned(merged, last, new_record)
+        compared = compare(self.shape, without_record(live), pruned).without(self.ignored)
+        found = managed.conflicts(new_record, compared, self.manager)
+        if found and not force:
+            raise Conflicting(found)
+        kept = managed.released(new_record, compared.removed, but=self.manager)
+        for other, fields in found.items():
+            kept = _without(kept, other, fields)
+        return Outcome(pruned, self._stamped(kept, changed=bool(pruned != without_record(live))))
+
+    def _pruned(self, merged: Json, last: FieldSet, record: Managed) -> Json:
+        """Without what the manager owned and says no more; what somebody owns, and what the manager never owned, comes back."""
+        if not last:
+            return merged
+        had = with_named(self.shape, last)
+        pruned = remove(self.shape, merged, had) or {}
+        there = with_named(self.shape, fields_of(self.shape, merged))
+        everybodys = functools.reduce(lambda left, right: left | right, (entry.fields for entry in record.values()), NO_FIELDS)
+        left = with_named(self.shape, fields_of(self.shape, pruned))
+        pruned = remove(self.shape, merged, there - (left | with_named(self.shape, everybodys))) or {}
+        left = with_named(self.shape, fields_of(self.shape, pruned))
+        result: Json = remove(self.shape, merged, (there - left) & had) or {}
+        return result
+
+    def _stamped(self, kept: dict[Manager, Entry], *, changed: bool) -> dict[Manager, Entry]:
+        """With what the manager can own, and since when. An apply that changes no field leaves the time as it was."""
+        others = {other: entry for other, entry in kept.items() if other != self.manager}
+        entry = kept.get(self.manager)
+        fields = managed.owned(entry.fields) if entry is not None else NO_FIELDS
+        if entry is None or not fields:
+            return others
+        return {**others, self.manager: Entry(fields, entry.version, self.now if changed else entry.time)}
+
+
+def _by_kubectl(applying: _Applying, live: Json, config: Json, record: Managed, force: bool) -> Outcome:
+    """kubectl may take what it has applied on the client's side before, and its note of that is kept true."""
+    try:
+        outcome = applying.apply(live, config, record, force)
+    except Conflicting as error:
+        fields = {manager: found - _applied_by_client(applying.shape, live) for manager, found in error.fields.items()}
+        left = {manager: found for manager, found in fields.items() if found}
+        if left:
+            raise Conflicting(left) from error
+        outcome = applying.apply(live, config, record, force=True)
+    annotations = outcome.obj["metadata"].get("annotations") or {}
+    if LAST_APPLIED in annotations:
+        note = {**annotations, LAST_APPLIED: _note(config)}
+        return dataclasses.replace(outcome, obj={**outcome.obj, "metadata": {**outcome.obj["metadata"], "annotations": note}})
+    return outcome
+
+
+def _applied_by_client(shape: Shape, live: Json) -> FieldSet:
+    """The fields of the last client-side apply that still are as they were applied."""
+    try:
+        config = msgspec.json.decode((live["metadata"].get("annotations") or {}).get(LAST_APPLIED, ""))
+        check(shape, config)
+    except (ValueError, msgspec.MsgspecError):
+        return NO_FIELDS
+    if not isinstance(config, dict):
+        return NO_FIELDS
+    compared = compare(shape, config, without_record(live))
+    return fields_of(shape, config) - (compared.added | compared.modified | compared.removed)
+
+
+def _note(config: Json) -> str:
+    metadata = dict(config.get("metadata") or {})
+    if metadata.get("annotations"):
+        metadata["annotations"] = {name: value for name, value in metadata["annotations"].items() if name != LAST_APPLIED}
+    return msgspec.json.encode({**config, "metadata": metadata}, order="sorted").decode() + "\n"
+
+
+def _check(resource: Resource, config: Json) -> None:
+    version, kind = str(config.get("apiVersion") or ""), str(config.get("kind") or "")
+    if (version, kind) != (resource.api_version, resource.kind):
+        raise api_errors.bad_request(f"invalid object type: {_qualified(version)}, Kind={kind}")
+    metadata = config.get("metadata") or {}
+    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
+        raise api_errors.bad_request("metadata.managedFields must be nil")
+    try:
+        check(shape_of(resource), config)
+    except Untyped as error:
+        place = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}" if isinstance(metadata, dict) else "/"
+        text = f"failed to create typed patch object ({place}; {_qualified(version)}, Kind={kind}): {error}"
+        raise ServerError(text, code=500) from error  # (so the real one answers; nothing was tried)
+
+
+def _qualified(version: str) -> str:
+    return version if "/" in version else f"/{version}"
+
+
+def _without(record: dict[Manager, Entry], manager: Manager, fields: FieldSet) -> dict[Manager, Entry]:
+    if manager not in record:
+        return record
+    entry = record[manager].owning(record[manager].fields - fields)
+    rest = {other: found for other, found in record.items() if other != manager}
+    return {**rest, manager: entry} if entry.fields else rest
+
+
+def _refused(fields: Mapping[Manager, FieldSet]) -> Conflict:
+    """As kube-apiserver words it."""
+    found = [(manager, path) for manager in sorted(fields) for path in fields[manager]]
+    told = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {_named(manager)}", "field": shown(path)} for manager, path in found
+    ]
+    if len(found) == 1:
+        text = f"Apply failed with 1 conflict: {told[0]['message']}: {told[0]['field']}"
+    else:
+        lines = []
+        for manager in sorted(fields):
+            lines += [f"conflicts with {_named(manager)}:", *(f"- {shown(path)}" for path in fields[manager])]
+        text = f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
+    return Conflict(text, reason="Conflict", details={"causes": told})
+
+
+def _named(manager: Manager) -> str:
+    text = msgspec.json.encode(manager.name).decode()
+    if manager.subresource:
+        text += f' with subresource "{manager.subresource}"'
+    return f"{text} using {manager.version}" if manager.operation == managed.UPDATE else text

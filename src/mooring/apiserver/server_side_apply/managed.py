@@ -1,0 +1,168 @@
+"""`metadata.managedFields`: read, kept up to date by each write, and written.
+
+A manager is a name with an operation: who applies is another manager than who updates, and each sub-resource has its own. The
+record begins with the first apply: objects that nobody applies carry none. What an object held before then belongs to
+`before-first-apply`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from mooring.apiserver.equality import equal_json
+from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, FieldSet, field_set, from_json, named
+from mooring.apiserver.server_side_apply.typed import Comparison
+
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
+APPLY: Final = "Apply"
+UPDATE: Final = "Update"
+UPDATERS_MAX: Final = 10
+ANCIENT: Final = "ancient-changes"
+"""Takes over from the oldest where more than UPDATERS_MAX managers have updated an object."""
+
+_SERVERS_OWN: Final = ("name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields")
+_NOBODYS: Final = field_set(
+    (named("apiVersion"),),
+    (named("kind"),),
+    (named("metadata"),),
+    *((named("metadata"), named(name)) for name in (*_SERVERS_OWN, "resourceVersion")),
+)
+"""Fields that have no owner."""
+
+
+class Manager(NamedTuple):
+    """version: "" for appliers, whose entry moves on with the version that they apply."""
+
+    name: str
+    operation: str
+    version: str = ""
+    subresource: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entry:
+    """What a manager owns. version: the apiVersion whose fields these are. time: when its fields changed last, "" where unknown."""
+
+    fields: FieldSet
+    version: str
+    time: str = ""
+
+    def owning(self, fields: FieldSet) -> Entry:
+        return dataclasses.replace(self, fields=fields)
+
+
+Managed = Mapping[Manager, Entry]
+
+
+def applier(name: str, subresource: str = "") -> Manager:
+    return Manager(name, APPLY, "", subresource)
+
+
+def updater(name: str, version: str, subresource: str = "") -> Manager:
+    return Manager(name, UPDATE, version, subresource)
+
+
+def read(entries: Any) -> dict[Manager, Entry]:
+    """The record as an object carries it; none where it can't be read, as if nobody had kept it."""
+    try:
+        return dict(_read(entry) for entry in entries or ())
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        return {}
+
+
+def is_cleared(entries: Any) -> bool:
+    """True for what clients send to end the record: an empty list, or one empty entry."""
+    return isinstance(entries, list) and (not entries or entries == [{}])
+
+
+def write(managed: Managed) -> list[dict[str, Any]]:
+    """As an object carries it, in its order: appliers first, the oldest first."""
+    order = sorted(
+        managed.items(), key=lambda found: (found[0].operation, found[1].time, found[0].name, found[1].version, found[0].subresource)
+    )
+    return [_written(manager, entry) for manager, entry in order]
+
+
+def after_update(managed: Managed, compared: Comparison, manager: Manager, ignored: FieldSet, time: str) -> dict[Manager, Entry]:
+    """The record when a manager has written what `compared` found. ignored: what the endpoint does not write."""
+    compared = compared.without(ignored)
+    changed = compared.added | compared.modified
+    kept = released(managed, changed | compared.removed)
+    taken = changed - _NOBODYS
+    if taken:
+        old = kept.get(manager, Entry(NO_FIELDS, manager.version))
+        kept[manager] = Entry(old.fields | taken, manager.version, time)
+    return _bounded(kept)
+
+
+def conflicts(managed: Managed, compared: Comparison, manager: Manager) -> dict[Manager, FieldSet]:
+    """Fields that the manager would change and that belong to others."""
+    changed = compared.added | compared.modified
+    found = {other: entry.fields & changed for other, entry in managed.items() if other != manager}
+    return {other: fields for other, fields in found.items() if fields}
+
+
+def released(managed: Managed, fields: FieldSet, but: Manager | None = None) -> dict[Manager, Entry]:
+    """The record without those fields. but: who keeps them. Who has nothing left has no entry."""
+    left = {other: entry if other == but else entry.owning(entry.fields - fields) for other, entry in managed.items()}
+    return {other: entry for other, entry in left.items() if entry.fields}
+
+
+def owned(fields: FieldSet) -> FieldSet:
+    """What of it can have an owner."""
+    return fields - _NOBODYS
+
+
+def same_but_for_times(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    """True when two objects differ in nothing, or only in when whose fields changed."""
+    if equal_json(left, right):
+        return True
+    ours, theirs = left["metadata"], right["metadata"]
+    if not ours.get("managedFields") or not theirs.get("managedFields"):
+        return False
+    if not equal_json({**left, "metadata": {**ours, "managedFields": None}}, {**right, "metadata": {**theirs, "managedFields": None}}):
+        return False
+    return _timeless(ours["managedFields"]) == _timeless(theirs["managedFields"])
+
+
+def _timeless(entries: Iterable[Mapping[str, Any]]) -> dict[Manager, FieldSet]:
+    return {manager: entry.fields for manager, entry in read(entries).items()}
+
+
+def _read(entry: Mapping[str, Any]) -> tuple[Manager, Entry]:
+    operation, version = entry.get("operation"), entry.get("apiVersion", "")
+    if operation not in (APPLY, UPDATE) or not version or entry.get("fieldsType") != "FieldsV1":
+        raise ValueError("an entry names its operation, its apiVersion and the type of its fields")
+    manager = Manager(entry.get("manager", ""), operation, version if operation == UPDATE else "", entry.get("subresource", ""))
+    return manager, Entry(from_json(entry.get("fieldsV1") or {}), version, entry.get("time") or "")
+
+
+def _written(manager: Manager, entry: Entry) -> dict[str, Any]:
+    told = {"manager": manager.name, "operation": manager.operation, "apiVersion": entry.version, "time": entry.time}
+    whole = {**told, "fieldsType": "FieldsV1", "fieldsV1": entry.fields.to_json(), "subresource": manager.subresource}
+    return {name: value for name, value in whole.items() if value != ""}
+
+
+def _bounded(managed: dict[Manager, Entry]) -> dict[Manager, Entry]:
+    """Not more than UPDATERS_MAX updaters: the oldest of each version become one."""
+    oldest = sorted(
+        (manager for manager in managed if manager.operation == UPDATE),
+        key=lambda manager: (managed[manager].time, manager),
+    )
+    count, firsts = len(oldest), dict[str, Manager]()
+    for manager in oldest:
+        if count <= UPDATERS_MAX:
+            break
+        bucket = updater(ANCIENT, manager.version)
+        first = firsts.setdefault(manager.version, manager)
+        if first == manager:
+            continue
+        if bucket not in managed:
+            managed[bucket] = managed.pop(first)
+        managed[bucket] = Entry(managed[bucket].fields | managed[manager].fields, manager.version, managed[manager].time)
+        if manager != bucket:
+            del managed[manager]
+        count -= 1
+    return managed

@@ -1,0 +1,179 @@
+"""What server-side apply must know of a value: is it merged field by field, item by item, or taken as a whole.
+
+A built-in kind's shape follows from its message and a table of what the declarations don't say; a custom kind's from its schema
+(`customshapes.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mooring.apiserver.codecs import scalars
+from mooring.apiserver.codecs.schema import Field, Message
+
+
+class Form(enum.Enum):
+    SCALAR = enum.auto()
+    MAP = enum.auto()
+    LIST = enum.auto()
+    ANY = enum.auto()
+    """Whatever its value is: a map is merged, a list is taken as a whole."""
+
+
+def _no_member(_name: str) -> Shape | None:
+    return None
+
+
+def _no_other() -> Shape | None:
+    return None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """atomic: taken as a whole. type: of a scalar: string, numeric, boolean, or "" for any.
+
+    member: the shape of a map's declared field. other: of its other members, and of a list's items; None: there are none.
+    keys: what identifies a list's items; () for a list that is a set. defaults: what a key stands for that an item leaves out.
+    """
+
+    form: Form
+    atomic: bool = False
+    type: str = ""
+    member: Callable[[str], Shape | None] = _no_member
+    other: Callable[[], Shape | None] = _no_other
+    keys: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def inner(self, name: str) -> Shape | None:
+        """The shape of a map's member; None for one that may not be."""
+        return self.member(name) or self.other()
+
+
+ANYTHING: Final = Shape(Form.ANY)
+_ANY_MAP: Final = Shape(Form.MAP, other=lambda: ANYTHING)
+_ANY_LIST: Final = Shape(Form.LIST, atomic=True, other=lambda: ANYTHING)
+_ANY_SCALAR: Final = Shape(Form.SCALAR)
+
+
+def resolved(shape: Shape, value: Any) -> Shape:
+    """The shape itself, or what its value makes of ANY."""
+    if shape.form is not Form.ANY:
+        return shape
+    if isinstance(value, dict):
+        return _ANY_MAP
+    return _ANY_LIST if isinstance(value, list) else _ANY_SCALAR
+
+
+# built-in kinds
+
+ATOMIC_MESSAGES: Final = frozenset(
+    {
+        "ConfigMapKeySelector",
+        "FileKeySelector",
+        "LabelSelector",
+        "LocalObjectReference",
+        "NodeSelector",
+        "NodeSelectorTerm",
+        "ObjectFieldSelector",
+        "ObjectReference",
+        "OwnerReference",
+        "ResourceFieldSelector",
+        "SecretKeySelector",
+        "SecretReference",
+        "TopologySelectorTerm",
+        "TypedLocalObjectReference",
+    }
+)
+"""Messages that have one owner."""
+ATOMIC_FIELDS: Final = frozenset({("PodSpec", "nodeSelector"), ("PodStatus", "hostIPs")})
+"""Maps and lists that have one owner though their type or their merge key says otherwise."""
+GRANULAR_FIELDS: Final = frozenset({("PersistentVolumeSpec", "claimRef")})
+"""Members of an atomic message's type that are merged all the same."""
+SETS: Final = frozenset(
+    {
+        ("CSIDriverSpec", "volumeLifecycleModes"),
+        ("ContainerRestartRuleOnExitCodes", "values"),
+        ("NodeAllocatableResourceClaimStatus", "containers"),
+    }
+)
+"""Lists that are sets here, and nothing to a strategic merge."""
+LIST_KEYS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("Container", "ports"): ("containerPort", "protocol"),
+    ("EphemeralContainer", "ports"): ("containerPort", "protocol"),
+    ("PodSpec", "topologySpreadConstraints"): ("topologyKey", "whenUnsatisfiable"),
+    ("ResourceRequirements", "claims"): ("name",),
+    ("ResourceStatus", "resources"): ("resourceID",),
+    ("CustomResourceDefinitionStatus", "conditions"): ("type",),
+    ("JSONSchemaProps", "x-kubernetes-validations"): ("rule",),
+}
+"""Lists whose items have other keys here than the strategic merge's."""
+_KEY_DEFAULTS: Final[Mapping[tuple[str, str], Any]] = {("ContainerPort", "protocol"): "TCP"}
+_SCALARS: Final = {
+    "s": "string",
+    "y": "string",
+    "b": "boolean",
+    "i32": "numeric",
+    "i64": "numeric",
+    "f64": "numeric",
+}
+
+
+def keys_of(message: Message, field: Field) -> tuple[str, ...] | None:
+    """The keys of a list's items, () for a set; None for a list that is taken as a whole."""
+    place = (message.name, field.name)
+    if place in ATOMIC_FIELDS:
+        return None
+    if place in SETS:
+        return ()
+    if place in LIST_KEYS:
+        return LIST_KEYS[place]
+    if field.merge_key is None:
+        return None
+    return (field.merge_key,) if field.merge_key else ()
+
+
+@functools.cache
+def object_shape(message: Message) -> Shape:
+    """A whole object of a built-in kind."""
+    inner, text = _message(message), Shape(Form.SCALAR, type="string")
+    return dataclasses.replace(inner, member=lambda name: text if name in ("apiVersion", "kind") else inner.member(name))
+
+
+@functools.cache
+def _message(message: Message, granular: bool = False) -> Shape:
+    found: dict[str, Shape] = {}
+
+    def member(name: str) -> Shape | None:
+        if name not in found and name in message.fields:
+            found[name] = _field(message, message.fields[name])
+        return found.get(name)
+
+    return Shape(Form.MAP, atomic=message.name in ATOMIC_MESSAGES and not granular, member=member)
+
+
+def _field(message: Message, field: Field) -> Shape:
+    place = (message.name, field.name)
+    inner = message.of(field)
+    one = _scalar(field.type) if inner is None else _message(inner, place in GRANULAR_FIELDS)
+    if field.shape == "{":
+        return Shape(Form.MAP, atomic=place in ATOMIC_FIELDS, other=lambda: one)
+    if field.shape != "*":
+        return one
+    keys = keys_of(message, field)
+    if keys is None:
+        return Shape(Form.LIST, atomic=True, other=lambda: one)
+    return Shape(Form.LIST, other=lambda: one, keys=keys, defaults=_defaults(inner, keys) if inner is not None else {})
+
+
+def _scalar(type_name: str) -> Shape:
+    return ANYTHING if type_name == "any" else Shape(Form.SCALAR, type=_SCALARS.get(type_name, ""))
+
+
+def _defaults(item: Message, keys: tuple[str, ...]) -> dict[str, Any]:
+    """A key that is always in the JSON counts as its zero where it is left out."""
+    zeros = {key: scalars.ZEROS[item.fields[key].type] for key in keys if item.fields[key].always}
+    return {**zeros, **{key: value for (name, key), value in _KEY_DEFAULTS.items() if name == item.name and key in keys}}

@@ -1,0 +1,198 @@
+"""Requests and their answers, between connections and the service: who may ask, what waits for its commit, where watches begin."""
+
+from __future__ import annotations
+
+import traceback
+from collections import deque
+from collections.abc import Callable
+from email.utils import formatdate
+from typing import Final, NamedTuple
+
+from mooring.apiserver import api_errors
+from mooring.apiserver.durability import Durability
+from mooring.apiserver.identity.tls import user_of
+from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.web.bodies import BODY_BYTES_MAX
+from mooring.apiserver.web.connection import Connection, Limits
+from mooring.apiserver.web.health import is_health
+from mooring.apiserver.web.http1 import Head
+from mooring.apiserver.web.messages import Reply, Request, WatchReply, error_reply
+from mooring.apiserver.web.metrics import CONTENT_TYPE, Asked, Measured, asked
+from mooring.apiserver.web.service import Service
+from mooring.apiserver.web.streams import Stream, Streams
+from mooring.base.clock import Clock
+from mooring.base.log import logger
+from mooring.kube.errors import ServerError
+
+_log = logger(__name__)
+
+
+_TURNED_AWAY_MAX: Final = 64
+"""Connections over the limit that are told so at the same time; more are cut without a word."""
+
+_Exit = Callable[[Reply | None], None]
+"""Sends an answer: the one that was found, or another that has taken its place."""
+
+
+class _Watching(NamedTuple):
+    stream: Stream
+    what: Asked
+    begun: float
+
+
+class Exchange:
+    """The `Host` of all connections. Answers leave in the order of their versions, each once that is committed."""
+
+    def __init__(
+        self,
+        service: Service,
+        store: ObjectStore,
+        durability: Durability,
+        streams: Streams,
+        measured: Measured,
+        *,
+        clock: Clock,
+        limits: Limits,
+    ) -> None:
+        self.limits, self._measured = limits, measured
+        self.connections: dict[Connection, None] = {}
+        self._extra: set[Connection] = set()
+        self._service, self._store, self._durability, self._streams, self._clock = service, store, durability, streams, clock
+        self._waiting: deque[tuple[int, _Exit]] = deque()
+        self._date, self._date_at = "", -1
+        self._on_quiet: Callable[[], None] = lambda: None
+        durability.on_commit(lambda _resource: self.release())
+        measured.gauge("mooring_apiserver_connections", "Open connections.", lambda: len(self.connections))
+        measured.gauge("mooring_apiserver_waiting_for_commit", "Answers that wait for their commit.", lambda: len(self._waiting))
+
+    # what connections ask
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    def date(self) -> str:
+        now = int(self._clock.wall_s())
+        if now != self._date_at:
+            self._date, self._date_at = f"Date: {formatdate(now, usegmt=True)}\r\n", now
+        return self._date
+
+    def connected(self, connection: Connection) -> None:
+        self.connections[connection] = None
+        if len(self.connections) > self.limits.connections:
+            self._extra.add(connection)
+            if len(self._extra) > _TURNED_AWAY_MAX:
+                connection.abort()
+
+    def lost(self, connection: Connection) -> None:
+        self.connections.pop(connection, None)
+        self._extra.discard(connection)
+        if not self.connections:
+            self._on_quiet()
+
+    def ended(self, connection: Connection) -> None:
+        watching: _Watching | None = connection.watch
+        if watching is not None:
+            connection.watch = None
+            self._streams.remove(watching.stream)
+            self._measured.watching(watching.what, -1)
+            self._measured.answered(watching.what, 200, self.now() - watching.begun)
+
+    def refusal(self, connection: Connection, head: Head) -> Reply | None:
+        """One too many is told so; and nobody's body is read who would not be heard."""
+        request = None if head.length == 0 else _request(connection, head, b"")
+        if connection in self._extra:
+            head.is_persistent = False
+            refused: Reply | None = error_reply(api_errors.too_many_requests())
+        else:
+            refused = None if request is None else self._service.unknown(request)
+        if refused is not None:
+            self._measured.answered(asked(request or _request(connection, head, b""), self._store), refused.status, 0.0)
+        return refused
+
+    def answer(self, connection: Connection, head: Head, body: bytes | None) -> None:
+        """The service answers at once. What it says may be seen when the newest version is committed."""
+        begun, request = self.now(), _request(connection, head, body or b"")
+        what = asked(request, self._store)
+        try:
+            reply = error_reply(api_errors.entity_too_large(BODY_BYTES_MAX)) if body is None else self._answered(request)
+            exit_ = self._exit(connection, head, what, begun, reply)
+        except Exception as error:
+            trace = traceback.format_exc()
+            _log.error("A request could not be answered", error=error, method=request.method, path=_shown(head), traceback=trace)
+            text = f"Internal error occurred: {type(error).__name__}"
+            exit_ = self._exit(connection, head, what, begun, error_reply(ServerError(text, reason="InternalError")))
+        if self._store.version <= self._durability.committed or is_health(request.path):
+            exit_(None)
+        elif self._durability.failure:
+            exit_(self._failed())
+        else:
+            self._waiting.append((self._store.version, exit_))
+
+    def _answered(self, request: Request) -> Reply | WatchReply:
+        if request.path != ("metrics",) or request.method != "GET":
+            return self._service.answer(request)
+        refused = self._service.unknown(request)
+        if refused is not None:
+            return refused
+        return Reply(200, self._measured.page(), CONTENT_TYPE)
+
+    def readable(self, connection: Connection) -> None:
+        if connection.watch is not None:
+            self._streams.serve(connection.watch.stream)
+
+    # what the server asks
+
+    def release(self) -> None:
+        """Sends what had to wait, as far as it is committed."""
+        while self._waiting and self._waiting[0][0] <= self._durability.committed:
+            self._waiting.popleft()[1](None)
+
+    def look(self) -> None:
+        """Sends those home who are too slow or too quiet, and tells those who wait for a commit that will never be."""
+        if self._durability.failure:
+            while self._waiting:
+                self._waiting.popleft()[1](self._failed())
+        now = self._clock.now()
+        for connection in [each for each in self.connections if each.deadline <= now]:
+            slow_at = connection.expire()
+            if slow_at:
+                _log.info(2, "A client was too slow and was cut off", at=slow_at)
+
+    def when_quiet(self, call: Callable[[], None]) -> None:
+        """Calls once the last connection has gone: at once if there is none."""
+        self._on_quiet = call
+        if not self.connections:
+            call()
+
+    # the steps
+
+    def _exit(self, connection: Connection, head: Head, what: Asked, begun: float, reply: Reply | WatchReply) -> _Exit:
+        """What sends the answer, or another in its place. A watch that begins with what is there takes it now."""
+        stream = None if isinstance(reply, Reply) else self._streams.prepare(reply, connection, is_chunked=head.is_chunkable)
+
+        def leave(other: Reply | None) -> None:
+            said = other or reply
+            if isinstance(said, Reply):
+                connection.reply(said)
+                self._measured.answered(what, said.status, self.now() - begun)
+            elif stream is not None and connection.stream():
+                connection.watch = _Watching(stream, what, begun)
+                self._measured.watching(what, 1)
+                self._streams.begin(stream)
+
+        return leave
+
+    def _failed(self) -> Reply:
+        text = f"the server could not save its objects and ends: {self._durability.failure}"
+        return error_reply(ServerError(text, reason="InternalError"))
+
+
+def _request(connection: Connection, head: Head, body: bytes) -> Request:
+    if connection.certificate is None:
+        return Request(head.method, head.path(), head.query(), head.headers, body)
+    return Request(head.method, head.path(), head.query(), head.headers, body, user_of(connection.certificate), is_known=True)
+
+
+def _shown(head: Head) -> str:
+    """The path for the log, without the query, which may hold anything."""
+    return head.target.partition("?")[0][:200]

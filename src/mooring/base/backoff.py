@@ -1,0 +1,36 @@
+"""Waiting longer after each failure."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mooring.base.randomness import Chance
+
+_DOUBLINGS_MAX = 60  # beyond this any cap is reached, and a float would overflow one day
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BackOff:
+    """Delays that double from base_s up to cap_s. jitter: the share by which each is moved, so that what failed together parts."""
+
+    base_s: float
+    cap_s: float
+    jitter: float = 0.1
+
+    def __post_init__(self) -> None:
+        assert self.base_s > 0, "a back-off of nothing is a hot loop"
+        assert self.cap_s > 0
+        assert 0 <= self.jitter < 1
+
+    def delay_s(self, failures: int) -> float:
+        """Delay before the next try, without jitter.
+
+        failures: in a row, from 1. Large counts saturate.
+        Source: client-go util/workqueue, item exponential failure limiter.
+        """
+        assert failures >= 1
+        return min(self.cap_s, self.base_s * 2.0 ** min(failures - 1, _DOUBLINGS_MAX))
+
+    def jittered_s(self, failures: int, chance: Chance) -> float:
+        """The delay, moved by up to ± jitter of itself, but not beyond cap_s."""
+        return min(self.cap_s, chance.jittered(self.delay_s(failures), self.jitter))

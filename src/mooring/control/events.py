@@ -1,0 +1,170 @@
+"""Events: what happened to an object, where `kubectl describe` shows it. Nobody waits for them, and nothing depends on them.
+
+    recorder = EventRecorder(cluster, "external-attacher csi.example.com", clock=clock, chance=chance)
+    group.create_task(recorder.run(), name="events")
+    recorder.event(reference, "Warning", "FailedAttach", "the node is gone")
+
+Counting, combining and spam: `control/event_correlation.py`. Source: client-go tools/record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, Final
+
+import msgspec
+
+from mooring.api.core import EVENTS, ObjectReference
+from mooring.base.clock import Clock, rfc3339
+from mooring.base.log import logger
+from mooring.base.randomness import Chance
+from mooring.base.text import shortened
+from mooring.control.event_correlation import Correlator, Occurrence, Tally
+from mooring.kube.access_review import denied
+from mooring.kube.cluster import Cluster, Patch, PatchType
+from mooring.kube.errors import AlreadyExists, ApiError, NotFound, Unreachable
+
+WAITING_MAX: Final = 1000
+MESSAGE_BYTES_MAX: Final = 1024
+TRIES_MAX: Final = 12
+RETRY_S: Final = 10.0
+REQUEST_S: Final = 60.0
+
+_log = logger(__name__)
+
+
+class EventRecorder:
+    """Events of one source. component: its name.
+
+    asks_first: before each Event, whether there is the right to it; where there is none, it is only logged and nothing is refused.
+    """
+
+    def __init__(self, cluster: Cluster, component: str, *, clock: Clock, chance: Chance, asks_first: bool = False) -> None:
+        self._cluster = cluster
+        self._component = component
+        self._asks_first = asks_first
+        self._clock = clock
+        self._chance = chance
+        self._correlator = Correlator()
+        self._waiting: deque[Occurrence] = deque()
+        self._some = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._overflowing = False
+        self._last_nanoseconds = 0
+        self.dropped_count = 0
+
+    def event(self, ref: ObjectReference, type: str, reason: str, message: str) -> bool:
+        """Records that something happened to the object. type: Normal or Warning. Never waits.
+
+        Returns False when too many wait, and this one is dropped.
+        """
+        if len(self._waiting) >= WAITING_MAX:
+            self.dropped_count += 1
+            if not self._overflowing:
+                self._overflowing = True
+                _log.warning("Too many events are waiting, dropping new ones", component=self._component, limit=WAITING_MAX)
+            return False
+        self._waiting.append(Occurrence(ref, type, reason, message, rfc3339(self._clock.wall_s())))
+        self._some.set()
+        self._idle.clear()
+        return True
+
+    async def run(self) -> None:
+        """Sends until cancelled."""
+        while True:
+            while self._waiting:
+                correlated = self._correlator.correlate(self._waiting.popleft(), self._clock.now())
+                if correlated is not None:
+                    await self._send(*correlated)
+                self._catch_up()
+            self._idle.set()
+            self._some.clear()
+            await self._some.wait()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Waits until all that was recorded is sent, but not longer than this."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+        except TimeoutError:
+            _log.warning("Some events were not sent in time", component=self._component, count=len(self._waiting))
+
+    def _catch_up(self) -> None:
+        if self._overflowing and len(self._waiting) < WAITING_MAX / 2:
+            self._overflowing = False
+            _log.warning("Events are sent again", component=self._component, dropped=self.dropped_count)
+
+    async def _send(self, occurrence: Occurrence, tally: Tally) -> None:
+        """Only what did not reach the server is tried again; what it refused, it would refuse again."""
+        if self._asks_first and await self._is_denied(occurrence, tally):
+            _log.info(2, "There is no right to send an event", **_shown(occurrence))
+            return
+        name = f"{occurrence.ref.name}.{self._nanoseconds():x}"
+        for attempt in range(1, TRIES_MAX + 1):
+            try:
+                async with asyncio.timeout(REQUEST_S):
+                    await self._write(name, occurrence, tally)
+                return
+            except (Unreachable, TimeoutError) as error:
+                if attempt == TRIES_MAX:
+                    _log.error("Failed to send an event", error=error, **_shown(occurrence))
+                    return
+                _log.info(2, "Failed to send an event, trying again", why=str(error), **_shown(occurrence))
+                await self._clock.sleep(RETRY_S * (self._chance.uniform(0.0, 1.0) if attempt == 1 else 1.0))
+            except ApiError as error:
+                _log.warning("The API server refused an event", why=str(error), **_shown(occurrence))
+                return
+
+    async def _is_denied(self, occurrence: Occurrence, tally: Tally) -> bool:
+        verb = "patch" if tally.name else "create"
+        return bool(await denied(self._cluster, EVENTS, _namespace(occurrence), (verb,)))
+
+    async def _write(self, name: str, occurrence: Occurrence, tally: Tally) -> None:
+        """Counts an Event up, or creates one of this name. Raises ApiError."""
+        namespace = _namespace(occurrence)
+        message = shortened(occurrence.message, MESSAGE_BYTES_MAX)
+        if tally.name:
+            change = {"count": tally.count, "lastTimestamp": occurrence.at, "message": message}
+            try:
+                await self._cluster.patch(EVENTS, tally.name, Patch(PatchType.STRATEGIC, change), namespace)
+                return
+            except NotFound:
+                tally.name = ""  # the server keeps events for an hour
+        try:
+            await self._cluster.create(EVENTS, self._body(name, namespace, message, occurrence, tally), namespace)
+        except AlreadyExists:
+            pass  # an earlier try, whose answer was lost
+        tally.name = name
+
+    def _body(self, name: str, namespace: str, message: str, occurrence: Occurrence, tally: Tally) -> dict[str, Any]:
+        return {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.name,
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": msgspec.to_builtins(occurrence.ref),
+            "type": occurrence.type,
+            "reason": occurrence.reason,
+            "message": message,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": "",
+            "firstTimestamp": tally.first_at,
+            "lastTimestamp": occurrence.at,
+            "count": tally.count,
+        }
+
+    def _nanoseconds(self) -> int:
+        """The wall clock, never the same twice: it makes names."""
+        self._last_nanoseconds = max(self._last_nanoseconds + 1, int(self._clock.wall_s() * 1e9))
+        return self._last_nanoseconds
+
+
+def _namespace(occurrence: Occurrence) -> str:
+    return occurrence.ref.namespace or "default"
+
+
+def _shown(occurrence: Occurrence) -> dict[str, str]:
+    ref = occurrence.ref
+    return {"object": f"{ref.kind}/{ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind}/{ref.name}", "reason": occurrence.reason}

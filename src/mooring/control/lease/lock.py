@@ -1,0 +1,105 @@
+"""The Lease as a candidate handles it: reading and writing it whole, and remembering what was seen.
+
+Only GET, POST and PUT (and a watch): the usual Role grants no patch on leases. Whole objects, so that what others put there stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from mooring.api.coordination import LEASES
+from mooring.api.core import ObjectReference
+from mooring.base.clock import Clock, Instant
+from mooring.control.lease.record import Candidate, Record, Sighting, record_of, sighted
+from mooring.control.lease.roles import Seen, seen
+from mooring.kube.cluster import Cluster, Selection
+from mooring.kube.errors import NotFound
+from mooring.kube.versions import order
+
+WholeLease = dict[str, Any]
+
+
+class LeaseLock:
+    """last: the answer of our last write, None when the next write has to read first. renewed_at: when that write was sent."""
+
+    def __init__(self, cluster: Cluster, candidate: Candidate, clock: Clock) -> None:
+        self._cluster = cluster
+        self._me = candidate
+        self._clock = clock
+        self._kind = LEASES.whole()
+        self._sighting: Sighting | None = None
+        self.version = ""  # of the Lease as last seen
+        self.last: WholeLease | None = None
+        self.renewed_at: Instant = 0.0
+
+    async def read(self) -> WholeLease | None:
+        """None when there is no Lease. Raises ApiError."""
+        try:
+            lease = await self._cluster.get(self._kind, self._me.lock_name, self._me.namespace)
+        except NotFound:
+            return None
+        self._note(lease)
+        return lease
+
+    async def write(self, lease: WholeLease | None) -> None:
+        """Writes our name over the Lease as read, creates one for None. It is ours from before the request was sent. Raises ApiError."""
+        sent = self._clock.now()
+        body = self._me.holding(lease, self._clock.wall_s())
+        if lease is None:
+            answer = await self._cluster.create(self._kind, body, self._me.namespace)
+        else:
+            answer = await self._cluster.replace(self._kind, body, self._me.namespace)
+        self.last, self.renewed_at = answer, sent
+        self._note(answer)
+
+    async def give_back(self, lease: WholeLease) -> None:
+        """Raises ApiError."""
+        await self._cluster.replace(self._kind, self._me.released(lease, self._clock.wall_s()), self._me.namespace)
+
+    async def changes(self, timeout_s: float) -> AsyncGenerator[Record, None]:
+        """What the Lease says whenever it changes, from the version last seen. Raises ApiError. Close it with `contextlib.aclosing`."""
+        selection = Selection(self._me.namespace, field_selector=f"metadata.name={self._me.lock_name}")
+        watch = self._cluster.watch(self._kind, selection, resource_version=self.version, timeout_s=timeout_s)
+        async with contextlib.aclosing(watch) as events:
+            async for event in events:
+                if event.object is not None and order(event.resource_version, self.version) > 0:
+                    self._note(event.object)
+                    yield record_of(event.object)
+
+    def seen(self, lease: WholeLease | None) -> Seen:
+        """What the Lease that was just read shows."""
+        record = None if lease is None else record_of(lease)
+        return seen(record, self._sighting, self._me.identity, self._me.times.lease_s, self._clock.now())
+
+    def runs_out_at(self) -> Instant | None:
+        """When the Lease of whom we know to hold it runs out; None when nobody does."""
+        if self._sighting is None or not self._sighting.record.holder:
+            return None
+        return self._sighting.expires_at(self._me.times.lease_s)
+
+    def reference(self) -> ObjectReference:
+        """For events."""
+        metadata = _mapping((self.last or {}).get("metadata"))
+        uid, version = (_text(metadata.get(name)) for name in ("uid", "resourceVersion"))
+        return ObjectReference(
+            api_version=LEASES.api_version,
+            kind=LEASES.name,
+            namespace=self._me.namespace,
+            name=self._me.lock_name,
+            uid=uid,
+            resource_version=version,
+        )
+
+    def _note(self, lease: WholeLease) -> None:
+        self.version = _text(_mapping(lease.get("metadata")).get("resourceVersion"))
+        self._sighting = sighted(self._sighting, record_of(lease), self._clock.now())
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

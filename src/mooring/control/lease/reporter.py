@@ -1,0 +1,52 @@
+"""Who leads, told to people: log, metrics and events of a leader election."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from mooring.api.core import ObjectReference
+from mooring.base.log import Logger
+
+
+class Recorder(Protocol):
+    """Takes events; `control/events.py` has one."""
+
+    def event(self, ref: ObjectReference, type: str, reason: str, message: str) -> object: ...
+
+
+class LeaseMetrics:
+    """Upstream's names; the label `name` is empty there too."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        master = Gauge("leader_election_master_status", "1 while this process leads, else 0.", ["name"], registry=registry)
+        slow = Counter("leader_election_slowpath_total", "Renewals that had to read the Lease first.", ["name"], registry=registry)
+        self.master_status = master.labels("")
+        self.slowpath = slow.labels("")
+
+
+class Announcer:
+    """identity: whom to announce."""
+
+    def __init__(self, identity: str, log: Logger, events: Recorder | None, metrics: LeaseMetrics | None) -> None:
+        self._identity = identity
+        self._log = log
+        self._events = events
+        self._metrics = metrics
+        self._leads = False
+
+    def leads(self, leads: bool, lease: ObjectReference) -> None:
+        """Tells of a change; what is known already is not told again."""
+        if leads == self._leads:
+            return
+        self._leads = leads
+        self._log.info(0, "Became leader" if leads else "Stopped leading")
+        if self._metrics is not None:
+            self._metrics.master_status.set(int(leads))
+        if self._events is not None:
+            self._events.event(lease, "Normal", "LeaderElection", f"{self._identity} {'became leader' if leads else 'stopped leading'}")
+
+    def renewed_slowly(self) -> None:
+        if self._metrics is not None:
+            self._metrics.slowpath.inc()

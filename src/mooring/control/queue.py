@@ -1,0 +1,236 @@
+"""The work queue between watches and workers: client-go's semantics.
+
+- A key waits once, however often it is added, and is never in the hands of two workers. Added while it is being worked on, it comes
+  once more afterwards.
+- A delayed add keeps the earliest time. A plain add is worked on at once, and cancels a pending delayed one: the run that it causes
+  decides anew when to look again.
+- `retry` delays by a back-off that doubles per failure of this key, until `forget`.
+- One timer serves all delays. Memory is bounded by the keys themselves, and the counts of failures by FAILURES_MAX.
+
+Source: client-go util/workqueue (queue, delaying queue, item exponential failure limiter).
+Differs from client-go: a plain add cancels the pending delayed add (there it fires later, for nothing), back-off has jitter, and
+after `close` no key is handed out any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final, Generic, TypeVar
+
+from mooring.base.backoff import BackOff
+from mooring.base.clock import Clock, Instant
+from mooring.base.log import logger
+from mooring.base.randomness import Chance
+from mooring.control.queue_metrics import QueueMetrics
+
+__all__ = ["BackOff", "QueueClosed", "QueueMetrics", "WorkQueue"]
+
+K = TypeVar("K", bound=Hashable)
+
+FAILURES_MAX: Final = 100_000
+_STALE_TIMERS_MAX: Final = 64  # forgotten entries of the heap that are put up with, beyond one per live entry
+_TICK_S: Final = 0.001  # timers may fire a clock's tick early; uvloop's is a millisecond
+
+_log = logger(__name__)
+
+
+class QueueClosed(Exception):
+    """The queue hands out no more keys: a worker ends."""
+
+
+class WorkQueue(Generic[K]):
+    """name: the label of its metrics and logs. backoff: for `retry`."""
+
+    def __init__(self, name: str, *, clock: Clock, chance: Chance, backoff: BackOff, metrics: QueueMetrics | None = None) -> None:
+        self._name = name
+        self._clock = clock
+        self._chance = chance
+        self._backoff = backoff
+        self._queue: deque[K] = deque()
+        self._dirty: dict[K, Instant] = {}  # keys to be worked on, since when: in the queue, or again after their worker is done
+        self._processing: dict[K, Instant] = {}  # keys in the hands of a worker, since when
+        self._waiting: dict[K, tuple[Instant, int]] = {}  # delayed keys, until when, and the number of their entry in the heap
+        self._heap: list[tuple[Instant, int, K]] = []  # by time, then number; an entry that `_waiting` doesn't confirm is stale
+        self._pushes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due: Instant | None = None
+        self._failures: dict[K, int] = {}
+        self._getters: deque[asyncio.Future[None]] = deque()
+        self._closed = False
+        self._metrics = None if metrics is None else metrics.of(self)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def __len__(self) -> int:
+        """Keys ready for a worker."""
+        return len(self._queue)
+
+    def work_s(self) -> list[float]:
+        """Seconds that each key in hand has been worked on."""
+        now = self._clock.now()
+        return [now - since for since in self._processing.values()]
+
+    def add(self, key: K) -> None:
+        """The key is worked on as soon as a worker is free."""
+        if self._closed:
+            return
+        self._waiting.pop(key, None)
+        if key in self._dirty:
+            return
+        self._dirty[key] = self._clock.now()
+        if self._metrics:
+            self._metrics.adds.inc()
+        if key not in self._processing:
+            self._enqueue(key)
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """The key is added after a while; the earliest of several delayed adds counts. seconds <= 0: at once."""
+        if self._closed:
+            return
+        if self._metrics:
+            self._metrics.retries.inc()
+        if seconds <= 0:
+            self.add(key)
+            return
+        due = self._clock.now() + seconds
+        if key in self._waiting and self._waiting[key][0] <= due:
+            return
+        self._pushes += 1
+        self._waiting[key] = due, self._pushes
+        heapq.heappush(self._heap, (due, self._pushes, key))
+        if len(self._heap) > 2 * len(self._waiting) + _STALE_TIMERS_MAX:
+            self._heap = [entry for entry in self._heap if self._confirms(entry)]
+            heapq.heapify(self._heap)
+        self._set_timer()
+
+    def retry(self, key: K) -> float:
+        """Counts a failure and adds the key after its back-off. Returns the delay in seconds."""
+        failures = self._failures.pop(key, 0) + 1
+        self._failures[key] = failures
+        if len(self._failures) > FAILURES_MAX:
+            oldest = next(iter(self._failures))
+            del self._failures[oldest]
+            _log.warning("Too many keys in back-off, forgetting the failures of the oldest", queue=self._name, key=str(oldest))
+        delay_s = self._backoff.jittered_s(failures, self._chance)
+        self.add_after(key, delay_s)
+        return delay_s
+
+    def forget(self, key: K) -> None:
+        """The key's failures are history; a delayed add stays."""
+        self._failures.pop(key, None)
+
+    def failures(self, key: K) -> int:
+        """Failures in a row."""
+        return self._failures.get(key, 0)
+
+    def in_hand(self, key: K) -> bool:
+        """True while a worker has the key."""
+        return key in self._processing
+
+    def waiting_until(self, key: K) -> Instant | None:
+        """When a delayed add falls due, None without one."""
+        until = self._waiting.get(key)
+        return None if until is None else until[0]
+
+    async def get(self) -> K:
+        """The next key; the caller owns it until `done`. Raises QueueClosed."""
+        while not self._queue and not self._closed:
+            getter = asyncio.get_running_loop().create_future()
+            self._getters.append(getter)
+            try:
+                await getter
+            except asyncio.CancelledError:
+                if getter in self._getters:
+                    self._getters.remove(getter)
+                elif self._queue:
+                    self._wake_one()  # it had been woken: the next one takes its place
+                raise
+        if self._closed:
+            raise QueueClosed(self._name)
+        key = self._queue.popleft()
+        now = self._clock.now()
+        added = self._dirty.pop(key)
+        self._processing[key] = now
+        if self._metrics:
+            self._metrics.queue_duration.observe(now - added)
+        return key
+
+    async def work(self, handle: Callable[[K], Awaitable[None]]) -> None:
+        """One worker: hands keys to handle until the queue is closed. What that raises is a bug: it is logged, and the key comes again."""
+        while True:
+            try:
+                key = await self.get()
+            except QueueClosed:
+                return
+            try:
+                await handle(key)
+            except Exception as error:  # must not end the other keys' work
+                _log.error("failed unexpectedly, trying again", error=error, queue=self._name, key=str(key))
+                self.retry(key)
+            finally:
+                self.done(key)
+
+    def done(self, key: K) -> None:
+        """The worker has put the key down."""
+        began = self._processing.pop(key)
+        if self._metrics:
+            self._metrics.work_duration.observe(self._clock.now() - began)
+        if key in self._dirty and not self._closed:
+            self._enqueue(key)
+
+    def close(self) -> None:
+        """From now on adds do nothing and `get` raises QueueClosed; keys in hand may still be put down."""
+        self._closed = True
+        self._stop_timer()
+        for container in (self._queue, self._dirty, self._waiting, self._heap):
+            container.clear()
+        while self._getters:
+            self._wake_one()
+
+    def _enqueue(self, key: K) -> None:
+        assert key in self._dirty
+        assert key not in self._processing
+        self._queue.append(key)
+        self._wake_one()
+
+    def _wake_one(self) -> None:
+        while self._getters:
+            getter = self._getters.popleft()
+            if not getter.done():  # cancelled a moment ago
+                getter.set_result(None)
+                return
+
+    def _confirms(self, entry: tuple[Instant, int, K]) -> bool:
+        return self._waiting.get(entry[2]) == entry[:2]
+
+    def _set_timer(self) -> None:
+        """Sets the one timer to the earliest delayed add."""
+        while self._heap and not self._confirms(self._heap[0]):
+            heapq.heappop(self._heap)
+        due = self._heap[0][0] if self._heap else None
+        if self._timer is not None and due == self._timer_due:
+            return
+        self._stop_timer()
+        if due is not None:
+            delay_s = max(0.0, due - self._clock.now())
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._release_due)
+            self._timer_due = due
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._timer_due = None
+
+    def _release_due(self) -> None:
+        self._stop_timer()
+        now = self._clock.now() + _TICK_S
+        while self._heap and self._heap[0][0] <= now:
+            entry = heapq.heappop(self._heap)
+            if self._confirms(entry):
+                self.add(entry[2])
+        self._set_timer()

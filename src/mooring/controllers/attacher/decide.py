@@ -1,0 +1,282 @@
+"""The attacher's judgement: the next step for one VolumeAttachment, or for one PersistentVolume.
+
+Pure: what is true is in the view, what to do comes out as actions, carried out in order by `controller.py`; the first failure stops the
+rest and the key comes again. Everything that can be checked is checked before the attachment's finalizer is set, because from then on its
+deletion needs a detach; only the volume's finalizer comes before the later checks, as in external-attacher.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from mooring.api.core import PersistentVolume, PersistentVolumeSpec, SecretReference
+from mooring.api.meta import Key, annotation, is_deleting
+from mooring.api.migration import TranslationError, is_migratable, translated
+from mooring.api.storage import VolumeAttachment
+from mooring.controllers.attacher import reasons as why
+from mooring.controllers.attacher.decision import (
+    Action,
+    Claim,
+    ClearError,
+    ConfirmStatus,
+    Decision,
+    HoldVolume,
+    LoadSecret,
+    LookUpNode,
+    LookUpVolume,
+    MarkAttached,
+    MarkDetached,
+    Publish,
+    Release,
+    ReleaseVolume,
+    Unpublish,
+)
+from mooring.controllers.attacher.requests import PublishOrder, RequestError, UnpublishOrder, capability, is_single_node
+from mooring.controllers.attacher.view import BY_VOLUME, NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, Drift, View, volume_of
+
+NEITHER_SOURCE: Final = "neither InlineCSIVolumeSource nor PersistentVolumeName specified in VA source"
+BOTH_SOURCES: Final = "both InlineCSIVolumeSource and PersistentVolumeName specified in VA source"
+INLINE_WITHOUT_CSI: Final = "inline volume spec contains nil CSI source"
+NOT_MIGRATED: Final = "pv spec contained non-csi source that was not migrated"
+
+
+# -- VolumeAttachments
+
+
+def decide_attachment(view: View, name: str) -> Decision:
+    """The next step for one VolumeAttachment."""
+    attachment = view.attachment(name)
+    if attachment is None:
+        return Decision(why.Gone(name))
+    if attachment.spec.attacher != view.driver.name:
+        return Decision(why.Foreign(attachment.spec.attacher))
+    detaching = is_deleting(attachment)
+    if not view.driver.publishes:
+        decision = _decide_trivially(view, attachment)
+    else:
+        decision = _decide_detach(view, attachment) if detaching else _decide_attach(view, attachment)
+    return dataclasses.replace(decision, detaching=detaching, uid=attachment.metadata.uid)
+
+
+def _decide_trivially(view: View, attachment: VolumeAttachment) -> Decision:
+    """For drivers without ControllerPublishVolume.
+
+    Differs from external-attacher: a finalizer left from a time when the driver did publish is dropped when the attachment is deleted,
+    and a deleted attachment is not marked attached any more.
+    """
+    if is_deleting(attachment):
+        if view.holds(attachment):
+            return Decision(why.ReleasedWithoutCall(), (Release(mark=False),))
+        return Decision(why.Detached())
+    if attachment.status.attached:
+        return Decision(why.Attached(attachment.spec.node_name))
+    return Decision(why.AttachedWithoutCall(), (MarkAttached(),))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Volume:
+    """A volume whose spec has a csi source. migrated: translated from an in-tree source. inline: from the attachment itself."""
+
+    spec: PersistentVolumeSpec
+    migrated: bool
+    inline: bool = False
+
+    @property
+    def may_be_incomplete(self) -> bool:
+        """True for handles made by translation, which may lack what only the backend knows."""
+        return self.migrated or self.inline
+
+    @property
+    def handle(self) -> str:
+        assert self.spec.csi is not None
+        return self.spec.csi.volume_handle
+
+    @property
+    def secret(self) -> SecretReference | None:
+        assert self.spec.csi is not None
+        return self.spec.csi.controller_publish_secret_ref
+
+
+def resolve_volume(view: View, attachment: VolumeAttachment) -> Volume | why.Problem:
+    """The volume that the attachment names, as CSI sees it, or what is wrong with it."""
+    source = attachment.spec.source
+    inline = source.inline_volume_spec
+    if inline is not None and source.persistent_volume_name is not None:
+        return why.BadSpec(BOTH_SOURCES)
+    if inline is not None:
+        return Volume(inline, migrated=False, inline=True) if inline.csi else why.BadSpec(INLINE_WITHOUT_CSI)
+    if source.persistent_volume_name is None:
+        return why.BadSpec(NEITHER_SOURCE)
+    pv = view.volume(source.persistent_volume_name)
+    if pv is None:
+        return why.VolumeMissing(source.persistent_volume_name)
+    if is_migratable(pv.spec):
+        try:
+            return Volume(translated(pv), migrated=True)
+        except TranslationError as error:
+            return why.BadSpec(f"failed to translate in tree pv to CSI: {error}")
+    return Volume(pv.spec, migrated=False) if pv.spec.csi else why.BadSpec(NOT_MIGRATED)
+
+
+def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
+    name, node_name = attachment.metadata.name, attachment.spec.node_name
+    again = view.drift.get(name) is Drift.MISSING
+    # Differs from external-attacher: a publish on the node's new machine that its status does not tell of yet is made once more.
+    if attachment.status.attached and not again and not annotation(attachment, STATUS_OF_ANNOTATION):
+        # Differs from external-attacher, which leaves an error of a try that raced with the success there for ever.
+        left = attachment.status.attach_error is not None
+        return Decision(why.Attached(node_name), (ClearError(),) if left else ())
+
+    pv_name = attachment.spec.source.persistent_volume_name
+    if pv_name is not None and attachment.spec.source.inline_volume_spec is None:
+        pv = view.volume(pv_name)
+        if pv is None:
+            return _missing(attachment, why.VolumeMissing(pv_name), LookUpVolume(pv_name))
+        if is_deleting(pv):
+            return _stuck(why.VolumeDeleting(pv_name))
+        if not view.holds(pv):
+            return Decision(why.Holding(pv_name), (HoldVolume(pv_name),), again=True)
+
+    volume = resolve_volume(view, attachment)
+    if not isinstance(volume, Volume):
+        return _stuck(volume)
+    held = _held_elsewhere(view, attachment, volume)
+    if held is not None:
+        return _stuck(held)
+    try:
+        order = _publish_order(view, volume, view.node_id(node_name))
+    except RequestError as error:
+        return _stuck(why.BadSpec(str(error)))
+    if not order.node_id:
+        return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name))
+
+    holder = view.calls.in_flight.get(volume.handle)
+    if holder is not None:
+        return Decision(why.CallInFlight(volume.handle, holder))
+    if view.calls.calls_full:
+        return Decision(why.NoFreeCall())
+    claimed = view.holds(attachment) and annotation(attachment, NODE_ID_ANNOTATION) == order.node_id
+    claim: tuple[Action, ...] = () if claimed else (Claim(order.node_id),)
+    confirm: tuple[Action, ...] = (ConfirmStatus(),) if view.tells_of_another(attachment, order.node_id) else ()
+    actions = (*_load(volume.secret), *claim, Publish(order), *confirm)
+    return Decision(why.Attaching(node_name, order.node_id, again), actions, volume_handle=volume.handle)
+
+
+def _stuck(problem: why.Problem, actions: tuple[Action, ...] = ()) -> Decision:
+    return Decision(problem, actions, problem)
+
+
+def _missing(attachment: VolumeAttachment, problem: why.Problem, look_up: Action) -> Decision:
+    """For what the cache lacks: asked for before it is told, but not again while it is told."""
+    error = attachment.status.detach_error if is_deleting(attachment) else attachment.status.attach_error
+    told = error is not None and error.message == problem.error
+    return _stuck(problem, () if told else (look_up,))
+
+
+def _publish_order(view: View, volume: Volume, node_id: str) -> PublishOrder:
+    source = volume.spec.csi
+    assert source is not None
+    return PublishOrder(
+        handle=source.volume_handle,
+        node_id=node_id,
+        capability=capability(volume.spec, view.driver.single_node_multi_writer, view.default_fs_type),
+        read_only=source.read_only and view.driver.publishes_readonly,
+        context=source.volume_attributes or {},
+        secret=volume.secret,
+        migrated=volume.migrated,
+    )
+
+
+def _load(secret: SecretReference | None) -> tuple[LoadSecret, ...]:
+    return () if secret is None else (LoadSecret(secret),)
+
+
+def _node_problem(view: View, node_name: str) -> why.Problem:
+    if view.nodes.get(Key("", node_name)) is None:
+        return why.NodeNotRegistered(node_name)
+    return why.DriverNotOnNode(node_name, view.driver.name)
+
+
+def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: Volume) -> why.HeldElsewhere | None:
+    """Another attachment that may have this single-node volume published on another node.
+
+    Differs from external-attacher, which publishes there as well and leaves the judgement to the driver: a finalizer of ours means that
+    the volume may be published, and unknown counts as attached; so does a publish that is to be taken back, of one that was torn away.
+    Two attachments of which neither is attached (left so by another attacher) would wait for each other: the lesser name goes first.
+    """
+    if not is_single_node(volume.spec.access_modes) or attachment.status.attached:
+        return None
+    name, ours = attachment.metadata.name, view.may_hold(attachment)
+    for other in view.attachments.by(BY_VOLUME, volume_of(attachment)):
+        if other.metadata.name == name or other.spec.node_name == attachment.spec.node_name or not view.may_hold(other):
+            continue
+        if is_deleting(other) or other.status.attached or not ours or other.metadata.name < name:
+            return why.HeldElsewhere(other.spec.node_name, other.metadata.name, is_deleting(other))
+    for doubt in view.doubts_about(volume.handle):
+        torn = doubt.attachment
+        if torn.spec.node_name != attachment.spec.node_name and not view.is_there(torn):
+            return why.HeldElsewhere(torn.spec.node_name, torn.metadata.name, deleting=True)
+    return None
+
+
+def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
+    name, node_name = attachment.metadata.name, attachment.spec.node_name
+    ours = view.holds(attachment)
+    if not ours and view.drift.get(name) is not Drift.EXTRA:
+        return Decision(why.Detached(), (MarkDetached(),) if _is_marked_attached(attachment) else ())
+    other = view.holder_beside(attachment)
+    if other is not None:  # Differs from external-attacher, which detaches the volume under the other's feet.
+        return Decision(why.HeldByAnother(other), (Release(),) if ours else ())
+    volume = resolve_volume(view, attachment)
+    if isinstance(volume, why.VolumeMissing):
+        return _missing(attachment, volume, LookUpVolume(volume.pv_name))
+    if not isinstance(volume, Volume):
+        return _stuck(volume)
+    node_id = view.node_id(node_name) or annotation(attachment, NODE_ID_ANNOTATION)
+    if not node_id:
+        return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name))
+    holder = view.calls.in_flight.get(volume.handle)
+    if holder is not None:
+        return Decision(why.CallInFlight(volume.handle, holder))
+    if view.calls.calls_full:
+        return Decision(why.NoFreeCall())
+    order = UnpublishOrder(volume.handle, node_id, volume.secret, volume.migrated)
+    release: tuple[Action, ...] = (Release(),) if ours else ()
+    return Decision(why.Detaching(node_name, node_id), (*_load(volume.secret), Unpublish(order), *release), volume_handle=volume.handle)
+
+
+def _is_marked_attached(attachment: VolumeAttachment) -> bool:
+    """True when the finalizer went after a detach whose last write failed: the status would tell an untruth for ever."""
+    told = attachment.status.attached or attachment.status.detach_error is not None
+    return told and bool(annotation(attachment, NODE_ID_ANNOTATION))
+
+
+# -- PersistentVolumes
+
+
+def decide_volume(view: View, pv_name: str) -> Decision:
+    """The next step for one PersistentVolume: when does the attacher's finalizer leave it?"""
+    pv = view.volume(pv_name)
+    if pv is None:
+        return Decision(why.Gone(pv_name))
+    if not view.holds(pv):
+        return Decision(why.VolumeNotHeld())
+    if not view.releasable(pv):
+        return Decision(why.VolumeKept())
+    users = tuple(va.metadata.name for va in view.attachments.by(BY_VOLUME, pv_name) if va.spec.source.persistent_volume_name == pv_name)
+    worker = view.worked_for(_handle_of(pv))
+    if not users and worker is not None:  # its attachment was torn away, or made anew, under the call
+        users = (worker,)
+    if users:
+        return Decision(why.VolumeInUse(users[:3]))
+    return Decision(why.VolumeReleased(), (ReleaseVolume(pv_name),))
+
+
+def _handle_of(pv: PersistentVolume) -> str:
+    """The driver's name for the volume, "" for one that the driver can't know."""
+    try:
+        source = translated(pv).csi if is_migratable(pv.spec) else pv.spec.csi
+    except TranslationError:
+        return ""
+    return source.volume_handle if source is not None else ""

@@ -1,0 +1,298 @@
+"""The attacher's writes to the API server, each one request.
+
+An answer enters the caches at once, and its event is known as our own, so that no decision is taken on a state from before our own
+write and no write wakes its own key. An attachment is told from a later one of the same name by its uid. Its finalizer is claimed with
+a merge patch, as audit rules know it from external-attacher; it carries a resourceVersion where the list that was seen holds others'
+finalizers, which it could undo.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
+from mooring.api.meta import Key, annotation, finalizers_of, is_deleting
+from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment, VolumeAttachmentStatus
+from mooring.base.errors import MooringError
+from mooring.base.log import logger
+from mooring.controllers.attacher import reasons as why
+from mooring.controllers.attacher.view import NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View
+from mooring.kube.cache.informer import Informer
+from mooring.kube.cluster import Cluster, Patch, PatchType
+from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound, ServerError, Unreachable
+from mooring.kube.patch import add_finalizer, merge_diff, remove_finalizer
+
+log = logger(__name__)
+
+UNSURE_MAX: Final = 1000  # from here on every volume counts as unsure
+
+
+class Failed(MooringError):
+    """An action failed. str() is the text for the object's status; code: the driver's gRPC code, if it was the driver.
+
+    reported: False when the failure is not the user's business (a conflict, or the very status could not be saved): only logged.
+    """
+
+    def __init__(self, text: str, *, code: int | None = None, reported: bool = True) -> None:
+        super().__init__(text)
+        self.code = code
+        self.reported = reported
+
+
+class CacheWasBehind(MooringError):
+    """The API server has what the cache lacked: the decision was taken too early."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """One VolumeAttachment, not another that took its name."""
+
+    name: str
+    uid: str
+
+    def find(self, view: View) -> VolumeAttachment | None:
+        """The attachment as it is now, None when it is no more."""
+        found = view.attachment(self.name)
+        return found if found is not None and found.metadata.uid == self.uid else None
+
+
+class Writes:
+    """Patches to VolumeAttachments and PersistentVolumes. All raise Failed, but for what says otherwise."""
+
+    def __init__(self, cluster: Cluster, attachments: Informer[VolumeAttachment], volumes: Informer[PersistentVolume]) -> None:
+        self._cluster = cluster
+        self._attachments = attachments
+        self._volumes = volumes
+        self._holding: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._unsure: set[str] = set()  # volumes that may carry the finalizer although the cache does not show it
+        self.maybe_claimed: dict[str, str] = {}
+        """The same of attachments: name → uid."""
+
+    # -- PersistentVolumes
+
+    async def hold_volume(self, view: View, pv_name: str) -> None:
+        """Puts the finalizer on, unless it is there."""
+        lock = self._holding.setdefault(pv_name, asyncio.Lock())
+        async with lock:  # attachments to several nodes come at once
+            pv = view.volume(pv_name)
+            if pv is None:
+                raise Failed(why.VolumeMissing(pv_name).error)
+            if view.holds(pv):
+                return
+            if is_deleting(pv):
+                raise Failed(why.VolumeDeleting(pv_name).error)
+            # Differs from external-attacher, which is never strict: after a lost answer its next patch leaves the finalizer there twice.
+            strictly = pv_name in self._unsure or len(self._unsure) >= UNSURE_MAX
+            try:
+                await self._patch_volume(pv_name, add_finalizer(pv, view.driver.finalizer, strictly=strictly))
+            except ApiError as error:
+                if isinstance(error, ServerError | Unreachable) and len(self._unsure) < UNSURE_MAX:
+                    self._unsure.add(pv_name)
+                raise Failed(f"could not add PersistentVolume finalizer: {error}") from error
+            self._unsure.discard(pv_name)
+
+    async def release_volume(self, view: View, pv_name: str) -> None:
+        """Takes the finalizer off, unless it is gone."""
+        pv = view.volume(pv_name)
+        if pv is None or not view.holds(pv):
+            return
+        try:
+            await self._take_off(view, pv)
+        except NotFound:
+            return
+        except ApiError as error:
+            raise Failed(f"could not remove PersistentVolume finalizer: {error}", reported=False) from error
+
+    async def _take_off(self, view: View, pv: PersistentVolume) -> None:
+        """By its place, or by its name where the place is not right any more: whoever else holds a volume lets go in the same moment."""
+        name, finalizer = pv.metadata.name, view.driver.finalizer
+        try:
+            await self._patch_volume(name, remove_finalizer(pv, finalizer, strictly=False))
+        except Invalid:
+            now = view.volume(name)
+            if now is None or not view.holds(now):  # the answer to an earlier try was lost
+                return
+            named = {"uid": pv.metadata.uid, "$deleteFromPrimitiveList/finalizers": [finalizer]}
+            await self._patch_volume(name, Patch(PatchType.STRATEGIC, {"metadata": named}))
+
+    async def _patch_volume(self, pv_name: str, patch: Patch) -> None:
+        await self._volumes.write(Key("", pv_name), self._cluster.patch(PERSISTENT_VOLUMES, pv_name, patch))
+
+    def forget(self, name: str) -> None:
+        """No claim of this attachment is in doubt any more."""
+        self.maybe_claimed.pop(name, None)
+
+    # -- VolumeAttachments: the finalizer
+
+    async def claim(self, view: View, target: Target, node_id: str) -> None:
+        """Writes finalizer and node id, as far as they lack."""
+        attachment = target.find(view)
+        if attachment is None or is_deleting(attachment):
+            raise Failed("deleted before it could be attached", reported=False)
+        changes: dict[str, Any] = {}
+        claimed = annotation(attachment, NODE_ID_ANNOTATION)
+        if claimed != node_id:
+            changes["annotations"] = {NODE_ID_ANNOTATION: node_id}
+            if claimed and attachment.status.attached and not annotation(attachment, STATUS_OF_ANNOTATION):
+                changes["annotations"][STATUS_OF_ANNOTATION] = claimed
+        if not view.holds(attachment):
+            others = finalizers_of(attachment)
+            changes["finalizers"] = [*others, view.driver.finalizer]
+            if others:
+                changes["resourceVersion"] = attachment.metadata.resource_version
+        if not changes:
+            return
+        try:
+            answer = await self._patch_attachment(target.name, {"metadata": changes})
+        except (Conflict, NotFound) as error:
+            raise Failed(f"could not save VolumeAttachment: {error}", reported=False) from error
+        except ApiError as error:
+            if isinstance(error, ServerError | Unreachable):
+                self.maybe_claimed[target.name] = target.uid
+            raise Failed(f"could not save VolumeAttachment: {error}") from error
+        self.forget(target.name)
+        if answer.metadata.uid != target.uid:
+            raise Failed("deleted and made anew before it could be attached", reported=False)
+
+    async def confirm_status(self, view: View, target: Target) -> None:
+        """The status tells of the machine that is claimed: takes off the former one's node id."""
+        attachment = target.find(view)
+        if attachment is None or not annotation(attachment, STATUS_OF_ANNOTATION):
+            return
+        try:
+            await self._patch_attachment(target.name, {"metadata": {"annotations": {STATUS_OF_ANNOTATION: None}}})
+        except NotFound:
+            return
+        except ApiError as error:
+            raise Failed(f"could not save VolumeAttachment: {error}", reported=False) from error
+
+    async def release(self, view: View, target: Target, mark: bool) -> None:
+        """Takes the finalizer off; then, if the attachment is still there and `mark`, marks it detached."""
+        attachment = target.find(view)
+        if attachment is not None and view.holds(attachment):
+            removal = remove_finalizer(attachment, view.driver.finalizer, strictly=False)
+            try:
+                await self._attachments.write(Key("", target.name), self._cluster.patch(VOLUME_ATTACHMENTS, target.name, removal))
+            except NotFound:
+                return
+            except ApiError as error:
+                raise Failed(f"could not mark as detached: {error}") from error
+            self.forget(target.name)
+        if mark:
+            await self.mark_detached(view, target)
+
+    # -- VolumeAttachments: the status
+
+    async def mark_attached(self, view: View, target: Target, metadata: Mapping[str, str]) -> bool | None:
+        """Returns False when the attachment is no more; None when the cache shows it marked so, and the API server was not asked."""
+        attachment = target.find(view)
+        if attachment is None:
+            return False
+        wanted = _status_body(attachment.status)
+        wanted["attached"] = True
+        wanted.pop("attachError", None)
+        _put_or_drop(wanted, "attachmentMetadata", dict(metadata))
+        try:
+            answer = await self._save_status(attachment, wanted)
+        except NotFound:
+            return False
+        except Invalid as error:  # asking again would get the same answer, so the user must see it
+            raise Failed(f"could not save the driver's publish_context: {error}") from error
+        except ApiError as error:
+            raise Failed(f"could not mark as attached: {error}", reported=False) from error
+        if answer is attachment:
+            return None
+        if answer.metadata.uid == target.uid:
+            return True
+        await self._unmark(answer)
+        return False
+
+    async def is_there(self, target: Target) -> bool | None:
+        """Asks the API server; None when it does not say."""
+        try:
+            found = await self._attachments.write(Key("", target.name), self._cluster.get(VOLUME_ATTACHMENTS, target.name))
+        except NotFound:
+            return False
+        except ApiError:
+            return None
+        return found.metadata.uid == target.uid
+
+    async def _unmark(self, other: VolumeAttachment) -> None:
+        """The mark went to another attachment that took the name a moment before: it is none of its own."""
+        try:
+            await self._save_status(other, {"attached": False})
+        except ApiError as error:
+            log.error("could not take back a mark from the attachment of the same name", error=error, VolumeAttachment=other.metadata.name)
+
+    async def mark_detached(self, view: View, target: Target) -> None:
+        """Nothing to do when the attachment went away with its last finalizer."""
+        attachment = target.find(view)
+        if attachment is None:
+            return
+        wanted = _status_body(attachment.status)
+        wanted["attached"] = False
+        for field in ("attachmentMetadata", "detachError"):
+            wanted.pop(field, None)
+        try:
+            await self._save_status(attachment, wanted)
+        except NotFound:
+            return
+        except ApiError as error:
+            raise Failed(f"could not mark as detached: {error}", reported=view.holds(attachment)) from error
+
+    async def clear_error(self, view: View, target: Target) -> None:
+        """Takes the attachError off."""
+        attachment = target.find(view)
+        if attachment is None:
+            return
+        wanted = _status_body(attachment.status)
+        wanted.pop("attachError", None)
+        try:
+            await self._save_status(attachment, wanted)
+        except NotFound:
+            return
+        except ApiError as error:
+            raise Failed(f"could not clear the error: {error}", reported=False) from error
+
+    async def save_error(self, view: View, target: Target, field: str, message: str, time: str, code: int | None) -> None:
+        """Writes `attachError` or `detachError` (field). A failure that is there already is not written again. Raises ApiError."""
+        attachment = target.find(view)
+        if attachment is None:
+            return
+        wanted = _status_body(attachment.status)
+        before = wanted.get(field) or {}
+        if (before.get("message"), before.get("errorCode")) == (message, code):
+            return
+        wanted[field] = {"message": message, "time": time}
+        _put_or_drop(wanted[field], "errorCode", code)
+        await self._save_status(attachment, wanted)
+
+    async def _save_status(self, attachment: VolumeAttachment, wanted: Mapping[str, Any]) -> VolumeAttachment:
+        """Patches what differs from the object in hand; nothing when nothing does. Raises ApiError."""
+        changes = merge_diff(_status_body(attachment.status), wanted)
+        if not changes:
+            return attachment
+        return await self._patch_attachment(attachment.metadata.name, {"status": changes}, "status")
+
+    async def _patch_attachment(self, name: str, body: Mapping[str, Any], subresource: str = "") -> VolumeAttachment:
+        request = self._cluster.patch(VOLUME_ATTACHMENTS, name, Patch(PatchType.MERGE, body), subresource=subresource)
+        return await self._attachments.write(Key("", name), request)
+
+
+def _status_body(status: VolumeAttachmentStatus) -> dict[str, Any]:
+    body: dict[str, Any] = {"attached": False}
+    body.update(msgspec.to_builtins(status))
+    return body
+
+
+def _put_or_drop(body: dict[str, Any], field: str, value: Any) -> None:
+    if value is None or value == {}:
+        body.pop(field, None)
+    else:
+        body[field] = value

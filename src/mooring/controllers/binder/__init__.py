@@ -1,0 +1,1 @@
+"""Binds claims to volumes, protects both, and creates the claims of ephemeral volumes."""

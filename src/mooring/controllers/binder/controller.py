@@ -1,0 +1,54 @@
+"""The binder: controllers on common caches. Each can be switched off, where kube-controller-manager or kube-scheduler has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mooring.control.caches import Caches
+from mooring.control.controller import Controller
+from mooring.control.events import EventRecorder
+from mooring.control.manager import Manager
+from mooring.control.runtime import Runtime
+from mooring.controllers.binder.ephemeral.controller import EPHEMERAL_COMPONENT, EphemeralVolumes
+from mooring.controllers.binder.protection.controller import AttributesClassProtection, ClaimProtection, VolumeProtection
+from mooring.controllers.binder.volumes.controller import VOLUMES_COMPONENT, VolumeBinding
+from mooring.controllers.binding import options
+from mooring.controllers.binding.announcer import Announcer
+from mooring.controllers.binding.caches import BindingCaches
+from mooring.controllers.binding.options import BinderOptions
+from mooring.controllers.scheduler.controller import Scheduler
+
+CLAIM_PROTECTION_COMPONENT = "pvc-protection-controller"
+
+
+def make_binder(runtime: Runtime, given: BinderOptions, shared: Caches | None = None) -> Manager:
+    """Everything that binding needs on one cluster, or as much of it as the options ask for. shared: caches of others in this process."""
+    shared = shared or Caches(runtime, "binder")
+    caches = BindingCaches(runtime, shared)
+    recorders: dict[str, EventRecorder] = {}
+
+    def recorder(component: str) -> EventRecorder:
+        made = recorders[component] = EventRecorder(runtime.cluster, component, clock=runtime.clock, chance=runtime.chance)
+        return made
+
+    def controllers(name: str) -> tuple[Controller[Any], ...]:
+        match name:
+            case options.BINDER:
+                return VolumeBinding(runtime, caches, given.workers, recorder(VOLUMES_COMPONENT)).controllers
+            case options.CLAIM_PROTECTION:
+                announcer = Announcer(recorder(CLAIM_PROTECTION_COMPONENT), runtime.clock)
+                return (ClaimProtection(runtime, caches, announcer).controller,)
+            case options.VOLUME_PROTECTION:
+                return (VolumeProtection(runtime, caches).controller,)
+            case options.ATTRIBUTES_PROTECTION:
+                return (AttributesClassProtection(runtime, caches).controller,)
+            case options.EPHEMERAL:
+                return (EphemeralVolumes(runtime, caches, Announcer(recorder(EPHEMERAL_COMPONENT), runtime.clock)).controller,)
+            case options.SCHEDULER:
+                return Scheduler(runtime, caches, given, recorder(given.scheduler_name)).controllers
+        raise AssertionError(f"no part is called {name}")
+
+    manager = Manager(shared, *(controller for name in sorted(given.parts) for controller in controllers(name)))
+    for component, events in recorders.items():
+        manager.beside(f"binder/events/{component}", events)
+    return manager

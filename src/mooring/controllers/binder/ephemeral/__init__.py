@@ -1,0 +1,1 @@
+"""Creates the claims of generic ephemeral volumes."""

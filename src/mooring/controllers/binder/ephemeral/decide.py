@@ -1,0 +1,68 @@
+"""Claims of ephemeral volumes: a pod brings the template, the claim is the pod's and goes with it. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from mooring.api.core import PersistentVolumeClaim
+from mooring.api.meta import Key, is_deleting
+from mooring.api.pods import Pod, Volume
+from mooring.controllers.binding.names import claim_name_of, is_finished, not_owner_text, owns
+from mooring.controllers.binding.reasons import Told
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a pod's ephemeral volumes need. bodies: claims to create, by volume. problem: a claim of that name is somebody else's."""
+
+    bodies: tuple[tuple[str, dict[str, Any]], ...] = ()
+    problem: str = ""
+
+    @property
+    def event(self) -> Told | None:
+        return told(self.problem) if self.problem else None
+
+    def __str__(self) -> str:
+        return self.problem or f"{len(self.bodies)} claims are to be made"
+
+
+def judge_pod(pod: Pod, claim_of: Callable[[Key], PersistentVolumeClaim | None]) -> Wanted:
+    """The claims that a pod lacks. A pod that is going or has ended needs none."""
+    if is_deleting(pod) or is_finished(pod):
+        return Wanted()
+    bodies: list[tuple[str, dict[str, Any]]] = []
+    for volume in pod.spec.volumes or ():
+        if volume.ephemeral is None or volume.ephemeral.volume_claim_template is None:
+            continue
+        claim = claim_of(Key(pod.metadata.namespace, claim_name_of(pod, volume)))
+        if claim is None:
+            bodies.append((volume.name, _body(pod, volume)))
+        elif not owns(pod, claim):
+            return Wanted(tuple(bodies), f"ephemeral volume {volume.name}: {not_owner_text(pod, claim)}")
+    return Wanted(tuple(bodies))
+
+
+def refused(volume_name: str, claim_name: str, error: str) -> Told:
+    """What the pod's users are told of a claim that could not be made."""
+    return told(f"ephemeral volume {volume_name}: create PVC {claim_name}: {error}")
+
+
+def told(problem: str) -> Told:
+    return Told("Warning", "FailedBinding", problem)
+
+
+def _body(pod: Pod, volume: Volume) -> dict[str, Any]:
+    assert volume.ephemeral is not None
+    template = volume.ephemeral.volume_claim_template
+    assert template is not None
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}
+    meta: dict[str, Any] = {"name": claim_name_of(pod, volume), "namespace": pod.metadata.namespace}
+    for field, given in (("labels", template.metadata.labels), ("annotations", template.metadata.annotations)):
+        if given:
+            meta[field] = dict(given)
+    meta["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": msgspec.to_builtins(template.spec)}

@@ -1,0 +1,1 @@
+"""Keeps claims and volumes that are in use from deletion."""

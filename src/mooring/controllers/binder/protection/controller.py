@@ -1,0 +1,165 @@
+"""The three protections: finalizers on what is new, taken off what may go.
+
+pvc-protection asks the API server for a namespace's pods only where the cache can't prove that it has seen all that were there when the
+claim was deleted; the peer asks for each batch of claims.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
+
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import Key, Object, is_deleting, key_of
+from mooring.api.pods import PODS, Pod
+from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, VolumeAttributesClass
+from mooring.base.log import logger
+from mooring.control.controller import Controller
+from mooring.control.result import Result
+from mooring.control.runtime import Runtime
+from mooring.controllers.binder.protection.decide import Guard, Judgement, judge_attributes_class, judge_claim, judge_volume
+from mooring.controllers.binding import edits
+from mooring.controllers.binding.announcer import CROWDED_S, Announcer
+from mooring.controllers.binding.caches import BindingCaches
+from mooring.controllers.binding.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claims_of, reference_to
+from mooring.controllers.binding.reasons import Gone, Told
+from mooring.controllers.binding.view import BY_ATTRIBUTES, BY_CLAIM, attributes_of
+from mooring.controllers.binding.writes import Whole
+from mooring.kube.cache.informer import Change
+from mooring.kube.cluster import Cluster, Selection
+from mooring.kube.versions import order
+
+log = logger(__name__)
+T = TypeVar("T", bound=Object)
+
+WORKERS: Final = 4
+_EDITS: Final = {Guard.ADD: edits.add_finalizer, Guard.REMOVE: edits.remove_finalizer}
+_DONE: Final = {Guard.ADD: "added the finalizer", Guard.REMOVE: "removed the finalizer"}
+
+
+class LivePods:
+    """A namespace's pods from the API server, asked for once for all that were deleted before."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._lock = asyncio.Lock()
+        self._listed: tuple[str, str, tuple[Pod, ...]] = ("", "", ())
+
+    async def of(self, namespace: str, version: str) -> tuple[Pod, ...]:
+        """Those with claims, as they were at this version or later."""
+        async with self._lock:
+            known, at, pods = self._listed
+            if known != namespace or order(at, version) < 0:
+                page = await self._cluster.list(PODS, Selection(namespace=namespace))
+                pods = tuple(pod for pod in page.items if claims_of(pod))
+                self._listed = namespace, page.resource_version, pods
+            return pods
+
+
+class ClaimProtection:
+    """The controller `persistentvolumeclaim-protection-controller`."""
+
+    def __init__(self, runtime: Runtime, caches: BindingCaches, announcer: Announcer) -> None:
+        self._claims, self._pods, self._writes = caches.claims.store, caches.pods.store, caches.whole_claims
+        self._announcer, self._live = announcer, LivePods(runtime.cluster)
+        self.controller: Controller[Key] = Controller(
+            runtime, "pvcprotection", self._reconcile, workers=WORKERS, label="PersistentVolumeClaim", log=log
+        )
+        self.controller.watch(caches.claims, self._changed)
+        self.controller.watch(caches.pods, self._let_go)
+
+    def _changed(self, change: Change[PersistentVolumeClaim]) -> Iterator[Key]:
+        claim = change.new
+        if claim is not None and judge_claim(claim, (), pods_are_fresh=True).guard is not Guard.NOTHING:
+            yield key_of(claim)
+
+    def _let_go(self, change: Change[Pod]) -> Iterator[Key]:
+        """The deleted claims of a pod that is gone, over or somewhere else."""
+        for pod in (change.old, change.new):
+            for key in claims_of(pod) if pod is not None else ():
+                claim = self._claims.get(key)
+                if claim is not None and is_deleting(claim):
+                    yield key
+
+    async def _reconcile(self, key: Key) -> Result:
+        claim = self._claims.get(key)
+        if claim is None:
+            return Result(Gone(str(key)))
+        version = claim.metadata.resource_version
+        fresh = order(self._pods.version, version) >= 0
+        judgement = judge_claim(claim, self._pods.by(BY_CLAIM, str(key)), pods_are_fresh=fresh)
+        if judgement.guard is Guard.ASK:
+            live = await self._live.of(key.namespace, version)
+            claim = self._claims.get(key)
+            if claim is None:
+                return Result(Gone(str(key)))
+            judgement = judge_claim(claim, live, pods_are_fresh=True)
+        after_s = None
+        if judgement.holder_finished:
+            told = Told("Normal", "ClaimInUse", f"the claim stays until it is free: {judgement}")
+            after_s = None if self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), told) else CROWDED_S
+        return await _carry_out(self._writes, claim, judgement, PVC_PROTECTION, after_s)
+
+
+class VolumeProtection:
+    """The controller `persistentvolume-protection-controller`."""
+
+    def __init__(self, runtime: Runtime, caches: BindingCaches) -> None:
+        self._volumes, self._writes = caches.by_name, caches.whole_volumes
+        self.controller: Controller[str] = Controller(
+            runtime, "pvprotection", self._reconcile, workers=WORKERS, label="PersistentVolume", log=log
+        )
+        self.controller.watch(caches.volumes, self._changed)
+
+    def _changed(self, change: Change[PersistentVolume]) -> Iterator[str]:
+        if change.new is not None and judge_volume(change.new).guard in _EDITS:
+            yield change.new.metadata.name
+
+    async def _reconcile(self, name: str) -> Result:
+        pv = self._volumes.get(name)
+        return Result(Gone(name)) if pv is None else await _carry_out(self._writes, pv, judge_volume(pv), PV_PROTECTION)
+
+
+class AttributesClassProtection:
+    """The controller `volumeattributesclass-protection-controller`."""
+
+    def __init__(self, runtime: Runtime, caches: BindingCaches) -> None:
+        self._caches = caches
+        self._classes = caches.shared.of(VOLUME_ATTRIBUTES_CLASSES, may_be_missing=True)  # they are v1 since Kubernetes 1.34
+        self._writes = Whole(runtime.cluster, VOLUME_ATTRIBUTES_CLASSES, self._classes)
+        self.controller: Controller[str] = Controller(
+            runtime, "vacprotection", self._reconcile, workers=1, label="VolumeAttributesClass", log=log
+        )
+        self.controller.watch(self._classes, self._changed)
+        self.controller.watch(caches.claims, self._let_go_by_claim)
+        self.controller.watch(caches.volumes, self._let_go_by_volume)
+
+    def _changed(self, change: Change[VolumeAttributesClass]) -> Iterator[str]:
+        if change.new is not None and is_deleting(change.new):
+            yield change.new.metadata.name
+
+    def _let_go_by_claim(self, change: Change[PersistentVolumeClaim]) -> Iterable[str]:
+        if change.old is None:
+            return ()
+        return sorted(set(attributes_of(change.old)) - set(attributes_of(change.new) if change.new is not None else ()))
+
+    def _let_go_by_volume(self, change: Change[PersistentVolume]) -> Iterator[str]:
+        if change.old is not None and change.old.spec.volume_attributes_class_name:
+            yield change.old.spec.volume_attributes_class_name
+
+    async def _reconcile(self, name: str) -> Result:
+        one = self._classes.store.get(Key("", name))
+        if one is None:
+            return Result(Gone(name))
+        holders: list[Object] = [*self._caches.claims.store.by(BY_ATTRIBUTES, name), *self._caches.volumes.store.by(BY_ATTRIBUTES, name)]
+        return await _carry_out(self._writes, one, judge_attributes_class(one, holders), VAC_PROTECTION)
+
+
+async def _carry_out(writes: Whole[T], obj: T, judgement: Judgement, finalizer: str, after_s: float | None = None) -> Result:
+    """Raises ApiError, Stale."""
+    edit = _EDITS.get(judgement.guard)
+    if edit is None:
+        return Result(judgement, after_s=after_s)
+    await writes.put(obj, edit(finalizer))
+    return Result(judgement, done=f"{_DONE[judgement.guard]} {finalizer}", after_s=after_s)

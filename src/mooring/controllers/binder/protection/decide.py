@@ -1,0 +1,86 @@
+"""Protection of what is in use: who gets a finalizer, and who may go. Pure; one function per kind."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable
+
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import Key, Object, finalizers_of, is_deleting, key_of
+from mooring.api.pods import Pod
+from mooring.controllers.binding.names import BOUND, PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claim_name_of, is_finished, owns
+
+
+class Guard(enum.Enum):
+    """What to do with the finalizer."""
+
+    ADD = "add"
+    KEEP = "keep"
+    REMOVE = "remove"
+    ASK = "ask the API server for the pods, then decide"
+    NOTHING = "nothing"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Judgement:
+    """holder: who keeps the object from going, "" for nobody."""
+
+    guard: Guard
+    holder: str = ""
+    holder_finished: bool = False
+
+    def __str__(self) -> str:
+        if not self.holder:
+            return f"protection: {self.guard.value}"
+        over = ", which is finished and counts until it is deleted" if self.holder_finished else ""
+        return f"still used by {self.holder}{over}"
+
+
+def judge_claim(claim: PersistentVolumeClaim, pods: Iterable[Pod], *, pods_are_fresh: bool) -> Judgement:
+    """pods: those that name the claim. pods_are_fresh: nobody can have been overlooked."""
+    held = PVC_PROTECTION in finalizers_of(claim)
+    if not is_deleting(claim):
+        return Judgement(Guard.NOTHING if held else Guard.ADD)
+    if not held:
+        return Judgement(Guard.NOTHING)
+    user = next((pod for pod in pods if uses(pod, claim)), None)
+    if user is not None:
+        return Judgement(Guard.KEEP, f'pod "{user.metadata.name}"', is_finished(user))
+    return Judgement(Guard.REMOVE if pods_are_fresh else Guard.ASK)
+
+
+def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
+    """True for a pod on a node that names the claim, a finished one, too: its volume may still be mounted."""
+    if not pod.spec.node_name or pod.metadata.namespace != claim.metadata.namespace:
+        return False
+    for volume in pod.spec.volumes or ():
+        if claim_name_of(pod, volume) != claim.metadata.name:
+            continue
+        if volume.persistent_volume_claim is not None or (owns(pod, claim) and not _is_shut_down(pod)):
+            return True
+    return False
+
+
+def judge_volume(pv: PersistentVolume) -> Judgement:
+    held = PV_PROTECTION in finalizers_of(pv)
+    if not is_deleting(pv):
+        return Judgement(Guard.NOTHING if held else Guard.ADD)
+    if not held:
+        return Judgement(Guard.NOTHING)
+    if pv.status.phase == BOUND:
+        ref = pv.spec.claim_ref
+        return Judgement(Guard.KEEP, f'claim "{Key(ref.namespace, ref.name)}"' if ref else "a claim")
+    return Judgement(Guard.REMOVE)
+
+
+def judge_attributes_class(one: Object, holders: Iterable[Object]) -> Judgement:
+    """holders: the claims and volumes that name it. The API server has put the finalizer on."""
+    if not is_deleting(one) or VAC_PROTECTION not in finalizers_of(one):
+        return Judgement(Guard.NOTHING)
+    holder = next(iter(holders), None)
+    return Judgement(Guard.REMOVE) if holder is None else Judgement(Guard.KEEP, f'"{key_of(holder)}"')
+
+
+def _is_shut_down(pod: Pod) -> bool:
+    return is_deleting(pod) and pod.metadata.deletion_grace_period_seconds == 0

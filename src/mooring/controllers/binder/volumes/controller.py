@@ -1,0 +1,176 @@
+"""The PV controller: claims and volumes, each with a queue, decided by pure functions, written one step after the other.
+
+Keys are worked on side by side. Two that mean the same volume take turns (`volume_locks.py`), and a decision is only carried out on the
+state it was taken on (`writes.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final
+
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import Key
+from mooring.base.log import logger
+from mooring.control.controller import Controller
+from mooring.control.events import EventRecorder
+from mooring.control.result import Result, Retry, Stale
+from mooring.control.runtime import Runtime
+from mooring.control.topics import Topic
+from mooring.controllers.binder.metrics import BindingMetrics
+from mooring.controllers.binder.volumes.actions import Actions
+from mooring.controllers.binder.volumes.decide_claim import decide_claim
+from mooring.controllers.binder.volumes.decide_volume import decide_volume
+from mooring.controllers.binder.volumes.decision import Absent, Ask, Bind, Decision, SetClass
+from mooring.controllers.binder.volumes.event_handlers import Offers, Wakes
+from mooring.controllers.binder.volumes.volume_locks import VolumeLocks, unlocked
+from mooring.controllers.binding import reasons as why
+from mooring.controllers.binding.announcer import CROWDED_S, REMIND_S, Announcer
+from mooring.controllers.binding.caches import BindingCaches
+from mooring.controllers.binding.names import reference_to
+from mooring.controllers.binding.view import View
+from mooring.kube.cache.informer import Change
+from mooring.kube.errors import ApiError
+
+log = logger(__name__)
+
+STEPS_MAX: Final = 5
+"""Decisions for one key in a row, each with what the one before has learnt."""
+
+VOLUMES_COMPONENT: Final = "persistentvolume-controller"
+
+
+class VolumeBinding:
+    """The controller `persistentvolume-binder-controller`."""
+
+    def __init__(self, runtime: Runtime, caches: BindingCaches, workers: int, events: EventRecorder) -> None:
+        self._events = events
+        self._announcer = Announcer(events, runtime.clock)
+        self._clock = runtime.clock
+        self._locks = VolumeLocks(self._tell)
+        self._metrics = runtime.metrics.once(BindingMetrics)
+        self._claims: Controller[Key] = Controller(
+            runtime, "claims", self._reconcile_claim, workers=workers, label="PersistentVolumeClaim", log=log
+        )
+        self._volumes: Controller[str] = Controller(
+            runtime, "volumes", self._reconcile_volume, workers=workers, label="PersistentVolume", log=log
+        )
+        self.controllers = (self._claims, self._volumes)
+        self.view = View(caches.claims.store, caches.by_name, caches.classes.store, caches.pods.store, self._locks.taken)
+        self._actions = Actions(self.view, caches, self._claims.add)
+        self._offers = Offers(self.view, caches.claims.store, self._claims)
+        wakes = Wakes(self.view, caches.claims.store, self._claims, self._volumes, self._offers)
+        caches.claims.on_change(wakes.claim_changed)
+        caches.volumes.on_change(wakes.volume_changed)
+        caches.volumes.on_change(self._volume_gone)
+        caches.classes.on_change(wakes.class_changed)
+        caches.pods.on_change(wakes.pod_changed)
+        self._metrics.watch(caches.claims.store, caches.volumes.store)
+
+    def _tell(self, topic: Topic) -> None:
+        for controller in self.controllers:
+            controller.tell(topic)
+
+    # -- claims
+
+    async def _reconcile_claim(self, key: Key) -> Result:
+        absent = Absent()
+        with self._offers.looked_at(key) as turn:
+            for _ in range(STEPS_MAX):
+                decision = decide_claim(self.view, key, absent)  # no await between this and the lock
+                self._claims.explain(key, decision.because)
+                claim = self.view.claims.get(key)
+                if claim is None:
+                    return Result(decision.because)
+                pv_name = next((action.pv_name for action in decision.actions if isinstance(action, Bind)), "")
+                if pv_name and self._locks.is_locked(pv_name):
+                    turn.goes_on()
+                    return Result(decision.because, waits_for=frozenset({unlocked(pv_name)}), keeps_backoff=True)
+                try:
+                    with self._locks.lock(pv_name, key) if pv_name else contextlib.nullcontext():
+                        absent = await self._actions.on_claim(claim, decision)
+                except Stale:
+                    continue
+                except ApiError as error:
+                    self._count_failure(decision, error, claim)
+                    raise
+                self._count(decision, claim)
+                after_s = self._tell_users(decision, claim)
+                if decision.failed:
+                    raise Retry(str(decision.because))
+                if not decision.again:
+                    turn.is_over()
+                    return Result(decision.because, done="done" if decision.actions else "", after_s=after_s)
+            raise Retry("it changes all the time")
+
+    def _count(self, decision: Decision, claim: PersistentVolumeClaim) -> None:
+        uid, now = claim.metadata.uid, self._clock.now()
+        if any(isinstance(action, SetClass) for action in decision.actions):
+            self._metrics.retroactive.inc()
+        if decision.begins is not None:
+            self._metrics.began(decision.begins.name, uid, decision.begins.plugin, now)
+        if decision.ends is not None:
+            self._metrics.ended(decision.ends.name, uid, now)
+
+    def _count_failure(self, decision: Decision, error: ApiError, claim: PersistentVolumeClaim) -> None:
+        for action in decision.actions:
+            match action:
+                case SetClass():
+                    self._metrics.retroactive.inc()
+                    self._metrics.retroactive_errors.inc()
+                case Ask(provisioner):
+                    self._metrics.failed(provisioner, "provision")
+                    told = why.Told("Warning", "ProvisioningFailed", f"Error saving claim: {error}")
+                    self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), told)
+
+    def _tell_users(self, decision: Decision, claim: PersistentVolumeClaim) -> float | None:
+        """The event of the reason, if there is one. Gives after how many seconds it is to be told again."""
+        told = decision.because.event
+        if told is None:
+            self._announcer.forget(claim.metadata.uid)
+        elif not decision.quiet or self._announcer.owes(claim.metadata.uid):
+            sent = self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), told)
+            return REMIND_S if sent else CROWDED_S
+        return None
+
+    # -- volumes
+
+    async def _reconcile_volume(self, name: str) -> Result:
+        if self._locks.is_locked(name):
+            return Result(why.Locked(name), waits_for=frozenset({unlocked(name)}), keeps_backoff=True)
+        gone_uid = ""
+        with self._locks.lock(name):
+            for _ in range(STEPS_MAX):
+                decision = decide_volume(self.view, name, gone_uid)
+                self._volumes.explain(name, decision.because)
+                pv = self.view.volumes.get(name)
+                if pv is None:
+                    return Result(decision.because)
+                try:
+                    gone_uid = await self._actions.on_volume(pv, decision)
+                except Stale:
+                    gone_uid = ""
+                    continue
+                after_s = self._volume_told(pv, decision)
+                if not decision.again:
+                    return Result(decision.because, done="done" if decision.actions else "", after_s=after_s)
+        raise Retry("it changes all the time")
+
+    def _volume_told(self, pv: PersistentVolume, decision: Decision) -> float | None:
+        """Tells users, counts. Gives after how many seconds what found no room is to be told."""
+        if decision.begins is not None:
+            self._metrics.began(decision.begins.name, pv.metadata.uid, decision.begins.plugin, self._clock.now())
+        after_s = None
+        told = decision.because.event
+        if told is not None and (not decision.quiet or self._announcer.owes(pv.metadata.uid)):
+            after_s = None if self._announcer.tell(reference_to(pv, "PersistentVolume"), told) else CROWDED_S
+        if decision.tells_claim is not None:
+            assert pv.spec.claim_ref is not None
+            claim = self.view.claims.get(Key(pv.spec.claim_ref.namespace, pv.spec.claim_ref.name))
+            if claim is not None:
+                self._events.event(reference_to(claim, "PersistentVolumeClaim"), *decision.tells_claim)
+        return after_s
+
+    def _volume_gone(self, change: Change[PersistentVolume]) -> None:
+        if change.new is None and change.old is not None:
+            self._metrics.ended("delete", change.old.metadata.uid, self._clock.now())

@@ -1,0 +1,125 @@
+"""What can be decided about claims and volumes: actions, and a decision of them with its reason.
+
+Actions are values; `actions.py` carries them out, in order, and the first failure stops the rest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Literal
+
+from mooring.api.meta import Key
+from mooring.controllers.binding.reasons import Because, Told
+
+
+class Step(enum.Enum):
+    """The four writes that bind, in their order. Others rely on seeing the volume's claimRef before the claim's volumeName."""
+
+    CLAIM_VOLUME = "PUT PersistentVolume: claimRef"
+    MARK_VOLUME = "PUT PersistentVolume/status: Bound"
+    NAME_VOLUME = "PUT PersistentVolumeClaim: volumeName"
+    MARK_CLAIM = "PUT PersistentVolumeClaim/status: Bound"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bind:
+    """steps: those of the four that are still to be done."""
+
+    pv_name: str
+    steps: tuple[Step, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SetClass:
+    class_name: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ask:
+    """Write who shall make a volume for the claim."""
+
+    provisioner: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SetClaimPhase:
+    """Without a volume: what the status tells of one goes."""
+
+    phase: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SetVolumePhase:
+    phase: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Take the claim off the volume. whole: the whole reference, with our mark; else only the uid, and it stays reserved by name."""
+
+    whole: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LookUpClaim:
+    """Ask the API server for a claim that the cache lacks, before its volume is let go. uid: of the claim that is meant."""
+
+    claim: Key
+    uid: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LookUpClass:
+    """Ask the API server for a class that the cache lacks, before a claim of it is bound: it may have to wait for a pod."""
+
+    class_name: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LookUpVolume:
+    """Ask the API server for a volume that the cache lacks, before its claim is told that it is lost."""
+
+    pv_name: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Absent:
+    """What the API server has just said it does not have, "" for nothing."""
+
+    class_name: str = ""
+    pv_name: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WakeClaim:
+    claim: Key
+
+
+Action = Bind | SetClass | Ask | SetClaimPhase | SetVolumePhase | GiveBack | LookUpClaim | LookUpClass | LookUpVolume | WakeClaim
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Operation:
+    """A piece of work whose duration is measured, by whoever does it. plugin: the provisioner's name; "" where the operation ends."""
+
+    name: Literal["provision", "delete"]
+    plugin: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """actions: in order. again: after them there is more to decide at once. failed: the key comes again after its back-off.
+
+    quiet: users were told when it came to this. tells_claim: an event for the claim that a volume is reserved for. begins, ends: an
+    operation, once the actions are done.
+    """
+
+    because: Because
+    actions: tuple[Action, ...] = ()
+    again: bool = False
+    failed: bool = False
+    quiet: bool = False
+    tells_claim: Told | None = None
+    begins: Operation | None = None
+    ends: Operation | None = None

@@ -1,0 +1,132 @@
+"""What wakes a claim or a volume: the changes that could make a difference to it, found by indexes. No rounds."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from mooring.api.classes import class_of
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import Key, key_of
+from mooring.api.pods import Pod
+from mooring.api.storage import StorageClass
+from mooring.control.controller import Controller
+from mooring.control.slim import changed
+from mooring.controllers.binding.available_volumes import is_free, shape_of_volume
+from mooring.controllers.binding.match import could_take
+from mooring.controllers.binding.names import claim_key, claims_of, is_delayed, is_finished, is_fully_bound
+from mooring.controllers.binding.view import BY_CLAIM, BY_CLASS, BY_SHAPE, BY_VOLUME, UNSET, Reader, View, is_default
+from mooring.kube.cache.informer import Change
+
+
+class Offers:
+    """Free volumes offered to claims, one at a time, since one can have it: the claim that has waited longest looks first."""
+
+    def __init__(self, view: View, claims: Reader[PersistentVolumeClaim], controller: Controller[Key]) -> None:
+        self._view, self._claims, self._controller = view, claims, controller
+        self._offered: dict[Key, str] = {}
+
+    def offer(self, pv: PersistentVolume) -> None:
+        """Wakes the first claim that would take this free volume."""
+        for claim in self._claims.by(BY_SHAPE, "|".join(shape_of_volume(pv))):
+            key = key_of(claim)
+            if key not in self._offered and not self._controller.failures(key) and self._would_take(claim, pv):
+                self._offered[key] = pv.metadata.name
+                self._controller.add(key)
+                return
+
+    def _would_take(self, claim: PersistentVolumeClaim, pv: PersistentVolume) -> bool:
+        """True when it will, unless it finds a better one."""
+        return could_take(claim, pv) and not is_delayed(self._view.storage_class(class_of(claim)))
+
+    @contextlib.contextmanager
+    def looked_at(self, key: Key) -> Iterator[Turn]:
+        """Around a claim's reconcile: the volume that it was offered and did not take is offered to the next one."""
+        turn = Turn()
+        try:
+            yield turn
+        finally:
+            if not turn.continues:
+                pv = self._view.volumes.get(self._offered.get(key, ""))
+                claim = self._claims.get(key)
+                if pv is not None and is_free(pv) and (turn.failed or claim is None or claim.spec.volume_name):
+                    self.offer(pv)
+                self._offered.pop(key, None)  # last: while it is there, the volume is not offered to this one again
+
+
+class Turn:
+    """One claim's reconcile. failed: unless it says that it is over, or that it goes on when its volume is unlocked."""
+
+    def __init__(self) -> None:
+        self.failed, self.continues = True, False
+
+    def is_over(self) -> None:
+        self.failed = False
+
+    def goes_on(self) -> None:
+        self.continues = True
+
+
+class Wakes:
+    """Handlers for the caches."""
+
+    def __init__(
+        self, view: View, claims: Reader[PersistentVolumeClaim], claim_queue: Controller[Key], volume_queue: Controller[str], offers: Offers
+    ) -> None:
+        self._view, self._claims, self._claim_queue, self._volume_queue, self._offers = view, claims, claim_queue, volume_queue, offers
+
+    def claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
+        if not changed(change.old, change.new):
+            return
+        key = change.key
+        if change.new is None:
+            self._claim_queue.forget(key)  # another of that name has no past
+        self._claim_queue.add(key)
+        for claim in (change.old, change.new):
+            if claim is not None and claim.spec.volume_name:
+                self._volume_queue.add(claim.spec.volume_name)
+        for pv in self._view.volumes.by(BY_CLAIM, str(key)):
+            self._volume_queue.add(pv.metadata.name)
+
+    def volume_changed(self, change: Change[PersistentVolume]) -> None:
+        if not changed(change.old, change.new):
+            return
+        self._volume_queue.add(change.key.name)
+        for pv in (change.old, change.new):
+            if pv is not None and pv.spec.claim_ref is not None:
+                self._claim_queue.add(claim_key(pv.spec.claim_ref))
+        for claim in self._claims.by(BY_VOLUME, change.key.name):
+            self._claim_queue.add(key_of(claim))
+        if change.new is not None and is_free(change.new):
+            self._offers.offer(change.new)
+
+    def class_changed(self, change: Change[StorageClass]) -> None:
+        if not changed(change.old, change.new):
+            return
+        for one in (change.old, change.new):
+            if one is not None:
+                self._wake_class(one.metadata.name)
+                if is_default(one):
+                    self._wake_class(UNSET)
+
+    def _wake_class(self, name: str) -> None:
+        for claim in self._claims.by(BY_CLASS, name):
+            self._claim_queue.add(key_of(claim))
+
+    def pod_changed(self, change: Change[Pod]) -> None:
+        """Claims that wait for their first pod tell which one it is."""
+        if change.old is not None and change.new is not None and _same_to_claims(change.old, change.new):
+            return
+        for pod in (change.old, change.new):
+            for key in claims_of(pod) if pod is not None else ():
+                claim = self._claims.get(key)
+                if claim is not None and not is_fully_bound(claim):
+                    self._claim_queue.add(key)
+
+
+def _same_to_claims(old: Pod, new: Pod) -> bool:
+    return (old.spec.node_name, is_finished(old), old.metadata.deletion_timestamp) == (
+        new.spec.node_name,
+        is_finished(new),
+        new.metadata.deletion_timestamp,
+    )

@@ -1,0 +1,54 @@
+"""Events of one part: each on change, and then now and then while it lasts.
+
+kube-controller-manager sends them again every 15 seconds for each claim that waits.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from mooring.api.core import ObjectReference
+from mooring.base.clock import Clock, Instant
+from mooring.control.events import EventRecorder
+from mooring.controllers.binding.reasons import Told
+
+REMIND_S: Final = 1800.0
+"""While a reason lasts, it is told again after so long: the API server keeps events for an hour."""
+
+CROWDED_S: Final = 10.0
+"""When too many events wait to be sent, what was to be told is looked at again after so long."""
+
+REMEMBERED_MAX: Final = 50_000
+
+_NEVER: Final[Instant] = float("-inf")
+
+
+class Announcer:
+    """Remembers what was last told of which object."""
+
+    def __init__(self, recorder: EventRecorder, clock: Clock) -> None:
+        self._recorder = recorder
+        self._clock = clock
+        self._told: OrderedDict[str, tuple[Told, Instant]] = OrderedDict()
+
+    def tell(self, ref: ObjectReference, told: Told) -> bool:
+        """Sends it unless it is what was last told, and not long ago. Returns False when there was no room for it: then it is owed."""
+        now = self._clock.now()
+        before = self._told.get(ref.uid)
+        if before is not None and before[0] == told and now - before[1] < REMIND_S:
+            return True
+        sent = self._recorder.event(ref, *told)
+        self._told[ref.uid] = told, now if sent else _NEVER
+        self._told.move_to_end(ref.uid)
+        if len(self._told) > REMEMBERED_MAX:
+            self._told.popitem(last=False)
+        return sent
+
+    def owes(self, uid: str) -> bool:
+        """True for an object of which something is to be told that found no room."""
+        return uid in self._told and self._told[uid][1] == _NEVER
+
+    def forget(self, uid: str) -> None:
+        """The object has no more to wait for."""
+        self._told.pop(uid, None)

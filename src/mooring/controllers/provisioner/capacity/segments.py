@@ -1,0 +1,67 @@
+"""The places that there are: told by CSINodes and Nodes, or fixed where one node is served.
+
+A change of a node costs the look at that node alone: each place knows how many nodes are in it, and is told when the first comes and
+when the last has gone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+
+from mooring.api.core import Node
+from mooring.api.meta import Key
+from mooring.api.storage import CSINode
+from mooring.controllers.provisioner.capacity.items import Segment, segment_of
+from mooring.controllers.provisioner.claims.view import Reader
+from mooring.kube.cache.informer import Change
+
+
+class Segments:
+    """came: called with a place that has its first node. went: with one that has lost its last."""
+
+    def __init__(
+        self,
+        driver_name: str,
+        csi_nodes: Reader[CSINode],
+        nodes: Reader[Node],
+        came: Callable[[Segment], None],
+        went: Callable[[Segment], None],
+    ) -> None:
+        self._driver_name = driver_name
+        self._csi_nodes = csi_nodes
+        self._nodes = nodes
+        self._came = came
+        self._went = went
+        self._place: dict[str, Segment] = {}
+        self._nodes_in: Counter[Segment] = Counter()
+
+    def all(self) -> Collection[Segment]:
+        return self._nodes_in.keys()
+
+    def node_changed(self, change: Change[Node] | Change[CSINode]) -> None:
+        name = change.key.name
+        before, after = self._place.get(name), self._place_of(name)
+        if before == after:
+            return
+        if after is not None:
+            self._place[name] = after
+            self._nodes_in[after] += 1
+            if self._nodes_in[after] == 1:
+                self._came(after)
+        if before is not None:
+            if after is None:
+                del self._place[name]
+            self._nodes_in[before] -= 1
+            if not self._nodes_in[before]:
+                del self._nodes_in[before]
+                self._went(before)
+
+    def _place_of(self, name: str) -> Segment | None:
+        """None for a node without the driver, or without the labels that the driver counts on."""
+        csi_node, node = self._csi_nodes.get(Key("", name)), self._nodes.get(Key("", name))
+        driver = next((d for d in (csi_node.spec.drivers if csi_node else None) or () if d.name == self._driver_name), None)
+        if driver is None or node is None:
+            return None
+        keys, labels = driver.topology_keys or (), node.metadata.labels or {}
+        return segment_of({key: labels[key] for key in keys}) if all(key in labels for key in keys) else None

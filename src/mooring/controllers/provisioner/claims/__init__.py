@@ -1,0 +1,1 @@
+"""Provisions volumes for claims."""

@@ -1,0 +1,222 @@
+"""Making one volume: hold its source, write down the intent, ask the driver, look at the answer, store the object."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from mooring.api.migration import TranslationError
+from mooring.api.volume_migration import as_in_tree
+from mooring.base.clock import Clock, Instant
+from mooring.base.errors import MooringError
+from mooring.base.log import logger
+from mooring.control.secrets import SecretCache
+from mooring.controllers.provisioner import volumes
+from mooring.controllers.provisioner.claims import outcomes, response_checks
+from mooring.controllers.provisioner.claims.claim import Source
+from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Failed, Failure, RulesOut, State
+from mooring.controllers.provisioner.claims.pv_store import Save, Saving, Unsaved
+from mooring.controllers.provisioner.claims.requests import Order
+from mooring.controllers.provisioner.delete_volume import delete_volume
+from mooring.controllers.provisioner.guard import SourceGuard
+from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.controllers.provisioner.intents.tracker import Ledger
+from mooring.csi.codes import DriverError
+from mooring.csi.driver import Call, Driver
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.errors import ApiError
+
+log = logger(__name__)
+
+
+class Creation:
+    """identity: of this process, in the attributes of its volumes. timeout_s: of each call. is_there: for a claim's uid."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        ledger: Ledger,
+        guard: SourceGuard,
+        saving: Saving,
+        secrets: SecretCache,
+        clock: Clock,
+        *,
+        identity: str,
+        timeout_s: float,
+        uses_topology: bool,
+        is_there: Callable[[str], bool] = lambda uid: True,
+    ) -> None:
+        self._driver = driver
+        self._ledger = ledger
+        self._guard = guard
+        self._saving = saving
+        self._secrets = secrets
+        self._clock = clock
+        self._identity = identity
+        self._timeout_s = timeout_s
+        self._uses_topology = uses_topology
+        self._is_there = is_there
+        self._held: dict[str, Source] = {}
+
+    async def create(self, order: Order, secrets: Mapping[str, str], began: Instant) -> bool:
+        """True when the volume is stored, False when that is still to come, or the claim is gone. Raises Failed."""
+        if not await self._begin(order):
+            return False
+        try:
+            return await self._made(order, secrets, began)
+        except Failed:
+            raise
+        except Exception:  # a bug of ours: nobody has said what became of the volume
+            self._ledger.doubt(order.intent)
+            raise
+
+    async def _made(self, order: Order, secrets: Mapping[str, str], began: Instant) -> bool:
+        """As of create."""
+        answer = await self._ask(order, secrets)
+        unusable = response_checks.judged(order, answer)
+        if unusable is not None:
+            return await self._undone(order, secrets, unusable.failure, unusable.volume_id)
+        volume = answer.volume
+        body = volumes.completed(order.intent.volume, volume, order.required_bytes, self._identity, self._uses_topology)
+        if order.intent.migrated:
+            try:
+                body = as_in_tree(body)
+            except TranslationError as problem:
+                why = Failure(f"failed to translate CSI PV to in-tree due to: {problem}", State.FINISHED)
+                return await self._undone(order, secrets, why, volume.volume_id)
+        saved, error = await self._saving.store(Unsaved(order, volume.volume_id, body, began))
+        if saved in (Save.REFUSED, Save.TAKEN):
+            raise Failed(await self.refused(order, secrets, saved, error, volume.volume_id))
+        return saved is Save.STORED
+
+    async def _undone(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> bool:
+        """A volume of no use is deleted, unless an object names it: what is in use is not deleted for one odd answer.
+
+        True when the object is the claim's own. Raises Failed.
+        """
+        if not volume_id:
+            raise Failed(why)
+        found, error = await self._saving.whose(order.intent, volume_id, why.error)
+        match found:
+            case Save.STORED:
+                return True
+            case Save.LATER:
+                raise Failed(Failure(f"{why.error}; its PersistentVolume can't be looked up: {error}", State.BACKGROUND))
+            case Save.TAKEN:
+                raise Failed(Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME))
+        raise Failed(await self._cleaned(order, secrets, why, volume_id))
+
+    async def settle(self, order: Order) -> None:
+        """The volume is stored: nothing is in the air any more."""
+        await self._ledger.end(order.intent.uid)
+        await self.let_go(order.intent.uid)
+
+    def found(self, intents: Mapping[str, Intent]) -> None:
+        """What a former process was making is still made from its source."""
+        for uid, intent in intents.items():
+            if intent.source is not None:
+                self._held[uid] = intent.source
+                self._guard.keep(intent.source, uid)
+
+    def holds(self, uid: str) -> bool:
+        """True while a source is held for this claim."""
+        return uid in self._held
+
+    async def let_go(self, uid: str) -> None:
+        """The claim has its volume, or will never have one: its source need not be held any more."""
+        source = self._held.pop(uid, None)
+        if source is not None:
+            await self._guard.let_go(source, uid)
+
+    async def _begin(self, order: Order) -> bool:
+        """False when the claim has gone before the driver was asked. Raises Failed."""
+        uid = order.intent.uid
+        is_new = uid not in self._ledger
+        try:
+            await self._hold(order)
+            await self._ledger.begin(order.intent)
+        except ApiError as error:
+            raise Failed(Failure(str(error), State.NO_CHANGE)) from error
+        if is_new and not self._is_there(uid):
+            await self._ledger.end(uid)
+            await self.let_go(uid)
+            return False
+        return True
+
+    async def _hold(self, order: Order) -> None:
+        """A volume that may exist is asked for again whether or not its source can be held. Raises ApiError."""
+        source, uid = order.source, order.intent.uid
+        if source is None:
+            return
+        self._held[uid] = source
+        try:
+            await self._guard.hold(source, uid)
+        except ApiError as error:
+            if uid not in self._ledger:
+                raise
+            log.info(2, "could not hold the source of a volume that may exist", why=str(error), source=f"{source.namespace}/{source.name}")
+
+    async def _ask(self, order: Order, secrets: Mapping[str, str]) -> csi.CreateVolumeResponse:
+        """Raises Failed."""
+        try:
+            return await self._driver.create_volume(order.with_secrets(secrets), Call(self._timeout_s, order.intent.migrated))
+        except DriverError as error:
+            if order.intent.secret is not None:  # perhaps it was the secret: read it anew next time
+                self._secrets.forget(order.intent.secret)
+            failure = outcomes.of_call(error, uses_topology=self._uses_topology, node_name=order.intent.node_name)
+            if order.secret_is_lost:  # what is refused without its secret may be there all the same
+                failure = dataclasses.replace(failure, state=State.BACKGROUND, infeasible=False, rules_out=RulesOut.NOTHING)
+            raise Failed(failure) from error
+
+    async def refused(self, order: Order, secrets: Mapping[str, str], saved: Save, error: str, volume_id: str) -> Failure:
+        """The API server will never take this object: the volume goes. Somebody else's object may be about this very volume: it stays.
+
+        Differs from external-provisioner, which sends a refused object for ever and tells nobody.
+        """
+        if saved is Save.TAKEN:
+            return Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME)
+        if await self._may_be_kept(order):
+            left = "its volume is left alone: its claim may be gone, and its class retains volumes"
+            return Failure(f"the API server refused the PersistentVolume; {left}: {error}", State.BACKGROUND)
+        why = Failure(f"the API server refused the PersistentVolume, so its volume was deleted: {error}", State.FINISHED, infeasible=True)
+        return await self._cleaned(order, secrets, why, volume_id)
+
+    async def _may_be_kept(self, order: Order) -> bool:
+        """True when its user may have taken the volume out of its claim: then it only looks like one that was never stored."""
+        if order.is_retained or not volumes.retains(order.intent.volume):
+            return False
+        try:
+            return not await self._saving.is_awaited(order.intent)
+        except ApiError:
+            return True
+
+    async def _cleaned(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> Failure:
+        """Deletes a volume that is of no use. The failure to be told, which is another one when that did not work."""
+        if not volume_id:
+            return why
+        if order.is_retained:
+            error = f"{why.error}. Volume {order.intent.volume_name} is left alone: it may have been kept on purpose"
+            return Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME)
+        problem = await self._delete(order, secrets, volume_id)
+        if problem is None:
+            return dataclasses.replace(why, state=State.FINISHED, rules_out=RulesOut.VOLUME)
+        error = f"{why.error}. Cleanup of volume {order.intent.volume_name} failed, volume is orphaned: {problem}"
+        return Failure(error, State.BACKGROUND, from_driver=True)
+
+    async def _delete(self, order: Order, secrets: Mapping[str, str], volume_id: str) -> MooringError | None:
+        """All tries within one timeout. The error of the last one, None when the volume is gone."""
+        until = self._clock.now() + self._timeout_s
+        request = csi.DeleteVolumeRequest(volume_id=volume_id, secrets=secrets)
+        problem: MooringError | None = None
+        for _ in range(CLEANUP_TRIES):
+            left_s = until - self._clock.now()
+            if left_s <= 0:
+                break
+            try:
+                await delete_volume(self._driver, request, Call(left_s, order.intent.migrated), order.intent.volume_name)
+            except DriverError as error:
+                problem = error
+                continue
+            log.info(2, "deleted a volume that is of no use", PersistentVolume=order.intent.volume_name, volume=volume_id)
+            return None
+        return problem

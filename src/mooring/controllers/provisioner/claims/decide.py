@@ -1,0 +1,251 @@
+"""The provisioner's judgement: the next step for one claim. Pure.
+
+is it ours, and due?            decide_claim: no events, no metrics, nothing is tried
+what would be asked for?        prepare.py
+an open intent                  its volume may exist: it is asked for until the driver has answered, whatever became of the claim
+a kept one                      the driver has refused it, and yet its volume may exist: it is asked for again once nobody waits for it,
+                                since the claim is gone, or has another volume
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+
+from mooring.api.classes import class_of
+from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, SecretReference
+from mooring.api.matching import fits_node
+from mooring.api.meta import Key, ObjectMeta, annotation
+from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, StorageClass
+from mooring.base.clock import Instant
+from mooring.base.errors import MooringError
+from mooring.control.secrets import SecretError
+from mooring.controllers.provisioner import names, volumes
+from mooring.controllers.provisioner.claims import reasons as why
+from mooring.controllers.provisioner.claims import requests
+from mooring.controllers.provisioner.claims.claim import provisioner_of, selected_node
+from mooring.controllers.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
+from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, State
+from mooring.controllers.provisioner.claims.prepare import LeftToPopulator, prepared, secret_values, source_kind, volume_name
+from mooring.controllers.provisioner.claims.view import Looked, NotLookedUp, View, Wanted
+from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.kube.errors import ApiError, Forbidden, NotFound
+
+
+def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
+    """The next step for the claim of this uid."""
+    claim = view.claim(uid)
+    if claim is None:
+        if uid not in view.intents:
+            return Decision(why.Gone(uid))
+        return _decide_unawaited(view, uid, now, looked)
+    not_due = _not_due(view, claim)
+    before = view.intents.get(uid)
+    is_repeated = before is not None and uid not in view.kept
+    if not_due is not None:
+        settled = before is not None and _is_settled(view, before)
+        if before is not None and not settled and (is_repeated or claim.spec.volume_name):
+            return _decide_unawaited(view, uid, now, looked)
+        return Decision(not_due, settled=settled)
+    class_name = class_of(claim)
+    storage_class = view.storage_class(class_name)
+    assert storage_class is not None, "it would not be due"
+    told = source_kind(claim)
+    slow = view.slow.get(uid)
+    try:
+        rests = slow is not None and now < slow.until and slow.fingerprint == fingerprint(view, claim, storage_class, looked)
+    except NotLookedUp as missing:
+        return dataclasses.replace(_looking_up(missing, class_name, told), attempting=False)
+    if slow is not None and rests:
+        return Decision(why.NotYetAgain(slow.error, slow.until - now), wait_s=slow.until - now, class_name=class_name)
+    try:
+        _check_name(view, claim)
+        order = prepared(view, claim, storage_class, looked)
+    except NotLookedUp as missing:
+        return _looking_up(missing, class_name, told)
+    except LeftToPopulator as other:
+        return Decision(why.Populated(other.kind), LeaveToPopulator(), attempting=True, class_name=class_name, source_kind=told)
+    except Failed as failed:
+        if is_repeated:
+            return _decide_orphan(view, uid, now, looked)
+        hindered = why.Hindered(failed.failure)
+        return Decision(hindered, attempting=True, failure=failed.failure, class_name=class_name, source_kind=told)
+    try:
+        if before is not None and is_repeated and _differs(before, order.intent, looked):
+            return _decide_orphan(view, uid, now, looked, order.intent)
+    except NotLookedUp as missing:
+        return _looking_up(missing, class_name, told)
+    if before is not None and requests.is_same_call(before, order.intent):
+        order = dataclasses.replace(order, intent=_attended(before))
+    order = dataclasses.replace(order, fingerprint=fingerprint(view, claim, storage_class, looked))
+    creating = why.Creating(order.intent.volume_name, before is not None)
+    return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=told)
+
+
+def fingerprint(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, looked: Looked) -> object:
+    """Of what the driver judges: the claim's spec, its node, the annotations that the class names; the class and the attributes class.
+
+    Raises NotLookedUp.
+    """
+    named = "".join((storage_class.parameters or {}).values())
+    notes = {key: value for key, value in (claim.metadata.annotations or {}).items() if f"pvc.annotations['{key}']" in named}
+    same_class = storage_class.metadata.uid, msgspec.structs.replace(storage_class, metadata=ObjectMeta())
+    return claim.spec, selected_node(claim), notes, same_class, _attributes_uid(view, claim, looked)
+
+
+def _attributes_uid(view: View, claim: PersistentVolumeClaim, looked: Looked) -> str:
+    name = claim.spec.volume_attributes_class_name
+    if not name or not view.rules.volume_attributes_class:
+        return ""
+    try:
+        uid: str = looked.get(Wanted(VOLUME_ATTRIBUTES_CLASSES, name)).metadata.uid
+    except ApiError:
+        return ""
+    return uid
+
+
+def _not_due(view: View, claim: PersistentVolumeClaim) -> why.Because | None:
+    """Why nothing is to be done for it, None when its volume is to be made."""
+    if claim.spec.volume_name:
+        return why.HasVolume(claim.spec.volume_name)
+    asked = provisioner_of(claim)
+    if not view.driver.is_named(asked) or view.driver.name not in (asked, annotation(claim, names.MIGRATED_TO)):
+        return why.NotAsked(asked)
+    node_name = selected_node(claim)
+    if view.node_name and node_name not in ("", view.node_name):
+        return why.OfAnotherNode(node_name)
+    class_name = class_of(claim)
+    storage_class = view.storage_class(class_name)
+    if storage_class is None:
+        return why.ClassMissing(class_name)
+    waits = storage_class.volume_binding_mode == "WaitForFirstConsumer"
+    if waits and not annotation(claim, names.SELECTED_NODE):
+        return why.WaitsForNode()
+    if view.node_name and not node_name:
+        return why.OfAnotherNode("")
+    if not view.driver.is_named(storage_class.provisioner):
+        return why.ClassOfAnother(class_name, storage_class.provisioner)
+    return _already_there(view, claim)
+
+
+def _already_there(view: View, claim: PersistentVolumeClaim) -> why.Because | None:
+    try:
+        name = volume_name(view, claim.metadata.uid)
+    except Failed:
+        return None  # the attempt tells the user
+    if claim.metadata.uid in view.unsaved:
+        return why.Saving(name)
+    pv = view.volume(name)
+    return why.Provisioned(name) if pv is not None and _may_be_of(pv, claim) else None
+
+
+def _may_be_of(pv: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    ref, meta = pv.spec.claim_ref, claim.metadata
+    return ref is None or (ref.namespace, ref.name, ref.uid or meta.uid) == (meta.namespace, meta.name, meta.uid)
+
+
+def _check_name(view: View, claim: PersistentVolumeClaim) -> None:
+    """Names cut short can meet. Differs from external-provisioner, which would give two claims one volume. Raises Failed."""
+    name = volume_name(view, claim.metadata.uid)
+    pv = view.volume(name)
+    if pv is not None and not _may_be_of(pv, claim):
+        ref = pv.spec.claim_ref
+        assert ref is not None, "it may be of anybody else"
+        error = f'PersistentVolume "{name}" belongs to claim "{ref.namespace}/{ref.name}" already: the names of volumes are cut too short'
+        raise Failed(Failure(error, State.FINISHED))
+
+
+def _is_settled(view: View, intent: Intent) -> bool:
+    """True when its volume is stored. The one of another node's provisioner is about another volume."""
+    pv = view.volume(intent.volume_name)
+    return pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == intent.uid and _is_here(view, pv)
+
+
+def _is_here(view: View, pv: PersistentVolume) -> bool:
+    """True where one node is served and can reach the volume, or all are."""
+    node = view.nodes.get(Key("", view.node_name)) if view.node_name else None
+    return node is None or fits_node(pv, node.metadata.labels, view.node_name)
+
+
+def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:
+    """True when the open intent is to be asked for as it was. Raises NotLookedUp.
+
+    To another request the driver could say no, and the volume be there; with another secret it could make a second one elsewhere.
+    """
+    if not requests.is_same_request(before.request, wanted.request):
+        return True
+    return before.secret != wanted.secret and not _is_gone(before.secret, looked)
+
+
+def _attended(intent: Intent) -> Intent:
+    """Its claim is there: nobody has taken its volume out of it."""
+    return dataclasses.replace(intent, unattended=False) if intent.unattended else intent
+
+
+def _is_gone(secret: SecretReference | None, looked: Looked, *signs: type[MooringError]) -> bool:
+    """True for a Secret that is not there any more. signs: other errors that say as much. Raises NotLookedUp."""
+    if secret is None:
+        return False
+    try:
+        looked.get(Wanted(SECRETS, secret.name, secret.namespace))
+    except (ApiError, SecretError) as error:
+        return isinstance(error, (NotFound, *signs))
+    return False
+
+
+def _decide_unawaited(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
+    """Nobody waits for what may have been made: once it is refused, there is no hurry to learn of it."""
+    slow = view.slow.get(uid)
+    if slow is not None and now < slow.until and uid in view.kept:
+        return Decision(why.NotRuledOut(slow.error, slow.until - now), wait_s=slow.until - now)
+    return _decide_orphan(view, uid, now, looked)
+
+
+def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: Intent | None = None) -> Decision:
+    """The volume of an intent may exist, and what it was asked for by is gone or has changed: the call is repeated as it was.
+
+    wanted: by the claim, as it is now; its secret serves where the former one is gone.
+    """
+    intent = view.intents[uid]
+    if uid in view.unsaved:
+        return Decision(why.Saving(intent.volume_name))
+    if _is_settled(view, intent):
+        return Decision(why.Provisioned(intent.volume_name), settled=True)
+    class_name, kind = intent.class_name, intent.source_kind
+    try:
+        if wanted is not None and wanted.secret != intent.secret and _is_gone(intent.secret, looked):
+            volume = volumes.with_secrets_of(intent.volume, wanted.volume)
+            intent = dataclasses.replace(intent, secret=wanted.secret, volume=volume)
+        if view.claim(uid) is not None:
+            intent = _attended(intent)
+        elif intent.unattended:
+            intent = dataclasses.replace(intent, volume=volumes.retained(intent.volume))
+        order = requests.ordered_again(intent)
+        if uid in view.kept:  # if there is a volume, it needs its source no more
+            order = dataclasses.replace(order, source=None)
+        if _secret_is_lost(view, intent, now, looked):
+            order = dataclasses.replace(order, secret_is_lost=True)
+        else:
+            secret_values(intent.secret, looked)
+    except NotLookedUp as missing:
+        return _looking_up(missing, class_name, kind)
+    except Failed as failed:
+        hindered = why.Hindered(failed.failure)
+        return Decision(hindered, attempting=True, failure=failed.failure, class_name=class_name, source_kind=kind)
+    creating = why.Creating(intent.volume_name, again=True)
+    return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=kind)
+
+
+def _secret_is_lost(view: View, intent: Intent, now: Instant, looked: Looked) -> bool:
+    """True when claim and secret are gone, and nobody is about to bring the secret back, or the right to read it. Raises NotLookedUp."""
+    since = view.orphans.get(intent.uid)
+    if since is None or now < since or view.claim(intent.uid) is not None:
+        return False
+    return _is_gone(intent.secret, looked, Forbidden, SecretError)
+
+
+def _looking_up(missing: NotLookedUp, class_name: str, source_kind: str) -> Decision:
+    wanted = missing.wanted
+    what = f"{wanted.kind.name} {wanted.namespace}/{wanted.name}" if wanted.namespace else f"{wanted.kind.name} {wanted.name}"
+    return Decision(why.LookingUp(what), LookUp(wanted), attempting=True, class_name=class_name, source_kind=source_kind)

@@ -1,0 +1,90 @@
+"""Is what the driver answered to CreateVolume what was asked for?"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from mooring.controllers.provisioner.claims.outcomes import Failure, State
+from mooring.controllers.provisioner.claims.requests import Order
+from mooring.csi.proto import csi_pb2 as csi
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unusable:
+    """The volume is not what was asked for. volume_id: to be deleted, "" when the driver named none."""
+
+    failure: Failure
+    volume_id: str = ""
+
+
+def judged(order: Order, answer: csi.CreateVolumeResponse) -> Unusable | None:
+    """None when the volume can be used.
+
+    Differs from external-provisioner, which crashes on an answer without a volume and saves one without a handle again and again.
+    """
+    volume = answer.volume
+    if not answer.HasField("volume"):
+        return Unusable(_failure("the CSI driver's answer to CreateVolume has no volume", State.FINISHED))
+    if not volume.volume_id:  # there may be one, that nobody can name
+        return Unusable(_failure("the CSI driver's answer to CreateVolume has no volume_id", State.BACKGROUND))
+    required = order.required_bytes
+    if 0 < volume.capacity_bytes < required:
+        why = f"created volume capacity {volume.capacity_bytes} less than requested capacity {required}"
+        return Unusable(_failure(why, State.BACKGROUND), volume.volume_id)
+    why = _content_wrong(order.request, volume) or _place_wrong(order.request, volume)
+    return Unusable(_failure(why, State.BACKGROUND), volume.volume_id) if why else None
+
+
+def _content_wrong(request: csi.CreateVolumeRequest, volume: csi.Volume) -> str:
+    """What is wrong with what the volume was filled from, "" when nothing is.
+
+    Differs from external-provisioner, which does not look at what the driver says it was. A driver may write a handle out more fully:
+    the last part counts.
+    """
+    if not request.HasField("volume_content_source"):
+        return ""
+    if not volume.HasField("content_source"):
+        return "volume content source missing"
+    wanted, given = _source(request.volume_content_source), _source(volume.content_source)
+    if (wanted[0], _last_part(wanted[1])) == (given[0], _last_part(given[1])):
+        return ""
+    return f'created volume was filled from {given[0]} "{given[1]}" instead of {wanted[0]} "{wanted[1]}"'
+
+
+def _source(source: csi.VolumeContentSource) -> tuple[str, str]:
+    match source.WhichOneof("type"):
+        case "snapshot":
+            return "snapshot", source.snapshot.snapshot_id
+        case "volume":
+            return "volume", source.volume.volume_id
+    return "nothing", ""
+
+
+def _last_part(handle: str) -> str:
+    return handle.rstrip("/").rpartition("/")[2].lower()
+
+
+def _place_wrong(request: csi.CreateVolumeRequest, volume: csi.Volume) -> str:
+    """What is wrong with where the volume is, "" when it can be reached from somewhere that was asked for, as CSI demands.
+
+    Differs from external-provisioner, which stores a volume that no pod can ever use.
+    """
+    asked = [one.segments for one in request.accessibility_requirements.requisite]
+    given = [one.segments for one in volume.accessible_topology if one.segments]
+    if not asked or not given or any(_agree(one, other) for one in asked for other in given):
+        return ""
+    return f"created volume is where {_shown(given)}, it was asked for where {_shown(asked)}"
+
+
+def _agree(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    shared = one.keys() & other.keys()
+    return bool(shared) and all(other[key] == one[key] for key in shared)
+
+
+def _shown(places: Iterable[Mapping[str, str]]) -> str:
+    return " or ".join(" and ".join(f'"{key}" = "{place[key]}"' for key in sorted(place)) for place in places)
+
+
+def _failure(error: str, state: State) -> Failure:
+    return Failure(error, state, from_driver=True)

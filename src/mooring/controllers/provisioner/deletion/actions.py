@@ -1,0 +1,187 @@
+"""Carrying out what was decided about a PersistentVolume, in order."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from mooring.api.core import (
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    SecretReference,
+)
+from mooring.api.meta import key_of
+from mooring.base.errors import MooringError
+from mooring.base.log import logger
+from mooring.control.secrets import SecretCache, SecretError
+from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.claims.view import BY_UID
+from mooring.controllers.provisioner.delete_volume import delete_volume
+from mooring.controllers.provisioner.deletion import decision as d
+from mooring.controllers.provisioner.deletion.attachments import Attachments
+from mooring.controllers.provisioner.deletion.view import Progress
+from mooring.csi.codes import DriverError
+from mooring.csi.driver import Call, Driver
+from mooring.kube.cache.informer import Informer
+from mooring.kube.cluster import Cluster, Patch, PatchType
+from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
+
+log = logger(__name__)
+
+PATIENCE: Final = 5
+
+_PASSING: Final = (Unreachable, ServerError, TooManyRequests)
+
+
+class Failed(MooringError):
+    """An action failed. str() is the event's text. patience: how many in a row before people are told; most pass by themselves."""
+
+    def __init__(self, text: str, *, patience: int = 1) -> None:
+        super().__init__(text)
+        self.patience = patience
+
+
+def _patience(error: ApiError) -> int:
+    return PATIENCE if isinstance(error, (*_PASSING, Conflict)) else 1
+
+
+class Changed(MooringError):
+    """What was decided on has changed while the call was prepared: decide again."""
+
+
+class Actions:
+    """progress: filled here, read by the view. settled: as of Intents, by the claim's uid. timeout_s: of each call.
+
+    attachments: None for a driver that does not publish.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        driver: Driver,
+        volumes: Informer[PersistentVolume],
+        claims: Informer[PersistentVolumeClaim],
+        secrets: SecretCache,
+        progress: dict[str, Progress],
+        attachments: Attachments | None,
+        settled: Callable[[str], Awaitable[None]],
+        *,
+        timeout_s: float,
+    ) -> None:
+        self._cluster = cluster
+        self._driver = driver
+        self._volumes = volumes
+        self._claims = claims
+        self._secrets = secrets
+        self._progress = progress
+        self._attachments = attachments
+        self._settled = settled
+        self._timeout_s = timeout_s
+
+    async def perform(self, pv: PersistentVolume, decision: d.Decision, stands: Callable[[], bool], deleted: Callable[[], None]) -> None:
+        """Carries out the actions. Raises Failed, Changed.
+
+        stands: is the decision still the right one? Asked last before a volume goes. deleted: called once it has gone.
+        """
+        secret: SecretReference | None = None
+        values: Mapping[str, str] = {}
+        for action in decision.actions:
+            match action:
+                case d.Hold():
+                    await self._patch(pv, {"finalizers": [names.VOLUME_FINALIZER]})
+                case d.Release():
+                    await self._settle(pv)
+                    await self._patch(pv, {"$deleteFromPrimitiveList/finalizers": [names.VOLUME_FINALIZER]})
+                case d.LoadSecret(ref):
+                    secret, values = ref, await self._load(pv, ref)
+                case d.DeleteVolume():
+                    await self._settle(pv)
+                    await self._look_at_attachments()
+                    if not stands():
+                        raise Changed(pv.metadata.name)
+                    await self._delete_volume(pv, action, secret, values)
+                    self._progress[pv.metadata.name] = Progress(pv.metadata.uid)
+                    deleted()
+                case d.DeleteObject():
+                    await self._delete_object(pv)
+                    self._progress[pv.metadata.name] = Progress(pv.metadata.uid, object_deleted=True)
+
+    async def _settle(self, pv: PersistentVolume) -> None:
+        """No intent must bring the volume back once it is let go, nor a claim that is still in our cache and nowhere else.
+
+        There was none for a volume that no provisioner made.
+        """
+        if pv.spec.claim_ref is None or names.PROVISIONED_BY not in (pv.metadata.annotations or {}):
+            return
+        for claim in self._claims.store.by(BY_UID, pv.spec.claim_ref.uid):
+            with contextlib.suppress(ApiError):
+                name, namespace = claim.metadata.name, claim.metadata.namespace
+                await self._claims.write(key_of(claim), self._cluster.get(PERSISTENT_VOLUME_CLAIMS, name, namespace))
+        try:
+            await self._settled(pv.spec.claim_ref.uid)
+        except ApiError as error:
+            raise Failed(f"could not write down that the volume's creation is over: {error}", patience=_patience(error)) from error
+
+    async def _look_at_attachments(self) -> None:
+        if self._attachments is None:
+            return
+        try:
+            await self._attachments.look()
+        except ApiError as error:
+            raise Failed(f"failed to list volumeattachments: {error}", patience=_patience(error)) from error
+
+    async def _load(self, pv: PersistentVolume, ref: SecretReference) -> Mapping[str, str]:
+        """The values; none when the Secret is gone: the volume must not outlive it for ever. A server that fails is asked again."""
+        try:
+            return await self._secrets.get(ref)
+        except _PASSING as error:
+            raise Failed(f"error getting secret {ref.name} in namespace {ref.namespace}: {error}") from error
+        except (ApiError, SecretError) as error:
+            log.error("the deletion secret can't be used, going on without", error=error, PersistentVolume=pv.metadata.name)
+            return {}
+
+    async def _delete_volume(
+        self, pv: PersistentVolume, action: d.DeleteVolume, secret: SecretReference | None, values: Mapping[str, str]
+    ) -> None:
+        try:
+            await delete_volume(self._driver, action.request(values), Call(self._timeout_s, action.migrated), pv.metadata.name)
+        except DriverError as error:
+            if secret is not None:  # perhaps it was the secret: read it anew next time
+                self._secrets.forget(secret)
+            raise Failed(str(error)) from error
+
+    async def _delete_object(self, pv: PersistentVolume) -> None:
+        try:
+            await self._cluster.delete(PERSISTENT_VOLUMES, pv.metadata.name, uid=pv.metadata.uid)
+        except NotFound:
+            return
+        except ApiError as error:
+            if not await self._is_gone(pv, error):
+                raise Failed(f"could not delete the PersistentVolume: {error}") from error
+
+    async def _patch(self, pv: PersistentVolume, metadata: dict[str, Any]) -> None:
+        """A strategic patch joins lists, so that nobody else's finalizer is lost. The uid keeps it from another object of that name."""
+        patch = Patch(PatchType.STRATEGIC, {"metadata": {"uid": pv.metadata.uid, **metadata}})
+        name = pv.metadata.name
+        try:
+            await self._volumes.write(key_of(pv), self._cluster.patch(PERSISTENT_VOLUMES, name, patch))
+        except NotFound:
+            return
+        except ApiError as error:
+            if not await self._is_gone(pv, error):
+                raise Failed(f"could not save the finalizers of the PersistentVolume: {error}", patience=PATIENCE) from error
+
+    async def _is_gone(self, pv: PersistentVolume, error: ApiError) -> bool:
+        """A conflict may mean that another object has the name by now, or that somebody wrote at the same time: then it is tried again."""
+        if not isinstance(error, Conflict):
+            return False
+        try:
+            found = await self._volumes.write(key_of(pv), self._cluster.get(PERSISTENT_VOLUMES, pv.metadata.name))
+        except NotFound:
+            return True
+        except ApiError:
+            return False
+        return found.metadata.uid != pv.metadata.uid

@@ -1,0 +1,58 @@
+"""The attachments of volumes, and how long their cache is believed.
+
+The cache may lag behind. That much is as in external-provisioner: an attachment of the last moment is the driver's to refuse. But a
+watch that nothing has been heard of for a while may hide attachments that are long there, so then the API server is asked itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from typing import Final
+
+from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
+from mooring.base.clock import Clock, Instant
+from mooring.base.randomness import Chance
+from mooring.controllers.provisioner.deletion.view import ATTACHMENT_INDEXES, prune_attachment
+from mooring.kube.cache.informer import Informer
+from mooring.kube.cluster import Cluster
+from mooring.kube.errors import ApiError
+from mooring.kube.list_all import every
+
+SILENCE_S_MAX: Final = 120.0
+"""Two bookmarks of the API server that did not come."""
+
+
+class Attachments:
+    """informer: run by whoever made this."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, chance: Chance) -> None:
+        self.informer: Informer[VolumeAttachment] = Informer(
+            cluster, VOLUME_ATTACHMENTS, clock=clock, chance=chance, indexes=ATTACHMENT_INDEXES, prune=prune_attachment
+        )
+        self._cluster, self._clock = cluster, clock
+        self._listing = asyncio.Lock()
+        self._listed_at: Instant = self.informer.heard_at
+        self._failure: ApiError | None = None
+
+    async def look(self) -> None:
+        """Returns when the cache knows what was there a while ago. Raises ApiError."""
+        asked_at = self._clock.now()
+        if asked_at - self.informer.heard_at <= SILENCE_S_MAX:
+            return
+        async with self._listing:
+            if self._listed_at < asked_at:  # else the list of somebody before us, which began after we had asked, is ours as well
+                began_at = self._clock.now()
+                self._failure = await self._list()
+                self._listed_at = began_at
+            if self._failure is not None:
+                raise copy.copy(self._failure)  # of its own for each: a shared one would keep the frames of all
+
+    async def _list(self) -> ApiError | None:
+        """What is there enters the cache; what has gone leaves it with the watch. Gives what kept us from it."""
+        try:
+            async for attachment in every(self._cluster, VOLUME_ATTACHMENTS):
+                self.informer.wrote(attachment)
+        except ApiError as error:
+            return error
+        return None

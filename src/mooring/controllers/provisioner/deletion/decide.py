@@ -1,0 +1,106 @@
+"""When is a volume deleted, and when does its finalizer come and go? Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.api.class_migration import class_as_csi
+from mooring.api.classes import volume_class_of
+from mooring.api.core import CSIPersistentVolumeSource, PersistentVolume, SecretReference
+from mooring.api.meta import Key, annotation, is_deleting
+from mooring.api.migration import TranslationError, is_migratable, translated
+from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.claims.parameters import ParameterError, Places, SecretKind, secret_of
+from mooring.controllers.provisioner.deletion import reasons as why
+from mooring.controllers.provisioner.deletion.decision import Action, Decision, DeleteObject, DeleteVolume, Hold, LoadSecret, Release
+from mooring.controllers.provisioner.deletion.view import View, holds
+
+BOUND: Final = "Bound"
+RELEASED: Final = "Released"
+DELETE: Final = "Delete"
+
+_NO_SERVICE: Final = "CSI driver does not support dynamic provisioning: plugin CONTROLLER_SERVICE capability is not reported"
+_NO_RPC: Final = "CSI driver does not support dynamic provisioning: controller CREATE_DELETE_VOLUME capability is not reported"
+
+
+def decide_deletion(view: View, pv_name: str) -> Decision:
+    """The next step for one PersistentVolume."""
+    pv = view.volume(pv_name)
+    if pv is None:
+        return Decision(why.Gone(pv_name))
+    if not view.is_ours(pv):
+        return Decision(why.Foreign(view.driver.name))
+    if is_deleting(pv) and not holds(pv):
+        return Decision(why.LetGo())
+    if view.progress_of(pv) is not None:  # whatever has become of its policy: there is no volume any more
+        return Decision(why.Deleted(), _after_the_volume(view, pv))
+    policy = pv.spec.persistent_volume_reclaim_policy
+    if policy != DELETE:
+        return Decision(why.Kept(policy), (Release(),) if holds(pv) else ())
+    if not view.is_reachable(pv):
+        assert view.here is not None
+        return Decision(why.Elsewhere(view.here.node_name))
+    phase = pv.status.phase
+    if phase != RELEASED:
+        lacks_finalizer = phase == BOUND and not holds(pv) and not is_deleting(pv)
+        return Decision(why.InUse(phase), (Hold(),) if lacks_finalizer else ())
+    return _delete(view, pv)
+
+
+def _delete(view: View, pv: PersistentVolume) -> Decision:
+    migrated = is_migratable(pv.spec)
+    try:
+        source = translated(pv).csi if migrated else pv.spec.csi
+    except TranslationError as error:
+        return _stuck(why.Untranslatable(str(error)))
+    problem = _cannot_delete(view, source)
+    if problem is not None:
+        return _stuck(problem)
+    assert source is not None
+    try:
+        secret = _secret(view, pv, migrated)
+    except ParameterError as error:
+        return _stuck(why.NoSecret(pv.metadata.name, str(error)))
+    except TranslationError as error:
+        return _stuck(why.UntranslatableClass(str(error)))
+    node_names = view.nodes_of(pv)
+    if node_names:
+        return _stuck(why.StillAttached(pv.metadata.name, node_names))
+    load: tuple[Action, ...] = () if secret is None else (LoadSecret(secret),)
+    call = DeleteVolume(source.volume_handle, migrated)
+    return Decision(why.Deleting(call.handle), (*load, call, *_after_the_volume(view, pv)))
+
+
+def _stuck(problem: why.Problem) -> Decision:
+    return Decision(problem, problem=problem)
+
+
+def _after_the_volume(view: View, pv: PersistentVolume) -> tuple[Action, ...]:
+    """The object goes: asked for once, and held by the finalizer no longer."""
+    progress = view.progress_of(pv)
+    is_asked_for = is_deleting(pv) or (progress is not None and progress.object_deleted)
+    return (*(() if is_asked_for else (DeleteObject(),)), *((Release(),) if holds(pv) else ()))
+
+
+def _cannot_delete(view: View, source: CSIPersistentVolumeSource | None) -> why.Problem | None:
+    if source is None:
+        return why.NotCSI()
+    if not view.driver.has_controller:
+        return why.NoCapability(_NO_SERVICE)
+    return None if view.driver.creates else why.NoCapability(_NO_RPC)
+
+
+def _secret(view: View, pv: PersistentVolume, migrated: bool) -> SecretReference | None:
+    """As the provisioner noted it; for volumes without a note as their class says. Raises ParameterError, TranslationError."""
+    notes = pv.metadata.annotations or {}
+    if names.DELETION_SECRET_NAME in notes and names.DELETION_SECRET_NAMESPACE in notes:
+        name, namespace = annotation(pv, names.DELETION_SECRET_NAME), annotation(pv, names.DELETION_SECRET_NAMESPACE)
+        return SecretReference(name=name, namespace=namespace) if name and namespace else None
+    storage_class = view.classes.get(Key("", volume_class_of(pv)))
+    claim = pv.spec.claim_ref
+    if storage_class is None or claim is None:
+        return None
+    if migrated and storage_class.provisioner == view.driver.in_tree_name:
+        storage_class = class_as_csi(storage_class)
+    places = Places(pv_name=pv.metadata.name, claim_namespace=claim.namespace, claim_name=claim.name)
+    return secret_of(SecretKind.PROVISIONER, storage_class.parameters or {}, places)

@@ -1,0 +1,98 @@
+"""What deleting a volume depends on: the caches, the node that is served, and how far a deletion has come."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from mooring.api.core import PersistentVolume
+from mooring.api.matching import fits_node
+from mooring.api.meta import Key, ObjectMeta, annotation, finalizers_of
+from mooring.api.storage import StorageClass, VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec
+from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.claims.view import Reader
+from mooring.controllers.provisioner.driver_capabilities import DriverFacts
+
+BY_VOLUME: Final = "volume"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a deletion has come that the cache may not show yet: the backend's volume is no more.
+
+    uid: of the PersistentVolume. object_deleted: its deletion has been asked for, too.
+    """
+
+    uid: str
+    object_deleted: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Here:
+    """The one node that is served. segments: its place, as the driver says."""
+
+    node_name: str
+    segments: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """The world as deletion sees it, live. attachments: None for drivers that don't publish. here: None where all nodes are served."""
+
+    driver: DriverFacts
+    volumes: Reader[PersistentVolume]
+    classes: Reader[StorageClass]
+    attachments: Reader[VolumeAttachment] | None = None
+    here: Here | None = None
+    progress: Mapping[str, Progress] = dataclasses.field(default_factory=dict)
+
+    def volume(self, pv_name: str) -> PersistentVolume | None:
+        return self.volumes.get(Key("", pv_name))
+
+    def is_ours(self, pv: PersistentVolume) -> bool:
+        """True for what this driver provisioned, and for what nobody provisioned and the driver serves."""
+        migrated = annotation(pv, names.MIGRATED_TO) == self.driver.name
+        if names.PROVISIONED_BY in (pv.metadata.annotations or {}):
+            return migrated or self.driver.is_named(annotation(pv, names.PROVISIONED_BY))
+        return pv.spec.csi.driver == self.driver.name if pv.spec.csi is not None else migrated
+
+    def progress_of(self, pv: PersistentVolume) -> Progress | None:
+        known = self.progress.get(pv.metadata.name)
+        return known if known is not None and known.uid == pv.metadata.uid else None
+
+    def nodes_of(self, pv: PersistentVolume) -> tuple[str, ...]:
+        """The nodes that attachments of it name, in whatever state: what is not known counts as attached."""
+        if self.attachments is None:
+            return ()
+        return tuple(sorted({one.spec.node_name for one in self.attachments.by(BY_VOLUME, pv.metadata.name)}))
+
+    def is_reachable(self, pv: PersistentVolume) -> bool:
+        """True when the served node, if it is only one, can reach the volume."""
+        return self.here is None or fits_node(pv, self.here.segments, self.here.node_name)
+
+
+def holds(pv: PersistentVolume) -> bool:
+    """True when the finalizer is on it."""
+    return names.VOLUME_FINALIZER in finalizers_of(pv)
+
+
+# -- the cache of attachments
+
+
+def _volume_of(attachment: VolumeAttachment) -> tuple[str, ...]:
+    name = attachment.spec.source.persistent_volume_name
+    return (name,) if name else ()
+
+
+ATTACHMENT_INDEXES: Final[Mapping[str, Callable[[VolumeAttachment], Iterable[str]]]] = {BY_VOLUME: _volume_of}
+
+
+def prune_attachment(attachment: VolumeAttachment) -> VolumeAttachment | None:
+    """Which volume is on which node; attachments of inline volumes are left out."""
+    spec, meta = attachment.spec, attachment.metadata
+    if not spec.source.persistent_volume_name:
+        return None
+    source = VolumeAttachmentSource(persistent_volume_name=spec.source.persistent_volume_name)
+    slim = ObjectMeta(name=meta.name, uid=meta.uid, resource_version=meta.resource_version)
+    return VolumeAttachment(slim, VolumeAttachmentSpec(node_name=spec.node_name, source=source))

@@ -1,0 +1,1 @@
+"""The journal of volumes that may exist at the driver, stored in Leases before each request."""

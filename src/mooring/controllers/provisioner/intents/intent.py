@@ -1,0 +1,117 @@
+"""Intents: what is about to be created, written down before the driver is asked, so that no volume is ever lost sight of.
+
+An intent is open from before CreateVolume until its volume is stored as a PersistentVolume, or surely does not exist.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TypeAlias
+
+from mooring.api.core import SecretReference
+from mooring.controllers.provisioner.claims.claim import Source
+from mooring.kube.errors import Conflict
+
+STILL_OPEN: Final = "the volume's creation is not over yet: it is once the CSI driver has said for sure whether there is a volume"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Intent:
+    """Everything that is needed to repeat a call and to make the volume's object, whatever has become of the claim and its class.
+
+    uid: of the claim, the intent's key. request: the CreateVolumeRequest without secrets, JSON text as protobuf has it.
+    volume: the PersistentVolume as far as it is known before the answer, JSON text. node_name: the selected node, "" for none.
+    migrated: the class is an in-tree one. class_name, source_kind: for metrics. source: what the volume is made from, to be held.
+    unattended: it was found after so long a time that somebody else may have made the volume, and kept it on purpose.
+    doubts: what the claim wanted before, the oldest first, and which may have made the volume. They have none themselves.
+    """
+
+    uid: str
+    namespace: str
+    claim_name: str
+    volume_name: str
+    request: str
+    volume: str
+    secret: SecretReference | None = None
+    node_name: str = ""
+    migrated: bool = False
+    class_name: str = ""
+    source_kind: str = ""
+    source: Source | None = None
+    unattended: bool = False
+    doubts: tuple[Intent, ...] = ()
+
+
+Found: TypeAlias = Callable[[Mapping[str, "Intent"]], None]
+
+
+class Intents(Protocol):
+    """Where intents are kept. start() once, then run() for as long as they are used."""
+
+    def on_found(self, handler: Found) -> None:
+        """Calls the handler with open intents that a former process, or another one, left."""
+        ...
+
+    async def start(self) -> None:
+        """Reads what is open. Raises ApiError."""
+        ...
+
+    async def run(self) -> None:
+        """Keeps them until cancelled."""
+        ...
+
+    def open(self) -> Mapping[str, Intent]:
+        """The open ones, live, by the claim's uid."""
+        ...
+
+    async def begin(self, intent: Intent) -> None:
+        """Opens it, or lets it take the place of the open one of the same claim; returns when that is durable. Raises ApiError."""
+        ...
+
+    async def end(self, uid: str) -> None:
+        """The volume is stored, or surely does not exist. May become durable later; nothing happens if none is open."""
+        ...
+
+    async def settled(self, uid: str) -> None:
+        """Returns once the end of this uid's intent is durable. Raises ApiError, Conflict while it is open.
+
+        For whoever lets a volume's object go: a volume that was kept on purpose must not be found again as a lost one.
+        """
+        ...
+
+    async def tidy(self) -> None:
+        """Makes all ends durable, as far as that works."""
+        ...
+
+
+class MemoryIntents:
+    """Intents that die with the process, as external-provisioner's do."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Intent] = {}
+
+    def on_found(self, handler: Found) -> None:
+        """There was no former process, as far as this one knows."""
+
+    async def start(self) -> None:
+        pass
+
+    async def run(self) -> None:
+        pass
+
+    def open(self) -> Mapping[str, Intent]:
+        return self._open
+
+    async def begin(self, intent: Intent) -> None:
+        self._open[intent.uid] = intent
+
+    async def end(self, uid: str) -> None:
+        self._open.pop(uid, None)
+
+    async def settled(self, uid: str) -> None:
+        if uid in self._open:
+            raise Conflict(STILL_OPEN)
+
+    async def tidy(self) -> None:
+        pass

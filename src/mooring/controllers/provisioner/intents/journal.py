@@ -1,0 +1,226 @@
+"""The journal of intents: durable before CreateVolume, and shared by all requests in flight.
+
+Whoever begins an intent while a write is under way waits for the next, with everybody else who came meanwhile: one write covers them
+all, so a burst pays a fraction of a write each. Ends wait for the next begin, or a few seconds. What it is written on: `book.py`.
+
+Who has no right to write there, as the API server itself says at the start, keeps the intents in memory, as external-provisioner does, and
+leaves alone what others left open. What is read there is ours once we hold the journal, and not before: its holder may still end it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from mooring.api.coordination import LEASES
+from mooring.base.clock import Clock
+from mooring.base.log import logger
+from mooring.controllers.provisioner.intents import lease_codec
+from mooring.controllers.provisioner.intents.intent import STILL_OPEN, Intent
+from mooring.controllers.provisioner.intents.lease_codec import Place
+from mooring.controllers.provisioner.intents.lease_store import REFRESH_S, Book, Page
+from mooring.controllers.provisioner.metrics import JournalMetrics
+from mooring.kube.access_review import denied
+from mooring.kube.cluster import Cluster
+from mooring.kube.errors import ApiError, Conflict, Forbidden
+
+log = logger(__name__)
+
+Found = Callable[[Mapping[str, Intent]], None]
+Waiter = asyncio.Future[None]
+
+TIDY_S: Final = 5.0
+"""How long an end may wait for a begin that carries it along."""
+
+VERBS: Final = ("get", "create", "update")
+"""What a journal takes, of Leases."""
+
+
+class Journal:
+    """Implements Intents on Leases. identity: whose process this is. `start` before the work, then `run` beside it."""
+
+    def __init__(self, cluster: Cluster, place: Place, identity: str, clock: Clock, metrics: JournalMetrics | None = None) -> None:
+        self._cluster, self._place, self._metrics = cluster, place, metrics
+        self._book = Book(cluster, place, identity, clock)
+        self._open: dict[str, Intent] = {}
+        self._handlers: list[Found] = []
+        self._waiters: defaultdict[Page, list[Waiter]] = defaultdict(list)
+        self._wake = asyncio.Event()
+        self._tidy_timer: asyncio.TimerHandle | None = None
+        self._tidy_due = False
+        self._was_held = False
+        self._in_memory = False
+
+    def on_found(self, handler: Found) -> None:
+        """Calls the handler with intents that others left open, whenever such are found."""
+        self._handlers.append(handler)
+
+    def open(self) -> Mapping[str, Intent]:
+        """The open ones, live, by the claim's uid; those whose begin is under way among them."""
+        return self._open
+
+    async def start(self) -> None:
+        """Takes the journal over; what an earlier holder left open is open from now on. What keeps us from it is tried again by `run`."""
+        log.info(1, "the journal of intents", namespace=self._place.namespace, Lease=self._place.page_name(0))
+        await self._try_to_hold()
+
+    async def begin(self, intent: Intent) -> None:
+        """Returns when it is durable. Raises ApiError; then what was open before is open."""
+        uid, known = intent.uid, intent.uid in self._open
+        await self._hold()
+        if self._in_memory:
+            self._open[uid] = intent
+            return
+        before, text = self._open.get(uid), lease_codec.encoded(intent)
+        if before is not None and not known:
+            raise Conflict(f"the volume {intent.volume_name} was begun by an earlier provisioner: going on with that")
+        if before == intent and self._book.is_stored(uid, text):
+            return
+        page = self._book.put(uid, text)
+        self._open[uid] = intent
+        try:
+            await self._written(page)
+            for former in self._book.moved(uid):
+                await self._written(former)
+        except ApiError:
+            if before is None:
+                await self.end(uid)
+            else:
+                self._open[uid] = before
+                self._book.put_back(uid, lease_codec.encoded(before))
+            raise
+
+    async def end(self, uid: str) -> None:
+        """Durable with one of the next writes; nothing happens if none is open."""
+        if self._open.pop(uid, None) is not None and not self._in_memory:
+            self._book.drop(uid)
+            self._tidy_soon()
+
+    async def settled(self, uid: str) -> None:
+        """Returns when nothing that is stored says any more that an ended intent is open. Raises ApiError, Conflict for one that is open.
+
+        For whoever is about to let the volume's object go: a volume that was kept on purpose must not be found again as a lost one.
+        """
+        await self._hold()  # before that nobody knows what is open
+        if uid in self._open:
+            raise Conflict(STILL_OPEN)
+        for page in self._book.saying(uid):
+            if self._in_memory:
+                raise Forbidden("an earlier provisioner left the volume's creation open, and there is no right to write that it is over")
+            await self._written(page)
+
+    async def tidy(self) -> None:
+        """Stores all ends, as far as that works: for an end in good order."""
+        if self._in_memory:
+            return
+        with contextlib.suppress(ApiError):
+            for page in [page for page in self._book.pages if page.stale]:
+                await self._written(page)
+
+    async def run(self) -> None:
+        """Writes until cancelled."""
+        try:
+            await self._run()
+        finally:
+            if self._metrics is not None:
+                self._metrics.in_memory(False)
+
+    # -- beneath
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._rest_s()):
+                    await self._wake.wait()
+            self._wake.clear()
+            await self._try_to_hold()
+            tidies, self._tidy_due = self._tidy_due, False
+            for page in self._book.pages:
+                is_due = self._book.held and ((tidies and page.stale) or self._book.is_due(page))
+                if self._waiters[page] or is_due:
+                    await self._save(page)
+
+    def _rest_s(self) -> float | None:
+        """How long there is nothing to do, unless somebody comes."""
+        if not self._book.held and not self._in_memory:
+            return self._book.take_in_s
+        return REFRESH_S if self._open and not self._in_memory else None
+
+    async def _hold(self) -> None:
+        """Raises ApiError."""
+        if not self._book.held and not self._in_memory:
+            await self._book.hold()
+            self._was_held = True
+            self._take_in()
+
+    async def _try_to_hold(self) -> None:
+        try:
+            await self._hold()
+        except Forbidden:
+            if not self._was_held:
+                await self._ask_for_rights()
+        except ApiError:
+            pass  # the book has logged it
+
+    async def _ask_for_rights(self) -> None:
+        """A refusal alone may pass, as one of a webhook or a quota does: to forget for that would lose a volume."""
+        missing = await denied(self._cluster, LEASES, self._place.namespace, VERBS)
+        if not missing:
+            return
+        self._in_memory = True
+        if self._metrics is not None:
+            self._metrics.in_memory(True)
+        log.error(
+            "there is no right to write down what is about to be created, so it is kept in memory: when this process is killed while a "
+            "volume is made, and its claim is deleted before the next process starts, the volume leaks. Grant it and start again",
+            missing=f"{', '.join(missing)} leases.coordination.k8s.io",
+            namespace=self._place.namespace,
+        )
+        if self._book.found:
+            log.error("what an earlier provisioner left open is not ended without that right", count=len(self._book.found))
+
+    def _take_in(self) -> None:
+        """What others left is open from now on."""
+        found, self._book.found = self._book.found, {}
+        if found:
+            log.info(0, "found intents of an earlier provisioner", count=len(found))
+            self._open.update(found)
+            for handler in self._handlers:
+                handler(found)
+
+    async def _written(self, page: Page) -> None:
+        """Returns when what stands on the page now is stored. Raises ApiError."""
+        waiter: Waiter = asyncio.get_running_loop().create_future()
+        self._waiters[page].append(waiter)
+        self._wake.set()
+        await waiter
+
+    async def _save(self, page: Page) -> None:
+        """One write for all who wait for this page."""
+        waiters = self._waiters.pop(page, [])
+        try:
+            await self._book.write(page)
+        except ApiError as error:
+            log.error("could not write the journal of intents", error=error, page=page.number, waiting=len(waiters))
+            self._tidy_soon()
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(copy.copy(error))
+        else:
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+        if self._book.held:
+            self._take_in()
+
+    def _tidy_soon(self) -> None:
+        if self._tidy_timer is None:
+            self._tidy_timer = asyncio.get_running_loop().call_later(TIDY_S, self._tidy)
+
+    def _tidy(self) -> None:
+        self._tidy_timer, self._tidy_due = None, True
+        self._wake.set()

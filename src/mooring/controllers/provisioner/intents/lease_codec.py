@@ -1,0 +1,135 @@
+"""The pages of the journal of intents: Lease objects, and how intents stand in them. Pure.
+
+A Lease is the one kind that a sidecar may write in its own namespace wherever it stands for election, so a swap of images needs no new
+rights; and the journal is leased in truth: its holder alone writes there. What stands in it is JSON, packed, in one annotation. Secrets
+are named there and never shown.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import copy
+import dataclasses
+import hashlib
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from mooring.api.names import sanitised
+from mooring.base.clock import parse_rfc3339, rfc3339_micro
+from mooring.controllers.provisioner.intents.intent import Intent
+
+JOURNAL_LABEL: Final = "mooring.dev/intents"
+ENTRIES: Final = "mooring.dev/intents"
+DRIVER: Final = "mooring.dev/driver"
+PAGES: Final = "mooring.dev/pages"
+"""On page 0: how many pages count."""
+
+PAGE_BYTES_MAX: Final = 180 * 1024
+"""Of JSON in one page. However badly it packs, as base64 it stays below the 256 KiB that annotations may have."""
+
+PAGES_MAX: Final = 256
+_NAME_LENGTH_MAX: Final = 40
+_PACKING: Final = 1  # quick: intents resemble each other, so that the first level does most of it
+_VERSION: Final = "1:"
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(tuple[Intent, ...])
+
+
+class UnreadablePage(Exception):
+    """Somebody else's, a later version's, or damaged."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """Where a journal is. node_name: of a provisioner that serves one node, "" for one that serves all."""
+
+    namespace: str
+    driver: str
+    node_name: str = ""
+
+    @property
+    def label(self) -> str:
+        """What its pages are found by. The digest tells apart what looks alike once it is fit for a name."""
+        clean = sanitised(self.driver).lower()[:_NAME_LENGTH_MAX].strip("-")
+        return f"{clean}-{hashlib.sha256(f'{self.driver}/{self.node_name}'.encode()).hexdigest()[:8]}"
+
+    def page_name(self, number: int) -> str:
+        return f"{self.label}-intents-{number}"
+
+
+def encoded(intent: Intent) -> bytes:
+    return _encoder.encode(intent)
+
+
+def entries_of(lease: Mapping[str, Any]) -> tuple[Intent, ...]:
+    """The intents of a page. Raises UnreadablePage."""
+    text = ((lease.get("metadata") or {}).get("annotations") or {}).get(ENTRIES, "")
+    if not text:
+        return ()
+    try:
+        if not text.startswith(_VERSION):
+            raise UnreadablePage("of another version")
+        return _decoder.decode(zlib.decompress(base64.b64decode(text[len(_VERSION) :], validate=True)))
+    except (binascii.Error, zlib.error, ValueError, RecursionError) as error:
+        raise UnreadablePage(str(error)) from error
+
+
+def count_of(first: Mapping[str, Any] | None) -> int:
+    """How many pages count, as page 0 says; 0 when it does not say."""
+    text = str((((first or {}).get("metadata") or {}).get("annotations") or {}).get(PAGES, ""))
+    return min(int(text), PAGES_MAX) if text.isdecimal() else 0
+
+
+def holder_of(lease: Mapping[str, Any]) -> str:
+    return str((lease.get("spec") or {}).get("holderIdentity") or "")
+
+
+def written_wall_s(lease: Mapping[str, Any]) -> float:
+    """When the page was last written; 0 when nobody can tell."""
+    try:
+        return parse_rfc3339(str((lease.get("spec") or {}).get("renewTime")))
+    except ValueError:
+        return 0.0
+
+
+def page_body(
+    place: Place,
+    number: int,
+    before: Mapping[str, Any] | None,
+    holder: str,
+    entries: Iterable[bytes] | None,
+    wall_s: float,
+    *,
+    count: int = 0,
+    owner: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The whole Lease to write. before: as it was read, None for a new one; what is not ours in it stays. entries: None keeps them.
+
+    count: on page 0, of the pages that count. owner: of a new one, None for nobody.
+    """
+    body: dict[str, Any] = copy.deepcopy(dict(before)) if before is not None else {}
+    body["apiVersion"], body["kind"] = "coordination.k8s.io/v1", "Lease"
+    meta = body.setdefault("metadata", {"name": place.page_name(number), "namespace": place.namespace})
+    meta.pop("managedFields", None)
+    meta["labels"] = {**(meta.get("labels") or {}), JOURNAL_LABEL: place.label}
+    notes = {**(meta.get("annotations") or {}), DRIVER: place.driver}
+    if count:
+        notes[PAGES] = str(count)
+    if owner is not None:
+        meta["ownerReferences"] = [owner]
+    if entries is not None:
+        notes.pop(ENTRIES, None)
+        text = b",".join(entries)
+        if text:
+            notes[ENTRIES] = _VERSION + base64.b64encode(zlib.compress(b"[" + text + b"]", _PACKING)).decode()
+    meta["annotations"] = notes
+    spec = body.get("spec") or {}
+    taken = before is not None and holder_of(before) != holder
+    transitions = int(spec.get("leaseTransitions") or 0) + taken
+    body["spec"] = {**spec, "holderIdentity": holder, "renewTime": rfc3339_micro(wall_s), "leaseTransitions": transitions}
+    return body

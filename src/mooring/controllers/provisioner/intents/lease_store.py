@@ -1,0 +1,341 @@
+"""The pages of a journal as one holder keeps them: taking them over, and writing them so that no former holder can write there any more.
+
+Who takes over reads all pages, by their names, and writes its own name on each, over what it has read; a conflict on the way means that
+somebody still writes there, and it begins again. So a former holder that still lives finds its next write refused, for the version has
+moved on. Page 0 is always there and is taken first. It says how many pages count: a new page counts once page 0 has been written after
+it, which shows that we still hold the journal. Who took over meanwhile has not seen the new page, and what stands there was never begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+from typing import Any, Final
+
+from mooring.api.coordination import LEASES
+from mooring.api.core import NODES
+from mooring.base.clock import Clock, Instant
+from mooring.base.log import logger
+from mooring.controllers.provisioner.intents import lease_codec
+from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.controllers.provisioner.intents.lease_codec import PAGE_BYTES_MAX, PAGES_MAX, Place, UnreadablePage
+from mooring.kube.cluster import Cluster
+from mooring.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, TooLarge
+
+log = logger(__name__)
+
+AGAIN_S: Final = 5.0
+"""After the journal could not be taken over: how long until that is tried again."""
+
+RETAKE_S: Final = 30.0
+"""After somebody else has taken it: how long until we try to get it back. Who lost an election has ended by then."""
+
+UNATTENDED_S: Final = 600.0
+"""After that time nobody can tell what has become of a volume meanwhile: another program may have made it, and its user kept it."""
+
+REFRESH_S: Final = 240.0
+"""How often a page with open intents is written at the least, so that these are not taken for unattended."""
+
+TRIES_MAX: Final = 5
+_LEASES: Final = LEASES.whole()
+_TAKEN: Final = "another provisioner of this driver has taken over the journal of intents: end one of the two, or let them elect a leader"
+_UNKNOWN: Final = b""
+
+
+class Superseded(Conflict):
+    """Another provisioner has taken the journal over."""
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Page:
+    """lease: as last read or written, None before its creation. counts: page 0 was written after its creation, and says so.
+
+    entries: what shall stand there. stored: what does, or may; `_UNKNOWN` where an answer was lost. size: of the entries.
+    stale: not written since it last changed. ours: written since we hold the journal. written_at: on the clock.
+    unreadable: its entries are left alone.
+    """
+
+    number: int
+    lease: dict[str, Any] | None = None
+    counts: bool = False
+    entries: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    stored: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    size: int = 0
+    stale: bool = False
+    ours: bool = False
+    written_at: Instant = 0.0
+    unreadable: bool = False
+
+    def put(self, uid: str, text: bytes) -> None:
+        self.drop(uid)
+        self.entries[uid] = text
+        self.size += len(text) + 1
+        self.stale = True
+
+    def drop(self, uid: str) -> None:
+        text = self.entries.pop(uid, None)
+        if text is not None:
+            self.size -= len(text) + 1
+            self.stale = True
+
+
+class Book:
+    """identity: whose process this is. found: entries that others left, until somebody takes them from here."""
+
+    def __init__(self, cluster: Cluster, place: Place, identity: str, clock: Clock) -> None:
+        self._cluster, self._place, self._identity, self._clock = cluster, place, identity, clock
+        self._pages: dict[int, Page] = {}
+        self._page_of: dict[str, Page] = {}
+        self._count = 1
+        self._taking = asyncio.Lock()
+        self._take_at: Instant = 0.0
+        self._why_not: ApiError | None = None
+        self.held = False
+        self.found: dict[str, Intent] = {}
+
+    @property
+    def pages(self) -> list[Page]:
+        """All, by number."""
+        return [self._pages[number] for number in sorted(self._pages)]
+
+    @property
+    def take_in_s(self) -> float:
+        """Until the journal may be taken over."""
+        return max(0.0, self._take_at - self._clock.now())
+
+    # -- entries
+
+    def is_stored(self, uid: str, text: bytes) -> bool:
+        """True when this stands there for certain, and nothing else about this uid."""
+        found = self.saying(uid)
+        return len(found) == 1 and found[0].counts and found[0].stored[uid] == text
+
+    def saying(self, uid: str) -> list[Page]:
+        """The pages on which there may be something about it."""
+        return [page for page in self.pages if uid in page.stored]
+
+    def put(self, uid: str, text: bytes) -> Page:
+        """Enters it where it stands, or where there is room first. What stands elsewhere stays until `moved`. Raises TooLarge."""
+        former = self._page_of.get(uid)
+        before = self.saying(uid)
+        page = self._page_of[uid] = self._page_for(uid, before if former is None else [former, *before], len(text))
+        page.put(uid, text)
+        return page
+
+    def put_back(self, uid: str, text: bytes) -> None:
+        """Enters again what stood there before the last `put`: in its place, for it must not be missing there while another is written."""
+        there = [page for page in self.pages if page.entries.get(uid) == text] or [self._page_of[uid]]
+        page = self._page_of[uid] = next((page for page in there if page.stored.get(uid) == text), there[0])
+        page.put(uid, text)
+        self.moved(uid)
+
+    def moved(self, uid: str) -> list[Page]:
+        """Drops what stands elsewhere; gives the pages that have to be written for that."""
+        others = [page for page in self.pages if page is not self._page_of.get(uid)]
+        for page in others:
+            page.drop(uid)
+        return [page for page in others if uid in page.stored]
+
+    def drop(self, uid: str) -> None:
+        if self._page_of.pop(uid, None) is not None:
+            for page in self._pages.values():
+                page.drop(uid)
+
+    def _page_for(self, uid: str, first: list[Page], length: int) -> Page:
+        ordered = self.pages
+        for page in [*first, *ordered]:
+            size = page.size - len(page.entries.get(uid, b"")) + length
+            if not page.unreadable and (size < PAGE_BYTES_MAX or not page.entries):
+                return page
+        if len(ordered) >= PAGES_MAX:
+            raise TooLarge(f"the journal of intents is full: it has {len(ordered)} pages")
+        self._pages[len(ordered)] = Page(len(ordered))
+        return self._pages[len(ordered)]
+
+    def _read(self, page: Page, lease: dict[str, Any] | None) -> None:
+        """Takes in what stands there. What we have ended is not open again."""
+        page.lease, page.stale, page.unreadable = lease, True, False
+        if not page.counts:
+            return
+        try:
+            intents = () if lease is None else lease_codec.entries_of(lease)
+        except UnreadablePage as error:
+            page.unreadable = True
+            log.error("a page of the journal of intents can't be read", page=page.number, why=str(error))
+            return
+        for intent in intents:
+            if intent.uid not in self._page_of and not self.saying(intent.uid):
+                assert lease is not None, "it has intents"
+                is_unattended = self._clock.wall_s() - lease_codec.written_wall_s(lease) > UNATTENDED_S
+                found = dataclasses.replace(intent, unattended=intent.unattended or is_unattended)
+                self.found[intent.uid] = found
+                self._page_of[intent.uid] = page
+                page.put(intent.uid, lease_codec.encoded(found))
+        page.stored = {intent.uid: lease_codec.encoded(intent) for intent in intents}
+
+    # -- writing
+
+    def is_due(self, page: Page) -> bool:
+        """True when it has open intents and has not been written for a while."""
+        return bool(page.entries) and self._clock.now() >= page.written_at + REFRESH_S
+
+    async def write(self, page: Page) -> None:
+        """Returns when the page is stored as it was when this began, and counts. Raises Superseded, or another ApiError."""
+        if not self.held:
+            raise self._not_held()
+        if page.unreadable:
+            raise Conflict("a page of the journal of intents can't be read: going on with another")
+        await self._store(page)
+        if not page.counts:
+            for before in self.pages[: page.number]:
+                if not before.ours:
+                    await self._store(before)
+            await self._store(self._pages[0])
+
+    async def _store(self, page: Page) -> None:
+        for left in reversed(range(TRIES_MAX)):
+            try:
+                await self._send(page)
+                return
+            except (Conflict, NotFound, AlreadyExists):
+                if not left:
+                    raise
+                await self._look_again(page)
+
+    async def _send(self, page: Page) -> None:
+        is_new, owner = page.lease is None, await self._owner() if page.lease is None else None
+        entries = None if page.unreadable else dict(page.entries)
+        texts = None if entries is None else entries.values()
+        counted = self._countable() if page.number == 0 else []
+        body = lease_codec.page_body(
+            self._place, page.number, page.lease, self._identity, texts, self._clock.wall_s(), count=len(counted), owner=owner
+        )
+        page.stale = False
+        try:
+            made = self._cluster.create if is_new else self._cluster.replace
+            page.lease = await made(_LEASES, body, self._place.namespace)
+        except BaseException:
+            page.stale = True
+            for uid, text in (entries or {}).items():
+                page.stored[uid] = text if page.stored.get(uid) == text else _UNKNOWN
+            raise
+        page.ours, page.counts, page.written_at = True, page.counts and not is_new, self._clock.now()
+        if entries is not None:
+            page.stored = entries
+        if counted:
+            self._count = len(counted)
+            for one in counted:
+                one.counts = one.counts or one.ours
+
+    def _countable(self) -> list[Page]:
+        """What counts, and what was written before this: if page 0 can be written now, nobody has taken the journal over since."""
+        ordered = self.pages
+        count = self._count
+        while count < len(ordered) and ordered[count].ours:
+            count += 1
+        return ordered[:count]
+
+    async def _owner(self) -> dict[str, Any] | None:
+        """Of a new page: the one node that is served, so that the journal goes when the node is gone for good."""
+        if not self._place.node_name:
+            return None
+        try:
+            node = await self._cluster.get(NODES, self._place.node_name)
+        except ApiError as error:
+            log.info(2, "a page of the journal of intents has no owner", node=self._place.node_name, why=str(error))
+            return None
+        return {"apiVersion": NODES.api_version, "kind": NODES.name, "name": self._place.node_name, "uid": node.metadata.uid}
+
+    async def _look_again(self, page: Page) -> None:
+        """A write was refused, for the page is not as we know it: do we still hold the journal? Raises Superseded, ApiError.
+
+        The page is read before page 0: who takes over after that writes on it, too, and our next write is refused.
+        """
+        first = self._pages[0]
+        lease = None if page is first else await self._lease(page.number)
+        first.lease = await self._lease(0)
+        if first.lease is not None and lease_codec.holder_of(first.lease) != self._identity:
+            log.error(_TAKEN, holder=lease_codec.holder_of(first.lease), again_in_s=RETAKE_S)
+            self.held, self._why_not, self._take_at = False, Superseded(_TAKEN), self._clock.now() + RETAKE_S
+            raise self._not_held()
+        if page is not first:
+            is_known = not page.unreadable
+            self._read(page, lease)
+            page.unreadable = page.unreadable and not is_known  # all that stood there is in our hands: it is written anew
+
+    async def _lease(self, number: int) -> dict[str, Any] | None:
+        try:
+            return await self._cluster.get(_LEASES, self._place.page_name(number), self._place.namespace)
+        except NotFound:
+            return None
+
+    # -- taking over
+
+    async def hold(self) -> None:
+        """Returns once we hold the journal. Raises ApiError: what keeps us from it, for a while without asking again."""
+        async with self._taking:
+            if self.held:
+                return
+            if self.take_in_s > 0:
+                raise self._not_held()
+            try:
+                await self._take_over()
+            except ApiError as error:
+                self._why_not, self._take_at = copy.copy(error), self._clock.now() + AGAIN_S
+                self._why_not.args = (f"could not take over the journal of intents, tried again every {AGAIN_S:.0f} s: {error}",)
+                log.error("could not take over the journal of intents: no volume is created before that", error=error, again_in_s=AGAIN_S)
+                raise self._not_held() from error
+            if self._why_not is not None:
+                log.info(0, "took over the journal of intents: volumes are created again", Lease=self._place.page_name(0))
+            self.held, self._why_not = True, None
+
+    def _not_held(self) -> ApiError:
+        """Why not, as a new exception each time: one that is raised again and again keeps every frame that it went through."""
+        return Superseded(_TAKEN) if self._why_not is None else copy.copy(self._why_not)
+
+    async def _take_over(self) -> None:
+        for left in reversed(range(TRIES_MAX)):
+            try:
+                await self._try_to_take_over()
+                break
+            except (Conflict, NotFound, AlreadyExists):  # somebody still writes there
+                if not left:
+                    raise
+
+    async def _try_to_take_over(self) -> None:
+        """What others had open, and what we have ended, is as the pages say it now; what we have open is added to that."""
+        self._forget_others()
+        leases = await self._all_leases()
+        self._count = lease_codec.count_of(leases[0]) or len(leases)
+        for number in range(max(len(leases), len(self._pages))):
+            page = self._pages.setdefault(number, Page(number))
+            page.counts = number < self._count
+            self._read(page, leases[number] if number < len(leases) else None)
+        for page in self.pages:
+            if page.unreadable:
+                for uid, text in list(page.entries.items()):
+                    self.put(uid, text)
+                    self.moved(uid)
+        for page in self.pages:
+            if page.counts or page.lease is not None or page.entries:
+                await self._send(page)
+        if not all(page.counts for page in self.pages if page.entries):
+            await self._send(self._pages[0])
+
+    def _forget_others(self) -> None:
+        for uid in self.found:
+            self.drop(uid)
+        self.found = {}
+        for page in self._pages.values():
+            page.stored, page.ours = {}, False
+
+    async def _all_leases(self) -> list[dict[str, Any] | None]:
+        """By number, page 0 always, up to the first that is not there and that page 0 does not know of."""
+        leases = [await self._lease(0)]
+        while len(leases) < PAGES_MAX:
+            lease = await self._lease(len(leases))
+            if lease is None and len(leases) >= lease_codec.count_of(leases[0]):
+                break
+            leases.append(lease)
+        return leases

@@ -1,0 +1,69 @@
+"""Metrics of provisioning, under upstream's names, labels and buckets."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from mooring.controllers.provisioner.intents.tracker import Ledger
+
+BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class ProvisionMetrics:
+    """class: the StorageClass. source: the kind of the claim's data source, "" without.
+
+    Differs from external-provisioner, which counts claims that are none of its business, or have their volume already, as failed.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels, name = ["class", "source"], "controller_persistentvolumeclaim_provision"
+        self.total = Counter(f"{name}_total", "Volumes provisioned.", labels, registry=registry)
+        self.failed = Counter(f"{name}_failed_total", "Attempts that failed.", labels, registry=registry)
+        self.duration = Histogram(
+            f"{name}_duration_seconds", "How long provisioning a volume took.", labels, buckets=BUCKETS_S, registry=registry
+        )
+
+    def succeeded(self, class_name: str, source_kind: str, seconds: float) -> None:
+        self.total.labels(class_name, source_kind).inc()
+        self.duration.labels(class_name, source_kind).observe(seconds)
+
+    def has_failed(self, class_name: str, source_kind: str) -> None:
+        self.failed.labels(class_name, source_kind).inc()
+
+
+class IntentMetrics:
+    """Of what may exist and has no PersistentVolume yet. Of our own: external-provisioner says nothing of it."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        prefix = "mooring_provisioner_intents"
+        self._open = Gauge(f"{prefix}_open", "Volumes that are being made, or may have been.", registry=registry)
+        self._oldest = Gauge(f"{prefix}_oldest_seconds", "How long the oldest of them is known.", registry=registry)
+
+    @contextlib.contextmanager
+    def shown(self, ledger: Ledger) -> Iterator[None]:
+        """While it is in use: who leads no more does not know what is open."""
+        self._open.set_function(lambda: ledger.count)
+        self._oldest.set_function(lambda: ledger.oldest_s)
+        try:
+            yield
+        finally:
+            self._open.set_function(lambda: 0)
+            self._oldest.set_function(lambda: 0)
+
+
+class JournalMetrics:
+    """Of our own: external-provisioner has no journal."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._in_memory = Gauge(
+            "mooring_provisioner_intents_in_memory",
+            "1 while there is no right to write down what is about to be created, so that a kill may leak a volume.",
+            registry=registry,
+        )
+
+    def in_memory(self, is_so: bool) -> None:
+        self._in_memory.set(is_so)

@@ -1,0 +1,54 @@
+"""The provisioner's flags, under their names. Durations in seconds."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from mooring.controllers.provisioner.driver_capabilities import Rules
+
+JITTER: Final = 0.02
+"""Of back-offs, as a share. Upstream has none: the intervals are what the flags say, and yet thousands of volumes don't stay in step."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """Distributed provisioning. node_name: of the node that this instance serves."""
+
+    node_name: str
+    immediate_binding: bool = True
+    base_delay_s: float = 20.0
+    max_delay_s: float = 60.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CapacityOptions:
+    """Storage capacity objects. namespace, pod_name: where this process runs. owner_level: -1 for no owner.
+
+    qps, burst: the limit of requests that publish; None for no limit.
+    """
+
+    namespace: str
+    pod_name: str = ""
+    threads: int = 1
+    poll_interval_s: float = 60.0
+    for_immediate_binding: bool = False
+    owner_level: int = 1
+    qps: float | None = None
+    burst: int = 5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProvisionerOptions:
+    """capacity, node: None when they are off. host_name: makes the source of events, and the identity in volumes."""
+
+    rules: Rules = Rules()  # noqa: RUF009  (frozen)
+    timeout_s: float = 10.0
+    worker_threads: int = 100
+    retry_interval_start_s: float = 1.0
+    retry_interval_max_s: float = 300.0
+    resync_s: float = 900.0
+    cloning_protection_threads: int = 1
+    snapshot_orphan_sweep_interval_s: float = 300.0
+    capacity: CapacityOptions | None = None
+    node: NodeOptions | None = None

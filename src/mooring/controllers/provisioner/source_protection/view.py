@@ -1,0 +1,107 @@
+"""Who needs a data source, as caches and running work show it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Set
+from typing import NamedTuple
+
+import msgspec
+
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import Key, ObjectMeta, key_of
+from mooring.api.snapshot import VolumeSnapshot
+from mooring.base.clock import Instant
+from mooring.controllers.provisioner.claims.claim import CLAIM_KIND, SNAPSHOT_KIND, Source
+from mooring.controllers.provisioner.claims.view import BY_SOURCE, CLAIM_INDEXES, Reader, same_but_for_version, source_key
+from mooring.controllers.provisioner.driver_capabilities import DriverFacts
+
+
+class Origin(NamedTuple):
+    """A source that finalizers keep. kind: VolumeSnapshot or PersistentVolumeClaim."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+    @property
+    def is_snapshot(self) -> bool:
+        return self.kind == SNAPSHOT_KIND
+
+    @property
+    def index_value(self) -> str:
+        """Under which the claims that wait for it are found."""
+        return source_key(self.kind, self.namespace, self.name)
+
+    def __str__(self) -> str:
+        return self.index_value
+
+
+def origin_of(source: Source) -> Origin:
+    return Origin(source.kind, source.namespace, source.name)
+
+
+def origins_of(claim: PersistentVolumeClaim) -> tuple[Origin, ...]:
+    """What the claim waits for, as the cache's index has it."""
+    found = (Origin(*value.split("/", 2)) for value in CLAIM_INDEXES[BY_SOURCE](claim))
+    return tuple(origin for origin in found if origin.kind in (SNAPSHOT_KIND, CLAIM_KIND))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """The world as source protection sees it, live.
+
+    holders: uids of the claims whose volumes are being made, by source.
+    done: uids of claims whose volume is made from a snapshot, though they still wait to be bound; who waits for a clone counts until
+    then, as in external-provisioner.
+    ours: snapshots that this process put its finalizer on. unused_since: of snapshots with a finalizer that nobody needs.
+    grace_s: how long such a finalizer of unknown origin is let alone.
+    """
+
+    driver: DriverFacts
+    claims: Reader[PersistentVolumeClaim]
+    volumes: Reader[PersistentVolume]
+    snapshots: Reader[VolumeSnapshot]
+    holders: Mapping[Origin, Collection[str]]
+    done: Set[str]
+    ours: Set[Origin]
+    unused_since: Mapping[Origin, Instant]
+    grace_s: float
+
+    def may_be_cloned_here(self, claim: PersistentVolumeClaim) -> bool:
+        """False where the clones of the claim are another provisioner's, which may know of one that nobody else can see."""
+        pv = self.volumes.get(Key("", claim.spec.volume_name))
+        source = None if pv is None else pv.spec.csi
+        return self.driver.clones and (source is None or source.driver == self.driver.name)
+
+    def users(self, origin: Origin) -> tuple[str, ...]:
+        """The claims that need it, by name; the uid of one that is gone while its volume may still be made."""
+        waiting = {one.metadata.uid: str(key_of(one)) for one in self.claims.by(BY_SOURCE, origin.index_value)}
+        held = {uid: waiting.get(uid, uid) for uid in self.holders.get(origin, ())}
+        counted = {uid: name for uid, name in waiting.items() if uid not in self.done} | held
+        return tuple(sorted(counted.values()))
+
+
+def prune_snapshot(snapshot: VolumeSnapshot) -> VolumeSnapshot:
+    """Finalizers, and what claims of it can fail of."""
+    meta = snapshot.metadata
+    slim = ObjectMeta(
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        deletion_timestamp=meta.deletion_timestamp,
+        finalizers=meta.finalizers,
+    )
+    status = None if snapshot.status is None else msgspec.structs.replace(snapshot.status, creation_time=None)
+    return VolumeSnapshot(slim, status=status)
+
+
+def same_for_claims(old: VolumeSnapshot, new: VolumeSnapshot) -> bool:
+    """True when only its finalizers have changed, which are put on and taken off here, or nothing that is kept of it."""
+    meta = msgspec.structs.replace(old.metadata, finalizers=new.metadata.finalizers)
+    return same_but_for_version(msgspec.structs.replace(old, metadata=meta), new)

@@ -1,0 +1,62 @@
+"""Putting a finalizer on a data source, and taking it off.
+
+By PUT, as external-provisioner does it: its rights on claims and snapshots, which stay with a swap, have no `patch`. A PUT needs the
+whole object, so a GET goes before it; a conflict means that somebody was quicker.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
+from mooring.api.snapshot import VOLUME_SNAPSHOTS, VolumeSnapshot
+from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.source_protection.view import Origin
+from mooring.kube.cache.informer import Informer
+from mooring.kube.cluster import Cluster
+from mooring.kube.errors import Conflict
+
+CONFLICTS_MAX: Final = 5
+"""Before giving up for this time."""
+
+
+class Writes:
+    """snapshots: takes in answers while it runs."""
+
+    def __init__(self, cluster: Cluster, claims: Informer[PersistentVolumeClaim], snapshots: Informer[VolumeSnapshot]) -> None:
+        self._cluster = cluster
+        self._claims = claims
+        self._snapshots = snapshots
+
+    async def put_on(self, origin: Origin) -> None:
+        """Unless it is there. Raises ApiError."""
+        await self._change(origin, wanted=True)
+
+    async def take_off(self, origin: Origin) -> None:
+        """Unless it is gone. Raises ApiError."""
+        await self._change(origin, wanted=False)
+
+    async def _change(self, origin: Origin, *, wanted: bool) -> None:
+        for attempt in range(1, CONFLICTS_MAX + 1):
+            try:
+                await self._change_once(origin, wanted)
+                return
+            except Conflict:
+                if attempt == CONFLICTS_MAX:
+                    raise
+
+    async def _change_once(self, origin: Origin, wanted: bool) -> None:
+        finalizer = names.SNAPSHOT_FINALIZER if origin.is_snapshot else names.CLONE_FINALIZER
+        kind = VOLUME_SNAPSHOTS if origin.is_snapshot else PERSISTENT_VOLUME_CLAIMS
+        body: dict[str, Any] = await self._cluster.get(kind.whole(), origin.name, origin.namespace)
+        finalizers = body["metadata"].get("finalizers") or []
+        if wanted == (finalizer in finalizers):
+            return
+        others = [one for one in finalizers if one != finalizer]
+        body["metadata"]["finalizers"] = [*others, finalizer] if wanted else others
+        if not origin.is_snapshot:
+            await self._claims.write(origin.key, self._cluster.replace(PERSISTENT_VOLUME_CLAIMS, body, origin.namespace))
+        elif self._snapshots.has_synced:
+            await self._snapshots.write(origin.key, self._cluster.replace(VOLUME_SNAPSHOTS, body, origin.namespace))
+        else:
+            await self._cluster.replace(VOLUME_SNAPSHOTS, body, origin.namespace)

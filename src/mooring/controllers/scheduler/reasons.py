@@ -1,0 +1,105 @@
+"""Every reason why a pod has no node yet, byte for byte as kube-scheduler tells it where it has a text for it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import Final, Protocol
+
+from mooring.controllers.binding.reasons import Told
+
+BOUND_TO_NOTHING: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+AFFINITY: Final = "node(s) didn't match PersistentVolume's node affinity"
+CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"
+FULL: Final = "node(s) did not have enough free storage"
+LIMIT: Final = "node(s) exceed max volume count"
+RWOP: Final = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+ZONE: Final = "node(s) had no available volume zone"
+UNSCHEDULABLE: Final = "node(s) were unschedulable"
+TAINTED: Final = "node(s) had untolerated taint(s)"
+SELECTOR: Final = "node(s) didn't match Pod's node affinity/selector"
+NOT_READY: Final = "node(s) were not ready"
+VOLUME_BINDING: Final = 'PreBind plugin "VolumeBinding"'
+BINDER: Final = 'Bind plugin "DefaultBinder"'
+NO_NODES: Final = "no nodes available to schedule pods"
+
+
+class Because(Protocol):
+    """A reason; str() tells it to people."""
+
+    def __str__(self) -> str: ...
+
+
+class Refusal(Because, Protocol):
+    """Why a pod gets no node now. condition: the reason of its condition PodScheduled."""
+
+    @property
+    def condition(self) -> str: ...
+    @property
+    def event(self) -> Told: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NothingToDo:
+    why: str
+
+    def __str__(self) -> str:
+        return self.why
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rejected:
+    """No node will do. nodes: how many there are. pod: what is wrong wherever it went; else reasons: of each node."""
+
+    nodes: int
+    pod: str = ""
+    reasons: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.nodes:
+            return NO_NODES
+        told = self.pod or ", ".join(sorted(f"{count} {reason}" for reason, count in Counter(self.reasons).items()))
+        return f"0/{self.nodes} nodes are available: {told}."
+
+    condition: str = dataclasses.field(default="Unschedulable", init=False)
+
+    @property
+    def event(self) -> Told:
+        return Told("Warning", "FailedScheduling", str(self))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BindingFailed:
+    """A node was chosen, and the pod did not come to it; it is tried again, with another node perhaps.
+
+    plugin: of kube-scheduler, that does there what failed here.
+    """
+
+    why: str
+    plugin: str = VOLUME_BINDING
+
+    def __str__(self) -> str:
+        return f"running {self.plugin}: {self.why}"
+
+    condition: str = dataclasses.field(default="SchedulerError", init=False)
+
+    @property
+    def event(self) -> Told:
+        return Told("Warning", "FailedScheduling", str(self))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GoesTo:
+    node_name: str
+
+    def __str__(self) -> str:
+        return f'it goes to node "{self.node_name}"'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WaitsForVolumes:
+    node_name: str
+    claims: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f'it goes to node "{self.node_name}" as soon as its claims are bound: {", ".join(self.claims)}'

@@ -1,0 +1,46 @@
+"""Takes a chosen node back when that node is no more: else the claim pins its pod to a node that nobody will see again.
+
+kube-scheduler leaves that to the provisioner, which notices only when it is asked for a volume. Only a node that vanished before our eyes
+counts; a name that was never seen may be a node that comes later.
+"""
+
+from __future__ import annotations
+
+from mooring.api.core import PersistentVolumeClaim
+from mooring.api.meta import Key, annotation, key_of
+from mooring.base.log import logger
+from mooring.control.controller import Controller
+from mooring.control.result import Result
+from mooring.control.runtime import Runtime
+from mooring.controllers.binding import edits
+from mooring.controllers.binding.match import reserved_for
+from mooring.controllers.binding.names import SELECTED_NODE
+from mooring.controllers.binding.view import BY_SELECTED
+from mooring.controllers.binding.writes import Whole
+from mooring.controllers.scheduler.reasons import NothingToDo
+from mooring.controllers.scheduler.view import View
+
+log = logger(__name__)
+
+
+class Unpin:
+    """Claims whose node has vanished."""
+
+    def __init__(self, runtime: Runtime, view: View, writes: Whole[PersistentVolumeClaim]) -> None:
+        self._view, self._writes = view, writes
+        self.controller: Controller[tuple[Key, str]] = Controller(
+            runtime, "unpin", self._reconcile, workers=1, label="PersistentVolumeClaim", log=log
+        )
+
+    def node_vanished(self, name: str) -> None:
+        for claim in self._view.claims.by(BY_SELECTED, name):
+            self.controller.add((key_of(claim), name))
+
+    async def _reconcile(self, key: tuple[Key, str]) -> Result:
+        claim, node_name = self._view.claims.get(key[0]), key[1]
+        if claim is None or annotation(claim, SELECTED_NODE) != node_name or claim.spec.volume_name:
+            return Result(NothingToDo("it does not wait for a volume on this node any more"))
+        if self._view.node(node_name) is not None or reserved_for(self._view.volumes, claim) is not None:
+            return Result(NothingToDo("its node is there, or a volume is reserved for it"))
+        await self._writes.put(claim, edits.unselect_node)
+        return Result(NothingToDo(f'the chosen node "{node_name}" is gone'), done="another node may be chosen for the claim")

@@ -1,0 +1,77 @@
+"""What the scheduler reads, and with which indexes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from mooring.api.core import Node, PersistentVolumeClaim
+from mooring.api.meta import Condition, Key, annotation, key_of
+from mooring.api.pods import Pod
+from mooring.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
+from mooring.control.slim import items, slim, slimmed
+from mooring.controllers.binding.names import SELECTED_NODE, has_annotation
+from mooring.controllers.binding.view import BY_CLASS, BY_NODE, Reader, Volumes
+from mooring.controllers.scheduler.assumed_bindings import Plans
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """The world as the scheduler sees it, live; `plans` stands before the caches."""
+
+    claims: Reader[PersistentVolumeClaim]
+    volumes: Volumes
+    classes: Reader[StorageClass]
+    pods: Reader[Pod]
+    nodes: Reader[Node]
+    csi_nodes: Reader[CSINode]
+    drivers: Reader[CSIDriver]
+    capacities: Reader[CSIStorageCapacity]
+    attachments: Reader[VolumeAttachment]
+    plans: Plans
+
+    def storage_class(self, name: str) -> StorageClass | None:
+        return self.classes.get(Key("", name)) if name else None
+
+    def node(self, name: str) -> Node | None:
+        return self.nodes.get(Key("", name))
+
+    def selected_node(self, claim: PersistentVolumeClaim) -> str | None:
+        """The node that was chosen for a claim, None for none yet. An empty annotation chooses "", which no node is called."""
+        if has_annotation(claim, SELECTED_NODE):
+            return annotation(claim, SELECTED_NODE)
+        return self.plans.node_of(key_of(claim)) or None
+
+    def pods_on(self, node_name: str) -> list[Pod]:
+        """Those that are there and not over, and those that are to go there."""
+        there = {key_of(pod): pod for pod in self.pods.by(BY_NODE, node_name)}
+        for key in self.plans.on_node(node_name):
+            pod = self.pods.get(key)
+            if pod is not None:
+                there[key] = pod
+        return list(there.values())
+
+    def pod_count(self, node_name: str) -> int:
+        return len(self.pods.by(BY_NODE, node_name)) + len(self.plans.on_node(node_name))
+
+
+CAPACITY_INDEXES: Final[Mapping[str, Callable[[CSIStorageCapacity], Iterable[str]]]] = {
+    BY_CLASS: lambda capacity: (capacity.storage_class_name,),
+}
+ATTACHMENT_INDEXES: Final[Mapping[str, Callable[[VolumeAttachment], Iterable[str]]]] = {
+    BY_NODE: lambda attachment: (attachment.spec.node_name,),
+}
+
+
+def _is_readiness(condition: Condition) -> bool:
+    return condition.type == "Ready"
+
+
+NODE: Final = slimmed(metadata=slim("labels"), status=slim(conditions=items(_is_readiness, slim("type", "status"))))
+"""Of the conditions only Ready, and of that only what it says: a heartbeat wakes nobody."""
+
+
+def is_ready(node: Node) -> bool:
+    """False for a node that says it is not; one that says nothing is believed to be."""
+    return all(one.status == "True" for one in node.status.conditions or () if one.type == "Ready")

@@ -1,0 +1,134 @@
+"""A cluster whose user is watched: each write it makes is told, and each watch it begins."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from mooring.api.core import EVENTS
+from mooring.api.meta import Kind
+from mooring.base.clock import Clock
+from mooring.dev.story import Story
+from mooring.dev.summary import brief_patch
+from mooring.kube.cluster import EVERYTHING, Cluster, PatchType, Request, Selection, Verb, WatchEvent
+from mooring.kube.errors import ApiError, Conflict, Invalid
+
+T = TypeVar("T")
+
+
+class Watches:
+    """What one controller watches. A controller that watches a kind has listed it: the last watch begins when its caches are filled."""
+
+    def __init__(self) -> None:
+        self.plurals: list[str] = []
+        self._another = asyncio.Event()
+
+    def began(self, kind: Kind[Any]) -> None:
+        self.plurals.append(kind.plural)
+        self._another.set()
+
+    async def until(self, is_synced: Callable[[], bool]) -> None:
+        """Returns when the controller says so; it is asked whenever another watch has begun."""
+        while not is_synced():
+            self._another.clear()
+            await self._another.wait()
+
+
+class WatchedCluster(Cluster):
+    """`Cluster`, with its user's name on it. Reads are passed on in silence. watches: hears of the watches, too."""
+
+    def __init__(self, cluster: Cluster, who: str, story: Story, clock: Clock, watches: Watches | None = None) -> None:
+        self._cluster = cluster
+        self._who = who
+        self._story = story
+        self._clock = clock
+        self._watches = watches
+
+    async def ask(self, request: Request) -> Any:
+        if not request.writes:
+            return await self._cluster.ask(request)
+        with self._told(_brief(request), _outdated(request), same=_same(request), name=_called(request)):
+            return await self._cluster.ask(request)
+
+    async def watch(
+        self,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        *,
+        resource_version: str,
+        timeout_s: float = 0.0,
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        if self._watches is not None:
+            self._watches.began(kind)
+        stream = self._cluster.watch(kind, selection, resource_version=resource_version, timeout_s=timeout_s)
+        try:
+            async for event in stream:
+                yield event
+        finally:
+            await stream.aclose()
+
+    @contextmanager
+    def _told(self, what: str, outdated: tuple[type[ApiError], ...], *, same: str, name: str) -> Iterator[None]:
+        """outdated: how the server says that the object has changed since it was read. That is no failure: it is read again.
+
+        same, name: as for `Story.happened`.
+        """
+        began = self._clock.now()
+        try:
+            yield
+        except outdated:
+            self._story.happened(self._who, what, via="API", result="outdated, somebody was faster", seconds=self._clock.now() - began)
+            raise
+        except ApiError as error:
+            self._story.wrote(self._who, what, self._clock.now() - began, f"{error.reason or type(error).__name__}: {error}")
+            raise
+        self._story.wrote(self._who, what, self._clock.now() - began, same=same, name=name)
+
+
+def _brief(request: Request) -> str:
+    """A write in a few words."""
+    match request.verb:
+        case Verb.CREATE:
+            return _created(request)
+        case Verb.REPLACE:
+            return f"replace {request.place}{_phase(request.body, request.subresource)}"
+        case Verb.PATCH:
+            return f"patch {request.place}: {brief_patch(request.body.body)}"
+        case Verb.POST:
+            return f"create {request.place}"
+    return f"{request.verb} {request.place}"
+
+
+def _outdated(request: Request) -> tuple[type[ApiError], ...]:
+    """How the server says that the object has changed since it was read."""
+    tests = request.verb is Verb.PATCH and request.body.type is PatchType.JSON
+    return (Conflict, Invalid) if tests else (Conflict,)
+
+
+def _same(request: Request) -> str:
+    """What an event is known by, which is patched when it comes again."""
+    is_event = request.kind.plural == EVENTS.plural and request.verb in (Verb.CREATE, Verb.PATCH)
+    return f"{request.kind.plural}/{request.name}" if is_event else ""
+
+
+def _called(request: Request) -> str:
+    """A new event in a few words."""
+    if request.kind.plural != EVENTS.plural or request.verb is not Verb.CREATE:
+        return ""
+    return f"event {request.body.get('reason', '')} on {(request.body.get('involvedObject') or {}).get('name', '')}"
+
+
+def _created(request: Request) -> str:
+    """`create persistentvolumes/NAME`; an event by what it says."""
+    if request.kind.plural != EVENTS.plural:
+        return f"create {request.kind.plural}/{request.name}"
+    body, about = request.body, request.body.get("involvedObject") or {}
+    return f"event on {about.get('kind', '')} {about.get('name', '')}: {body.get('reason', '')}: {body.get('message', '')}"
+
+
+def _phase(body: Mapping[str, Any], subresource: str) -> str:
+    """What is new in a status that is replaced whole."""
+    phase = (body.get("status") or {}).get("phase") if subresource == "status" else ""
+    return f": phase={phase}" if phase else ""

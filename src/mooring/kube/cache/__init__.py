@@ -1,0 +1,1 @@
+"""Caches of objects, kept current by watches."""

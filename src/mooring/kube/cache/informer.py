@@ -1,0 +1,333 @@
+"""A cache of one kind that follows the API server, and tells its handlers what changed.
+
+    attachments = Informer(cluster, VOLUME_ATTACHMENTS, clock=clock, chance=chance, indexes={"pv": ...}, name="attacher/volumeattachments")
+    attachments.on_change(lambda change: queue.add(...))
+    group.create_task(attachments.run(), name=attachments.name)
+    await attachments.synced()
+    attachments.store.by("pv", "pv1")
+
+Only what `prune` leaves is kept, and equal parts of objects are kept once. The answer of an own write enters at once (`wrote`), so
+nobody acts twice on it. How lists, watch and own writes are brought together: `kube/cache/store.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import math
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from mooring.api.meta import Key, Kind, Object, finalizers_of, is_deleting, key_of
+from mooring.base.clock import Clock, Instant
+from mooring.base.log import logger
+from mooring.base.randomness import Chance
+from mooring.kube.cache.index import IndexFunction
+from mooring.kube.cache.interner import Interner
+from mooring.kube.cache.reflector import Reflector
+from mooring.kube.cache.store import Cause, Change, Relist, Store
+from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Selection, WatchEvent
+from mooring.kube.errors import Forbidden, NotFound
+from mooring.kube.versions import order
+
+__all__ = ["Cause", "Change", "Informer", "keep", "obstacles"]
+
+T = TypeVar("T", bound=Object)
+Handler = Callable[[Change[T]], None]
+
+RESYNC_PER_BREATH: Final = 200  # objects re-delivered before others get their turn
+
+_log = logger(__name__)
+
+
+def keep(obj: T) -> T:
+    """Prunes nothing."""
+    return obj
+
+
+def obstacles(informers: Iterable[Informer[Any]]) -> str:
+    """What keeps any of them from following the API server, "" for nothing that is known."""
+    return "; ".join(filter(None, (informer.obstacle for informer in informers)))
+
+
+class Informer(Generic[T]):
+    """prune: what to keep of an object, with its metadata's name, uid and resource_version; None leaves the object out.
+
+    indexes: as for Store. resync_s: how often all objects are delivered again, as changes with cause RESYNC; 0 is never.
+    may_be_missing: a kind that is not served, as yet, counts as one without objects. name: of the task and in logs.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        kind: Kind[T],
+        *,
+        clock: Clock,
+        chance: Chance,
+        selection: Selection = EVERYTHING,
+        indexes: Mapping[str, IndexFunction[T]] | None = None,
+        prune: Callable[[T], T | None] = keep,
+        resync_s: float = 0.0,
+        page_limit: int = 500,
+        may_be_missing: bool = False,
+        name: str = "",
+    ) -> None:
+        assert resync_s >= 0
+        self.name = name or f"informer/{kind.plural}"
+        self.store: Store[T] = Store(indexes)
+        self._feed = _Feed(self.store, prune, self.name, clock, may_be_missing)
+        self._cluster, self._kind, self._selection, self._page_limit = cluster, kind, selection, page_limit
+        self._clock, self._chance = clock, chance
+        self._resync_s = resync_s
+        self._running = False
+        self._reflector: Reflector[T] | None = None
+
+    def also(self, indexes: Mapping[str, IndexFunction[T]], resync_s: float, *, may_be_missing: bool) -> None:
+        """Another reader's wishes, before it runs: more indexes, the shortest time between resyncs, a kind that has to be there."""
+        assert not self._running, "its objects are in the cache already"
+        self.store.index(indexes)
+        self._feed.may_be_missing = self._feed.may_be_missing and may_be_missing
+        if resync_s > 0:
+            self._resync_s = min(self._resync_s or resync_s, resync_s)
+
+    @property
+    def has_synced(self) -> bool:
+        """True while the cache follows the API server and has listed everything."""
+        return self._feed.synced.is_set()
+
+    @property
+    def heard_at(self) -> Instant:
+        """When list or watch told something last, if only a bookmark; a server sends one about each minute."""
+        return self._feed.heard_at
+
+    @property
+    def obstacle(self) -> str:
+        """What keeps the cache from following the API server, in that one's words; "" for nothing that is known.
+
+        As long as it is not filled, any error; later on a right that is missing, for this does not pass by itself.
+        """
+        trouble = None if self._reflector is None else self._reflector.trouble
+        if trouble is None or (self.has_synced and not isinstance(trouble, Forbidden)):
+            return ""
+        return f"can't follow {self._kind.plural}: {trouble}"
+
+    async def synced(self) -> None:
+        """Waits for the first list to be complete."""
+        await self._feed.synced.wait()
+
+    def on_change(self, handler: Handler[T]) -> None:
+        """Calls the handler with each change, after the store has it. Handlers are synchronous and quick; they may read any store.
+
+        The store may already hold something newer, which the next change tells: another object of that name after a change to
+        nothing, or what came while a write of ours was under way (`write`).
+        """
+        assert not self._running, "a handler that comes late has missed changes"
+        self._feed.handlers.append(handler)
+
+    async def write(self, key: Key, request: Awaitable[T]) -> T:
+        """Makes one of our writes to the object of this key, and lets the answer in (`wrote`). Raises what the request raises.
+
+        The watch may show the write before its answer is here: that, too, is told as our own, once the answer has come. An answer
+        that the object is no more enters, too: it may be long until the watch says so.
+        """
+        before = self.store.get(key)
+        with self._feed.writing(key) as write:
+            try:
+                answer = await request
+            except NotFound as error:
+                if before is not None and error.details.get("name") == key.name:
+                    write.found_gone(before)
+                    self._feed.gone(before)
+                raise
+            write.answered(answer)
+            self.wrote(answer)
+        return answer
+
+    def wrote(self, obj: T) -> None:
+        """The API server has answered one of our writes with this object. Where the event can come first, use `write`.
+
+        An object with deletionTimestamp and without finalizers is taken for gone, so this is not for Pods in their grace period.
+        """
+        self._feed.wrote(obj)
+
+    async def run(self) -> None:
+        """Follows the API server until cancelled. Raises only what a handler raises. May be run again, and then lists again."""
+        assert not self._running
+        self._running = True
+        reflector = self._reflector = Reflector(
+            self._cluster,
+            self._kind,
+            self._feed,
+            clock=self._clock,
+            chance=self._chance,
+            selection=self._selection,
+            page_limit=self._page_limit,
+            name=self.name,
+        )
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(reflector.run(), name=f"{self.name}/reflector")
+                if self._resync_s > 0:
+                    group.create_task(self._resync(), name=f"{self.name}/resync")
+        finally:
+            self._running = False
+            self._feed.synced.clear()
+
+    async def _resync(self) -> None:
+        await self.synced()
+        while True:
+            await self._clock.sleep(self._resync_s)
+            for number, obj in enumerate(self.store.values(), start=1):
+                current = self.store.get(key_of(obj))
+                if current is not None:
+                    self._feed.tell((Change(current, current, Cause.RESYNC),))
+                if number % RESYNC_PER_BREATH == 0:
+                    await self._clock.sleep(0)
+
+
+class _Write(Generic[T]):
+    """Our writes to one object that are under way: how many, their answers so far, and what the cache was shown meanwhile."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seen: list[Change[T]] = []
+        self._versions: set[str] = set()
+        self._ended_uids: set[str] = set()
+
+    def answered(self, obj: T) -> None:
+        self._versions.add(obj.metadata.resource_version)
+        if _is_over(obj):
+            self._ended_uids.add(obj.metadata.uid)
+
+    def found_gone(self, obj: T) -> None:
+        self._ended_uids.add(obj.metadata.uid)
+
+    def told(self) -> Iterator[Change[T]]:
+        """What was seen, with our own part named so."""
+        for change in self.seen:
+            yield dataclasses.replace(change, cause=Cause.OWN_WRITE) if self._is_ours(change) else change
+
+    def _is_ours(self, change: Change[T]) -> bool:
+        if change.new is not None:
+            return change.new.metadata.resource_version in self._versions
+        assert change.old is not None
+        return change.old.metadata.uid in self._ended_uids
+
+
+def _is_over(obj: Object) -> bool:
+    """True for an object whose last finalizer our write took: the server has removed it."""
+    return is_deleting(obj) and not finalizers_of(obj)
+
+
+class _Feed(Generic[T]):
+    """The reflector's sink, and the door for own writes: prunes, interns, stores, tells."""
+
+    def __init__(self, store: Store[T], prune: Callable[[T], T | None], name: str, clock: Clock, may_be_missing: bool) -> None:
+        self.handlers: list[Handler[T]] = []
+        self.heard_at: Instant = -math.inf
+        self._clock = clock
+        self.synced = asyncio.Event()
+        self._store = store
+        self._prune = prune
+        self.may_be_missing = may_be_missing
+        self._interner = Interner()
+        self._relist: Relist[T] | None = None
+        self._writes: dict[Key, _Write[T]] = {}
+        self._tombstones_lost = 0
+        self._log = _log.bind(informer=name)
+
+    def list_begins(self) -> None:
+        self._relist = self._store.relist()
+
+    def page(self, objects: Sequence[T], version: str) -> None:
+        assert self._relist is not None
+        if self._relist.rewound(version):
+            self._log.warning("The API server's versions went back, believing the list alone", version=version, known=self._store.version)
+        kept = (self._known(obj) or self._kept(obj) for obj in objects)
+        self.tell(self._relist.page((obj for obj in kept if obj is not None), version))
+
+    def list_ends(self, version: str) -> None:
+        assert self._relist is not None
+        self.tell(self._relist.end(version))
+        self._relist = None
+        self.heard_at = self._clock.now()
+        self.synced.set()
+
+    def event(self, event: WatchEvent[T]) -> None:
+        self.heard_at = self._clock.now()
+        obj = event.object
+        if obj is None:
+            self._store.bookmark(event.resource_version)
+        elif event.type is EventType.DELETED:
+            self.tell(self._store.delete(obj))
+        elif not self._is_news(obj):
+            self._store.bookmark(event.resource_version)
+        elif (kept := self._kept(obj)) is not None:
+            self.tell(self._store.apply(kept))
+        else:
+            self._store.bookmark(event.resource_version)
+            self.tell(self._store.exclude(obj, Cause.WATCH))
+
+    def not_served(self) -> None:
+        if self.may_be_missing:
+            self.synced.set()
+
+    def gone(self, obj: T) -> None:
+        """The API server does not know this stored object any more."""
+        self.tell(self._store.bury(obj))
+
+    def wrote(self, obj: T) -> None:
+        if _is_over(obj):
+            self.gone(obj)
+            if self._store.tombstones_lost > self._tombstones_lost:
+                self._tombstones_lost = self._store.tombstones_lost
+                self._log.warning(
+                    "The watch is far behind our own deletions, deleted objects may show up again", count=self._tombstones_lost
+                )
+        elif (kept := self._kept(obj)) is not None:
+            self.tell(self._store.wrote(kept))
+        else:
+            self.tell(self._store.exclude(obj, Cause.OWN_WRITE))
+
+    @contextlib.contextmanager
+    def writing(self, key: Key) -> Iterator[_Write[T]]:
+        """While our write to this object is under way, what is seen of it is told later."""
+        write = self._writes.setdefault(key, _Write())
+        write.count += 1
+        try:
+            yield write
+        finally:
+            write.count -= 1
+            if not write.count:
+                del self._writes[key]
+                self.tell(write.told())
+
+    def tell(self, changes: Iterable[Change[T]]) -> None:
+        for change in changes:
+            write = self._writes.get(change.key)
+            if write is not None:
+                write.seen.append(change)
+                continue
+            for handler in self.handlers:
+                handler(change)
+
+    def _known(self, obj: T) -> T | None:
+        """What is stored already in this very state: most of a list that repeats another."""
+        stored = self._store.get(key_of(obj))
+        if stored is None or (stored.metadata.uid, stored.metadata.resource_version) != (obj.metadata.uid, obj.metadata.resource_version):
+            return None
+        return stored
+
+    def _is_news(self, obj: T) -> bool:
+        """False for the echo of an own write, which need not be looked at."""
+        stored = self._store.get(key_of(obj))
+        return stored is None or order(obj.metadata.resource_version, stored.metadata.resource_version) > 0
+
+    def _kept(self, obj: T) -> T | None:
+        kept = self._prune(obj)
+        if kept is None:
+            return None
+        assert kept.metadata.resource_version == obj.metadata.resource_version, "prune took what the cache needs"
+        assert key_of(kept) == key_of(obj)
+        return self._interner.shared(kept)

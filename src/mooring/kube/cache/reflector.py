@@ -1,0 +1,195 @@
+"""Lists a kind and watches it from there, for ever: what a server, a network and a proxy can do to that, it survives.
+
+A list is read in pages, always at the newest state. The watch goes on at the last version seen after a clean end and after a cut; when
+the server has forgotten that version (410), all is listed again. Failures wait longer and longer. A watch that ends at once without
+news counts as a failure as well, so nothing that a server does makes this a hot loop; each watch is asked to end after 5 to 10 minutes,
+so a dead one is noticed. An error is logged once until its text changes, and retried. A kind that is not served, as yet or any more, is
+one of them: whatever the cache has stays there.
+
+Source: client-go tools/cache (reflector): its times and back-off. Differs from client-go: only the newest state is listed, never "any"
+(resourceVersion 0 answers without pages, and may be older than what is known); no streaming list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Final, Generic, Protocol, TypeVar
+
+from mooring.api.meta import Kind
+from mooring.base.backoff import BackOff
+from mooring.base.clock import Clock
+from mooring.base.log import logger
+from mooring.base.log_once import Complaints
+from mooring.base.randomness import Chance
+from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, Selection, WatchEvent
+from mooring.kube.errors import ApiError, Gone, NotServed, Unreachable
+from mooring.kube.versions import order
+
+T = TypeVar("T")
+
+BACKOFF: Final = BackOff(base_s=0.8, cap_s=30.0, jitter=0.0)  # and up to as much again at random
+HEALTHY_S: Final = 120.0  # a watch that lived this long wipes out the failures before it
+SHORT_S: Final = 1.0  # a watch that ended earlier without news has failed
+WATCH_S: Final = (300.0, 600.0)
+WATCH_GRACE_S: Final = 60.0  # beyond the time that the server was asked to keep
+PAGE_S: Final = 120.0
+PAGES_EXPIRED_MAX: Final = 2  # lists that broke off because pages took too long, before one is asked for without pages
+RETRY_AFTER_S_MAX: Final = 300.0
+EVENTS_PER_BREATH: Final = 100  # a burst of events does not hold up the loop any longer
+
+_log = logger(__name__)
+
+
+class Sink(Protocol[T]):
+    """Where the objects go."""
+
+    def list_begins(self) -> None:
+        """A list was asked for; one that had begun before and did not end is void."""
+        ...
+
+    def page(self, objects: Sequence[T], version: str) -> None: ...
+
+    def list_ends(self, version: str) -> None:
+        """All pages were delivered: what is not among them is gone."""
+        ...
+
+    def event(self, event: WatchEvent[T]) -> None: ...
+
+    def not_served(self) -> None:
+        """The server has no such kind, as yet or any more."""
+        ...
+
+
+class Reflector(Generic[T]):
+    """name: of the tasks and in logs. page_limit: objects a page, 0 for all at once."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        kind: Kind[T],
+        sink: Sink[T],
+        *,
+        clock: Clock,
+        chance: Chance,
+        selection: Selection = EVERYTHING,
+        page_limit: int = 500,
+        name: str = "",
+    ) -> None:
+        self._cluster = cluster
+        self._kind = kind
+        self._sink = sink
+        self._clock = clock
+        self._chance = chance
+        self._selection = selection
+        self._page_limit = page_limit
+        self._version = ""  # the watch goes on after it; "" lists first
+        self._failures = 0
+        self._pages_expired = 0
+        self._forgotten = False  # the server said so since the last healthy watch; the second time we wait
+        self._has_news = False  # the running watch has shown a change
+        self._log = _log.bind(reflector=name or kind.plural)
+        self._complaints = Complaints(self._log, over="The API server answers again")
+        self.trouble: ApiError | None = None
+        """What list or watch failed with last, until one has told something again."""
+
+    async def run(self) -> None:
+        """Reflects until cancelled."""
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                delay_s = await self._watch()
+            except ApiError as error:
+                delay_s = self._failed(error)
+            await self._clock.sleep(delay_s)
+
+    async def _list(self) -> None:
+        """Raises ApiError."""
+        self._sink.list_begins()
+        limit = self._page_limit if self._pages_expired < PAGES_EXPIRED_MAX else 0
+        page = await self._page(limit, "")
+        self._sink.page(page.items, page.resource_version)
+        while page.continue_token:
+            try:
+                page = await self._page(limit, page.continue_token)
+            except Gone:
+                self._pages_expired += 1
+                raise
+            self._sink.page(page.items, page.resource_version)
+        self._pages_expired = 0
+        self._sink.list_ends(page.resource_version)
+        self._version = page.resource_version
+        self._is_well()
+        self._log.info(4, "Listed", version=self._version)
+
+    async def _page(self, limit: int, token: str) -> Page[T]:
+        """Raises ApiError."""
+        try:
+            async with asyncio.timeout(PAGE_S):
+                return await self._cluster.list(self._kind, self._selection, limit=limit, continue_token=token)
+        except TimeoutError:
+            raise Unreachable(f"no answer to a list of {self._kind.resource} within {PAGE_S:g} s") from None
+
+    async def _watch(self) -> float:
+        """Watches until the stream ends. Returns how many seconds to wait before the next; raises ApiError when it failed at once."""
+        began = self._clock.now()
+        self._has_news = False
+        error: ApiError | None = None
+        try:
+            await self._read_events()
+        except ApiError as caught:
+            error = caught
+        lived_s = self._clock.now() - began
+        if isinstance(error, Gone):
+            self._version = ""
+        if lived_s >= HEALTHY_S or self._has_news or (error is None and lived_s >= SHORT_S):
+            self._failures, self._forgotten = 0, False
+            self.trouble = None
+            self._log.info(4, "The watch ended", after_s=round(lived_s, 1), why="its time was over" if error is None else str(error))
+            return 0.0
+        return self._failed(error or Unreachable(f"the server ended the watch of {self._kind.resource} at once"))
+
+    async def _read_events(self) -> None:
+        """Hands the events of one watch on. Raises ApiError; a server that forgets to end it in time is left silently."""
+        timeout_s = self._chance.uniform(*WATCH_S)
+        watch = self._cluster.watch(self._kind, self._selection, resource_version=self._version, timeout_s=timeout_s)
+        count = 0
+        try:
+            async with asyncio.timeout(timeout_s + WATCH_GRACE_S), contextlib.aclosing(watch) as events:
+                async for event in events:
+                    self._take(event)
+                    count += 1
+                    if count % EVENTS_PER_BREATH == 0:
+                        await self._clock.sleep(0)
+        except TimeoutError:
+            return
+
+    def _take(self, event: WatchEvent[T]) -> None:
+        self._is_well()
+        self._sink.event(event)
+        if order(event.resource_version, self._version) > 0:
+            self._version = event.resource_version
+            self._has_news = self._has_news or event.type is not EventType.BOOKMARK
+
+    def _is_well(self) -> None:
+        self.trouble = None
+        self._complaints.end()
+
+    def _failed(self, error: ApiError) -> float:
+        """Notes a failure. Returns how many seconds to wait."""
+        self._failures += 1
+        self.trouble = error
+        if isinstance(error, Gone):
+            self._log.info(2, "The API server has forgotten this version, listing again", why=str(error))
+            if not self._forgotten:
+                self._forgotten = True
+                return 0.0
+        elif isinstance(error, NotServed):
+            self._sink.not_served()
+            self._complaints.note("The API server does not serve this kind, looking for it now and then", error)
+        else:
+            self._complaints.about("Failed to list or watch, trying again", error)
+        delay_s = BACKOFF.delay_s(self._failures) * self._chance.uniform(1.0, 2.0)
+        return max(delay_s, min(error.retry_after_s or 0.0, RETRY_AFTER_S_MAX))

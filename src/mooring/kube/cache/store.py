@@ -1,0 +1,217 @@
+"""A cache of one kind's objects, with indexes. Pure: no clock, no I/O; what changed is returned, and told by the informer.
+
+Three sources feed it, in any interleaving: lists, the watch, and the answers of our own writes. What keeps them in harmony:
+
+- The newer resource version wins, wherever it comes from. Versions are numbers of one counter per server (Kubernetes' API conventions); for
+  texts that are no numbers the order of arrival counts.
+- `version` is how far lists and watch have told everything. The answer of a write at or below it brings nothing: the watch has shown
+  that state and all that followed, a deletion perhaps, and nobody would ever take the object out again.
+- A list deletes what it lacks, except what is newer than the list: an own write that the list could not know.
+- An object that our own write has ended, or found replaced by another of its name, leaves at once, and its uid stays as a tombstone, so
+  that older events still on their way don't bring it back. A tombstone goes when the watch shows the deletion, or when a list that
+  began after the write has ended.
+- A list whose version lies before `version` comes from a server that was set back (restored from a backup): then it alone counts.
+
+A change never joins two objects of different uid: a name that was used again is one change to nothing, then one from nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Final, Generic, TypeVar
+
+from mooring.api.meta import Key, Object, key_of
+from mooring.kube.cache.index import Index, IndexFunction
+from mooring.kube.versions import order
+
+T = TypeVar("T", bound=Object)
+
+TOMBSTONES_MAX: Final = 20_000
+
+
+class Cause(enum.Enum):
+    """What made an object change in the cache."""
+
+    WATCH = "watch"
+    RELIST = "relist"
+    RESYNC = "resync"
+    OWN_WRITE = "own write"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """One object before and after; None where there is none. For RESYNC both are the same."""
+
+    old: T | None
+    new: T | None
+    cause: Cause
+
+    @property
+    def object(self) -> T:
+        """As it is after the change; of one that is gone, as it was."""
+        about = self.old if self.new is None else self.new
+        assert about is not None, "a change from nothing to nothing"
+        return about
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.object)
+
+
+class Store(Generic[T]):
+    """indexes: name → function that gives the values under which an object is found; it must depend on the object alone."""
+
+    def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
+        self._objects: dict[Key, T] = {}
+        self._indexes = {name: Index(function) for name, function in (indexes or {}).items()}
+        self._tombstones: dict[str, int] = {}  # uid → how many lists had begun when it was buried
+        self._lists_begun = 0
+        self.version = ""
+        self.tombstones_lost = 0
+
+    def index(self, indexes: Mapping[str, IndexFunction[T]]) -> None:
+        """Further indexes, while the store is empty. One that is there already must be the same function."""
+        assert not self._objects
+        for name, function in indexes.items():
+            assert name not in self._indexes or self._indexes[name].function == function, f"two indexes are called {name}"
+            self._indexes.setdefault(name, Index(function))
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def get(self, key: Key) -> T | None:
+        return self._objects.get(key)
+
+    def values(self) -> tuple[T, ...]:
+        """All objects; for anything frequent ask an index."""
+        return tuple(self._objects.values())
+
+    def by(self, index: str, value: str) -> tuple[T, ...]:
+        """The objects under one value of an index, in the order they came under it."""
+        return tuple(self._objects[key] for key in self._indexes[index].keys(value))
+
+    def apply(self, obj: T) -> tuple[Change[T], ...]:
+        """The watch showed an object, new or changed."""
+        self._advance(obj.metadata.resource_version)
+        return self._put(obj, Cause.WATCH)
+
+    def delete(self, obj: T) -> tuple[Change[T], ...]:
+        """The watch showed the end of an object. obj carries the version of its deletion."""
+        self._advance(obj.metadata.resource_version)
+        self._tombstones.pop(obj.metadata.uid, None)
+        return self.exclude(obj, Cause.WATCH)
+
+    def exclude(self, obj: T, cause: Cause) -> tuple[Change[T], ...]:
+        """The object in this state isn't to be kept: takes out what is stored under its name, unless that is newer."""
+        old = self._objects.get(key_of(obj))
+        if old is None or order(obj.metadata.resource_version, old.metadata.resource_version) < 0:
+            return ()
+        return (self._take_out(old, cause),)
+
+    def bookmark(self, version: str) -> None:
+        """The watch has told everything up to this version."""
+        self._advance(version)
+
+    def wrote(self, obj: T) -> tuple[Change[T], ...]:
+        """One of our writes was answered with this object, which is still there."""
+        if order(obj.metadata.resource_version, self.version) <= 0:
+            return ()
+        return self._put(obj, Cause.OWN_WRITE)
+
+    def bury(self, obj: T) -> tuple[Change[T], ...]:
+        """One of our writes ended this object."""
+        old = self._objects.get(key_of(obj))
+        if old is None or old.metadata.uid != obj.metadata.uid:
+            return ()  # the watch was quicker
+        self._entomb(old)
+        return (self._take_out(old, Cause.OWN_WRITE),)
+
+    def relist(self) -> Relist[T]:
+        """Begins a new list; call it before the list is asked for."""
+        self._lists_begun += 1
+        return Relist(self, self._lists_begun)
+
+    def _entomb(self, ended: T) -> None:
+        """Its events are still to come, and must not bring it back."""
+        self._tombstones[ended.metadata.uid] = self._lists_begun
+        if len(self._tombstones) > TOMBSTONES_MAX:
+            del self._tombstones[next(iter(self._tombstones))]
+            self.tombstones_lost += 1
+
+    def _advance(self, version: str) -> None:
+        if order(version, self.version) > 0:
+            self.version = version
+
+    def _put(self, obj: T, cause: Cause, *, rewound: bool = False) -> tuple[Change[T], ...]:
+        if obj.metadata.uid in self._tombstones:
+            return ()
+        key = key_of(obj)
+        old = self._objects.get(key)
+        if old is None:
+            self._set(key, None, obj)
+            return (Change(None, obj, cause),)
+        step = order(obj.metadata.resource_version, old.metadata.resource_version)
+        if step == 0 or (step < 0 and not rewound):
+            return ()
+        if old.metadata.uid == obj.metadata.uid:
+            self._set(key, old, obj)
+            return (Change(old, obj, cause),)
+        if cause is Cause.OWN_WRITE:  # it met another object under the name; the end of this one is not shown yet
+            self._entomb(old)
+        ended = self._take_out(old, cause)
+        self._set(key, None, obj)
+        return ended, Change(None, obj, cause)
+
+    def _take_out(self, old: T, cause: Cause) -> Change[T]:
+        self._set(key_of(old), old, None)
+        return Change(old, None, cause)
+
+    def _set(self, key: Key, old: T | None, new: T | None) -> None:
+        assert self._objects.get(key) is old
+        if new is None:
+            del self._objects[key]
+        else:
+            self._objects[key] = new
+        for index in self._indexes.values():
+            index.move(key, old, new)
+
+
+class Relist(Generic[T]):
+    """A list on its way into the store, page by page, so that the loop breathes between pages and memory holds one at a time."""
+
+    def __init__(self, store: Store[T], number: int) -> None:
+        self._store = store
+        self._number = number
+        self._listed: set[Key] = set()
+
+    def rewound(self, version: str) -> bool:
+        """True when the list at this version comes from before what the store knows to have happened."""
+        return order(version, self._store.version) < 0
+
+    def page(self, objects: Iterable[T], version: str) -> list[Change[T]]:
+        """version: of the list, the same on each page."""
+        changes: list[Change[T]] = []
+        rewound = self.rewound(version)
+        if rewound:
+            self._store._tombstones.clear()
+        for obj in objects:
+            self._listed.add(key_of(obj))
+            changes += self._store._put(obj, Cause.RELIST, rewound=rewound)
+        return changes
+
+    def end(self, version: str) -> list[Change[T]]:
+        """All pages are in: takes out what the list lacks."""
+        store = self._store
+        assert store._lists_begun == self._number, "a newer list has begun"
+        rewound = self.rewound(version)
+        missing = [
+            obj
+            for key, obj in store._objects.items()
+            if key not in self._listed and (rewound or order(version, obj.metadata.resource_version) >= 0)
+        ]
+        changes = [store._take_out(obj, Cause.RELIST) for obj in missing]
+        store._tombstones = {uid: lists for uid, lists in store._tombstones.items() if lists >= self._number}
+        store.version = version
+        return changes

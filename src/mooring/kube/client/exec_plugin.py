@@ -1,0 +1,157 @@
+"""Runs an exec plugin of a kubeconfig, and reads the credentials it prints.
+
+Protocol: client.authentication.k8s.io v1 and v1beta1 (kubernetes.io/docs/reference/config-api/client-authentication.v1).
+What a plugin prints on its standard output is secret and never shown; of its standard error the end is, without what looks like a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import re
+import signal
+import sys
+from typing import Any, Final
+
+import msgspec
+
+from mooring.base.clock import parse_rfc3339
+from mooring.base.errors import ConfigError
+from mooring.kube.client.config import ExecPlugin, InteractiveMode, clean_token
+
+_OUTPUT_BYTES_MAX: Final = 2**20
+_SAID_LENGTH_MAX: Final = 300
+_TOKEN_LIKE: Final = re.compile(r"[A-Za-z0-9_.=+-]{32,}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PluginAnswer:
+    """token: "" when there is only a certificate. certificate, key: PEM, both or neither. expires_s: since the epoch, None for never."""
+
+    token: str = dataclasses.field(repr=False)
+    certificate: bytes = dataclasses.field(repr=False)
+    key: bytes = dataclasses.field(repr=False)
+    expires_s: float | None
+
+
+async def run_plugin(plugin: ExecPlugin, timeout_s: float) -> PluginAnswer:
+    """The credentials that the plugin gives. Raises ConfigError; the process is gone when this returns or raises."""
+    interactive = _may_interact(plugin)
+    spec: dict[str, Any] = {"interactive": interactive}
+    if plugin.cluster is not None:
+        spec["cluster"] = plugin.cluster
+    info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
+    environment = {**plugin.environment, "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
+    try:
+        process = await asyncio.create_subprocess_exec(
+            plugin.command,
+            *plugin.arguments,
+            stdin=None if interactive else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=None if interactive else asyncio.subprocess.PIPE,
+            env=environment,
+            start_new_session=not interactive,  # so that its children go with it
+        )
+    except (OSError, ValueError) as error:
+        raise _failure(plugin, f"can't be started: {getattr(error, 'strerror', None) or type(error).__name__}") from None
+    try:
+        async with asyncio.timeout(timeout_s):
+            (output, said), code = await _outcome(process)
+    except TimeoutError:
+        raise _failure(plugin, f"did not end within {timeout_s:g} s") from None
+    finally:
+        await _end(process, with_children=not interactive)
+    if code != 0:
+        raise _failure(plugin, f"ended with code {code}{_said(said)}")
+    return _read_answer(plugin, output, said)
+
+
+async def _outcome(process: asyncio.subprocess.Process) -> tuple[tuple[bytes, bytes], int]:
+    async with asyncio.TaskGroup() as group:
+        output = group.create_task(_read(process.stdout), name="exec-plugin/stdout")
+        said = group.create_task(_read(process.stderr), name="exec-plugin/stderr")
+    return (output.result(), said.result()), await process.wait()
+
+
+async def _read(stream: asyncio.StreamReader | None) -> bytes:
+    """All of a stream, the end of it when it is too long: so the plugin never waits for us."""
+    kept = b""
+    while stream is not None and (chunk := await stream.read(65536)):
+        kept = (kept + chunk)[-_OUTPUT_BYTES_MAX:]
+    return kept
+
+
+async def _end(process: asyncio.subprocess.Process, *, with_children: bool) -> None:
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        if with_children:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    await process.wait()
+
+
+def _may_interact(plugin: ExecPlugin) -> bool:
+    terminal = plugin.mode is not InteractiveMode.NEVER and sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+    if plugin.mode is InteractiveMode.ALWAYS and not terminal:
+        raise _failure(plugin, "wants to ask on the terminal (interactiveMode: Always), but standard input is none")
+    return terminal
+
+
+def _read_answer(plugin: ExecPlugin, output: bytes, said: bytes) -> PluginAnswer:
+    try:
+        answer = msgspec.json.decode(output, type=dict)
+    except (ValueError, RecursionError):
+        raise _failure(plugin, f"printed no JSON object ({len(output)} bytes), expected an ExecCredential{_said(said)}") from None
+    if answer.get("kind") != "ExecCredential" or answer.get("apiVersion") != plugin.api_version:
+        shown = {name: value if isinstance(value := answer.get(name), str) else "" for name in ("apiVersion", "kind")}
+        raise _failure(
+            plugin,
+            f'printed apiVersion "{_scrubbed(shown["apiVersion"])}", kind "{_scrubbed(shown["kind"])}", expected '
+            f'"{plugin.api_version}", "ExecCredential"; make the kubeconfig\'s apiVersion the one that the plugin speaks',
+        )
+    status = answer.get("status")
+    if not isinstance(status, dict):
+        raise _failure(plugin, "printed an ExecCredential without status")
+    token, certificate, key = (_text(plugin, status, name) for name in ("token", "clientCertificateData", "clientKeyData"))
+    if bool(certificate) != bool(key):
+        raise _failure(plugin, "printed only one of clientCertificateData and clientKeyData")
+    if not token and not certificate:
+        raise _failure(plugin, "printed neither a token nor a certificate")
+    if token and clean_token(token) is None:
+        raise _failure(plugin, "printed a token with characters that no token has")
+    return PluginAnswer(token.strip(), certificate.encode(), key.encode(), _expiry(plugin, status))
+
+
+def _text(plugin: ExecPlugin, status: dict[str, Any], field: str) -> str:
+    value = status.get(field)
+    if value is not None and not isinstance(value, str):
+        raise _failure(plugin, f"printed a status.{field} that is no text")
+    return value or ""
+
+
+def _expiry(plugin: ExecPlugin, status: dict[str, Any]) -> float | None:
+    text = _text(plugin, status, "expirationTimestamp")
+    if not text:
+        return None
+    try:
+        return parse_rfc3339(text)
+    except ValueError:
+        raise _failure(plugin, "printed an expirationTimestamp that is no RFC 3339 time, as in 2024-01-02T03:04:05Z") from None
+
+
+def _failure(plugin: ExecPlugin, what: str) -> ConfigError:
+    hint = f". The kubeconfig says: {plugin.install_hint}" if plugin.install_hint else ""
+    return ConfigError(f'{plugin.where}: the plugin "{plugin.command}" {what}{hint}')
+
+
+def _said(text: bytes) -> str:
+    end = _scrubbed(" ".join(text[-4 * _SAID_LENGTH_MAX :].decode(errors="replace").split()))
+    return f"; it said: {end[-_SAID_LENGTH_MAX:]}" if end else ""
+
+
+def _scrubbed(text: str) -> str:
+    return _TOKEN_LIKE.sub("…", text)

@@ -1,0 +1,160 @@
+"""Where the API server is and who we are to it: from a kubeconfig file, a list of them, or the pod we run in.
+
+Rules as kubectl's: an explicit path, else the files of KUBECONFIG merged, else ~/.kube/config, else the service account of the pod.
+Everything that can be wrong is found here, at the start, and said with the file, the field and the remedy.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from mooring.base.errors import ConfigError
+from mooring.base.log import logger
+from mooring.kube.client.config import ClusterConfig, Pem, Tls, User, clean_token, read_file
+from mooring.kube.client.kubefile import Entry, KubeFile, merged, read_kube_file
+from mooring.kube.client.kubeuser import read_user
+from mooring.kube.client.proxy import checked_proxy, environment_proxy, is_loopback, split_url
+from mooring.kube.client.tls import client_context
+
+_log = logger(__name__)
+
+SERVICE_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+_NAMES_SHOWN_MAX: Final = 10
+
+
+def load(path: str, environ: Mapping[str, str], *, context: str = "") -> ClusterConfig:
+    """The way to the cluster. Raises ConfigError.
+
+    path: a kubeconfig file; "" for those that KUBECONFIG lists, without it ~/.kube/config, without that the pod's own service account.
+    context: "" for the current one. environ: also what exec plugins get, and where proxies are looked up.
+    """
+    files = [path] if path else _listed(environ) or _of_home(environ)
+    if not files:
+        return in_cluster(environ, remedy="set KUBECONFIG to a kubeconfig file, or write ~/.kube/config")
+    return _from_file(merged([read_kube_file(name, alone=len(files) == 1) for name in files]), environ, context)
+
+
+def _listed(environ: Mapping[str, str]) -> list[str]:
+    """The files of KUBECONFIG that are there. Raises ConfigError if none is.
+
+    Differs from kubectl, which then goes on to the pod's service account: whoever names a file means that one.
+    """
+    listed = [name for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
+    present = [name for name in listed if os.path.exists(name)]
+    if listed and not present:
+        raise ConfigError(f"environment variable KUBECONFIG: no such file: {', '.join(listed)}")
+    for name in listed:
+        if name not in present:
+            _log.warning("A file of KUBECONFIG does not exist", file=name)
+    return present
+
+
+def _of_home(environ: Mapping[str, str]) -> list[str]:
+    """~/.kube/config, if there is one that this user may see."""
+    file = os.path.join(environ.get("HOME", ""), ".kube", "config")
+    return [file] if os.path.isabs(file) and os.path.exists(file) else []
+
+
+def in_cluster(environ: Mapping[str, str], folder: str = SERVICE_ACCOUNT, *, remedy: str = "give --kubeconfig") -> ClusterConfig:
+    """The way from inside a pod: KUBERNETES_SERVICE_HOST and _PORT, token and CA of the service account. Raises ConfigError.
+
+    remedy: what the error tells somebody who is in no pod.
+    """
+    host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
+    if not host or not port:
+        ignored = " (KUBECONFIG is set, but does not count here)" if environ.get("KUBECONFIG") else ""
+        raise ConfigError(
+            "no kubeconfig was given, and this is no pod of a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT "
+            f"are not set; {remedy}{ignored}"
+        )
+    where = "in-cluster configuration"
+    token_file = f"{folder}/token"
+    if clean_token(read_file(token_file, f"{where}: service account token").decode(errors="replace")) is None:
+        raise ConfigError(f'{where}: the file "{token_file}" holds no token')
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    split_url(server, f"{where}: KUBERNETES_SERVICE_HOST with KUBERNETES_SERVICE_PORT")
+    tls = Tls(authority=Pem(f"{where}: service account CA", path=f"{folder}/ca.crt"))
+    client_context(tls)
+    user, proxy = User(token_file=token_file), environment_proxy(server, environ)
+    return ClusterConfig(server, where, _own_namespace(folder), tls, user, proxy, compressed=False)
+
+
+def _own_namespace(folder: str) -> str:
+    try:
+        return Path(folder, "namespace").read_text().strip() or "default"
+    except (OSError, UnicodeDecodeError):
+        return "default"
+
+
+def _from_file(file: KubeFile, environ: Mapping[str, str], context_name: str) -> ClusterConfig:
+    name = context_name or file.current_context
+    if not name:
+        raise ConfigError(f"{file.where}: current-context is not set; {_choice('contexts', file.contexts)}")
+    context = _looked_up(file.contexts, name, f"{file.where}: context", "contexts")
+    cluster_name, user_name = context.text("cluster"), context.text("user")
+    if not cluster_name:
+        raise ConfigError(f"{context.where}: names no cluster")
+    cluster = _looked_up(file.clusters, cluster_name, f"{context.where}: its cluster", "clusters")
+    user = _looked_up(file.users, user_name, f"{context.where}: its user", "users") if user_name else None
+    tls = _tls(cluster, user)
+    server = _server(cluster, tls)
+    return ClusterConfig(
+        server,
+        context.where,
+        context.text("namespace") or "default",
+        tls,
+        User() if user is None else read_user(user, cluster, tls, server, environ),
+        _proxy(cluster, server, environ),
+        compressed=not is_loopback(server),
+    )
+
+
+def _looked_up(entries: Mapping[str, Entry], name: str, what: str, plural: str) -> Entry:
+    if name not in entries:
+        raise ConfigError(f'{what} "{name}" does not exist; {_choice(plural, entries)}')
+    return entries[name]
+
+
+def _choice(plural: str, names: Iterable[str]) -> str:
+    known = sorted(names)
+    more = ", …" if len(known) > _NAMES_SHOWN_MAX else ""
+    return f"{plural}: {', '.join(known[:_NAMES_SHOWN_MAX])}{more}" if known else f"it has no {plural}"
+
+
+def _server(cluster: Entry, tls: Tls) -> str:
+    where, text = f"{cluster.where}: server", cluster.text("server")
+    if not text:
+        raise ConfigError(f"{where} is not set")
+    if "://" not in text:
+        secure = tls.authority is not None or tls.insecure or tls.certificate is not None
+        text = f"{'https' if secure else 'http'}://{text}"
+    parts = split_url(text, where)
+    if parts.scheme not in ("https", "http"):
+        raise ConfigError(f'{where}: its scheme is "{parts.scheme}", must be https or http')
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise ConfigError(f"{where}: must be only scheme, host, port and path; credentials belong to the user's entry")
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+
+
+def _tls(cluster: Entry, user: Entry | None) -> Tls:
+    authority, insecure = cluster.pem("certificate-authority"), cluster.flag("insecure-skip-tls-verify")
+    if authority is not None and insecure:
+        raise ConfigError(f"{cluster.where}: has a certificate-authority and insecure-skip-tls-verify; remove one of them")
+    certificate = user.pem("client-certificate") if user else None
+    key = user.pem("client-key") if user else None
+    if (certificate is None) != (key is None):
+        given, missing = ("client-certificate", "client-key") if certificate else ("client-key", "client-certificate")
+        assert user is not None
+        raise ConfigError(f"{user.where}: has a {given} without a {missing}")
+    tls = Tls(authority, certificate, key, cluster.text("tls-server-name"), insecure)
+    if authority is not None or certificate is not None:
+        client_context(tls)  # for what it raises
+    return tls
+
+
+def _proxy(cluster: Entry, server: str, environ: Mapping[str, str]) -> str:
+    own = cluster.text("proxy-url")
+    return checked_proxy(own, f"{cluster.where}: proxy-url") if own else environment_proxy(server, environ)

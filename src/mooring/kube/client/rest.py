@@ -1,0 +1,185 @@
+"""`Cluster` in terms of HTTP: which request a verb is, and what its answer means."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from mooring.api.meta import Kind
+from mooring.base.clock import Clock
+from mooring.kube.client.codec import UNDECODABLE, codec_of, plurals_of
+from mooring.kube.client.lines import LineSplitter, LineTooLong
+from mooring.kube.client.paths import list_query, paths_of, watch_query
+from mooring.kube.client.responses import Answer, error_of, is_json
+from mooring.kube.client.retrying import Exchange, Stream
+from mooring.kube.cluster import EVERYTHING, Cluster, Request, Selection, Verb, WatchEvent
+from mooring.kube.errors import ApiError, BadRequest, NotServed, ServerError, Unauthorized, Unreachable
+
+T = TypeVar("T")
+
+WATCH_LINE_BYTES_MAX: Final = 64 * 2**20
+WATCH_S_MAX: Final = 3600.0
+"""How long a server keeps a watch that asked for no end, at the most: twice its min-request-timeout of 1800 s."""
+WATCH_MARGIN_S: Final = 30.0
+"""How much later than promised a server may end a watch, before it is taken for dead."""
+
+_JSON: Final = "application/json"
+
+
+class RestCluster(Cluster):
+    """Implements `Cluster` on an exchange. `kube/client/http.py` makes one."""
+
+    def __init__(self, exchange: Exchange, clock: Clock, stranger: str) -> None:
+        """stranger: what a 401 means, said behind the server's own word: which server did not take which credentials."""
+        self._exchange = exchange
+        self._clock = clock
+        self._stranger = stranger
+
+    async def ask(self, request: Request) -> Any:
+        method, path, body, content_type = _as_http(request)
+        if body is None:
+            answer = await self._exchange.ask(method, path)
+        else:
+            answer = await self._exchange.ask(method, path, _encoded(body), content_type)
+        if answer.status >= 300 or not is_json(answer.headers):
+            refusal = self._refusal(answer, f"{method} {path}", request.kind, _about(method, request))
+            if request.verb is Verb.SERVES and isinstance(refusal, NotServed):
+                return False
+            raise refusal
+        try:
+            return _decoded(request, answer.body)
+        except UNDECODABLE as error:
+            raise _undecodable(method, path, answer, error) from None
+
+    async def watch(
+        self, kind: Kind[T], selection: Selection = EVERYTHING, *, resource_version: str, timeout_s: float = 0.0
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        path = paths_of(kind).collection(selection.namespace) + watch_query(selection, resource_version, timeout_s)
+        stream = await self._opened(kind, path)
+        try:
+            splitter = LineSplitter(WATCH_LINE_BYTES_MAX)
+            deadline = self._clock.now() + (timeout_s or WATCH_S_MAX) + WATCH_MARGIN_S
+            while chunk := await stream.chunk(deadline - self._clock.now()):
+                for event in _events(kind, splitter, chunk, path):
+                    yield event
+            if splitter.pending:
+                raise Unreachable(f"WATCH {path}: the stream ended in the middle of a line")
+        finally:
+            stream.close()
+
+    async def _opened(self, kind: Kind[Any], path: str) -> Stream:
+        reply = await self._exchange.watch(path)
+        if isinstance(reply, Answer):
+            raise self._refusal(reply, f"WATCH {path}", kind, f"get {kind.resource}")
+        if not is_json(reply.headers):
+            reply.close()
+            raise error_of(Answer(reply.status, reply.headers, b"(not read)"), f"WATCH {path}")
+        return reply
+
+    def _refusal(self, answer: Answer, asked: str, kind: Kind[Any], about: str) -> ApiError:
+        error = error_of(answer, asked, about=about, may_show=_may_show(kind))
+        if isinstance(error, Unauthorized):  # the servers' own text is this one word
+            told = f"{error}: {self._stranger}"
+            return Unauthorized(told, reason=error.reason, details=error.details, retry_after_s=error.retry_after_s)
+        return error
+
+
+_METHODS: Final = {
+    Verb.LIST: "GET",
+    Verb.GET: "GET",
+    Verb.SERVES: "GET",
+    Verb.CREATE: "POST",
+    Verb.POST: "POST",
+    Verb.REPLACE: "PUT",
+    Verb.PATCH: "PATCH",
+    Verb.DELETE: "DELETE",
+}
+
+
+def _as_http(request: Request) -> tuple[str, str, object, str]:
+    """Method, path with query, body (None for none), content type."""
+    kind, paths, method = request.kind, paths_of(request.kind), _METHODS[request.verb]
+    if request.verb is Verb.LIST:
+        selection = request.selection
+        query = list_query(selection, request.limit, request.continue_token, request.resource_version)
+        return method, paths.collection(selection.namespace) + query, None, _JSON
+    if request.verb is Verb.SERVES:
+        return method, paths.version, None, _JSON
+    if request.verb is Verb.CREATE:
+        return method, paths.collection(request.namespace), _typed(kind, request.body), _JSON
+    path = paths.object(request.name, request.namespace, request.subresource)
+    if request.verb is Verb.PATCH:
+        return method, path, request.body.body, request.body.type.value
+    if request.verb is Verb.DELETE:
+        return method, path, _delete_options(request), _JSON
+    return method, path, _typed(kind, request.body) if request.verb is Verb.REPLACE else request.body, _JSON
+
+
+def _delete_options(request: Request) -> dict[str, Any] | None:
+    options: dict[str, Any] = {}
+    if request.uid:
+        options["preconditions"] = {"uid": request.uid}
+    if request.grace_period_s is not None:
+        options["gracePeriodSeconds"] = request.grace_period_s
+    if request.propagation:
+        options["propagationPolicy"] = request.propagation
+    return {"apiVersion": "v1", "kind": "DeleteOptions", **options} if options else None
+
+
+def _decoded(request: Request, body: bytes) -> Any:
+    """Raises UNDECODABLE."""
+    if request.verb is Verb.LIST:
+        return codec_of(request.kind.struct).page(request.kind, body)
+    if request.verb is Verb.SERVES:
+        return request.kind.plural in plurals_of(body)
+    return None if request.verb in (Verb.POST, Verb.DELETE) else codec_of(request.kind.struct).object(body)
+
+
+def _about(method: str, request: Request) -> str:
+    """As client-go tells what was asked: `get pods web-0`."""
+    name = "" if request.verb is Verb.CREATE else request.name
+    return f"{method.lower()} {request.kind.resource} {name}".rstrip()
+
+
+def _events(kind: Kind[T], splitter: LineSplitter, chunk: bytes, path: str) -> Iterator[WatchEvent[T]]:
+    """The events whose lines end in this chunk. Raises Unreachable for what is no event: whoever sent it can't be followed further."""
+    codec = codec_of(kind.struct)
+    try:
+        for line in splitter.feed(chunk):
+            event = codec.event(kind, line)
+            if event is not None:
+                yield event
+    except LineTooLong as error:
+        raise Unreachable(f"WATCH {path}: {error}") from None
+    except UNDECODABLE as error:
+        raise Unreachable(f"WATCH {path}: a line that is no watch event: {_why(error)}") from None
+
+
+def _typed(kind: Kind[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """With apiVersion and kind, which servers of custom resources insist on."""
+    return {"apiVersion": kind.api_version, "kind": kind.name, **values}
+
+
+def _encoded(body: object) -> bytes:
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        raise BadRequest("the body holds half a character (a lone surrogate), which JSON can't carry", reason="BadRequest") from None
+
+
+def _undecodable(method: str, path: str, answer: Answer, error: Exception) -> ServerError:
+    """A success that can't be read: what was asked has happened, or may have. The body is not shown, it may hold a secret."""
+    return ServerError(
+        f"the server's answer to {method} {path} ({answer.status}, {len(answer.body)} bytes) can't be read: {_why(error)}", code=502
+    )
+
+
+def _why(error: Exception) -> str:
+    """msgspec's words name places and types; those of a UnicodeDecodeError would show the bytes."""
+    return str(error) if isinstance(error, msgspec.MsgspecError) else type(error).__name__
+
+
+def _may_show(kind: Kind[Any]) -> bool:
+    return kind.plural != "secrets"

@@ -1,0 +1,202 @@
+"""Asks and asks again: one request with all that a Kubernetes client does around it.
+
+Fresh credentials and a second try after a 401; the client's own rate limit; waiting as long as Retry-After says; a bound on
+how many requests run at once, which watches do not count against. How bytes travel is the `Transport`'s affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeAlias, TypeVar
+
+from mooring.base.clock import Clock
+from mooring.base.errors import ConfigError
+from mooring.base.log import logger
+from mooring.base.randomness import Chance
+from mooring.kube.client.credentials import Credential, Credentials
+from mooring.kube.client.metrics import ClientMetrics
+from mooring.kube.client.rate_limit import Throttle, retry_after_s
+from mooring.kube.client.responses import Answer, Headers, WarningLog
+from mooring.kube.errors import Unauthorized, Unreachable
+
+_log = logger(__name__)
+
+REQUEST_TIMEOUT_S: Final = 30.0
+CONCURRENCY_MAX: Final = 32
+RETRIES_MAX: Final = 10
+"""How often a request is repeated because the server asked for it by Retry-After; client-go's number."""
+RETRY_AFTER_S_MAX: Final = 60.0
+"""A longer wait is left to the caller, who gets the error with its retry_after_s; so is the next one after as long in all."""
+_READS: Final = ("GET", "WATCH")
+_RETRY_SPREAD: Final = 0.25  # those who were sent away together shall not return together
+_REFUSAL_BYTES_MAX: Final = 2**20  # of a watch that was refused: a Status, or somebody's page
+
+
+Pairs: TypeAlias = tuple[tuple[str, str], ...]
+"""Headers to send; a name may come more than once."""
+
+
+class Stream(Protocol):
+    """An answer whose body is read while it comes."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Headers: ...
+
+    async def chunk(self, timeout_s: float) -> bytes:
+        """What has arrived, b"" at the end. Raises Unreachable."""
+        ...
+
+    def close(self) -> None:
+        """Drops the connection, unless the body was read to its end."""
+        ...
+
+
+class Transport(Protocol):
+    """Carries requests to one server; each raises Unreachable and nothing else. path: begins with a slash, already escaped."""
+
+    async def request(self, method: str, path: str, headers: Pairs, body: bytes | None, timeout_s: float) -> Answer: ...
+
+    async def stream(self, path: str, headers: Pairs, timeout_s: float) -> Stream:
+        """GET. timeout_s: until the headers of the answer are there."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+_Reply = TypeVar("_Reply", Answer, "Answer | Stream")
+
+
+class Exchange:
+    """The way to one server for one user."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        credentials: Credentials,
+        *,
+        host: str,
+        headers: Pairs,
+        clock: Clock,
+        chance: Chance,
+        throttle: Throttle,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        concurrency_max: int = CONCURRENCY_MAX,
+        metrics: ClientMetrics | None = None,
+    ) -> None:
+        """host: for metrics. headers: sent with each request. timeout_s: of one try, from its sending to the answer's last byte."""
+        assert timeout_s > 0
+        assert concurrency_max > 0
+        self.transport = transport
+        self._credentials = credentials
+        self._host = host
+        self._fixed_headers = headers
+        self._clock = clock
+        self._chance = chance
+        self._throttle = throttle
+        self._timeout_s = timeout_s
+        self._slots = asyncio.Semaphore(concurrency_max)
+        self._metrics = metrics
+        self._warnings = WarningLog()
+        self._headers: dict[str, Pairs] = {}
+        self._headers_of: Credential | None = None
+
+    async def open(self) -> None:
+        """Gets the first credentials. Raises ConfigError."""
+        if self._credentials.current() is None:
+            await self._credentials.fetch()
+
+    async def ask(self, method: str, path: str, body: bytes | None = None, content_type: str = "") -> Answer:
+        """The answer, whatever its status. Raises Unreachable, and Unauthorized when there are no credentials to be had."""
+
+        async def send(credential: Credential) -> Answer:
+            waited_s = await self._throttle.wait()
+            async with self._slots:
+                status = 0
+                try:
+                    answer = await self.transport.request(method, path, self._headers_with(credential, content_type), body, self._timeout_s)
+                    status = answer.status
+                finally:
+                    if self._metrics is not None:
+                        self._metrics.answered(status, self._host, method)
+                        self._metrics.waited(waited_s, self._host, method)
+            return answer
+
+        return await self._persist(send, method, path)
+
+    async def watch(self, path: str) -> Answer | Stream:
+        """The stream that the server opened (status 200), or its refusal."""
+
+        async def send(credential: Credential) -> Answer | Stream:
+            stream = await self.transport.stream(path, self._headers_with(credential, ""), self._timeout_s)
+            if self._metrics is not None:
+                self._metrics.answered(stream.status, self._host, "GET")
+            return stream if stream.status == 200 else await self._refusal(stream)
+
+        return await self._persist(send, "WATCH", path)
+
+    async def _persist(self, send: Callable[[Credential], Awaitable[_Reply]], method: str, path: str) -> _Reply:
+        """Sends until the answer is one to live with."""
+        renewed, retry_count, waited_s = False, 0, 0.0
+        while True:
+            credential = self._credentials.current() or await self._fetch()
+            reply = await send(credential)
+            if "Warning" in reply.headers:
+                self._warnings.note(reply.headers)
+            if reply.status < 300:
+                return reply
+            if reply.status == 401 and not renewed and await self._credentials.refused(credential):
+                renewed = True
+                continue
+            wait_s = self._wait_s(reply, method)
+            if wait_s is None or retry_count == RETRIES_MAX or waited_s > RETRY_AFTER_S_MAX:
+                return reply
+            retry_count += 1
+            waited_s += wait_s
+            _log.info(2, "The API server asked to come back later", status=reply.status, method=method, path=path, wait_s=round(wait_s, 3))
+            await self._clock.sleep(wait_s)
+
+    def _wait_s(self, reply: Answer | Stream, method: str) -> float | None:
+        """How long the server wants us to wait before we ask again; None when it does not ask for that, or for too much.
+
+        Differs from client-go, which repeats writes after a 5xx too: such a write may have happened, and a JSON patch that is applied
+        twice says something else. Who wrote must know.
+        """
+        if not (reply.status == 429 or (reply.status >= 500 and method in _READS)):
+            return None
+        wait_s = retry_after_s(reply.headers.get("Retry-After", ""))
+        if wait_s is None or wait_s > RETRY_AFTER_S_MAX:
+            return None
+        return wait_s * self._chance.uniform(1.0, 1.0 + _RETRY_SPREAD)
+
+    async def _fetch(self) -> Credential:
+        try:
+            return await self._credentials.fetch()
+        except ConfigError as error:
+            raise Unauthorized(str(error), reason="Unauthorized") from error
+
+    async def _refusal(self, stream: Stream) -> Answer:
+        """The refusal of a watch, its body read within the time and size of a small answer."""
+        body = b""
+        deadline = self._clock.now() + self._timeout_s
+        try:
+            while len(body) <= _REFUSAL_BYTES_MAX and (chunk := await stream.chunk(deadline - self._clock.now())):
+                body += chunk
+        except Unreachable:
+            pass  # the status line says enough
+        finally:
+            stream.close()
+        return Answer(stream.status, stream.headers, body)
+
+    def _headers_with(self, credential: Credential, content_type: str) -> Pairs:
+        """Made once per credential and content type: they are the same for thousands of requests."""
+        if self._headers_of is not credential:
+            self._headers, self._headers_of = {}, credential
+        headers = self._headers.get(content_type)
+        if headers is None:
+            own = (("Content-Type", content_type), ("Authorization", credential.authorization))
+            headers = self._headers[content_type] = (*self._fixed_headers, *(pair for pair in own if pair[1]))
+        return headers

@@ -1,0 +1,83 @@
+"""The judgement on volumes, by the ids of docs/behaviours/binder.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from mooring.api.meta import Key
+from mooring.controllers.binder.volumes.decide_volume import decide_volume
+from mooring.controllers.binder.volumes.decision import Action, GiveBack, LookUpClaim, SetVolumePhase, WakeClaim
+from mooring.controllers.binding.names import BOUND_BY_CONTROLLER, PROVISIONED_BY
+from tests.support.bindables import DRIVER, NS, Json, Stores, a_bound_claim, a_claim, a_volume
+
+CLAIM = Key(NS, "claim")
+OURS = a_claim(uid="uid-claim")
+BOUND = a_bound_claim()
+ELSEWHERE = a_bound_claim(volume="another")
+PROVISIONED = {"annotations": {PROVISIONED_BY: DRIVER}, "policy": "Delete"}
+LOOK_UP = LookUpClaim(CLAIM, "uid-claim")
+
+ROWS: dict[str, tuple[list[Json], tuple[Action, ...]]] = {
+    "new": ([a_volume(phase="Pending")], (SetVolumePhase("Available"),)),
+    "available": ([a_volume()], ()),
+    "reserved-by-name": ([a_volume(phase="Pending", claim="claim"), OURS], (SetVolumePhase("Available"),)),
+    "B29-claimRef-dropped": ([a_volume(phase="Released")], (SetVolumePhase("Available"),)),
+    "B19-claim-not-bound-yet": ([a_volume(phase="Pending", claim=OURS), OURS], (WakeClaim(CLAIM),)),
+    "in-use": ([a_volume(phase="Pending", claim=BOUND), BOUND], (SetVolumePhase("Bound"),)),
+    "B27-claim-not-in-the-cache": ([a_volume(phase="Bound", claim=OURS)], (LOOK_UP,)),
+    "B28-new-claim-of-the-same-name": ([a_volume(phase="Bound", claim=OURS), a_claim(uid="uid-new")], (LOOK_UP,)),
+    "B27-released-before": ([a_volume(phase="Released", claim=OURS)], ()),
+    "B30-second-volume-for-one-claim": ([a_volume(phase="Pending", claim=BOUND, **PROVISIONED), ELSEWHERE], (SetVolumePhase("Released"),)),
+    "B31-claim-bound-to-a-static-one": (
+        [a_volume(phase="Available", claim=BOUND, **PROVISIONED), ELSEWHERE],
+        (SetVolumePhase("Released"),),
+    ),
+    "B31-released-before": ([a_volume(phase="Released", claim=BOUND, **PROVISIONED), ELSEWHERE], ()),
+    "B31-reserved-by-us": (
+        [a_volume(phase="Bound", claim=BOUND, annotations={BOUND_BY_CONTROLLER: "yes"}), ELSEWHERE],
+        (GiveBack(whole=True), SetVolumePhase("Available")),
+    ),
+    "B31-reserved-by-a-user": ([a_volume(phase="Bound", claim=BOUND), ELSEWHERE], (GiveBack(whole=False), SetVolumePhase("Available"))),
+    "B31-provisioned-but-retained": (
+        [a_volume(phase="Bound", claim=BOUND, annotations={PROVISIONED_BY: DRIVER}), ELSEWHERE],
+        (GiveBack(whole=False), SetVolumePhase("Available")),
+    ),
+}
+
+
+@pytest.mark.parametrize(("bodies", "expected"), ROWS.values(), ids=ROWS)
+def test_volumes(bodies: list[Json], expected: tuple[Action, ...]) -> None:
+    assert expected == decide_volume(Stores(*bodies).binder(), "pv").actions
+
+
+@pytest.mark.parametrize("policy", ["Retain", "Delete"])
+def test_B27_let_go_once_the_api_server_has_said_that_the_claim_is_gone(policy: str) -> None:
+    view = Stores(a_volume(phase="Bound", claim=OURS, policy=policy)).binder()
+    assert (SetVolumePhase("Released"),) == decide_volume(view, "pv", gone_uid="uid-claim").actions
+    assert (LOOK_UP,) == decide_volume(view, "pv", gone_uid="uid-before").actions
+
+
+def test_B28_a_new_claim_of_the_same_name_does_not_keep_the_volume() -> None:
+    view = Stores(a_volume(phase="Bound", claim=OURS), a_claim(uid="uid-new")).binder()
+    assert (SetVolumePhase("Released"),) == decide_volume(view, "pv", gone_uid="uid-claim").actions
+
+
+def test_an_unknown_policy_is_told_once() -> None:
+    released = decide_volume(Stores(a_volume(phase="Released", claim=OURS, policy="Shred")).binder(), "pv")
+    assert ((SetVolumePhase("Failed"),), False) == (released.actions, released.quiet)
+    assert released.because.event is not None
+    assert ("Warning", "VolumeUnknownReclaimPolicy", "Volume has unrecognized PersistentVolumeReclaimPolicy") == released.because.event
+    failed = decide_volume(Stores(a_volume(phase="Failed", claim=OURS, policy="Shred")).binder(), "pv")
+    assert ((), True) == (failed.actions, failed.quiet)
+
+
+def test_B19_modes_that_differ_are_told_on_both() -> None:
+    decision = decide_volume(Stores(a_volume(claim=OURS, volumeMode="Block"), OURS).binder(), "pv")
+    of_volume = 'Cannot bind PersistentVolume to requested PersistentVolumeClaim "claim" due to incompatible volumeMode.'
+    of_claim = 'Cannot bind PersistentVolume "pv" to requested PersistentVolumeClaim due to incompatible volumeMode.'
+    assert ("Warning", "VolumeMismatch", of_volume) == decision.because.event
+    assert ("Warning", "VolumeMismatch", of_claim) == decision.tells_claim
+
+
+def test_a_volume_that_is_gone() -> None:
+    assert () == decide_volume(Stores().binder(), "pv").actions
