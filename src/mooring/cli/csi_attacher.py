@@ -117,7 +117,15 @@ def _attacher(context: Context[AttacherFlags]) -> Work:
     from mooring.controllers.attacher.controller import Attacher
 
     options = options_of(context.setup)
-    return Attacher(context.cluster, context.driver, context.info, options, context.clock, context.chance, context.metrics)
+    return Attacher(
+        context.runtime.cluster,
+        context.driver,
+        context.info,
+        options,
+        context.runtime.clock,
+        context.runtime.chance,
+        context.runtime.metrics,
+    )
 
 
 def options_of(setup: Setup[AttacherFlags]) -> AttacherOptions:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.apiserver.actions import OWNER, User
+from mooring.apiserver.identity.users import OWNER, User
 from mooring.apiserver.listing import ContinueExpired
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.scope import Scope

@@ -1,7 +1,7 @@
 """The server over HTTPS on loopback: what kubectl and Go clients talk to.
 
-Runs in the caller's loop, without a task of its own. A connection's bytes go through `link.py` (TLS), `connection.py` (HTTP),
-`exchange.py` and `service.py`; watches through `streams.py`. Here is what holds them together: the socket, the sweep, the end.
+Runs in the caller's loop, without a task of its own. A connection's bytes go through `tls_transport.py` (TLS), `connection.py` (HTTP),
+`dispatch.py` and `service.py`; watches through `streams.py`. Here is what holds them together: the socket, the sweep, the end.
 """
 
 from __future__ import annotations

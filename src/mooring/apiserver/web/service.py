@@ -14,14 +14,14 @@ import msgspec
 from mooring.api import names
 from mooring.api.meta import Key
 from mooring.apiserver import api_errors, write_pipeline
-from mooring.apiserver.actions import Action, Call, Tokens
 from mooring.apiserver.codecs.codec import FieldValidation, UnknownFields, decode_object, unusable
 from mooring.apiserver.codecs.patches import applied_change, change_of
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.discovery.about import About
 from mooring.apiserver.durability import Durability, InMemory
+from mooring.apiserver.identity.users import Tokens
 from mooring.apiserver.listing import check_match
-from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.resource import Action, Call, Json, Resource
 from mooring.apiserver.results import Listing, Written
 from mooring.apiserver.rules.meta import MESSAGES as META
 from mooring.apiserver.scope import Scope, checked, parsed
