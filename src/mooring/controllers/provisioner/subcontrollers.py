@@ -1,15 +1,14 @@
-"""What works beside the claims, on the same caches, and what the parts tell each other."""
+"""The controllers beside that of claims, on the same caches, and what they tell each other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mooring.api.core import PersistentVolume
-from mooring.base.clock import Clock
-from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
 from mooring.control.events import EventRecorder
+from mooring.control.manager import Beside, Worker
+from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner.caches import Caches
 from mooring.controllers.provisioner.capacity.controller import Capacity
@@ -23,37 +22,17 @@ from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.provisioner.source_protection.controller import SourceProtection
 from mooring.csi.driver import Driver
 from mooring.kube.cache.informer import Cause, Change, Informer
-from mooring.kube.cluster import Cluster
 
 
-class Part(Protocol):
-    """One of them."""
-
-    async def run(self) -> None:
-        """Works until cancelled, or until drained. The caches have been filled."""
-        ...
-
-    async def drain(self, timeout_s: float) -> bool:
-        """Begins nothing new, lets what runs end. False when that took too long."""
-        ...
-
-    def driver_returned(self) -> None:
-        """The driver was away and is back."""
-        ...
-
-
-class Parts:
+class Subcontrollers:
     """Deletion and source protection always; capacity and, on a node of its own, bidding where the options say so."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        runtime: Runtime,
         driver: Driver,
         facts: DriverFacts,
         options: ProvisionerOptions,
-        clock: Clock,
-        chance: Chance,
-        metrics: Metrics,
         events: EventRecorder,
         caches: Caches,
         secrets: SecretCache,
@@ -62,7 +41,9 @@ class Parts:
     ) -> None:
         self._driver, self._facts, self._options, self._caches = driver, facts, options, caches
         self._place: dict[str, str] = {}
-        self.protection = SourceProtection(cluster, facts, options, clock, chance, metrics, caches)
+        cluster, clock, chance, metrics = runtime.cluster, runtime.clock, runtime.chance, runtime.metrics
+        self.protection = SourceProtection(runtime, caches, facts, options)
+        self.beside: Mapping[str, Beside] = self.protection.beside
         self._bidding: Bidding | None = None
         self._capacity: Capacity | None = None
         if options.node is not None:
@@ -87,8 +68,16 @@ class Parts:
             deleted=self._volume_deleted,
         )
 
-    def all(self) -> tuple[Part, ...]:
-        return tuple(part for part in (self._deletion, self.protection, self._capacity, self._bidding) if part is not None)
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """Those that work on the filled caches; `beside` runs as long as the caches do."""
+        return tuple(part for part in (self._deletion, self.protection.controller, self._capacity, self._bidding) if part is not None)
+
+    def driver_returned(self) -> None:
+        """The driver was away and is back: what failed for that is tried at once."""
+        self._deletion.driver_returned()
+        if self._capacity is not None:
+            self._capacity.driver_returned()
 
     @property
     def caches(self) -> Sequence[Informer[Any]]:
@@ -106,8 +95,8 @@ class Parts:
         if self._capacity is not None:
             self._capacity.making_failed(class_name)
 
-    def making_over(self, pv_name: str) -> None:
-        """Its intent is over: nothing of that kind keeps the volume from being deleted any more."""
+    def intent_closed(self, pv_name: str) -> None:
+        """Nothing that is being made keeps the volume from being deleted any more."""
         self._deletion.making_over(pv_name)
 
     def _volume_changed(self, change: Change[PersistentVolume]) -> None:
