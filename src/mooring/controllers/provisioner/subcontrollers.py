@@ -16,7 +16,7 @@ from mooring.controllers.provisioner.claims.view import View
 from mooring.controllers.provisioner.deletion.controller import VolumeDeletion
 from mooring.controllers.provisioner.driver_capabilities import DriverFacts
 from mooring.controllers.provisioner.intents.intent import Intents
-from mooring.controllers.provisioner.local_node.claim_ownership import Bidding
+from mooring.controllers.provisioner.local_node.controller import ClaimOwnership
 from mooring.controllers.provisioner.local_node.place import learn_place, pretend_nodes
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.provisioner.source_protection.controller import SourceProtection
@@ -25,7 +25,7 @@ from mooring.kube.cache.informer import Cause, Change, Informer
 
 
 class Subcontrollers:
-    """Deletion and source protection always; capacity and, on a node of its own, bidding where the options say so."""
+    """Deletion and source protection always; capacity and, on a node of its own, ownership of claims where the options say so."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class Subcontrollers:
         cluster, clock, chance, metrics = runtime.cluster, runtime.clock, runtime.chance, runtime.metrics
         self.protection = SourceProtection(runtime, caches, facts, options)
         self.beside: Mapping[str, Beside] = self.protection.beside
-        self._bidding: Bidding | None = None
+        self._ownership: ClaimOwnership | None = None
         self._capacity: Capacity | None = None
-        if options.node is not None:
-            self._bidding = Bidding(cluster, driver, options, clock, chance, metrics, events, caches, secrets, view)
+        if options.node is not None and options.node.immediate_binding:
+            self._ownership = ClaimOwnership(runtime, caches, driver, options, events, secrets, view)
         if options.capacity is not None:
             place = None if options.node is None else self._place
             self._capacity = Capacity(cluster, driver, facts, options, clock, chance, metrics, caches, place=place)
@@ -71,7 +71,8 @@ class Subcontrollers:
     @property
     def workers(self) -> tuple[Worker, ...]:
         """Those that work on the filled caches; `beside` runs as long as the caches do."""
-        return tuple(part for part in (self._deletion, self.protection.controller, self._capacity, self._bidding) if part is not None)
+        ownership = None if self._ownership is None else self._ownership.controller
+        return tuple(one for one in (self._deletion, self.protection.controller, self._capacity, ownership) if one is not None)
 
     def driver_returned(self) -> None:
         """The driver was away and is back: what failed for that is tried at once."""
@@ -108,5 +109,5 @@ class Subcontrollers:
     def _volume_deleted(self, pv: PersistentVolume) -> None:
         if self._capacity is not None:
             self._capacity.volume_deleted(pv)
-        if self._bidding is not None:
-            self._bidding.room_freed()
+        if self._ownership is not None:
+            self._ownership.room_freed()
