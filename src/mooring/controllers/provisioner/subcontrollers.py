@@ -11,7 +11,7 @@ from mooring.control.manager import Beside, Worker
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner.caches import Caches
-from mooring.controllers.provisioner.capacity.controller import Capacity
+from mooring.controllers.provisioner.capacity.controller import CapacityPublisher
 from mooring.controllers.provisioner.claims.view import View
 from mooring.controllers.provisioner.deletion.controller import VolumeDeletion
 from mooring.controllers.provisioner.driver_capabilities import DriverFacts
@@ -45,12 +45,12 @@ class Subcontrollers:
         self.protection = SourceProtection(runtime, caches, facts, options)
         self.beside: Mapping[str, Beside] = self.protection.beside
         self._ownership: ClaimOwnership | None = None
-        self._capacity: Capacity | None = None
+        self._capacity: CapacityPublisher | None = None
         if options.node is not None and options.node.immediate_binding:
             self._ownership = ClaimOwnership(runtime, caches, driver, options, events, secrets, view)
         if options.capacity is not None:
             place = None if options.node is None else self._place
-            self._capacity = Capacity(cluster, driver, facts, options, clock, chance, metrics, caches, place=place)
+            self._capacity = CapacityPublisher(runtime, caches, driver, facts, options, place=place)
             caches.volumes.on_change(self._volume_changed)
         self._deletion = VolumeDeletion(
             cluster,
