@@ -18,9 +18,9 @@ from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Faile
 from mooring.controllers.provisioner.claims.pv_store import Save, Saving, Unsaved
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.delete_volume import delete_volume
-from mooring.controllers.provisioner.guard import SourceGuard
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.tracker import Ledger
+from mooring.controllers.provisioner.source_protection.controller import SourceProtection
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
@@ -36,7 +36,7 @@ class Creation:
         self,
         driver: Driver,
         ledger: Ledger,
-        guard: SourceGuard,
+        protection: SourceProtection,
         saving: Saving,
         secrets: SecretCache,
         clock: Clock,
@@ -48,7 +48,7 @@ class Creation:
     ) -> None:
         self._driver = driver
         self._ledger = ledger
-        self._guard = guard
+        self._protection = protection
         self._saving = saving
         self._secrets = secrets
         self._clock = clock
@@ -116,7 +116,7 @@ class Creation:
         for uid, intent in intents.items():
             if intent.source is not None:
                 self._held[uid] = intent.source
-                self._guard.keep(intent.source, uid)
+                self._protection.adopt(intent.source, uid)
 
     def holds(self, uid: str) -> bool:
         """True while a source is held for this claim."""
@@ -126,7 +126,7 @@ class Creation:
         """The claim has its volume, or will never have one: its source need not be held any more."""
         source = self._held.pop(uid, None)
         if source is not None:
-            await self._guard.let_go(source, uid)
+            self._protection.release(source, uid)
 
     async def _begin(self, order: Order) -> bool:
         """False when the claim has gone before the driver was asked. Raises Failed."""
@@ -150,7 +150,7 @@ class Creation:
             return
         self._held[uid] = source
         try:
-            await self._guard.hold(source, uid)
+            await self._protection.hold(source, uid)
         except ApiError as error:
             if uid not in self._ledger:
                 raise
