@@ -10,9 +10,9 @@ from unittest import mock
 from mooring.control.queue import WorkQueue
 from mooring.controllers.provisioner.claims import outcomes
 from mooring.controllers.provisioner.claims.create_volume import Creation
-from mooring.controllers.provisioner.claims.outcomes import RulesOut
+from mooring.controllers.provisioner.claims.outcomes import RulesOut, Save
 from mooring.controllers.provisioner.claims.prepare import volume_name
-from mooring.controllers.provisioner.claims.pv_store import Save, Saving
+from mooring.controllers.provisioner.claims.pv_store import Saving
 from mooring.controllers.provisioner.claims.reconcile import Attempts
 from mooring.controllers.provisioner.deletion import view as deletion
 from mooring.controllers.provisioner.intents import journal

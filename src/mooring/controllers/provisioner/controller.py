@@ -26,7 +26,8 @@ from mooring.controllers.provisioner.claims.claim_events import Telling
 from mooring.controllers.provisioner.claims.create_volume import Creation
 from mooring.controllers.provisioner.claims.event_handlers import Wakes
 from mooring.controllers.provisioner.claims.node_topology import NodePlaces
-from mooring.controllers.provisioner.claims.pv_store import WORKERS, Save, Saving, Unsaved
+from mooring.controllers.provisioner.claims.outcomes import Save
+from mooring.controllers.provisioner.claims.pv_store import WORKERS, Saving, Unsaved
 from mooring.controllers.provisioner.claims.reconcile import Attempts
 from mooring.controllers.provisioner.claims.retry_triggers import Waits
 from mooring.controllers.provisioner.claims.view import Infeasible, View

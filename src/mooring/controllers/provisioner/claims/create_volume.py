@@ -14,8 +14,16 @@ from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner import volumes
 from mooring.controllers.provisioner.claims import outcomes, response_checks
 from mooring.controllers.provisioner.claims.claim import Source
-from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Failed, Failure, RulesOut, State
-from mooring.controllers.provisioner.claims.pv_store import Save, Saving, Unsaved
+from mooring.controllers.provisioner.claims.decide_after import (
+    Fate,
+    Verdict,
+    after_deletion,
+    after_refused,
+    after_unusable,
+    depends_on_claim,
+)
+from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Failed, Failure, RulesOut, Save, State
+from mooring.controllers.provisioner.claims.pv_store import Saving, Unsaved
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.delete_volume import delete_volume
 from mooring.controllers.provisioner.guard import SourceGuard
@@ -75,7 +83,7 @@ class Creation:
         answer = await self._ask(order, secrets)
         unusable = response_checks.judged(order, answer)
         if unusable is not None:
-            return await self._undone(order, secrets, unusable.failure, unusable.volume_id)
+            return await self._reject(order, secrets, unusable.failure, unusable.volume_id)
         volume = answer.volume
         body = volumes.completed(order.intent.volume, volume, order.required_bytes, self._identity, self._uses_topology)
         if order.intent.migrated:
@@ -83,28 +91,19 @@ class Creation:
                 body = as_in_tree(body)
             except TranslationError as problem:
                 why = Failure(f"failed to translate CSI PV to in-tree due to: {problem}", State.FINISHED)
-                return await self._undone(order, secrets, why, volume.volume_id)
+                return await self._reject(order, secrets, why, volume.volume_id)
         saved, error = await self._saving.store(Unsaved(order, volume.volume_id, body, began))
         if saved in (Save.REFUSED, Save.TAKEN):
             raise Failed(await self.refused(order, secrets, saved, error, volume.volume_id))
         return saved is Save.STORED
 
-    async def _undone(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> bool:
-        """A volume of no use is deleted, unless an object names it: what is in use is not deleted for one odd answer.
-
-        True when the object is the claim's own. Raises Failed.
-        """
-        if not volume_id:
-            raise Failed(why)
-        found, error = await self._saving.whose(order.intent, volume_id, why.error)
-        match found:
-            case Save.STORED:
-                return True
-            case Save.LATER:
-                raise Failed(Failure(f"{why.error}; its PersistentVolume can't be looked up: {error}", State.BACKGROUND))
-            case Save.TAKEN:
-                raise Failed(Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME))
-        raise Failed(await self._cleaned(order, secrets, why, volume_id))
+    async def _reject(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> bool:
+        """The volume is of no use. True when its object is stored all the same, as the claim's own. Raises Failed."""
+        owner, error = await self._saving.whose(order.intent, volume_id, why.error) if volume_id else (None, "")
+        verdict = after_unusable(order, why, owner, error)
+        if verdict.fate is Fate.STORED:
+            return True
+        raise Failed(await self._carried_out(order, secrets, verdict, volume_id))
 
     async def settle(self, order: Order) -> None:
         """The volume is stored: nothing is in the air any more."""
@@ -169,39 +168,21 @@ class Creation:
             raise Failed(failure) from error
 
     async def refused(self, order: Order, secrets: Mapping[str, str], saved: Save, error: str, volume_id: str) -> Failure:
-        """The API server will never take this object: the volume goes. Somebody else's object may be about this very volume: it stays.
+        """The API server will never take this object: the failure to be told, once the volume is deleted, if it has to be."""
+        is_awaited = saved is Save.TAKEN or not depends_on_claim(order) or await self._is_awaited(order.intent)
+        return await self._carried_out(order, secrets, after_refused(order, saved, error, is_awaited=is_awaited), volume_id)
 
-        Differs from external-provisioner, which sends a refused object for ever and tells nobody.
-        """
-        if saved is Save.TAKEN:
-            return Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME)
-        if await self._may_be_kept(order):
-            left = "its volume is left alone: its claim may be gone, and its class retains volumes"
-            return Failure(f"the API server refused the PersistentVolume; {left}: {error}", State.BACKGROUND)
-        why = Failure(f"the API server refused the PersistentVolume, so its volume was deleted: {error}", State.FINISHED, infeasible=True)
-        return await self._cleaned(order, secrets, why, volume_id)
-
-    async def _may_be_kept(self, order: Order) -> bool:
-        """True when its user may have taken the volume out of its claim: then it only looks like one that was never stored."""
-        if order.is_retained or not volumes.retains(order.intent.volume):
-            return False
+    async def _is_awaited(self, intent: Intent) -> bool:
+        """False also when nobody can tell."""
         try:
-            return not await self._saving.is_awaited(order.intent)
+            return await self._saving.is_awaited(intent)
         except ApiError:
-            return True
+            return False
 
-    async def _cleaned(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> Failure:
-        """Deletes a volume that is of no use. The failure to be told, which is another one when that did not work."""
-        if not volume_id:
-            return why
-        if order.is_retained:
-            error = f"{why.error}. Volume {order.intent.volume_name} is left alone: it may have been kept on purpose"
-            return Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME)
-        problem = await self._delete(order, secrets, volume_id)
-        if problem is None:
-            return dataclasses.replace(why, state=State.FINISHED, rules_out=RulesOut.VOLUME)
-        error = f"{why.error}. Cleanup of volume {order.intent.volume_name} failed, volume is orphaned: {problem}"
-        return Failure(error, State.BACKGROUND, from_driver=True)
+    async def _carried_out(self, order: Order, secrets: Mapping[str, str], verdict: Verdict, volume_id: str) -> Failure:
+        if verdict.fate is Fate.DELETED:
+            return after_deletion(order, verdict.failure, await self._delete(order, secrets, volume_id))
+        return verdict.failure
 
     async def _delete(self, order: Order, secrets: Mapping[str, str], volume_id: str) -> MooringError | None:
         """All tries within one timeout. The error of the last one, None when the volume is gone."""

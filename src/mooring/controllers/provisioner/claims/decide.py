@@ -47,7 +47,7 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
         settled = before is not None and _is_settled(view, before)
         if before is not None and not settled and (is_repeated or claim.spec.volume_name):
             return _decide_unawaited(view, uid, now, looked)
-        return Decision(not_due, settled=settled)
+        return dataclasses.replace(not_due, settled=True) if settled else not_due
     class_name = class_of(claim)
     storage_class = view.storage_class(class_name)
     assert storage_class is not None, "it would not be due"
@@ -105,39 +105,39 @@ def _attributes_uid(view: View, claim: PersistentVolumeClaim, looked: Looked) ->
     return uid
 
 
-def _not_due(view: View, claim: PersistentVolumeClaim) -> why.Because | None:
-    """Why nothing is to be done for it, None when its volume is to be made."""
+def _not_due(view: View, claim: PersistentVolumeClaim) -> Decision | None:
+    """The decision that nothing is to be done for it, None when its volume is to be made."""
     if claim.spec.volume_name:
-        return why.HasVolume(claim.spec.volume_name)
+        return Decision(why.HasVolume(claim.spec.volume_name), has_volume=True)
     asked = provisioner_of(claim)
     if not view.driver.is_named(asked) or view.driver.name not in (asked, annotation(claim, names.MIGRATED_TO)):
-        return why.NotAsked(asked)
+        return Decision(why.NotAsked(asked))
     node_name = selected_node(claim)
     if view.node_name and node_name not in ("", view.node_name):
-        return why.OfAnotherNode(node_name)
+        return Decision(why.OfAnotherNode(node_name))
     class_name = class_of(claim)
     storage_class = view.storage_class(class_name)
     if storage_class is None:
-        return why.ClassMissing(class_name)
+        return Decision(why.ClassMissing(class_name), counts_failure=True, class_name=class_name, source_kind=source_kind(claim))
     waits = storage_class.volume_binding_mode == "WaitForFirstConsumer"
     if waits and not annotation(claim, names.SELECTED_NODE):
-        return why.WaitsForNode()
+        return Decision(why.WaitsForNode())
     if view.node_name and not node_name:
-        return why.OfAnotherNode("")
+        return Decision(why.OfAnotherNode(""))
     if not view.driver.is_named(storage_class.provisioner):
-        return why.ClassOfAnother(class_name, storage_class.provisioner)
+        return Decision(why.ClassOfAnother(class_name, storage_class.provisioner))
     return _already_there(view, claim)
 
 
-def _already_there(view: View, claim: PersistentVolumeClaim) -> why.Because | None:
+def _already_there(view: View, claim: PersistentVolumeClaim) -> Decision | None:
     try:
         name = volume_name(view, claim.metadata.uid)
     except Failed:
         return None  # the attempt tells the user
     if claim.metadata.uid in view.unsaved:
-        return why.Saving(name)
+        return Decision(why.Saving(name))
     pv = view.volume(name)
-    return why.Provisioned(name) if pv is not None and _may_be_of(pv, claim) else None
+    return Decision(why.Provisioned(name), has_volume=True) if pv is not None and _may_be_of(pv, claim) else None
 
 
 def _may_be_of(pv: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
@@ -211,7 +211,7 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
     if uid in view.unsaved:
         return Decision(why.Saving(intent.volume_name))
     if _is_settled(view, intent):
-        return Decision(why.Provisioned(intent.volume_name), settled=True)
+        return Decision(why.Provisioned(intent.volume_name), settled=True, has_volume=True)
     class_name, kind = intent.class_name, intent.source_kind
     try:
         if wanted is not None and wanted.secret != intent.secret and _is_gone(intent.secret, looked):

@@ -7,7 +7,6 @@ asked again for that.
 from __future__ import annotations
 
 import dataclasses
-import enum
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -19,6 +18,7 @@ from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
 from mooring.control.queue import BackOff, QueueMetrics, WorkQueue
+from mooring.controllers.provisioner.claims.outcomes import Save
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.volumes import Json
@@ -35,15 +35,6 @@ TOLD_AT: Final = 6
 """Failures before users are told: a short outage is not their business."""
 
 _REFUSALS: Final = (Invalid, BadRequest, TooLarge)
-
-
-class Save(enum.Enum):
-    """What a try came to."""
-
-    STORED = "stored"
-    LATER = "later"
-    REFUSED = "refused"
-    TAKEN = "taken"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
