@@ -220,13 +220,13 @@ def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions
     from mooring.control.events import EventRecorder
     from mooring.controllers.provisioner.controller import Provisioner
     from mooring.controllers.provisioner.intents.journal import Journal
-    from mooring.controllers.provisioner.intents.lease_codec import Place
+    from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
     from mooring.controllers.provisioner.metrics import JournalMetrics
 
     cluster, clock, chance, driver_name = context.cluster, context.clock, context.chance, context.info.name
     identity = f"{machine.host_name()}_{chance.uid()}"
     events = EventRecorder(cluster, f"{driver_name}_{identity}", clock=clock, chance=chance)
-    place = Place(namespace(context.setup.flags, machine), driver_name, options.node.node_name if options.node else "")
+    place = JournalLocation(namespace(context.setup.flags, machine), driver_name, options.node.node_name if options.node else "")
     intents = Journal(cluster, place, identity, clock, context.metrics.once(JournalMetrics))
     return Provisioner(cluster, context.driver, context.info, options, clock, chance, context.metrics, events, intents=intents)
 

@@ -23,12 +23,12 @@ from mooring.controllers.provisioner.claims.decide_after import (
     depends_on_claim,
 )
 from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Failed, Failure, RulesOut, Save, State
-from mooring.controllers.provisioner.claims.pv_store import Saving, Unsaved
+from mooring.controllers.provisioner.claims.pv_store import PendingVolume, PvStore
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.delete_volume import delete_volume
 from mooring.controllers.provisioner.guard import SourceGuard
 from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.controllers.provisioner.intents.tracker import Ledger
+from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
@@ -37,15 +37,15 @@ from mooring.kube.errors import ApiError
 log = logger(__name__)
 
 
-class Creation:
+class VolumeCreation:
     """identity: of this process, in the attributes of its volumes. timeout_s: of each call. is_there: for a claim's uid."""
 
     def __init__(
         self,
         driver: Driver,
-        ledger: Ledger,
+        tracker: IntentTracker,
         guard: SourceGuard,
-        saving: Saving,
+        pv_store: PvStore,
         secrets: SecretCache,
         clock: Clock,
         *,
@@ -55,9 +55,9 @@ class Creation:
         is_there: Callable[[str], bool] = lambda uid: True,
     ) -> None:
         self._driver = driver
-        self._ledger = ledger
+        self._tracker = tracker
         self._guard = guard
-        self._saving = saving
+        self._pv_store = pv_store
         self._secrets = secrets
         self._clock = clock
         self._identity = identity
@@ -75,7 +75,7 @@ class Creation:
         except Failed:
             raise
         except Exception:  # a bug of ours: nobody has said what became of the volume
-            self._ledger.doubt(order.intent)
+            self._tracker.mark_unknown(order.intent)
             raise
 
     async def _made(self, order: Order, secrets: Mapping[str, str], began: Instant) -> bool:
@@ -92,14 +92,14 @@ class Creation:
             except TranslationError as problem:
                 why = Failure(f"failed to translate CSI PV to in-tree due to: {problem}", State.FINISHED)
                 return await self._reject(order, secrets, why, volume.volume_id)
-        saved, error = await self._saving.store(Unsaved(order, volume.volume_id, body, began))
+        saved, error = await self._pv_store.store(PendingVolume(order, volume.volume_id, body, began))
         if saved in (Save.REFUSED, Save.TAKEN):
             raise Failed(await self.refused(order, secrets, saved, error, volume.volume_id))
         return saved is Save.STORED
 
     async def _reject(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> bool:
         """The volume is of no use. True when its object is stored all the same, as the claim's own. Raises Failed."""
-        owner, error = await self._saving.whose(order.intent, volume_id, why.error) if volume_id else (None, "")
+        owner, error = await self._pv_store.owner_of_existing(order.intent, volume_id, why.error) if volume_id else (None, "")
         verdict = after_unusable(order, why, owner, error)
         if verdict.fate is Fate.STORED:
             return True
@@ -107,7 +107,7 @@ class Creation:
 
     async def settle(self, order: Order) -> None:
         """The volume is stored: nothing is in the air any more."""
-        await self._ledger.end(order.intent.uid)
+        await self._tracker.end(order.intent.uid)
         await self.let_go(order.intent.uid)
 
     def found(self, intents: Mapping[str, Intent]) -> None:
@@ -130,14 +130,14 @@ class Creation:
     async def _begin(self, order: Order) -> bool:
         """False when the claim has gone before the driver was asked. Raises Failed."""
         uid = order.intent.uid
-        is_new = uid not in self._ledger
+        is_new = uid not in self._tracker
         try:
             await self._hold(order)
-            await self._ledger.begin(order.intent)
+            await self._tracker.begin(order.intent)
         except ApiError as error:
             raise Failed(Failure(str(error), State.NO_CHANGE)) from error
         if is_new and not self._is_there(uid):
-            await self._ledger.end(uid)
+            await self._tracker.end(uid)
             await self.let_go(uid)
             return False
         return True
@@ -151,7 +151,7 @@ class Creation:
         try:
             await self._guard.hold(source, uid)
         except ApiError as error:
-            if uid not in self._ledger:
+            if uid not in self._tracker:
                 raise
             log.info(2, "could not hold the source of a volume that may exist", why=str(error), source=f"{source.namespace}/{source.name}")
 
@@ -175,7 +175,7 @@ class Creation:
     async def _is_awaited(self, intent: Intent) -> bool:
         """False also when nobody can tell."""
         try:
-            return await self._saving.is_awaited(intent)
+            return await self._pv_store.is_awaited(intent)
         except ApiError:
             return False
 

@@ -42,7 +42,7 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
         return _decide_unawaited(view, uid, now, looked)
     not_due = _not_due(view, claim)
     before = view.intents.get(uid)
-    is_repeated = before is not None and uid not in view.kept
+    is_repeated = before is not None and uid not in view.unresolved
     if not_due is not None:
         settled = before is not None and _is_settled(view, before)
         if before is not None and not settled and (is_repeated or claim.spec.volume_name):
@@ -197,7 +197,7 @@ def _is_gone(secret: SecretReference | None, looked: Looked, *signs: type[Moorin
 def _decide_unawaited(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
     """Nobody waits for what may have been made: once it is refused, there is no hurry to learn of it."""
     slow = view.slow.get(uid)
-    if slow is not None and now < slow.until and uid in view.kept:
+    if slow is not None and now < slow.until and uid in view.unresolved:
         return Decision(why.NotRuledOut(slow.error, slow.until - now), wait_s=slow.until - now)
     return _decide_orphan(view, uid, now, looked)
 
@@ -222,7 +222,7 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
         elif intent.unattended:
             intent = dataclasses.replace(intent, volume=volumes.retained(intent.volume))
         order = requests.ordered_again(intent)
-        if uid in view.kept:  # if there is a volume, it needs its source no more
+        if uid in view.unresolved:  # if there is a volume, it needs its source no more
             order = dataclasses.replace(order, source=None)
         if _secret_is_lost(view, intent, now, looked):
             order = dataclasses.replace(order, secret_is_lost=True)

@@ -12,19 +12,19 @@ from mooring.base.log import Logger, logger
 from mooring.control.queue import WorkQueue
 from mooring.control.secrets import SecretCache, SecretError
 from mooring.controllers.provisioner.claims.claim import selected_node
-from mooring.controllers.provisioner.claims.claim_events import Telling, claim_reference, intent_reference
-from mooring.controllers.provisioner.claims.create_volume import Creation
+from mooring.controllers.provisioner.claims.claim_events import ClaimEvents, claim_reference, intent_reference
+from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
 from mooring.controllers.provisioner.claims.decide import decide_claim
 from mooring.controllers.provisioner.claims.decide_after import RESCHEDULES_MAX, After, Attempted, Then, decide_after, told_failure
 from mooring.controllers.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
 from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, Save, State
-from mooring.controllers.provisioner.claims.pv_store import Unsaved
+from mooring.controllers.provisioner.claims.pv_store import PendingVolume
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.claims.retry_triggers import Waits
 from mooring.controllers.provisioner.claims.view import BY_UID, Infeasible, Looked, View, Wanted
 from mooring.controllers.provisioner.fetch import look_up
 from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.controllers.provisioner.intents.tracker import Ledger
+from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.metrics import ProvisionMetrics
 from mooring.controllers.provisioner.writes import deselect_node
 from mooring.kube.cache.informer import Informer
@@ -48,7 +48,7 @@ class Attempt:
     looked: Looked = dataclasses.field(default_factory=Looked, repr=False)
 
 
-class Attempts:
+class ClaimReconciler:
     """slow: filled here. slow_s: how long an infeasible claim rests, and one that is gone and refused.
 
     making_failed: called with the class of a volume that was not made. ended: called with the uid of a claim that is forgotten.
@@ -59,11 +59,11 @@ class Attempts:
         cluster: Cluster,
         claims: Informer[PersistentVolumeClaim],
         secrets: SecretCache,
-        creation: Creation,
-        ledger: Ledger,
+        creation: VolumeCreation,
+        tracker: IntentTracker,
         waits: Waits,
         queue: WorkQueue[str],
-        telling: Telling,
+        events: ClaimEvents,
         metrics: ProvisionMetrics,
         clock: Clock,
         slow: dict[str, Infeasible],
@@ -76,10 +76,10 @@ class Attempts:
         self._claims = claims
         self._secrets = secrets
         self._creation = creation
-        self._ledger = ledger
+        self._tracker = tracker
         self._waits = waits
         self._queue = queue
-        self._telling = telling
+        self._events = events
         self._metrics = metrics
         self._clock = clock
         self._slow = slow
@@ -97,7 +97,7 @@ class Attempts:
 
     # -- one attempt
 
-    async def make(self, view: View, uid: str) -> None:
+    async def reconcile(self, view: View, uid: str) -> None:
         """Does for the claim what is to be done now."""
         attempt = self._attempt(view, uid)
         if attempt is None:
@@ -109,7 +109,7 @@ class Attempts:
             case Create(order):
                 await self._create(attempt, order, decision)
             case LeaveToPopulator():
-                self._telling.left_to_populator(attempt.ref)
+                self._events.left_to_populator(attempt.ref)
                 self._done(uid)
             case _ if decision.failure is not None:
                 await self._failed(attempt, decision.class_name, decision.source_kind, decision.failure)
@@ -131,7 +131,7 @@ class Attempts:
                 told.info(4, "decided", because=str(decision.because))
             if decision.attempting and not announced:
                 announced = True
-                self._telling.begins(attempt.ref)
+                self._events.begins(attempt.ref)
             if not isinstance(decision.action, LookUp):
                 return decision
             await look_up(self._cluster, self._secrets, decision.action.wanted, attempt.looked)
@@ -153,8 +153,8 @@ class Attempts:
             self._wait(attempt.uid, decision.wait_s)
             return
         if decision.settled:
-            await self._ledger.end(attempt.uid)
-        if decision.has_volume and attempt.uid not in self._ledger:
+            await self._tracker.end(attempt.uid)
+        if decision.has_volume and attempt.uid not in self._tracker:
             await self._creation.let_go(attempt.uid)
         self._waits.drop(attempt.uid)
         self._begin_anew(attempt.uid)
@@ -170,17 +170,17 @@ class Attempts:
         self._metrics.succeeded(intent.class_name, intent.source_kind, self._clock.now() - began)
         log.info(2, "provisioned", PVC=f"{ref.namespace}/{ref.name}", PersistentVolume=intent.volume_name)
         if self._claims.store.by(BY_UID, intent.uid):
-            self._telling.succeeded(ref, intent.volume_name)
+            self._events.succeeded(ref, intent.volume_name)
         if order.is_retained:
-            self._telling.retained(ref, intent.volume_name)
+            self._events.retained(ref, intent.volume_name)
         await self._creation.settle(order)
 
-    def save_delayed(self, view: View, volume: Unsaved, error: str) -> None:
+    def save_delayed(self, view: View, volume: PendingVolume, error: str) -> None:
         """A volume can't be stored for a while."""
         intent = volume.order.intent
-        self._telling.failed(_reference(view, intent), error)
+        self._events.failed(_reference(view, intent), error)
 
-    async def settled(self, view: View, volume: Unsaved, saved: Save, error: str) -> None:
+    async def settled(self, view: View, volume: PendingVolume, saved: Save, error: str) -> None:
         """A volume that could not be stored at once has been stored, or never will be."""
         order = volume.order
         intent, uid = order.intent, order.intent.uid
@@ -206,12 +206,12 @@ class Attempts:
         uid = attempt.uid
         failure = told_failure(failure, order)
         self._metrics.has_failed(class_name, kind)
-        self._telling.failed(attempt.ref, failure.error, infeasible=failure.infeasible)
+        self._events.failed(attempt.ref, failure.error, infeasible=failure.infeasible)
         if failure.state is not State.NO_CHANGE:
             self._making_failed(class_name)
         await self._written_down(uid, failure, order)
         claim = next(iter(self._claims.store.by(BY_UID, uid)), None)  # perhaps it has gone meanwhile
-        node_tried, is_open = _node_tried(attempt, order), uid in self._ledger
+        node_tried, is_open = _node_tried(attempt, order), uid in self._tracker
         after = decide_after(Attempted(failure, order, claim, node_tried, is_open, self._reschedules.get(uid, 0)))
         if after.releases_source:
             await self._creation.let_go(uid)
@@ -235,9 +235,9 @@ class Attempts:
     async def _written_down(self, uid: str, failure: Failure, order: Order | None) -> None:
         """What the failure means for the intent."""
         if failure.is_over:
-            await self._ledger.refuse(uid, failure.rules_out)
+            await self._tracker.refuse(uid, failure.rules_out)
         elif failure.state is State.BACKGROUND and order is not None:
-            self._ledger.doubt(order.intent)
+            self._tracker.mark_unknown(order.intent)
 
     def _rest(self, uid: str, fingerprint: object, error: str) -> float:
         self._slow[uid] = Infeasible(self._clock.now() + self._slow_s, fingerprint, error)
