@@ -22,7 +22,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Chance
 from mooring.controllers.provisioner.intents.intent import Intent, MemoryIntents
 from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_codec import Place, encoded
+from mooring.controllers.provisioner.intents.lease_codec import JournalLocation, encoded
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import Patch, PatchType
@@ -138,7 +138,7 @@ async def measure(plane: ControlPlane, way: str, round_: int, burst: int, trickl
             made: dict[str, Callable[[], Any]] = {
                 "nothing": MemoryIntents,
                 "claim": lambda counting=counting: OnTheClaim(counting),
-                "journal": lambda counting=counting: Journal(counting, Place("default", DRIVER), "bench", LoopClock()),
+                "journal": lambda counting=counting: Journal(counting, JournalLocation("default", DRIVER), "bench", LoopClock()),
             }
             intents = made[way]()
             running = None

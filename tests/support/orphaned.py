@@ -21,7 +21,7 @@ from mooring.base.randomness import Chance
 from mooring.cli.orphans import Orphans, OrphansFlags
 from mooring.controllers.provisioner.intents import lease_codec
 from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.controllers.provisioner.intents.lease_codec import Place
+from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
@@ -30,7 +30,7 @@ from tests.support.objects import DRIVER, a_pv
 from tests.support.scripted_driver import RPC
 from tests.support.volume_driver import VolumeDriver
 
-PLACE = Place("default", DRIVER)
+PLACE = JournalLocation("default", DRIVER)
 STARTED_WALL_S = 1_780_000_000.0
 
 

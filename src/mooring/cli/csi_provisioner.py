@@ -220,14 +220,14 @@ def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions
     from mooring.control.events import EventRecorder
     from mooring.controllers.provisioner.controller import Provisioner
     from mooring.controllers.provisioner.intents.journal import Journal
-    from mooring.controllers.provisioner.intents.lease_codec import Place
+    from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
     from mooring.controllers.provisioner.metrics import JournalMetrics
 
     runtime, driver_name = context.runtime, context.info.name
     cluster, clock, chance, metrics = runtime.cluster, runtime.clock, runtime.chance, runtime.metrics
     identity = f"{machine.host_name()}_{chance.uid()}"
     events = EventRecorder(cluster, f"{driver_name}_{identity}", clock=clock, chance=chance)
-    place = Place(namespace(context.setup.flags, machine), driver_name, options.node.node_name if options.node else "")
+    place = JournalLocation(namespace(context.setup.flags, machine), driver_name, options.node.node_name if options.node else "")
     intents = Journal(cluster, place, identity, clock, metrics.once(JournalMetrics))
     return Provisioner(cluster, context.driver, context.info, options, clock, chance, metrics, events, intents=intents)
 

@@ -19,7 +19,7 @@ from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding.options import BinderOptions
 from mooring.controllers.provisioner.controller import Provisioner
 from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_codec import Place
+from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.csi.session import Session
 from mooring.dev.story import Story
@@ -63,7 +63,7 @@ class Controllers:
     def _provisioner(self, cluster: Cluster) -> Provisioner:
         info = self._session.info
         events = EventRecorder(cluster, f"{info.name}_dev", clock=self._clock, chance=self._chance)
-        intents = Journal(cluster, Place(NAMESPACE, info.name), self._chance.uid(), self._clock)
+        intents = Journal(cluster, JournalLocation(NAMESPACE, info.name), self._chance.uid(), self._clock)
         provisioner = Provisioner(
             cluster, self._session.driver, info, ProvisionerOptions(), self._clock, self._chance, Metrics(), events, intents=intents
         )

@@ -9,17 +9,17 @@ from unittest import mock
 
 from mooring.control.queue import WorkQueue
 from mooring.controllers.provisioner.claims import outcomes
-from mooring.controllers.provisioner.claims.create_volume import Creation
-from mooring.controllers.provisioner.claims.outcomes import RulesOut
+from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
+from mooring.controllers.provisioner.claims.outcomes import RulesOut, Save
 from mooring.controllers.provisioner.claims.prepare import volume_name
-from mooring.controllers.provisioner.claims.pv_store import Save, Saving
-from mooring.controllers.provisioner.claims.reconcile import Attempts
+from mooring.controllers.provisioner.claims.pv_store import PvStore
+from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
 from mooring.controllers.provisioner.deletion import view as deletion
 from mooring.controllers.provisioner.intents import journal
 from mooring.controllers.provisioner.intents.intent import MemoryIntents
 from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_store import Book, Page
-from mooring.controllers.provisioner.intents.tracker import Ledger
+from mooring.controllers.provisioner.intents.lease_store import JournalLease, LeaseStore
+from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.csi.codes import Code
 from tests.sim.planting import Bug
 from tests.sim.provisioning import life
@@ -48,9 +48,9 @@ def _what_is_found_is_dropped() -> contextlib.AbstractContextManager[Any]:
     """Who takes the journal over takes nothing from it."""
 
     def forget(self: Journal) -> None:
-        for uid in self._book.found:
-            self._book.drop(uid)
-        self._book.found = {}
+        for uid in self._store.found:
+            self._store.drop(uid)
+        self._store.found = {}
 
     return mock.patch.object(Journal, "_take_in", forget)
 
@@ -58,35 +58,35 @@ def _what_is_found_is_dropped() -> contextlib.AbstractContextManager[Any]:
 def _orphans_are_given_up() -> contextlib.AbstractContextManager[Any]:
     """Once the claim is gone, nobody asks what became of its volume."""
 
-    async def make(self: Attempts, view: Any, uid: str) -> None:
+    async def make(self: ClaimReconciler, view: Any, uid: str) -> None:
         if view.claim(uid) is None:
-            await self._ledger.end(uid)
+            await self._tracker.end(uid)
         await original(self, view, uid)
 
-    original = Attempts.make
-    return mock.patch.object(Attempts, "make", make)
+    original = ClaimReconciler.make
+    return mock.patch.object(ClaimReconciler, "make", make)
 
 
 def _refusals_end_it() -> contextlib.AbstractContextManager[Any]:
     """Whatever the driver refuses with, and whatever earlier calls came to."""
 
-    async def refuse(self: Ledger, uid: str, rules_out: RulesOut) -> None:
+    async def refuse(self: IntentTracker, uid: str, rules_out: RulesOut) -> None:
         await self.end(uid)
 
-    return mock.patch.object(Ledger, "refuse", refuse)
+    return mock.patch.object(IntentTracker, "refuse", refuse)
 
 
 def _intents_end_early() -> contextlib.AbstractContextManager[Any]:
     """An intent ends with the driver's answer, before the object is stored."""
-    ask = Creation._ask
+    ask = VolumeCreation._ask
 
-    async def asked(self: Creation, order: Any, secrets: Any) -> Any:
+    async def asked(self: VolumeCreation, order: Any, secrets: Any) -> Any:
         answer = await ask(self, order, secrets)
-        await self._ledger.end(order.intent.uid)
-        await self._ledger._intents.tidy()
+        await self._tracker.end(order.intent.uid)
+        await self._tracker._intents.tidy()
         return answer
 
-    return mock.patch.object(Creation, "_ask", asked)
+    return mock.patch.object(VolumeCreation, "_ask", asked)
 
 
 def _names_are_random() -> contextlib.AbstractContextManager[Any]:
@@ -135,40 +135,40 @@ def _unsettled() -> Iterator[None]:
 
 def _whose_is_not_asked() -> contextlib.AbstractContextManager[Any]:
     """A refused PersistentVolume is not looked for: an earlier try may have been taken."""
-    whose = Saving.whose
+    owner_of_existing = PvStore.owner_of_existing
 
-    async def refused_is_gone(self: Saving, intent: Any, volume_id: str, refused: str = "") -> tuple[Save, str]:
-        return (Save.REFUSED, refused) if refused else await whose(self, intent, volume_id)
+    async def refused_is_gone(self: PvStore, intent: Any, volume_id: str, refused: str = "") -> tuple[Save, str]:
+        return (Save.REFUSED, refused) if refused else await owner_of_existing(self, intent, volume_id)
 
-    return mock.patch.object(Saving, "whose", refused_is_gone)
+    return mock.patch.object(PvStore, "whose", refused_is_gone)
 
 
 def _namesakes_are_ours() -> contextlib.AbstractContextManager[Any]:
     """A PersistentVolume of the name is our own, as external-provisioner has it."""
-    whose = Saving.whose
+    owner_of_existing = PvStore.owner_of_existing
 
-    async def ours(self: Saving, intent: Any, volume_id: str, refused: str = "") -> tuple[Save, str]:
-        found, error = await whose(self, intent, volume_id, refused)
+    async def ours(self: PvStore, intent: Any, volume_id: str, refused: str = "") -> tuple[Save, str]:
+        found, error = await owner_of_existing(self, intent, volume_id, refused)
         return (found, error) if refused or found is Save.LATER else (Save.STORED, "")
 
-    return mock.patch.object(Saving, "whose", ours)
+    return mock.patch.object(PvStore, "whose", ours)
 
 
 def _doubts_are_not_written() -> contextlib.AbstractContextManager[Any]:
     """The next process does not know of what the claim wanted before."""
-    return mock.patch.object(Ledger, "_with_doubts", lambda self, intent: intent)
+    return mock.patch.object(IntentTracker, "_with_unknown", lambda self, intent: intent)
 
 
 def _same_intents_are_not_looked_up() -> contextlib.AbstractContextManager[Any]:
     """What is open already is taken for written, also after a change whose write was not answered."""
-    return mock.patch.object(Book, "is_stored", return_value=True)
+    return mock.patch.object(LeaseStore, "is_stored", return_value=True)
 
 
 def _failed_writes_changed_nothing() -> contextlib.AbstractContextManager[Any]:
     """A write of the journal whose answer is lost is taken for not done."""
-    send = Book._send
+    send = LeaseStore._send
 
-    async def sent(self: Book, page: Page) -> None:
+    async def sent(self: LeaseStore, page: JournalLease) -> None:
         before = dict(page.stored)
         try:
             await send(self, page)
@@ -176,7 +176,7 @@ def _failed_writes_changed_nothing() -> contextlib.AbstractContextManager[Any]:
             page.stored = before
             raise
 
-    return mock.patch.object(Book, "_send", sent)
+    return mock.patch.object(LeaseStore, "_send", sent)
 
 
 BUGS: Final[Mapping[str, Bug]] = {

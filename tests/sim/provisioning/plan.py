@@ -7,14 +7,14 @@ from typing import Final
 
 from mooring.api.core import PersistentVolume
 from mooring.base.randomness import Chance
-from mooring.controllers.provisioner.intents.lease_codec import PAGE_BYTES_MAX, Place
+from mooring.controllers.provisioner.intents.lease_codec import PAGE_BYTES_MAX, JournalLocation
 from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
 
 DRIVER: Final = "csi.example.com"
 NODES: Final = ("node0", "node1")
 NAMESPACE: Final = "default"
 SECRET: Final = "storage-secret"
-PLACE: Final = Place(NAMESPACE, DRIVER)
+PLACE: Final = JournalLocation(NAMESPACE, DRIVER)
 """Of the journal."""
 FOREIGN: Final = "foreign"
 """The label of PersistentVolumes that are nobody's here, and what their handles begin with."""

@@ -18,7 +18,7 @@ from mooring.controllers.provisioner.driver_capabilities import Rules
 from mooring.controllers.provisioner.intents import lease_codec
 from mooring.controllers.provisioner.intents.intent import Intent, MemoryIntents
 from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_codec import Place
+from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import BadRequest, Invalid, ServerError
@@ -36,7 +36,7 @@ MESSAGE_BYTES_MAX = 1024
 def a_world(driver: AnsweringDriver | None = None, **rules: Any) -> ProvisioningWorld:
     """With durable intents."""
     world = ProvisioningWorld(driver, rules=Rules(**rules))
-    world.intents = Journal(world.users, Place("default", DRIVER), "me", world.clock)
+    world.intents = Journal(world.users, JournalLocation("default", DRIVER), "me", world.clock)
     return world
 
 
@@ -329,7 +329,7 @@ async def test_a_source_is_held_by_the_next_process_before_it_can_ask_again():
     await world.delete(CLAIMS, "origin", "default")
     gate.set()
     world.cluster.refuse("get secrets", times=3, error=ServerError("overloaded", code=500))
-    world.intents = Journal(world.users, Place("default", DRIVER), "the next", world.clock)
+    world.intents = Journal(world.users, JournalLocation("default", DRIVER), "the next", world.clock)
     async with world.provisioning():
         await world.settle(2)
         assert 1 == len(world.driver.made(CREATE))

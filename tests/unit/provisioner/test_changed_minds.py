@@ -10,7 +10,7 @@ from mooring.api.core import SECRETS
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_codec import Place
+from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from tests.support.provisioning import CREATE, PROVISIONING, AnsweringDriver, ProvisioningWorld
@@ -91,7 +91,7 @@ async def test_the_node_that_was_tried_is_given_back_though_the_class_has_change
 async def test_a_new_process_knows_what_was_asked_for_before_the_last_request():
     """The volume was made for the first node. That the driver has none in the second one's zone is no word on that."""
     world = await on_nodes()
-    place = Place("default", "csi.test")
+    place = JournalLocation("default", "csi.test")
     world.intents = Journal(world.users, place, "first", world.clock)
     world.driver.script(CREATE, Lose(Code.DEADLINE_EXCEEDED), Fail(Code.RESOURCE_EXHAUSTED, "full"), Fail(Code.UNAVAILABLE))
     async with world.provisioning():

@@ -24,7 +24,7 @@ from mooring.base.randomness import Chance
 from mooring.controllers.provisioner.intents import lease_codec, lease_store
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.journal import TIDY_S, Journal
-from mooring.controllers.provisioner.intents.lease_codec import Place
+from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.controllers.provisioner.intents.lease_store import AGAIN_S, REFRESH_S, RETAKE_S, UNATTENDED_S, Superseded
 from mooring.controllers.provisioner.metrics import JournalMetrics
 from mooring.kube.cluster import Patch, PatchType
@@ -37,7 +37,7 @@ from tests.support.recording import RecordingCluster
 from tests.support.scripted_driver import Lose
 from tests.support.virtual_loop import in_virtual_time
 
-PLACE = Place("storage", "csi.test")
+PLACE = JournalLocation("storage", "csi.test")
 CREATE, UPDATE, GET = "create leases", "update leases", "get leases"
 IN_MEMORY = "mooring_provisioner_intents_in_memory"
 
@@ -62,7 +62,9 @@ class World:
         return self
 
     @contextlib.asynccontextmanager
-    async def journal(self, identity: str = "me", place: Place = PLACE, metrics: JournalMetrics | None = None) -> AsyncIterator[Journal]:
+    async def journal(
+        self, identity: str = "me", place: JournalLocation = PLACE, metrics: JournalMetrics | None = None
+    ) -> AsyncIterator[Journal]:
         """A running journal; its process is killed at the end."""
         made = Journal(self.cluster, place, identity, self.clock, metrics)
         await made.start()
@@ -73,7 +75,7 @@ class World:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
-    async def stored(self, place: Place = PLACE) -> dict[str, Intent]:
+    async def stored(self, place: JournalLocation = PLACE) -> dict[str, Intent]:
         """What a new holder would find."""
         found = {lease["metadata"]["name"]: lease for lease in (await self.local.list(LEASES.whole())).items}
         count = lease_codec.count_of(found.get(place.page_name(0))) or len(found)
@@ -593,7 +595,7 @@ async def test_nothing_is_kept_of_what_has_ended():
             await journal.begin(an_intent(f"u{number}"))
             await journal.end(f"u{number}")
         await journal.tidy()
-        assert {} == journal._book._page_of
+        assert {} == journal._store._lease_of
 
 
 @in_virtual_time
@@ -635,7 +637,7 @@ async def test_who_asks_hears_what_keeps_the_journal_and_what_comes_next():
 @pytest.mark.parametrize("there", [True, False])
 @in_virtual_time
 async def test_the_journal_of_one_node_goes_with_its_node(there: bool):
-    world, place = await World().base(), Place("storage", "csi.test", "node1")
+    world, place = await World().base(), JournalLocation("storage", "csi.test", "node1")
     wanted = None
     if there:
         node = await world.local.create(NODES.whole(), {"metadata": {"name": "node1"}})
@@ -683,7 +685,7 @@ async def test_who_is_overtaken_while_it_looks_again_writes_nothing_over(counts:
         with contextlib.suppress(Superseded):
             await first.begin(an_intent("u3"))
         assert {"u1", "u9"} <= set(await world.stored())
-        assert first._book.held is (lease_codec.holder_of(await world.page()) == "first")
+        assert first._store.held is (lease_codec.holder_of(await world.page()) == "first")
 
 
 @in_virtual_time
@@ -798,7 +800,11 @@ async def test_a_page_that_was_there_already_and_does_not_count_is_written_anew(
 @in_virtual_time
 async def test_two_drivers_and_two_nodes_have_journals_of_their_own():
     world = await World().base()
-    alike = Place("storage", "csi-test"), Place("storage", "csi.test", "node1"), Place("storage", "csi.test", "node2")
+    alike = (
+        JournalLocation("storage", "csi-test"),
+        JournalLocation("storage", "csi.test", "node1"),
+        JournalLocation("storage", "csi.test", "node2"),
+    )
     async with contextlib.AsyncExitStack() as stack:
         journals = [await stack.enter_async_context(world.journal("me", place)) for place in (PLACE, *alike)]
         for number, journal in enumerate(journals):
@@ -847,7 +853,7 @@ async def test_what_is_open_for_long_is_not_taken_for_unattended():
 async def test_a_volume_that_may_have_been_kept_on_purpose_is_retained(away_s: float, policy: str):
     """By whoever let another provisioner finish the claim meanwhile, and took the volume out of its claim."""
     world = ProvisioningWorld()
-    place = Place("default", "csi.test")
+    place = JournalLocation("default", "csi.test")
     world.intents = Journal(world.users, place, "first", world.clock)
     await world.make_class(reclaimPolicy="Delete")
     name = f"pvc-{(await world.make_claim())['metadata']['uid']}"
@@ -870,14 +876,14 @@ async def test_a_volume_that_may_have_been_kept_on_purpose_is_retained(away_s: f
 @in_virtual_time
 async def test_nobody_keeps_a_volume_whose_claim_still_waits_for_it():
     world = ProvisioningWorld()
-    world.intents = Journal(world.users, Place("default", "csi.test"), "first", world.clock)
+    world.intents = Journal(world.users, JournalLocation("default", "csi.test"), "first", world.clock)
     await world.make_class(reclaimPolicy="Delete")
     name = f"pvc-{(await world.make_claim())['metadata']['uid']}"
     world.driver.script(CREATE_VOLUME, Lose(), Lose())
     async with world.provisioning():
         await world.failed()
     await asyncio.sleep(2 * UNATTENDED_S)
-    world.intents = Journal(world.users, Place("default", "csi.test"), "second", world.clock)
+    world.intents = Journal(world.users, JournalLocation("default", "csi.test"), "second", world.clock)
     async with world.provisioning():
         await world.calls(2)
         await world.delete_claim()
@@ -887,7 +893,7 @@ async def test_nobody_keeps_a_volume_whose_claim_still_waits_for_it():
 @in_virtual_time
 async def test_a_volume_that_may_have_been_kept_on_purpose_is_not_deleted_for_being_unusable():
     world = ProvisioningWorld()
-    place = Place("default", "csi.test")
+    place = JournalLocation("default", "csi.test")
     world.intents = Journal(world.users, place, "first", world.clock)
     await world.base()
     world.driver.script(CREATE_VOLUME, Lose())

@@ -17,13 +17,13 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Chance
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_codec import Place
+from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.kube.cluster import Cluster, Request
 from mooring.kube.errors import ApiError, Unreachable
 from tests.support.virtual_loop import in_virtual_time
 
 T = TypeVar("T")
-PLACE = Place("storage", "csi.test")
+PLACE = JournalLocation("storage", "csi.test")
 SIZES = (10, 60_000, 100_000)
 """Of requests, so that a few intents fill a page."""
 

@@ -31,7 +31,7 @@ from mooring.controllers.provisioner.controller import Provisioner
 from mooring.controllers.provisioner.intents import lease_codec
 from mooring.controllers.provisioner.intents.intent import MemoryIntents
 from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_codec import Place
+from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
@@ -89,7 +89,7 @@ class World:
         cluster: Any = MortalCluster(self.cluster, life)
         driver = InProcessDriver(MortalDriver(self.backend, life), clock=clock)
         identity = f"me{self.starts}"
-        intents = Journal(cluster, Place("default", "csi.test"), identity, clock) if self.story.durable else MemoryIntents()
+        intents = Journal(cluster, JournalLocation("default", "csi.test"), identity, clock) if self.story.durable else MemoryIntents()
         events = EventRecorder(cluster, identity, clock=clock, chance=chance)
         life.start(Provisioner(cluster, driver, INFO, OPTIONS, clock, chance, Metrics(), events, intents=intents).run())
         return life

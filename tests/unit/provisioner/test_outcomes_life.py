@@ -15,7 +15,7 @@ from mooring.controllers.provisioner import names, volumes
 from mooring.controllers.provisioner.driver_capabilities import Rules
 from mooring.controllers.provisioner.intents.intent import MemoryIntents
 from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_codec import Place
+from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.csi.codes import Code, go_name
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError
@@ -305,12 +305,12 @@ async def test_P42_what_another_request_is_refused_for_says_nothing_of_the_first
 async def test_P42_a_found_intent_has_been_in_doubt_since_its_process_died():
     world = await ProvisioningWorld().base()
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
-    world.intents = Journal(world.users, Place("default", DRIVER), "first", world.clock)
+    world.intents = Journal(world.users, JournalLocation("default", DRIVER), "first", world.clock)
     world.driver.script(CREATE, Wait(1.0, Lose()), Fail(Code.INTERNAL))
     async with world.provisioning():
         await world.calls(1)
     await world.settle(2)
-    world.intents = Journal(world.users, Place("default", DRIVER), "second", world.clock)
+    world.intents = Journal(world.users, JournalLocation("default", DRIVER), "second", world.clock)
     async with world.provisioning():
         await world.calls(2)
         await world.delete_claim()

@@ -23,17 +23,18 @@ from mooring.control.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner.caches import Caches
-from mooring.controllers.provisioner.claims.claim_events import Telling
-from mooring.controllers.provisioner.claims.create_volume import Creation
-from mooring.controllers.provisioner.claims.event_handlers import Wakes
+from mooring.controllers.provisioner.claims.claim_events import ClaimEvents
+from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
+from mooring.controllers.provisioner.claims.event_handlers import ClaimEventHandlers
 from mooring.controllers.provisioner.claims.node_topology import NodePlaces
-from mooring.controllers.provisioner.claims.pv_store import WORKERS, Save, Saving, Unsaved
-from mooring.controllers.provisioner.claims.reconcile import Attempts
+from mooring.controllers.provisioner.claims.outcomes import Save
+from mooring.controllers.provisioner.claims.pv_store import WORKERS, PendingVolume, PvStore
+from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
 from mooring.controllers.provisioner.claims.retry_triggers import Waits
 from mooring.controllers.provisioner.claims.view import Infeasible, View
 from mooring.controllers.provisioner.driver_capabilities import facts_of
 from mooring.controllers.provisioner.intents.intent import Intent, Intents, MemoryIntents
-from mooring.controllers.provisioner.intents.tracker import Ledger
+from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.metrics import IntentMetrics, ProvisionMetrics
 from mooring.controllers.provisioner.options import JITTER, ProvisionerOptions
 from mooring.controllers.provisioner.subcontrollers import Subcontrollers
@@ -79,12 +80,12 @@ class Provisioner:
         self._populating = EventRecorder(cluster, POPULATING, clock=clock, chance=chance)
         self._intents: Intents = intents or MemoryIntents()
         self._orphans: dict[str, Instant] = {}
-        self._ledger = ledger = Ledger(self._intents, clock, self._intent_ended)
+        self._tracker = tracker = IntentTracker(self._intents, clock, self._intent_ended)
         self._intent_metrics = metrics.once(IntentMetrics)
         self.caches = caches = Caches(cluster, facts, options, clock, chance)
         places = NodePlaces(caches.csi_nodes.store, caches.nodes.store)
         secrets = SecretCache(cluster, clock)
-        self._saving = Saving(
+        self._pv_store = PvStore(
             cluster,
             caches.volumes,
             clock,
@@ -108,9 +109,9 @@ class Provisioner:
             places=places,
             intents=self._intents.open(),
             slow=slow,
-            unsaved=self._saving.unsaved,
+            unsaved=self._pv_store.unsaved,
             orphans=self._orphans,
-            kept=ledger.kept,
+            unresolved=tracker.unresolved,
             node_name=options.node.node_name if options.node else "",
         )
         self._queue: WorkQueue[str] = WorkQueue(
@@ -122,11 +123,11 @@ class Provisioner:
         )
         runtime = Runtime(cluster, clock, chance, metrics)
         self._beside = Subcontrollers(runtime, driver, facts, options, events, caches, secrets, view, self._intents)
-        self._creation = creation = Creation(
+        self._creation = creation = VolumeCreation(
             driver,
-            ledger,
+            tracker,
             self._beside.protection,
-            self._saving,
+            self._pv_store,
             secrets,
             clock,
             identity=identity_of(facts.name, options, clock, chance),
@@ -135,15 +136,15 @@ class Provisioner:
             is_there=lambda uid: view.claim(uid) is not None,
         )
         waits = Waits()
-        self._attempts = Attempts(
+        self._reconciler = ClaimReconciler(
             cluster,
             caches.claims,
             secrets,
             creation,
-            ledger,
+            tracker,
             waits,
             self._queue,
-            Telling(events, self._populating),
+            ClaimEvents(events, self._populating),
             metrics.once(ProvisionMetrics),
             clock,
             slow,
@@ -151,8 +152,8 @@ class Provisioner:
             making_failed=self._beside.making_failed,
             ended=self._beside.protection.abandon,
         )
-        self._wakes = Wakes(view, caches, waits, places, self._queue, self._claim_ended)
-        self._beside.protection.on_snapshot(lambda name: self._wakes.happened(VOLUME_SNAPSHOTS.plural, name))
+        self._handlers = ClaimEventHandlers(view, caches, waits, places, self._queue, self._claim_ended)
+        self._beside.protection.on_snapshot(lambda name: self._handlers.happened(VOLUME_SNAPSHOTS.plural, name))
         self._intents.on_found(self._intents_found)
         self._parts = self._beside.workers
         self._shift = Shift()
@@ -172,7 +173,7 @@ class Provisioner:
     async def run(self) -> None:
         """Provisions until cancelled, or until drained. Raises ConfigError; DriverError where the driver does not tell its node's place."""
         await self._beside.learn_place()
-        with self._intent_metrics.shown(self._ledger):
+        with self._intent_metrics.shown(self._tracker):
             await self._run()
 
     async def _run(self) -> None:
@@ -198,40 +199,40 @@ class Provisioner:
     async def drain(self, timeout_s: float) -> bool:
         """Takes no new work, lets what runs end and be stored. timeout_s: how long at the most. Returns False when that was too short."""
         self._queue.close()
-        self._saving.close()
+        self._pv_store.close()
         *_, is_over = await asyncio.gather(*(part.drain(timeout_s) for part in self._parts), self._shift.over(timeout_s))
         return is_over
 
     def driver_returned(self) -> None:
         """The driver was away and is back: whatever failed for that is tried at once."""
-        self._wakes.driver_returned()
+        self._handlers.driver_returned()
         self._beside.driver_returned()
 
     async def _work(self) -> None:
-        attempt = functools.partial(self._attempts.make, self._view)
+        attempt = functools.partial(self._reconciler.reconcile, self._view)
         async with self._shift.workers() as group:
             for part in self._parts:
                 group.create_task(part.run(), name=f"provisioner/{type(part).__name__}")
             for number in range(self._options.worker_threads):
                 group.create_task(self._queue.work(attempt), name=f"provisioner/claim-worker/{number}")
             for number in range(WORKERS):
-                group.create_task(self._saving.work(), name=f"provisioner/saving-worker/{number}")
+                group.create_task(self._pv_store.work(), name=f"provisioner/saving-worker/{number}")
 
     # -- what happens
 
     def _claim_ended(self, uid: str) -> None:
         """Its volume, if there may be one, is still asked for, in the back-off it is in."""
         if uid not in self._view.intents:
-            self._attempts.forget(uid)
+            self._reconciler.forget(uid)
             if self._creation.holds(uid):
                 self._queue.add(uid)
             return
         self._orphans[uid] = self._clock.now() + SECRET_S_MAX
-        if uid in self._ledger.kept:
+        if uid in self._tracker.unresolved:
             self._queue.add(uid)
 
     def _intents_found(self, found: Mapping[str, Intent]) -> None:
-        self._ledger.found(found)
+        self._tracker.found(found)
         self._creation.found(found)
         for uid in found:
             self._orphans[uid] = self._clock.now()
@@ -241,11 +242,11 @@ class Provisioner:
         self._orphans.pop(intent.uid, None)
         self._beside.intent_closed(intent.volume_name)
 
-    def _save_delayed(self, volume: Unsaved, error: str) -> None:
-        self._attempts.save_delayed(self._view, volume, error)
+    def _save_delayed(self, volume: PendingVolume, error: str) -> None:
+        self._reconciler.save_delayed(self._view, volume, error)
 
-    async def _settled(self, volume: Unsaved, saved: Save, error: str) -> None:
-        await self._attempts.settled(self._view, volume, saved, error)
+    async def _settled(self, volume: PendingVolume, saved: Save, error: str) -> None:
+        await self._reconciler.settled(self._view, volume, saved, error)
 
 
 def identity_of(driver_name: str, options: ProvisionerOptions, clock: Clock, chance: Chance) -> str:

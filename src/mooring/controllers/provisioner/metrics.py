@@ -8,7 +8,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from mooring.controllers.provisioner.intents.tracker import Ledger
+from mooring.controllers.provisioner.intents.tracker import IntentTracker
 
 BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -44,7 +44,7 @@ class IntentMetrics:
         self._oldest = Gauge(f"{prefix}_oldest_seconds", "How long the oldest of them is known.", registry=registry)
 
     @contextlib.contextmanager
-    def shown(self, ledger: Ledger) -> Iterator[None]:
+    def shown(self, ledger: IntentTracker) -> Iterator[None]:
         """While it is in use: who leads no more does not know what is open."""
         self._open.set_function(lambda: ledger.count)
         self._oldest.set_function(lambda: ledger.oldest_s)

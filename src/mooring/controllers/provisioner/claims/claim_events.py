@@ -29,7 +29,7 @@ def _reference(namespace: str, name: str, uid: str, version: str) -> ObjectRefer
     return ObjectReference("v1", "PersistentVolumeClaim", namespace, name, uid, version)
 
 
-class Telling:
+class ClaimEvents:
     """recorder: of the driver's events. populating: of the one that leaves a claim to a populator."""
 
     def __init__(self, recorder: EventRecorder, populating: EventRecorder) -> None:

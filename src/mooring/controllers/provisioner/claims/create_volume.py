@@ -14,12 +14,20 @@ from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner import volumes
 from mooring.controllers.provisioner.claims import outcomes, response_checks
 from mooring.controllers.provisioner.claims.claim import Source
-from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Failed, Failure, RulesOut, State
-from mooring.controllers.provisioner.claims.pv_store import Save, Saving, Unsaved
+from mooring.controllers.provisioner.claims.decide_after import (
+    Fate,
+    Verdict,
+    after_deletion,
+    after_refused,
+    after_unusable,
+    depends_on_claim,
+)
+from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Failed, Failure, RulesOut, Save, State
+from mooring.controllers.provisioner.claims.pv_store import PendingVolume, PvStore
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.delete_volume import delete_volume
 from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.controllers.provisioner.intents.tracker import Ledger
+from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.source_protection.controller import SourceProtection
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
@@ -29,15 +37,15 @@ from mooring.kube.errors import ApiError
 log = logger(__name__)
 
 
-class Creation:
+class VolumeCreation:
     """identity: of this process, in the attributes of its volumes. timeout_s: of each call. is_there: for a claim's uid."""
 
     def __init__(
         self,
         driver: Driver,
-        ledger: Ledger,
+        tracker: IntentTracker,
         protection: SourceProtection,
-        saving: Saving,
+        pv_store: PvStore,
         secrets: SecretCache,
         clock: Clock,
         *,
@@ -47,9 +55,9 @@ class Creation:
         is_there: Callable[[str], bool] = lambda uid: True,
     ) -> None:
         self._driver = driver
-        self._ledger = ledger
+        self._tracker = tracker
         self._protection = protection
-        self._saving = saving
+        self._pv_store = pv_store
         self._secrets = secrets
         self._clock = clock
         self._identity = identity
@@ -67,7 +75,7 @@ class Creation:
         except Failed:
             raise
         except Exception:  # a bug of ours: nobody has said what became of the volume
-            self._ledger.doubt(order.intent)
+            self._tracker.mark_unknown(order.intent)
             raise
 
     async def _made(self, order: Order, secrets: Mapping[str, str], began: Instant) -> bool:
@@ -75,7 +83,7 @@ class Creation:
         answer = await self._ask(order, secrets)
         unusable = response_checks.judged(order, answer)
         if unusable is not None:
-            return await self._undone(order, secrets, unusable.failure, unusable.volume_id)
+            return await self._reject(order, secrets, unusable.failure, unusable.volume_id)
         volume = answer.volume
         body = volumes.completed(order.intent.volume, volume, order.required_bytes, self._identity, self._uses_topology)
         if order.intent.migrated:
@@ -83,32 +91,23 @@ class Creation:
                 body = as_in_tree(body)
             except TranslationError as problem:
                 why = Failure(f"failed to translate CSI PV to in-tree due to: {problem}", State.FINISHED)
-                return await self._undone(order, secrets, why, volume.volume_id)
-        saved, error = await self._saving.store(Unsaved(order, volume.volume_id, body, began))
+                return await self._reject(order, secrets, why, volume.volume_id)
+        saved, error = await self._pv_store.store(PendingVolume(order, volume.volume_id, body, began))
         if saved in (Save.REFUSED, Save.TAKEN):
             raise Failed(await self.refused(order, secrets, saved, error, volume.volume_id))
         return saved is Save.STORED
 
-    async def _undone(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> bool:
-        """A volume of no use is deleted, unless an object names it: what is in use is not deleted for one odd answer.
-
-        True when the object is the claim's own. Raises Failed.
-        """
-        if not volume_id:
-            raise Failed(why)
-        found, error = await self._saving.whose(order.intent, volume_id, why.error)
-        match found:
-            case Save.STORED:
-                return True
-            case Save.LATER:
-                raise Failed(Failure(f"{why.error}; its PersistentVolume can't be looked up: {error}", State.BACKGROUND))
-            case Save.TAKEN:
-                raise Failed(Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME))
-        raise Failed(await self._cleaned(order, secrets, why, volume_id))
+    async def _reject(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> bool:
+        """The volume is of no use. True when its object is stored all the same, as the claim's own. Raises Failed."""
+        owner, error = await self._pv_store.owner_of_existing(order.intent, volume_id, why.error) if volume_id else (None, "")
+        verdict = after_unusable(order, why, owner, error)
+        if verdict.fate is Fate.STORED:
+            return True
+        raise Failed(await self._carried_out(order, secrets, verdict, volume_id))
 
     async def settle(self, order: Order) -> None:
         """The volume is stored: nothing is in the air any more."""
-        await self._ledger.end(order.intent.uid)
+        await self._tracker.end(order.intent.uid)
         await self.let_go(order.intent.uid)
 
     def found(self, intents: Mapping[str, Intent]) -> None:
@@ -131,14 +130,14 @@ class Creation:
     async def _begin(self, order: Order) -> bool:
         """False when the claim has gone before the driver was asked. Raises Failed."""
         uid = order.intent.uid
-        is_new = uid not in self._ledger
+        is_new = uid not in self._tracker
         try:
             await self._hold(order)
-            await self._ledger.begin(order.intent)
+            await self._tracker.begin(order.intent)
         except ApiError as error:
             raise Failed(Failure(str(error), State.NO_CHANGE)) from error
         if is_new and not self._is_there(uid):
-            await self._ledger.end(uid)
+            await self._tracker.end(uid)
             await self.let_go(uid)
             return False
         return True
@@ -152,7 +151,7 @@ class Creation:
         try:
             await self._protection.hold(source, uid)
         except ApiError as error:
-            if uid not in self._ledger:
+            if uid not in self._tracker:
                 raise
             log.info(2, "could not hold the source of a volume that may exist", why=str(error), source=f"{source.namespace}/{source.name}")
 
@@ -169,39 +168,21 @@ class Creation:
             raise Failed(failure) from error
 
     async def refused(self, order: Order, secrets: Mapping[str, str], saved: Save, error: str, volume_id: str) -> Failure:
-        """The API server will never take this object: the volume goes. Somebody else's object may be about this very volume: it stays.
+        """The API server will never take this object: the failure to be told, once the volume is deleted, if it has to be."""
+        is_awaited = saved is Save.TAKEN or not depends_on_claim(order) or await self._is_awaited(order.intent)
+        return await self._carried_out(order, secrets, after_refused(order, saved, error, is_awaited=is_awaited), volume_id)
 
-        Differs from external-provisioner, which sends a refused object for ever and tells nobody.
-        """
-        if saved is Save.TAKEN:
-            return Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME)
-        if await self._may_be_kept(order):
-            left = "its volume is left alone: its claim may be gone, and its class retains volumes"
-            return Failure(f"the API server refused the PersistentVolume; {left}: {error}", State.BACKGROUND)
-        why = Failure(f"the API server refused the PersistentVolume, so its volume was deleted: {error}", State.FINISHED, infeasible=True)
-        return await self._cleaned(order, secrets, why, volume_id)
-
-    async def _may_be_kept(self, order: Order) -> bool:
-        """True when its user may have taken the volume out of its claim: then it only looks like one that was never stored."""
-        if order.is_retained or not volumes.retains(order.intent.volume):
-            return False
+    async def _is_awaited(self, intent: Intent) -> bool:
+        """False also when nobody can tell."""
         try:
-            return not await self._saving.is_awaited(order.intent)
+            return await self._pv_store.is_awaited(intent)
         except ApiError:
-            return True
+            return False
 
-    async def _cleaned(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> Failure:
-        """Deletes a volume that is of no use. The failure to be told, which is another one when that did not work."""
-        if not volume_id:
-            return why
-        if order.is_retained:
-            error = f"{why.error}. Volume {order.intent.volume_name} is left alone: it may have been kept on purpose"
-            return Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME)
-        problem = await self._delete(order, secrets, volume_id)
-        if problem is None:
-            return dataclasses.replace(why, state=State.FINISHED, rules_out=RulesOut.VOLUME)
-        error = f"{why.error}. Cleanup of volume {order.intent.volume_name} failed, volume is orphaned: {problem}"
-        return Failure(error, State.BACKGROUND, from_driver=True)
+    async def _carried_out(self, order: Order, secrets: Mapping[str, str], verdict: Verdict, volume_id: str) -> Failure:
+        if verdict.fate is Fate.DELETED:
+            return after_deletion(order, verdict.failure, await self._delete(order, secrets, volume_id))
+        return verdict.failure
 
     async def _delete(self, order: Order, secrets: Mapping[str, str], volume_id: str) -> MooringError | None:
         """All tries within one timeout. The error of the last one, None when the volume is gone."""

@@ -42,12 +42,12 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
         return _decide_unawaited(view, uid, now, looked)
     not_due = _not_due(view, claim)
     before = view.intents.get(uid)
-    is_repeated = before is not None and uid not in view.kept
+    is_repeated = before is not None and uid not in view.unresolved
     if not_due is not None:
         settled = before is not None and _is_settled(view, before)
         if before is not None and not settled and (is_repeated or claim.spec.volume_name):
             return _decide_unawaited(view, uid, now, looked)
-        return Decision(not_due, settled=settled)
+        return dataclasses.replace(not_due, settled=True) if settled else not_due
     class_name = class_of(claim)
     storage_class = view.storage_class(class_name)
     assert storage_class is not None, "it would not be due"
@@ -105,39 +105,39 @@ def _attributes_uid(view: View, claim: PersistentVolumeClaim, looked: Looked) ->
     return uid
 
 
-def _not_due(view: View, claim: PersistentVolumeClaim) -> why.Because | None:
-    """Why nothing is to be done for it, None when its volume is to be made."""
+def _not_due(view: View, claim: PersistentVolumeClaim) -> Decision | None:
+    """The decision that nothing is to be done for it, None when its volume is to be made."""
     if claim.spec.volume_name:
-        return why.HasVolume(claim.spec.volume_name)
+        return Decision(why.HasVolume(claim.spec.volume_name), has_volume=True)
     asked = provisioner_of(claim)
     if not view.driver.is_named(asked) or view.driver.name not in (asked, annotation(claim, names.MIGRATED_TO)):
-        return why.NotAsked(asked)
+        return Decision(why.NotAsked(asked))
     node_name = selected_node(claim)
     if view.node_name and node_name not in ("", view.node_name):
-        return why.OfAnotherNode(node_name)
+        return Decision(why.OfAnotherNode(node_name))
     class_name = class_of(claim)
     storage_class = view.storage_class(class_name)
     if storage_class is None:
-        return why.ClassMissing(class_name)
+        return Decision(why.ClassMissing(class_name), counts_failure=True, class_name=class_name, source_kind=source_kind(claim))
     waits = storage_class.volume_binding_mode == "WaitForFirstConsumer"
     if waits and not annotation(claim, names.SELECTED_NODE):
-        return why.WaitsForNode()
+        return Decision(why.WaitsForNode())
     if view.node_name and not node_name:
-        return why.OfAnotherNode("")
+        return Decision(why.OfAnotherNode(""))
     if not view.driver.is_named(storage_class.provisioner):
-        return why.ClassOfAnother(class_name, storage_class.provisioner)
+        return Decision(why.ClassOfAnother(class_name, storage_class.provisioner))
     return _already_there(view, claim)
 
 
-def _already_there(view: View, claim: PersistentVolumeClaim) -> why.Because | None:
+def _already_there(view: View, claim: PersistentVolumeClaim) -> Decision | None:
     try:
         name = volume_name(view, claim.metadata.uid)
     except Failed:
         return None  # the attempt tells the user
     if claim.metadata.uid in view.unsaved:
-        return why.Saving(name)
+        return Decision(why.Saving(name))
     pv = view.volume(name)
-    return why.Provisioned(name) if pv is not None and _may_be_of(pv, claim) else None
+    return Decision(why.Provisioned(name), has_volume=True) if pv is not None and _may_be_of(pv, claim) else None
 
 
 def _may_be_of(pv: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
@@ -197,7 +197,7 @@ def _is_gone(secret: SecretReference | None, looked: Looked, *signs: type[Moorin
 def _decide_unawaited(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
     """Nobody waits for what may have been made: once it is refused, there is no hurry to learn of it."""
     slow = view.slow.get(uid)
-    if slow is not None and now < slow.until and uid in view.kept:
+    if slow is not None and now < slow.until and uid in view.unresolved:
         return Decision(why.NotRuledOut(slow.error, slow.until - now), wait_s=slow.until - now)
     return _decide_orphan(view, uid, now, looked)
 
@@ -211,7 +211,7 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
     if uid in view.unsaved:
         return Decision(why.Saving(intent.volume_name))
     if _is_settled(view, intent):
-        return Decision(why.Provisioned(intent.volume_name), settled=True)
+        return Decision(why.Provisioned(intent.volume_name), settled=True, has_volume=True)
     class_name, kind = intent.class_name, intent.source_kind
     try:
         if wanted is not None and wanted.secret != intent.secret and _is_gone(intent.secret, looked):
@@ -222,7 +222,7 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
         elif intent.unattended:
             intent = dataclasses.replace(intent, volume=volumes.retained(intent.volume))
         order = requests.ordered_again(intent)
-        if uid in view.kept:  # if there is a volume, it needs its source no more
+        if uid in view.unresolved:  # if there is a volume, it needs its source no more
             order = dataclasses.replace(order, source=None)
         if _secret_is_lost(view, intent, now, looked):
             order = dataclasses.replace(order, secret_is_lost=True)

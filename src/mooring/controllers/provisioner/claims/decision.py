@@ -36,8 +36,8 @@ Action = LookUp | LeaveToPopulator | Create
 class Decision:
     """attempting: an attempt has begun, which the user is told. failure: what the attempt came to, for the user; None: no failure.
 
-    settled: the intent's volume is stored: it can be closed. wait_s: nothing is tried before that, unless something changes.
-    class_name, source_kind: for metrics.
+    settled: the intent's volume is stored: it can be closed. has_volume: and needs no source any more. wait_s: nothing is tried before
+    that, unless something changes. counts_failure: in the metrics, though the user is told nothing. class_name, source_kind: for metrics.
     """
 
     because: why.Because
@@ -45,6 +45,8 @@ class Decision:
     attempting: bool = False
     failure: Failure | None = None
     settled: bool = False
+    has_volume: bool = False
+    counts_failure: bool = False
     wait_s: float | None = None
     class_name: str = ""
     source_kind: str = ""

@@ -18,7 +18,7 @@ from mooring.controllers.provisioner.claims.view import BY_CLASS, View, same_but
 from mooring.kube.cache.informer import Cause, Change
 
 
-class Wakes:
+class ClaimEventHandlers:
     """ended: called with the uid of each claim that is no more."""
 
     def __init__(self, view: View, caches: Caches, waits: Waits, places: NodePlaces, queue: WorkQueue[str], ended: Callable[[str], None]):
@@ -50,7 +50,7 @@ class Wakes:
 
     def _is_due(self, claim: PersistentVolumeClaim) -> bool:
         """False for a claim that has a volume, unless another one may have been made for it."""
-        return not claim.spec.volume_name or claim.metadata.uid in self._view.kept
+        return not claim.spec.volume_name or claim.metadata.uid in self._view.unresolved
 
     def volume_changed(self, change: Change[PersistentVolume]) -> None:
         """A volume's object that is torn away from a claim which still waits for it has to be made again."""

@@ -35,6 +35,15 @@ class RulesOut(enum.Enum):
     VOLUME = "volume"
 
 
+class Save(enum.Enum):
+    """What a try to store a PersistentVolume came to. REFUSED: for good. TAKEN: another object has its name."""
+
+    STORED = "stored"
+    LATER = "later"
+    REFUSED = "refused"
+    TAKEN = "taken"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Heals:
     """A change that could heal a failure: of a class, a claim, a grant, a node, a snapshot. name: "" for any of the kind."""
@@ -56,6 +65,11 @@ class Failure:
     heals: tuple[Heals, ...] = ()
     from_driver: bool = False
     rules_out: RulesOut = RulesOut.NOTHING
+
+    @property
+    def is_over(self) -> bool:
+        """True when the attempt has come to its end, as the claim sees it."""
+        return self.state in (State.FINISHED, State.RESCHEDULE)
 
 
 class Failed(MooringError):

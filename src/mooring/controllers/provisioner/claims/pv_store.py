@@ -7,7 +7,6 @@ asked again for that.
 from __future__ import annotations
 
 import dataclasses
-import enum
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -19,6 +18,7 @@ from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
 from mooring.control.queue import BackOff, QueueMetrics, WorkQueue
+from mooring.controllers.provisioner.claims.outcomes import Save
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.volumes import Json
@@ -37,17 +37,8 @@ TOLD_AT: Final = 6
 _REFUSALS: Final = (Invalid, BadRequest, TooLarge)
 
 
-class Save(enum.Enum):
-    """What a try came to."""
-
-    STORED = "stored"
-    LATER = "later"
-    REFUSED = "refused"
-    TAKEN = "taken"
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
-class Unsaved:
+class PendingVolume:
     """A volume that exists. volume_id: the driver's name for it. began: when its attempt did."""
 
     order: Order
@@ -64,11 +55,11 @@ class Unsaved:
         return self.order.intent.volume_name
 
 
-Delayed = Callable[[Unsaved, str], None]
-Settled = Callable[[Unsaved, Save, str], Awaitable[None]]
+Delayed = Callable[[PendingVolume, str], None]
+Settled = Callable[[PendingVolume, Save, str], Awaitable[None]]
 
 
-class Saving:
+class PvStore:
     """settled: awaited with what became of a volume that could not be stored at once, and why it was refused.
 
     delayed: called once for a volume that can't be stored for a while, with the error. driver_name: whose volumes it stores.
@@ -94,7 +85,7 @@ class Saving:
         self._delayed = delayed
         self._driver_name = driver_name
         self._per_node = per_node
-        self.unsaved: dict[str, Unsaved] = {}
+        self.unsaved: dict[str, PendingVolume] = {}
         self._queue: WorkQueue[str] = WorkQueue(
             "unsavedpvs",
             clock=clock,
@@ -103,7 +94,7 @@ class Saving:
             metrics=metrics.once(QueueMetrics),
         )
 
-    async def store(self, volume: Unsaved) -> tuple[Save, str]:
+    async def store(self, volume: PendingVolume) -> tuple[Save, str]:
         """The first try; what failed is taken care of from here on. Returns what it came to, and why it was refused."""
         self.unsaved[volume.uid] = volume
         try:
@@ -135,21 +126,21 @@ class Saving:
         await self._settled(volume, result, error)
         self.unsaved.pop(uid, None)
 
-    def _later(self, volume: Unsaved, error: str) -> None:
+    def _later(self, volume: PendingVolume, error: str) -> None:
         delay_s = self._queue.retry(volume.uid)
         told = log.bind(PersistentVolume=volume.name)
         told.error("the volume exists, its object could not be stored yet", why=error, retry_in_s=round(delay_s, 3))
         if self._queue.failures(volume.uid) == TOLD_AT:
             self._delayed(volume, f"the volume exists, its PersistentVolume could not be stored yet: {error}")
 
-    async def _try(self, volume: Unsaved) -> tuple[Save, str]:
+    async def _try(self, volume: PendingVolume) -> tuple[Save, str]:
         key = Key("", volume.name)
         try:
             await self._volumes.write(key, self._cluster.create(PERSISTENT_VOLUMES, volume.body))
         except AlreadyExists:
-            return await self.whose(volume.order.intent, volume.volume_id)
+            return await self.owner_of_existing(volume.order.intent, volume.volume_id)
         except _REFUSALS as error:
-            return await self.whose(volume.order.intent, volume.volume_id, refused=str(error))
+            return await self.owner_of_existing(volume.order.intent, volume.volume_id, refused=str(error))
         except ApiError as error:
             return Save.LATER, str(error)
         return Save.STORED, ""
@@ -162,7 +153,7 @@ class Saving:
             return False
         return claim.metadata.uid == intent.uid
 
-    async def whose(self, intent: Intent, volume_id: str, refused: str = "") -> tuple[Save, str]:
+    async def owner_of_existing(self, intent: Intent, volume_id: str, refused: str = "") -> tuple[Save, str]:
         """An object of the volume's name is there: our own, when an answer was lost; or another claim's.
 
         refused: why there will be none, unless there is: an earlier try may have been taken, and then its volume must not be deleted.

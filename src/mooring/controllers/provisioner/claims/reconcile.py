@@ -11,21 +11,20 @@ from mooring.base.clock import Clock, Instant
 from mooring.base.log import Logger, logger
 from mooring.control.queue import WorkQueue
 from mooring.control.secrets import SecretCache, SecretError
-from mooring.controllers.provisioner.claims import reasons as why
 from mooring.controllers.provisioner.claims.claim import selected_node
-from mooring.controllers.provisioner.claims.claim_events import Telling, claim_reference, intent_reference
-from mooring.controllers.provisioner.claims.create_volume import Creation
+from mooring.controllers.provisioner.claims.claim_events import ClaimEvents, claim_reference, intent_reference
+from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
 from mooring.controllers.provisioner.claims.decide import decide_claim
+from mooring.controllers.provisioner.claims.decide_after import RESCHEDULES_MAX, After, Attempted, Then, decide_after, told_failure
 from mooring.controllers.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
-from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, State
-from mooring.controllers.provisioner.claims.prepare import source_kind
-from mooring.controllers.provisioner.claims.pv_store import Save, Unsaved
+from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, Save, State
+from mooring.controllers.provisioner.claims.pv_store import PendingVolume
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.claims.retry_triggers import Waits
 from mooring.controllers.provisioner.claims.view import BY_UID, Infeasible, Looked, View, Wanted
 from mooring.controllers.provisioner.fetch import look_up
 from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.controllers.provisioner.intents.tracker import Ledger
+from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.metrics import ProvisionMetrics
 from mooring.controllers.provisioner.writes import deselect_node
 from mooring.kube.cache.informer import Informer
@@ -36,9 +35,6 @@ log = logger(__name__)
 
 INFEASIBLE_S: Final = 300.0
 """How long an infeasible claim rests at the least, unless it changes."""
-
-RESCHEDULES_MAX: Final = 10
-"""In a row without any wait; from there on every other one waits for the back-off."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,7 +48,7 @@ class Attempt:
     looked: Looked = dataclasses.field(default_factory=Looked, repr=False)
 
 
-class Attempts:
+class ClaimReconciler:
     """slow: filled here. slow_s: how long an infeasible claim rests, and one that is gone and refused.
 
     making_failed: called with the class of a volume that was not made. ended: called with the uid of a claim that is forgotten.
@@ -63,11 +59,11 @@ class Attempts:
         cluster: Cluster,
         claims: Informer[PersistentVolumeClaim],
         secrets: SecretCache,
-        creation: Creation,
-        ledger: Ledger,
+        creation: VolumeCreation,
+        tracker: IntentTracker,
         waits: Waits,
         queue: WorkQueue[str],
-        telling: Telling,
+        events: ClaimEvents,
         metrics: ProvisionMetrics,
         clock: Clock,
         slow: dict[str, Infeasible],
@@ -80,10 +76,10 @@ class Attempts:
         self._claims = claims
         self._secrets = secrets
         self._creation = creation
-        self._ledger = ledger
+        self._tracker = tracker
         self._waits = waits
         self._queue = queue
-        self._telling = telling
+        self._events = events
         self._metrics = metrics
         self._clock = clock
         self._slow = slow
@@ -101,7 +97,7 @@ class Attempts:
 
     # -- one attempt
 
-    async def make(self, view: View, uid: str) -> None:
+    async def reconcile(self, view: View, uid: str) -> None:
         """Does for the claim what is to be done now."""
         attempt = self._attempt(view, uid)
         if attempt is None:
@@ -113,7 +109,7 @@ class Attempts:
             case Create(order):
                 await self._create(attempt, order, decision)
             case LeaveToPopulator():
-                self._telling.left_to_populator(attempt.ref)
+                self._events.left_to_populator(attempt.ref)
                 self._done(uid)
             case _ if decision.failure is not None:
                 await self._failed(attempt, decision.class_name, decision.source_kind, decision.failure)
@@ -135,7 +131,7 @@ class Attempts:
                 told.info(4, "decided", because=str(decision.because))
             if decision.attempting and not announced:
                 announced = True
-                self._telling.begins(attempt.ref)
+                self._events.begins(attempt.ref)
             if not isinstance(decision.action, LookUp):
                 return decision
             await look_up(self._cluster, self._secrets, decision.action.wanted, attempt.looked)
@@ -151,15 +147,14 @@ class Attempts:
         self._done(attempt.uid)
 
     async def _nothing_to_try(self, attempt: Attempt, decision: Decision) -> None:
-        if isinstance(decision.because, why.ClassMissing):  # its arrival wakes the claim
-            self._metrics.has_failed(decision.because.class_name, "" if attempt.claim is None else source_kind(attempt.claim))
+        if decision.counts_failure:
+            self._metrics.has_failed(decision.class_name, decision.source_kind)
         if decision.wait_s is not None:
             self._wait(attempt.uid, decision.wait_s)
             return
         if decision.settled:
-            await self._ledger.end(attempt.uid)
-        has_volume = isinstance(decision.because, why.HasVolume | why.Provisioned)
-        if has_volume and attempt.uid not in self._ledger:
+            await self._tracker.end(attempt.uid)
+        if decision.has_volume and attempt.uid not in self._tracker:
             await self._creation.let_go(attempt.uid)
         self._waits.drop(attempt.uid)
         self._begin_anew(attempt.uid)
@@ -175,17 +170,17 @@ class Attempts:
         self._metrics.succeeded(intent.class_name, intent.source_kind, self._clock.now() - began)
         log.info(2, "provisioned", PVC=f"{ref.namespace}/{ref.name}", PersistentVolume=intent.volume_name)
         if self._claims.store.by(BY_UID, intent.uid):
-            self._telling.succeeded(ref, intent.volume_name)
+            self._events.succeeded(ref, intent.volume_name)
         if order.is_retained:
-            self._telling.retained(ref, intent.volume_name)
+            self._events.retained(ref, intent.volume_name)
         await self._creation.settle(order)
 
-    def save_delayed(self, view: View, volume: Unsaved, error: str) -> None:
+    def save_delayed(self, view: View, volume: PendingVolume, error: str) -> None:
         """A volume can't be stored for a while."""
         intent = volume.order.intent
-        self._telling.failed(_reference(view, intent), error)
+        self._events.failed(_reference(view, intent), error)
 
-    async def settled(self, view: View, volume: Unsaved, saved: Save, error: str) -> None:
+    async def settled(self, view: View, volume: PendingVolume, saved: Save, error: str) -> None:
         """A volume that could not be stored at once has been stored, or never will be."""
         order = volume.order
         intent, uid = order.intent, order.intent.uid
@@ -209,45 +204,40 @@ class Attempts:
     async def _failed(self, attempt: Attempt, class_name: str, kind: str, failure: Failure, order: Order | None = None) -> None:
         """Tells the user, and says when the claim comes again. order: what failed, None when it did not get that far."""
         uid = attempt.uid
-        if order is not None and order.is_former:
-            failure = dataclasses.replace(failure, infeasible=False)
+        failure = told_failure(failure, order)
         self._metrics.has_failed(class_name, kind)
-        self._telling.failed(attempt.ref, failure.error, infeasible=failure.infeasible)
+        self._events.failed(attempt.ref, failure.error, infeasible=failure.infeasible)
         if failure.state is not State.NO_CHANGE:
             self._making_failed(class_name)
-        is_over = await self._written_down(uid, failure, order)
+        await self._written_down(uid, failure, order)
         claim = next(iter(self._claims.store.by(BY_UID, uid)), None)  # perhaps it has gone meanwhile
-        is_awaited = claim is not None and not claim.spec.volume_name
-        if is_over and not is_awaited:
-            await self._creation.let_go(uid)  # what may be there needs no source any more
-            if uid not in self._ledger:
-                _told(attempt).error(f"failed to provision a volume that nobody waits for any more: {failure.error}")
-                self._done(uid)
-                return
-        if failure.state is State.RESCHEDULE and await self._rescheduled(attempt, claim, _node_tried(attempt, order), failure):
-            return
-        if is_over and is_awaited and order is not None and order.is_former:
+        node_tried, is_open = _node_tried(attempt, order), uid in self._tracker
+        after = decide_after(Attempted(failure, order, claim, node_tried, is_open, self._reschedules.get(uid, 0)))
+        if after.releases_source:
+            await self._creation.let_go(uid)
+        if after.then is Then.FORGET:
+            _told(attempt).error(f"failed to provision a volume that nobody waits for any more: {failure.error}")
+            self._done(uid)
+        elif not (after.node_unsuitable and claim is not None and await self._rescheduled(attempt, claim, failure, asks=after.other_node)):
+            self._comes_again(attempt, failure, after)
+
+    def _comes_again(self, attempt: Attempt, failure: Failure, after: After) -> None:
+        uid = attempt.uid
+        if after.then is Then.AT_ONCE:
             _told(attempt).error(f"what was asked for before can't be had, asking for what is wanted now: {failure.error}")
             self._waits.drop(uid)
             self._queue.add(uid)
             return
         self._waits.put(uid, failure)
-        if failure.infeasible and order is not None:
-            delay_s = self._rest(uid, order.fingerprint, failure.error)
-        elif is_over and not is_awaited:
-            delay_s = self._rest(uid, None, failure.error)  # nobody waits for what may have been made
-        else:
-            delay_s = self._queue.retry(uid)
+        delay_s = self._rest(uid, after.fingerprint, failure.error) if after.then is Then.REST else self._queue.retry(uid)
         _told(attempt).error(f"failed to provision: {failure.error}", state=failure.state.value, retry_in_s=round(delay_s, 3))
 
-    async def _written_down(self, uid: str, failure: Failure, order: Order | None) -> bool:
-        """What the failure means for the intent. True when the attempt is over, as the claim sees it."""
-        is_over = failure.state in (State.FINISHED, State.RESCHEDULE)
-        if is_over:
-            await self._ledger.refuse(uid, failure.rules_out)
+    async def _written_down(self, uid: str, failure: Failure, order: Order | None) -> None:
+        """What the failure means for the intent."""
+        if failure.is_over:
+            await self._tracker.refuse(uid, failure.rules_out)
         elif failure.state is State.BACKGROUND and order is not None:
-            self._ledger.doubt(order.intent)
-        return is_over
+            self._tracker.mark_unknown(order.intent)
 
     def _rest(self, uid: str, fingerprint: object, error: str) -> float:
         self._slow[uid] = Infeasible(self._clock.now() + self._slow_s, fingerprint, error)
@@ -262,13 +252,11 @@ class Attempts:
         if claim is not None and claim.spec.volume_attributes_class_name:
             self._queue.retry(uid)
 
-    async def _rescheduled(self, attempt: Attempt, claim: PersistentVolumeClaim | None, node_name: str, failure: Failure) -> bool:
-        """True when the scheduler has been asked for another node than this one: then the claim waits for that."""
+    async def _rescheduled(self, attempt: Attempt, claim: PersistentVolumeClaim, failure: Failure, *, asks: bool) -> bool:
+        """True when the scheduler has been asked for another node than the claim's: then the claim waits for that."""
         uid = attempt.uid
-        if claim is None or not node_name or selected_node(claim) != node_name:
-            return False
         times = self._reschedules[uid] = self._reschedules.get(uid, 0) + 1
-        if times > RESCHEDULES_MAX and times % 2 == 0:
+        if not asks:
             _told(attempt).error("several nodes in a row did not suit, the last one stays until the next try", times=times)
             return False
         try:

@@ -124,7 +124,7 @@ class View:
     unsaved: Container[str]
     orphans: Mapping[str, Instant] = dataclasses.field(default_factory=dict)
     node_name: str = ""
-    kept: Container[str] = ()
+    unresolved: Container[str] = ()
 
     def claim(self, uid: str) -> PersistentVolumeClaim | None:
         return next(iter(self.claims.by(BY_UID, uid)), None)

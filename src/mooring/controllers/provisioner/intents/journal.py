@@ -21,8 +21,8 @@ from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.controllers.provisioner.intents import lease_codec
 from mooring.controllers.provisioner.intents.intent import STILL_OPEN, Intent
-from mooring.controllers.provisioner.intents.lease_codec import Place
-from mooring.controllers.provisioner.intents.lease_store import REFRESH_S, Book, Page
+from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
+from mooring.controllers.provisioner.intents.lease_store import REFRESH_S, JournalLease, LeaseStore
 from mooring.controllers.provisioner.metrics import JournalMetrics
 from mooring.kube.access_review import denied
 from mooring.kube.cluster import Cluster
@@ -43,12 +43,14 @@ VERBS: Final = ("get", "create", "update")
 class Journal:
     """Implements Intents on Leases. identity: whose process this is. `start` before the work, then `run` beside it."""
 
-    def __init__(self, cluster: Cluster, place: Place, identity: str, clock: Clock, metrics: JournalMetrics | None = None) -> None:
-        self._cluster, self._place, self._metrics = cluster, place, metrics
-        self._book = Book(cluster, place, identity, clock)
+    def __init__(
+        self, cluster: Cluster, place: JournalLocation, identity: str, clock: Clock, metrics: JournalMetrics | None = None
+    ) -> None:
+        self._cluster, self._location, self._metrics = cluster, place, metrics
+        self._store = LeaseStore(cluster, place, identity, clock)
         self._open: dict[str, Intent] = {}
         self._handlers: list[Found] = []
-        self._waiters: defaultdict[Page, list[Waiter]] = defaultdict(list)
+        self._waiters: defaultdict[JournalLease, list[Waiter]] = defaultdict(list)
         self._wake = asyncio.Event()
         self._tidy_timer: asyncio.TimerHandle | None = None
         self._tidy_due = False
@@ -65,7 +67,7 @@ class Journal:
 
     async def start(self) -> None:
         """Takes the journal over; what an earlier holder left open is open from now on. What keeps us from it is tried again by `run`."""
-        log.info(1, "the journal of intents", namespace=self._place.namespace, Lease=self._place.page_name(0))
+        log.info(1, "the journal of intents", namespace=self._location.namespace, Lease=self._location.page_name(0))
         await self._try_to_hold()
 
     async def begin(self, intent: Intent) -> None:
@@ -78,26 +80,26 @@ class Journal:
         before, text = self._open.get(uid), lease_codec.encoded(intent)
         if before is not None and not known:
             raise Conflict(f"the volume {intent.volume_name} was begun by an earlier provisioner: going on with that")
-        if before == intent and self._book.is_stored(uid, text):
+        if before == intent and self._store.is_stored(uid, text):
             return
-        page = self._book.put(uid, text)
+        page = self._store.put(uid, text)
         self._open[uid] = intent
         try:
             await self._written(page)
-            for former in self._book.moved(uid):
+            for former in self._store.moved(uid):
                 await self._written(former)
         except ApiError:
             if before is None:
                 await self.end(uid)
             else:
                 self._open[uid] = before
-                self._book.put_back(uid, lease_codec.encoded(before))
+                self._store.put_back(uid, lease_codec.encoded(before))
             raise
 
     async def end(self, uid: str) -> None:
         """Durable with one of the next writes; nothing happens if none is open."""
         if self._open.pop(uid, None) is not None and not self._in_memory:
-            self._book.drop(uid)
+            self._store.drop(uid)
             self._tidy_soon()
 
     async def settled(self, uid: str) -> None:
@@ -108,7 +110,7 @@ class Journal:
         await self._hold()  # before that nobody knows what is open
         if uid in self._open:
             raise Conflict(STILL_OPEN)
-        for page in self._book.saying(uid):
+        for page in self._store.saying(uid):
             if self._in_memory:
                 raise Forbidden("an earlier provisioner left the volume's creation open, and there is no right to write that it is over")
             await self._written(page)
@@ -118,7 +120,7 @@ class Journal:
         if self._in_memory:
             return
         with contextlib.suppress(ApiError):
-            for page in [page for page in self._book.pages if page.stale]:
+            for page in [page for page in self._store.pages if page.stale]:
                 await self._written(page)
 
     async def run(self) -> None:
@@ -139,21 +141,21 @@ class Journal:
             self._wake.clear()
             await self._try_to_hold()
             tidies, self._tidy_due = self._tidy_due, False
-            for page in self._book.pages:
-                is_due = self._book.held and ((tidies and page.stale) or self._book.is_due(page))
+            for page in self._store.pages:
+                is_due = self._store.held and ((tidies and page.stale) or self._store.is_due(page))
                 if self._waiters[page] or is_due:
                     await self._save(page)
 
     def _rest_s(self) -> float | None:
         """How long there is nothing to do, unless somebody comes."""
-        if not self._book.held and not self._in_memory:
-            return self._book.take_in_s
+        if not self._store.held and not self._in_memory:
+            return self._store.take_in_s
         return REFRESH_S if self._open and not self._in_memory else None
 
     async def _hold(self) -> None:
         """Raises ApiError."""
-        if not self._book.held and not self._in_memory:
-            await self._book.hold()
+        if not self._store.held and not self._in_memory:
+            await self._store.hold()
             self._was_held = True
             self._take_in()
 
@@ -168,7 +170,7 @@ class Journal:
 
     async def _ask_for_rights(self) -> None:
         """A refusal alone may pass, as one of a webhook or a quota does: to forget for that would lose a volume."""
-        missing = await denied(self._cluster, LEASES, self._place.namespace, VERBS)
+        missing = await denied(self._cluster, LEASES, self._location.namespace, VERBS)
         if not missing:
             return
         self._in_memory = True
@@ -178,32 +180,32 @@ class Journal:
             "there is no right to write down what is about to be created, so it is kept in memory: when this process is killed while a "
             "volume is made, and its claim is deleted before the next process starts, the volume leaks. Grant it and start again",
             missing=f"{', '.join(missing)} leases.coordination.k8s.io",
-            namespace=self._place.namespace,
+            namespace=self._location.namespace,
         )
-        if self._book.found:
-            log.error("what an earlier provisioner left open is not ended without that right", count=len(self._book.found))
+        if self._store.found:
+            log.error("what an earlier provisioner left open is not ended without that right", count=len(self._store.found))
 
     def _take_in(self) -> None:
         """What others left is open from now on."""
-        found, self._book.found = self._book.found, {}
+        found, self._store.found = self._store.found, {}
         if found:
             log.info(0, "found intents of an earlier provisioner", count=len(found))
             self._open.update(found)
             for handler in self._handlers:
                 handler(found)
 
-    async def _written(self, page: Page) -> None:
+    async def _written(self, page: JournalLease) -> None:
         """Returns when what stands on the page now is stored. Raises ApiError."""
         waiter: Waiter = asyncio.get_running_loop().create_future()
         self._waiters[page].append(waiter)
         self._wake.set()
         await waiter
 
-    async def _save(self, page: Page) -> None:
+    async def _save(self, page: JournalLease) -> None:
         """One write for all who wait for this page."""
         waiters = self._waiters.pop(page, [])
         try:
-            await self._book.write(page)
+            await self._store.write(page)
         except ApiError as error:
             log.error("could not write the journal of intents", error=error, page=page.number, waiting=len(waiters))
             self._tidy_soon()
@@ -214,7 +216,7 @@ class Journal:
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
-        if self._book.held:
+        if self._store.held:
             self._take_in()
 
     def _tidy_soon(self) -> None:

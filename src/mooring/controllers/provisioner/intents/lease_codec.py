@@ -45,7 +45,7 @@ class UnreadablePage(Exception):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class JournalLocation:
     """Where a journal is. node_name: of a provisioner that serves one node, "" for one that serves all."""
 
     namespace: str
@@ -98,7 +98,7 @@ def written_wall_s(lease: Mapping[str, Any]) -> float:
 
 
 def page_body(
-    place: Place,
+    place: JournalLocation,
     number: int,
     before: Mapping[str, Any] | None,
     holder: str,

@@ -19,7 +19,7 @@ from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.controllers.provisioner.intents import lease_codec
 from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.controllers.provisioner.intents.lease_codec import PAGE_BYTES_MAX, PAGES_MAX, Place, UnreadablePage
+from mooring.controllers.provisioner.intents.lease_codec import PAGE_BYTES_MAX, PAGES_MAX, JournalLocation, UnreadablePage
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, TooLarge
 
@@ -48,7 +48,7 @@ class Superseded(Conflict):
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Page:
+class JournalLease:
     """lease: as last read or written, None before its creation. counts: page 0 was written after its creation, and says so.
 
     entries: what shall stand there. stored: what does, or may; `_UNKNOWN` where an answer was lost. size: of the entries.
@@ -80,13 +80,13 @@ class Page:
             self.stale = True
 
 
-class Book:
+class LeaseStore:
     """identity: whose process this is. found: entries that others left, until somebody takes them from here."""
 
-    def __init__(self, cluster: Cluster, place: Place, identity: str, clock: Clock) -> None:
-        self._cluster, self._place, self._identity, self._clock = cluster, place, identity, clock
-        self._pages: dict[int, Page] = {}
-        self._page_of: dict[str, Page] = {}
+    def __init__(self, cluster: Cluster, place: JournalLocation, identity: str, clock: Clock) -> None:
+        self._cluster, self._location, self._identity, self._clock = cluster, place, identity, clock
+        self._leases: dict[int, JournalLease] = {}
+        self._lease_of: dict[str, JournalLease] = {}
         self._count = 1
         self._taking = asyncio.Lock()
         self._take_at: Instant = 0.0
@@ -95,9 +95,9 @@ class Book:
         self.found: dict[str, Intent] = {}
 
     @property
-    def pages(self) -> list[Page]:
+    def pages(self) -> list[JournalLease]:
         """All, by number."""
-        return [self._pages[number] for number in sorted(self._pages)]
+        return [self._leases[number] for number in sorted(self._leases)]
 
     @property
     def take_in_s(self) -> float:
@@ -111,38 +111,38 @@ class Book:
         found = self.saying(uid)
         return len(found) == 1 and found[0].counts and found[0].stored[uid] == text
 
-    def saying(self, uid: str) -> list[Page]:
+    def saying(self, uid: str) -> list[JournalLease]:
         """The pages on which there may be something about it."""
         return [page for page in self.pages if uid in page.stored]
 
-    def put(self, uid: str, text: bytes) -> Page:
+    def put(self, uid: str, text: bytes) -> JournalLease:
         """Enters it where it stands, or where there is room first. What stands elsewhere stays until `moved`. Raises TooLarge."""
-        former = self._page_of.get(uid)
+        former = self._lease_of.get(uid)
         before = self.saying(uid)
-        page = self._page_of[uid] = self._page_for(uid, before if former is None else [former, *before], len(text))
+        page = self._lease_of[uid] = self._page_for(uid, before if former is None else [former, *before], len(text))
         page.put(uid, text)
         return page
 
     def put_back(self, uid: str, text: bytes) -> None:
         """Enters again what stood there before the last `put`: in its place, for it must not be missing there while another is written."""
-        there = [page for page in self.pages if page.entries.get(uid) == text] or [self._page_of[uid]]
-        page = self._page_of[uid] = next((page for page in there if page.stored.get(uid) == text), there[0])
+        there = [page for page in self.pages if page.entries.get(uid) == text] or [self._lease_of[uid]]
+        page = self._lease_of[uid] = next((page for page in there if page.stored.get(uid) == text), there[0])
         page.put(uid, text)
         self.moved(uid)
 
-    def moved(self, uid: str) -> list[Page]:
+    def moved(self, uid: str) -> list[JournalLease]:
         """Drops what stands elsewhere; gives the pages that have to be written for that."""
-        others = [page for page in self.pages if page is not self._page_of.get(uid)]
+        others = [page for page in self.pages if page is not self._lease_of.get(uid)]
         for page in others:
             page.drop(uid)
         return [page for page in others if uid in page.stored]
 
     def drop(self, uid: str) -> None:
-        if self._page_of.pop(uid, None) is not None:
-            for page in self._pages.values():
+        if self._lease_of.pop(uid, None) is not None:
+            for page in self._leases.values():
                 page.drop(uid)
 
-    def _page_for(self, uid: str, first: list[Page], length: int) -> Page:
+    def _page_for(self, uid: str, first: list[JournalLease], length: int) -> JournalLease:
         ordered = self.pages
         for page in [*first, *ordered]:
             size = page.size - len(page.entries.get(uid, b"")) + length
@@ -150,10 +150,10 @@ class Book:
                 return page
         if len(ordered) >= PAGES_MAX:
             raise TooLarge(f"the journal of intents is full: it has {len(ordered)} pages")
-        self._pages[len(ordered)] = Page(len(ordered))
-        return self._pages[len(ordered)]
+        self._leases[len(ordered)] = JournalLease(len(ordered))
+        return self._leases[len(ordered)]
 
-    def _read(self, page: Page, lease: dict[str, Any] | None) -> None:
+    def _read(self, page: JournalLease, lease: dict[str, Any] | None) -> None:
         """Takes in what stands there. What we have ended is not open again."""
         page.lease, page.stale, page.unreadable = lease, True, False
         if not page.counts:
@@ -165,22 +165,22 @@ class Book:
             log.error("a page of the journal of intents can't be read", page=page.number, why=str(error))
             return
         for intent in intents:
-            if intent.uid not in self._page_of and not self.saying(intent.uid):
+            if intent.uid not in self._lease_of and not self.saying(intent.uid):
                 assert lease is not None, "it has intents"
                 is_unattended = self._clock.wall_s() - lease_codec.written_wall_s(lease) > UNATTENDED_S
                 found = dataclasses.replace(intent, unattended=intent.unattended or is_unattended)
                 self.found[intent.uid] = found
-                self._page_of[intent.uid] = page
+                self._lease_of[intent.uid] = page
                 page.put(intent.uid, lease_codec.encoded(found))
         page.stored = {intent.uid: lease_codec.encoded(intent) for intent in intents}
 
     # -- writing
 
-    def is_due(self, page: Page) -> bool:
+    def is_due(self, page: JournalLease) -> bool:
         """True when it has open intents and has not been written for a while."""
         return bool(page.entries) and self._clock.now() >= page.written_at + REFRESH_S
 
-    async def write(self, page: Page) -> None:
+    async def write(self, page: JournalLease) -> None:
         """Returns when the page is stored as it was when this began, and counts. Raises Superseded, or another ApiError."""
         if not self.held:
             raise self._not_held()
@@ -191,9 +191,9 @@ class Book:
             for before in self.pages[: page.number]:
                 if not before.ours:
                     await self._store(before)
-            await self._store(self._pages[0])
+            await self._store(self._leases[0])
 
-    async def _store(self, page: Page) -> None:
+    async def _store(self, page: JournalLease) -> None:
         for left in reversed(range(TRIES_MAX)):
             try:
                 await self._send(page)
@@ -203,18 +203,18 @@ class Book:
                     raise
                 await self._look_again(page)
 
-    async def _send(self, page: Page) -> None:
+    async def _send(self, page: JournalLease) -> None:
         is_new, owner = page.lease is None, await self._owner() if page.lease is None else None
         entries = None if page.unreadable else dict(page.entries)
         texts = None if entries is None else entries.values()
         counted = self._countable() if page.number == 0 else []
         body = lease_codec.page_body(
-            self._place, page.number, page.lease, self._identity, texts, self._clock.wall_s(), count=len(counted), owner=owner
+            self._location, page.number, page.lease, self._identity, texts, self._clock.wall_s(), count=len(counted), owner=owner
         )
         page.stale = False
         try:
             made = self._cluster.create if is_new else self._cluster.replace
-            page.lease = await made(_LEASES, body, self._place.namespace)
+            page.lease = await made(_LEASES, body, self._location.namespace)
         except BaseException:
             page.stale = True
             for uid, text in (entries or {}).items():
@@ -228,7 +228,7 @@ class Book:
             for one in counted:
                 one.counts = one.counts or one.ours
 
-    def _countable(self) -> list[Page]:
+    def _countable(self) -> list[JournalLease]:
         """What counts, and what was written before this: if page 0 can be written now, nobody has taken the journal over since."""
         ordered = self.pages
         count = self._count
@@ -238,21 +238,21 @@ class Book:
 
     async def _owner(self) -> dict[str, Any] | None:
         """Of a new page: the one node that is served, so that the journal goes when the node is gone for good."""
-        if not self._place.node_name:
+        if not self._location.node_name:
             return None
         try:
-            node = await self._cluster.get(NODES, self._place.node_name)
+            node = await self._cluster.get(NODES, self._location.node_name)
         except ApiError as error:
-            log.info(2, "a page of the journal of intents has no owner", node=self._place.node_name, why=str(error))
+            log.info(2, "a page of the journal of intents has no owner", node=self._location.node_name, why=str(error))
             return None
-        return {"apiVersion": NODES.api_version, "kind": NODES.name, "name": self._place.node_name, "uid": node.metadata.uid}
+        return {"apiVersion": NODES.api_version, "kind": NODES.name, "name": self._location.node_name, "uid": node.metadata.uid}
 
-    async def _look_again(self, page: Page) -> None:
+    async def _look_again(self, page: JournalLease) -> None:
         """A write was refused, for the page is not as we know it: do we still hold the journal? Raises Superseded, ApiError.
 
         The page is read before page 0: who takes over after that writes on it, too, and our next write is refused.
         """
-        first = self._pages[0]
+        first = self._leases[0]
         lease = None if page is first else await self._lease(page.number)
         first.lease = await self._lease(0)
         if first.lease is not None and lease_codec.holder_of(first.lease) != self._identity:
@@ -266,7 +266,7 @@ class Book:
 
     async def _lease(self, number: int) -> dict[str, Any] | None:
         try:
-            return await self._cluster.get(_LEASES, self._place.page_name(number), self._place.namespace)
+            return await self._cluster.get(_LEASES, self._location.page_name(number), self._location.namespace)
         except NotFound:
             return None
 
@@ -287,7 +287,7 @@ class Book:
                 log.error("could not take over the journal of intents: no volume is created before that", error=error, again_in_s=AGAIN_S)
                 raise self._not_held() from error
             if self._why_not is not None:
-                log.info(0, "took over the journal of intents: volumes are created again", Lease=self._place.page_name(0))
+                log.info(0, "took over the journal of intents: volumes are created again", Lease=self._location.page_name(0))
             self.held, self._why_not = True, None
 
     def _not_held(self) -> ApiError:
@@ -308,8 +308,8 @@ class Book:
         self._forget_others()
         leases = await self._all_leases()
         self._count = lease_codec.count_of(leases[0]) or len(leases)
-        for number in range(max(len(leases), len(self._pages))):
-            page = self._pages.setdefault(number, Page(number))
+        for number in range(max(len(leases), len(self._leases))):
+            page = self._leases.setdefault(number, JournalLease(number))
             page.counts = number < self._count
             self._read(page, leases[number] if number < len(leases) else None)
         for page in self.pages:
@@ -321,13 +321,13 @@ class Book:
             if page.counts or page.lease is not None or page.entries:
                 await self._send(page)
         if not all(page.counts for page in self.pages if page.entries):
-            await self._send(self._pages[0])
+            await self._send(self._leases[0])
 
     def _forget_others(self) -> None:
         for uid in self.found:
             self.drop(uid)
         self.found = {}
-        for page in self._pages.values():
+        for page in self._leases.values():
             page.stored, page.ours = {}, False
 
     async def _all_leases(self) -> list[dict[str, Any] | None]:

@@ -28,7 +28,7 @@ DOUBTS_MAX: Final = 8
 """Requests in doubt for one claim; the oldest is given up."""
 
 
-class Ledger:
+class IntentTracker:
     """kept: uids of intents that are kept for that alone, live. ended: called with each intent that is over."""
 
     def __init__(self, intents: Intents, clock: Clock, ended: Callable[[Intent], None] = lambda intent: None) -> None:
@@ -36,9 +36,9 @@ class Ledger:
         self._clock = clock
         self._ended = ended
         self._since: dict[str, Instant] = {}
-        self._in_doubt: dict[str, list[Intent]] = {}
+        self._unknown: dict[str, list[Intent]] = {}
         self._uid_of: dict[str, str] = {}
-        self.kept: set[str] = set()
+        self.unresolved: set[str] = set()
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._intents.open()
@@ -57,8 +57,8 @@ class Ledger:
         """An earlier process, or another one, has left these open."""
         for uid, intent in intents.items():
             for former in intent.doubts:
-                self.doubt(dataclasses.replace(former, unattended=intent.unattended))
-            self.doubt(intent)
+                self.mark_unknown(dataclasses.replace(former, unattended=intent.unattended))
+            self.mark_unknown(intent)
             self._since.setdefault(uid, self._clock.now())
             self._uid_of.setdefault(intent.volume_name, uid)
 
@@ -68,17 +68,17 @@ class Ledger:
             error = f'a volume "{intent.volume_name}" is being made for another claim: the names of volumes are cut too short'
             raise Failed(Failure(error, State.FINISHED))
         try:
-            await self._intents.begin(self._with_doubts(intent))
+            await self._intents.begin(self._with_unknown(intent))
         except ApiError:
             if intent.uid not in self:
                 del self._uid_of[intent.volume_name]
             raise
         self._since.setdefault(intent.uid, self._clock.now())
-        self.kept.discard(intent.uid)
+        self.unresolved.discard(intent.uid)
 
-    def doubt(self, intent: Intent) -> None:
+    def mark_unknown(self, intent: Intent) -> None:
         """A call for it has ended unknown."""
-        doubts = self._in_doubt.setdefault(intent.uid, [])
+        doubts = self._unknown.setdefault(intent.uid, [])
         if not _is_among(doubts, intent):
             doubts.append(dataclasses.replace(intent, doubts=()))
         if len(doubts) > DOUBTS_MAX:
@@ -86,7 +86,7 @@ class Ledger:
 
     async def refuse(self, uid: str, rules_out: RulesOut) -> None:
         """The driver has refused the open intent. What is still in doubt is kept: another request, perhaps, that was made before."""
-        intent, doubts = self._intents.open().get(uid), self._in_doubt.get(uid, [])
+        intent, doubts = self._intents.open().get(uid), self._unknown.get(uid, [])
         if intent is None or rules_out is RulesOut.VOLUME:
             doubts = []
         elif rules_out is RulesOut.REQUEST:
@@ -94,18 +94,18 @@ class Ledger:
         if intent is None or not doubts:
             await self.end(uid)
             return
-        self._in_doubt[uid] = doubts
-        self.kept.add(uid)
+        self._unknown[uid] = doubts
+        self.unresolved.add(uid)
         if not _is_among(doubts, intent):
             try:
-                await self._intents.begin(self._with_doubts(doubts[-1]))
+                await self._intents.begin(self._with_unknown(doubts[-1]))
             except ApiError as error:
                 log.error("could not write down again what may have been made", error=error, PersistentVolume=intent.volume_name)
 
     async def end(self, uid: str) -> None:
         """As of Intents."""
-        self._in_doubt.pop(uid, None)
-        self.kept.discard(uid)
+        self._unknown.pop(uid, None)
+        self.unresolved.discard(uid)
         self._since.pop(uid, None)
         intent = self._intents.open().get(uid)
         if intent is not None and self._uid_of.get(intent.volume_name) == uid:
@@ -114,9 +114,9 @@ class Ledger:
         if intent is not None:
             self._ended(intent)
 
-    def _with_doubts(self, intent: Intent) -> Intent:
+    def _with_unknown(self, intent: Intent) -> Intent:
         """As it is stored, so that a new process knows of what was asked for before."""
-        others = (one for one in self._in_doubt.get(intent.uid, ()) if not is_same_call(one, intent))
+        others = (one for one in self._unknown.get(intent.uid, ()) if not is_same_call(one, intent))
         return dataclasses.replace(intent, doubts=tuple(others))
 
 

@@ -1,0 +1,167 @@
+"""The provisioner's second judgement: what follows from an answer. Pure.
+
+a volume that can't be used, or whose object is refused    is it deleted, or left alone?
+a claim whose attempt has failed                           when does it come again, and is another node asked for?
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Final
+
+from mooring.api.core import PersistentVolumeClaim
+from mooring.base.errors import MooringError
+from mooring.controllers.provisioner import volumes
+from mooring.controllers.provisioner.claims.claim import selected_node
+from mooring.controllers.provisioner.claims.outcomes import Failure, RulesOut, Save, State
+from mooring.controllers.provisioner.claims.requests import Order
+
+RESCHEDULES_MAX: Final = 10
+"""In a row without any wait; from there on every other one waits for the back-off."""
+
+
+# -- the volume
+
+
+class Fate(enum.Enum):
+    """What becomes of a volume that the driver has made. LEFT: neither stored nor deleted."""
+
+    STORED = "stored"
+    DELETED = "deleted"
+    LEFT = "left alone"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """failure: of the attempt; for DELETED the one to be told once the volume is deleted (`after_deletion`)."""
+
+    fate: Fate
+    failure: Failure
+
+
+def after_unusable(order: Order, failure: Failure, owner: Save | None, error: str) -> Verdict:
+    """The volume is not what was asked for. It is deleted unless an object names it: what is in use is not deleted for one odd answer.
+
+    owner: what the API server says of an object of that name; None where the driver named no volume. error: of that.
+    """
+    match owner:
+        case None:
+            return Verdict(Fate.LEFT, failure)
+        case Save.STORED:
+            return Verdict(Fate.STORED, failure)
+        case Save.LATER:
+            why = f"{failure.error}; its PersistentVolume can't be looked up: {error}"
+            return Verdict(Fate.LEFT, Failure(why, State.BACKGROUND))
+        case Save.TAKEN:
+            return _taken(error)
+    return _deleted(order, failure)
+
+
+def after_refused(order: Order, saved: Save, error: str, *, is_awaited: bool) -> Verdict:
+    """The API server will never take this object: the volume goes. Somebody else's object may be about this very volume: it stays.
+
+    is_awaited: the claim is there; asked for only where it matters (`depends_on_claim`).
+    Differs from external-provisioner, which sends a refused object for ever and tells nobody.
+    """
+    if saved is Save.TAKEN:
+        return _taken(error)
+    if depends_on_claim(order) and not is_awaited:
+        left = "its volume is left alone: its claim may be gone, and its class retains volumes"
+        return Verdict(Fate.LEFT, Failure(f"the API server refused the PersistentVolume; {left}: {error}", State.BACKGROUND))
+    why = f"the API server refused the PersistentVolume, so its volume was deleted: {error}"
+    return _deleted(order, Failure(why, State.FINISHED, infeasible=True))
+
+
+def depends_on_claim(order: Order) -> bool:
+    """True when the user may have taken the volume out of its claim, if that is gone: then it only looks like one never stored."""
+    return not order.is_retained and volumes.retains(order.intent.volume)
+
+
+def after_deletion(order: Order, failure: Failure, problem: MooringError | None) -> Failure:
+    """A volume of no use was deleted, or could not be. problem: of the last try, None when the volume is gone."""
+    if problem is None:
+        return dataclasses.replace(failure, state=State.FINISHED, rules_out=RulesOut.VOLUME)
+    error = f"{failure.error}. Cleanup of volume {order.intent.volume_name} failed, volume is orphaned: {problem}"
+    return Failure(error, State.BACKGROUND, from_driver=True)
+
+
+def _taken(error: str) -> Verdict:
+    return Verdict(Fate.LEFT, Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME))
+
+
+def _deleted(order: Order, failure: Failure) -> Verdict:
+    if not order.is_retained:
+        return Verdict(Fate.DELETED, failure)
+    error = f"{failure.error}. Volume {order.intent.volume_name} is left alone: it may have been kept on purpose"
+    return Verdict(Fate.LEFT, Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME))
+
+
+# -- the claim
+
+
+class Then(enum.Enum):
+    """When a claim whose attempt has failed comes again. REST: after a long while, unless it changes. RETRY: after its back-off."""
+
+    FORGET = "never"
+    AT_ONCE = "at once"
+    REST = "after a rest"
+    RETRY = "after its back-off"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Attempted:
+    """A failed attempt, and what is true by then.
+
+    order: what failed, None when it did not get that far. claim: as it is now, None when gone. node_tried: "" for none.
+    is_open: an earlier call may have made a volume, whatever this one came to. reschedules: in a row, before this one.
+    """
+
+    failure: Failure
+    order: Order | None
+    claim: PersistentVolumeClaim | None
+    node_tried: str = ""
+    is_open: bool = False
+    reschedules: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class After:
+    """then: unless another node is asked for; then the claim waits for that.
+
+    releases_source: what may be there needs its source no more. node_unsuitable: one more in a row. other_node: the scheduler is asked.
+    fingerprint: of what has to change before a rest ends early, None when nobody waits.
+    """
+
+    then: Then
+    releases_source: bool = False
+    node_unsuitable: bool = False
+    other_node: bool = False
+    fingerprint: object = None
+
+
+def told_failure(failure: Failure, order: Order | None) -> Failure:
+    """What a former request was refused for says nothing of what the claim asks for now."""
+    return dataclasses.replace(failure, infeasible=False) if order is not None and order.is_former else failure
+
+
+def decide_after(answer: Attempted) -> After:
+    """What follows from a failed attempt at a claim. The failure is as `told_failure` has it."""
+    failure, order, claim = answer.failure, answer.order, answer.claim
+    is_awaited = claim is not None and not claim.spec.volume_name
+    is_unwanted = failure.is_over and not is_awaited
+    if is_unwanted and not answer.is_open:
+        return After(Then.FORGET, releases_source=True)
+    unsuitable = failure.state is State.RESCHEDULE and _is_selected(answer.node_tried, claim)
+    times = answer.reschedules + 1
+    asks = unsuitable and not (times > RESCHEDULES_MAX and times % 2 == 0)
+    rests_as = order.fingerprint if failure.infeasible and order is not None else None
+    if failure.is_over and is_awaited and order is not None and order.is_former:
+        then = Then.AT_ONCE
+    else:
+        then = Then.REST if rests_as is not None or is_unwanted else Then.RETRY
+    return After(then, is_unwanted, unsuitable, asks, rests_as)
+
+
+def _is_selected(node_name: str, claim: PersistentVolumeClaim | None) -> bool:
+    return claim is not None and node_name != "" and selected_node(claim) == node_name

@@ -1,0 +1,200 @@
+"""What follows from an answer: rows of (what is true, what becomes of the volume, or of the claim)."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import msgspec
+import pytest
+
+from mooring.api.core import PersistentVolumeClaim
+from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.claims.decide_after import (
+    RESCHEDULES_MAX,
+    After,
+    Attempted,
+    Fate,
+    Then,
+    Verdict,
+    after_deletion,
+    after_refused,
+    after_unusable,
+    decide_after,
+    depends_on_claim,
+    told_failure,
+)
+from mooring.controllers.provisioner.claims.outcomes import Failure, RulesOut, Save, State
+from mooring.controllers.provisioner.claims.requests import Order
+from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.proto import csi_pb2 as csi
+
+WANTED = "as the claim is now"
+ODD = Failure("odd", State.BACKGROUND, from_driver=True)
+GONE = {"state": State.FINISHED, "rules_out": RulesOut.VOLUME}
+
+
+def an_order(*, policy: str = "Delete", unattended: bool = False, former: bool = False, node: str = "") -> Order:
+    volume = f'{{"spec":{{"persistentVolumeReclaimPolicy":"{policy}"}}}}'
+    intent = Intent("u", "ns", "c", "pvc-u", "{}", volume, node_name=node, unattended=unattended)
+    return Order(intent, csi.CreateVolumeRequest(), fingerprint=None if former else WANTED)
+
+
+def a_claim(*, volume: str = "", node: str = "n1") -> PersistentVolumeClaim:
+    meta = {"name": "c", "namespace": "ns", "uid": "u", "annotations": {names.SELECTED_NODE: node}}
+    return msgspec.convert({"metadata": meta, "spec": {"volumeName": volume}}, PersistentVolumeClaim)
+
+
+ORDER, FORMER, KEPT, UNATTENDED = an_order(), an_order(former=True), an_order(policy="Retain"), an_order(unattended=True)
+
+
+# -- a volume that can't be used, or whose object is refused
+
+
+@pytest.mark.parametrize(
+    ("order", "owner", "verdict"),
+    [
+        pytest.param(ORDER, Save.REFUSED, Verdict(Fate.DELETED, ODD), id="P36-P55-no-object-names-it"),
+        pytest.param(KEPT, Save.REFUSED, Verdict(Fate.DELETED, ODD), id="it-was-never-its-users"),
+        pytest.param(ORDER, Save.STORED, Verdict(Fate.STORED, ODD), id="the-claims-own-object-names-it"),
+        pytest.param(ORDER, None, Verdict(Fate.LEFT, ODD), id="nobody-can-name-it"),
+        pytest.param(ORDER, Save.TAKEN, Verdict(Fate.LEFT, Failure("why", **GONE)), id="another-claims-object-names-it"),
+        pytest.param(
+            ORDER,
+            Save.LATER,
+            Verdict(Fate.LEFT, Failure("odd; its PersistentVolume can't be looked up: why", State.BACKGROUND)),
+            id="nobody-knows",
+        ),
+        pytest.param(
+            UNATTENDED,
+            Save.REFUSED,
+            Verdict(Fate.LEFT, Failure("odd. Volume pvc-u is left alone: it may have been kept on purpose", **GONE)),
+            id="it-may-have-been-kept",
+        ),
+    ],
+)
+def test_a_volume_that_can_not_be_used(order: Order, owner: Save | None, verdict: Verdict):
+    assert verdict == after_unusable(order, ODD, owner, "why")
+
+
+@pytest.mark.parametrize(
+    ("order", "saved", "is_awaited", "fate", "state"),
+    [
+        pytest.param(ORDER, Save.REFUSED, True, Fate.DELETED, State.FINISHED, id="P46-refused-for-good"),
+        pytest.param(ORDER, Save.REFUSED, False, Fate.DELETED, State.FINISHED, id="its-class-deletes-volumes"),
+        pytest.param(KEPT, Save.REFUSED, True, Fate.DELETED, State.FINISHED, id="its-claim-has-not-had-it-yet"),
+        pytest.param(KEPT, Save.REFUSED, False, Fate.LEFT, State.BACKGROUND, id="its-user-may-have-taken-it"),
+        pytest.param(ORDER, Save.TAKEN, True, Fate.LEFT, State.FINISHED, id="somebody-elses-object-may-be-about-it"),
+        pytest.param(KEPT, Save.TAKEN, False, Fate.LEFT, State.FINISHED, id="whatever-became-of-the-claim"),
+        pytest.param(UNATTENDED, Save.REFUSED, True, Fate.LEFT, State.FINISHED, id="it-may-have-been-kept"),
+    ],
+)
+def test_a_volume_whose_object_is_refused(order: Order, saved: Save, is_awaited: bool, fate: Fate, state: State):
+    verdict = after_refused(order, saved, "why", is_awaited=is_awaited)
+    assert (fate, state) == (verdict.fate, verdict.failure.state)
+    assert "why" in verdict.failure.error
+    assert (fate is Fate.DELETED) == verdict.failure.infeasible
+
+
+@pytest.mark.parametrize(("order", "depends"), [(ORDER, False), (KEPT, True), (an_order(policy="Retain", unattended=True), False)])
+def test_whether_the_claim_is_there_matters_for_volumes_that_are_retained(order: Order, depends: bool):
+    assert depends == depends_on_claim(order)
+    refused = [after_refused(order, Save.REFUSED, "why", is_awaited=is_awaited) for is_awaited in (True, False)]
+    assert depends == (refused[0] != refused[1])
+
+
+def test_a_volume_that_was_deleted_is_ruled_out():
+    assert Failure("odd", from_driver=True, **GONE) == after_deletion(ORDER, ODD, None)
+
+
+def test_a_volume_that_could_not_be_deleted_may_be_there():
+    failure = after_deletion(ORDER, dataclasses.replace(ODD, infeasible=True), DriverError(Code.INTERNAL, "no"))
+    assert (State.BACKGROUND, RulesOut.NOTHING, False) == (failure.state, failure.rules_out, failure.infeasible)
+    assert failure.error.startswith("odd. Cleanup of volume pvc-u failed, volume is orphaned: ")
+
+
+# -- a claim whose attempt has failed
+
+WAITS, BOUND = a_claim(), a_claim(volume="pvc-other")
+FINISHED, BACKGROUND = Failure("no", State.FINISHED), Failure("lost", State.BACKGROUND)
+UNCHANGED, FULL = Failure("not yet", State.NO_CHANGE), Failure("full", State.RESCHEDULE)
+INFEASIBLE = Failure("bad", State.FINISHED, infeasible=True)
+ON_N1 = an_order(node="n1")
+
+
+def attempted(failure: Failure, order: Order | None = ORDER, claim: PersistentVolumeClaim | None = WAITS, **more: Any) -> Attempted:
+    return Attempted(told_failure(failure, order), order, claim, **more)
+
+
+AWAITED = {
+    "P37-refused": (attempted(FINISHED), After(Then.RETRY)),
+    "P37-may-be-made": (attempted(BACKGROUND), After(Then.RETRY)),
+    "P33-not-asked": (attempted(UNCHANGED, None), After(Then.RETRY)),
+    "P12-wrong-claim": (attempted(FINISHED, None), After(Then.RETRY)),
+    "P45-infeasible": (attempted(INFEASIBLE), After(Then.REST, fingerprint=WANTED)),
+    "P42-refused-and-in-doubt": (attempted(FINISHED, is_open=True), After(Then.RETRY)),
+    "refused-as-it-was-wanted-before": (attempted(FINISHED, FORMER), After(Then.AT_ONCE)),
+    "infeasible-as-it-was-wanted-before": (attempted(INFEASIBLE, FORMER), After(Then.AT_ONCE)),
+    "in-the-making-as-it-was-wanted-before": (attempted(BACKGROUND, FORMER), After(Then.RETRY)),
+}
+UNAWAITED = {
+    "P43-gone-and-refused": (attempted(FINISHED, claim=None), After(Then.FORGET, releases_source=True)),
+    "gone-and-infeasible": (attempted(INFEASIBLE, claim=None), After(Then.FORGET, releases_source=True)),
+    "P41-gone-and-may-be-made": (attempted(BACKGROUND, claim=None), After(Then.RETRY)),
+    "P44-gone-and-not-asked": (attempted(UNCHANGED, FORMER, None, is_open=True), After(Then.RETRY)),
+    "P42-gone-and-in-doubt": (attempted(FINISHED, FORMER, None, is_open=True), After(Then.REST, releases_source=True)),
+    "P42-has-another-volume": (attempted(FINISHED, FORMER, BOUND, is_open=True), After(Then.REST, releases_source=True)),
+    "infeasible-and-in-doubt": (
+        attempted(INFEASIBLE, ORDER, None, is_open=True),
+        After(Then.REST, releases_source=True, fingerprint=WANTED),
+    ),
+    "bound-and-refused": (attempted(FINISHED, FORMER, BOUND), After(Then.FORGET, releases_source=True)),
+}
+OTHER = After(Then.RETRY, node_unsuitable=True, other_node=True)
+RESCHEDULED = {
+    "P38-full": (attempted(FULL, ON_N1, node_tried="n1"), OTHER),
+    "P69-no-such-node": (attempted(FULL, None, node_tried="n1"), OTHER),
+    "P39-no-node-selected": (attempted(FULL, node_tried=""), After(Then.RETRY)),
+    "another-node-is-selected-by-now": (attempted(FULL, ON_N1, a_claim(node="n2"), node_tried="n1"), After(Then.RETRY)),
+    "its-claim-is-gone": (attempted(FULL, ON_N1, None, node_tried="n1"), After(Then.FORGET, releases_source=True)),
+    "of-a-former-request": (
+        attempted(FULL, an_order(node="n1", former=True), node_tried="n1"),
+        After(Then.AT_ONCE, node_unsuitable=True, other_node=True),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("answer", "after"), [pytest.param(*row, id=name) for name, row in {**AWAITED, **UNAWAITED, **RESCHEDULED}.items()]
+)
+def test_when_a_claim_comes_again(answer: Attempted, after: After):
+    assert after == decide_after(answer)
+
+
+def test_many_nodes_in_a_row_make_every_other_one_wait():
+    asked = [decide_after(attempted(FULL, ON_N1, node_tried="n1", reschedules=n)).other_node for n in range(RESCHEDULES_MAX + 4)]
+    assert [True] * RESCHEDULES_MAX + [True, False, True, False] == asked
+
+
+def test_what_a_former_request_was_refused_for_is_not_held_against_the_claim():
+    assert not told_failure(INFEASIBLE, FORMER).infeasible
+    assert INFEASIBLE == told_failure(INFEASIBLE, ORDER) == told_failure(INFEASIBLE, None)
+
+
+ALL = tuple(
+    attempted(failure, order, claim, node_tried="n1", is_open=is_open)
+    for failure, order, claim, is_open in itertools.product(
+        (FINISHED, BACKGROUND, UNCHANGED, FULL, INFEASIBLE), (None, ORDER, FORMER), (None, WAITS, BOUND), (True, False)
+    )
+)
+
+
+@pytest.mark.parametrize("answer", ALL)
+def test_nothing_that_may_exist_is_forgotten_and_no_source_of_it_released_while_it_is_waited_for(answer: Attempted):
+    after = decide_after(answer)
+    if answer.is_open or not answer.failure.is_over or answer.claim is WAITS:
+        assert after.then is not Then.FORGET
+    if not answer.failure.is_over or answer.claim is WAITS:
+        assert not after.releases_source
