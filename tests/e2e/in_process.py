@@ -16,6 +16,7 @@ from mooring.base.randomness import Chance
 from mooring.cli.csi_attacher import KNOWN_GATES, AttacherFlags, check, options_of
 from mooring.cli.life import Context, Life, Sidecar
 from mooring.cli.process import Machine, Setup
+from mooring.control.runtime import Runtime
 from mooring.controllers.attacher.controller import Attacher
 from mooring.csi.client import Client
 from mooring.csi.codes import Code, DriverError
@@ -153,8 +154,8 @@ class InProcessTarget(Target):
 
 
 def _work(context: Context[AttacherFlags]) -> Attacher:
-    options = options_of(context.setup)
-    return Attacher(context.cluster, context.driver, context.info, options, context.clock, context.chance, context.metrics)
+    runtime = Runtime(context.cluster, context.clock, context.chance, context.metrics)
+    return Attacher(runtime, context.driver, context.info, options_of(context.setup))
 
 
 @contextlib.asynccontextmanager

@@ -114,10 +114,11 @@ def _serve(setup: Setup[AttacherFlags], machine: Machine) -> int:
 
 
 def _attacher(context: Context[AttacherFlags]) -> Work:
+    from mooring.control.runtime import Runtime
     from mooring.controllers.attacher.controller import Attacher
 
-    options = options_of(context.setup)
-    return Attacher(context.cluster, context.driver, context.info, options, context.clock, context.chance, context.metrics)
+    runtime = Runtime(context.cluster, context.clock, context.chance, context.metrics)
+    return Attacher(runtime, context.driver, context.info, options_of(context.setup))
 
 
 def options_of(setup: Setup[AttacherFlags]) -> AttacherOptions:
