@@ -153,16 +153,7 @@ class InProcessTarget(Target):
 
 
 def _work(context: Context[AttacherFlags]) -> Attacher:
-    options = options_of(context.setup)
-    return Attacher(
-        context.runtime.cluster,
-        context.driver,
-        context.info,
-        options,
-        context.runtime.clock,
-        context.runtime.chance,
-        context.runtime.metrics,
-    )
+    return Attacher(context.runtime, context.driver, context.info, options_of(context.setup))
 
 
 @contextlib.asynccontextmanager
