@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, TypeVar
 
 from mooring.api.meta import Kind
-from mooring.kube.cluster import EVERYTHING, Page, Patch, Selection, WatchEvent
+from mooring.kube.cluster import EVERYTHING, Cluster, Page, Request, Selection, Verb, WatchEvent
 from mooring.kube.errors import ApiError, Conflict, Forbidden, Gone, Invalid, ServerError, TooManyRequests, Unreachable
 from tests.sim.laws import WRITING, Write
 from tests.sim.mortal import Mortal
@@ -35,8 +35,19 @@ class Fate:
     lost: ApiError | None = None
 
 
-class Line:
-    """Implements Cluster for one incarnation of the attacher. watched: the kinds whose changes it waits to be shown."""
+_VERBS: Final = {Verb.REPLACE: "update", Verb.POST: "create", Verb.SERVES: "discovery of"}
+
+
+def what_of(request: Request) -> str:
+    """As stories and laws call it: `patch volumeattachments/status va-1`; a creation without the name, which the server may give."""
+    verb = _VERBS.get(request.verb, request.verb.value)
+    part = f"/{request.subresource}" if request.subresource and request.verb is not Verb.REPLACE else ""
+    name = "" if request.verb in (Verb.CREATE, Verb.POST) else request.name
+    return f"{verb} {request.kind.plural}{part} {name}".rstrip()
+
+
+class Line(Cluster):
+    """The API server for one incarnation of the attacher. watched: the kinds whose changes it waits to be shown."""
 
     watched = WATCHED
 
@@ -58,34 +69,39 @@ class Line:
 
     # -- reads
 
-    async def list(
-        self, kind: Kind[T], selection: Selection = EVERYTHING, *, limit: int = 0, continue_token: str = "", resource_version: str = ""
-    ) -> Page[T]:
-        what = f"list {kind.plural}"
+    async def ask(self, request: Request) -> Any:
+        match request.verb:
+            case Verb.LIST:
+                return await self._list(request)
+            case Verb.GET:
+                return await self._get(request)
+            case Verb.PATCH:
+                return await self._patch(request)
+        self._world.fail("foreign-touched", f"the attacher does not {what_of(request)}")
+        raise AssertionError(request)
+
+    async def _list(self, request: Request) -> Page[Any]:
+        what = what_of(request)
         fate = await self._asked(what, writes=False)
-        limit = min(limit, self._world.plan.list_limit or limit)
-        page = await self._world.cluster.list(
-            kind, selection, limit=limit, continue_token=continue_token, resource_version=resource_version
-        )
+        limit = min(request.limit, self._world.plan.list_limit or request.limit)
+        page: Page[Any] = await self._world.cluster.ask(dataclasses.replace(request, limit=limit))
         await self._answered(fate)
         self._tell(f"{what}: {len(page.items)} at {page.resource_version}{', more to come' if page.continue_token else ''}")
         if not page.continue_token:
-            self._has_seen(kind, page.resource_version)
+            self._has_seen(request.kind, page.resource_version)
         return page
 
-    async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
-        fate = await self._asked(f"get {kind.plural} {name}", writes=False)
+    async def _get(self, request: Request) -> Any:
+        what = what_of(request)
+        fate = await self._asked(what, writes=False)
         try:
-            answer = await self._world.cluster.get(kind, name, namespace)
+            answer = await self._world.cluster.ask(request)
         except ApiError as error:
-            self._tell(f"get {kind.plural} {name}: {error}")
+            self._tell(f"{what}: {error}")
             raise
         await self._answered(fate)
-        self._tell(f"get {kind.plural} {name}")
+        self._tell(what)
         return answer
-
-    async def serves(self, kind: Kind[Any]) -> bool:
-        raise self._never(f"discovery of {kind.plural}")
 
     async def watch(
         self, kind: Kind[T], selection: Selection = EVERYTHING, *, resource_version: str, timeout_s: float = 0.0
@@ -119,32 +135,32 @@ class Line:
 
     # -- writes
 
-    async def patch(self, kind: Kind[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
-        what = f"patch {kind.plural}{'/' if subresource else ''}{subresource} {name}"
-        seen = self.shown(kind.plural)
-        unknown = self._lost.get((kind.plural, name), 0) > seen or self._world.laws.born(kind.plural, name) > seen
-        write = Write(self._mortal.number, lambda: self._mortal.alive, what, name, excused=unknown, body=patch.body)
+    async def _patch(self, request: Request) -> Any:
+        what, plural, name = what_of(request), request.kind.plural, request.name
+        seen = self.shown(plural)
+        unknown = self._lost.get((plural, name), 0) > seen or self._world.laws.born(plural, name) > seen
+        write = Write(self._mortal.number, lambda: self._mortal.alive, what, name, excused=unknown, body=request.body.body)
         self._world.laws.begins(write)
         self._writing.append(what)
         try:
-            return await self._patch(write, kind, name, patch, subresource)
+            return await self._patched(write, request)
         except ApiError:
             self._world.laws.failed(write)
             raise
         finally:
             self._writing.remove(what)
 
-    async def _patch(self, write: Write, kind: Kind[T], name: str, patch: Patch, subresource: str) -> T:
-        truth, what = self._world.truth, write.what
+    async def _patched(self, write: Write, request: Request) -> Any:
+        truth, what, kind, name = self._world.truth, write.what, request.kind, request.name
         uid = truth.uid(kind, name)
         fate = await self._asked(what, writes=True)
         if self._world.meddle is not None and self._world.faulty and self._chance.happens(self._world.plan.meddling):
             await self._world.meddle(kind, name)
         write.excused = write.excused or uid != truth.uid(kind, name)
-        self._tell(f"{what} {json.dumps(patch.body)}")
+        self._tell(f"{what} {json.dumps(request.body.body)}")
         token = WRITING.set(write)
         try:
-            answer = await self._world.cluster.patch(kind, name, patch, subresource=subresource)
+            answer = await self._world.cluster.ask(request)
         except ApiError as error:
             self._tell(f"{what}: {error}")
             raise
@@ -157,24 +173,6 @@ class Line:
         await self._answered(fate)
         self._world.laws.answered(write)
         return answer
-
-    async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
-        raise self._never(f"create {kind.plural}")
-
-    async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:
-        raise self._never(f"replace {kind.plural}")
-
-    async def post(self, kind: Kind[T], name: str, subresource: str, body: Mapping[str, Any], namespace: str = "") -> None:
-        raise self._never(f"create {kind.plural}/{subresource}")
-
-    async def delete(
-        self, kind: Kind[T], name: str, namespace: str = "", *, uid: str = "", grace_period_s: int | None = None, propagation: str = ""
-    ) -> None:
-        raise self._never(f"delete {kind.plural} {name}")
-
-    def _never(self, what: str) -> AssertionError:
-        self._world.fail("foreign-touched", f"the attacher does not {what}")
-        return AssertionError(what)
 
     # -- how a request goes
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
-from mooring.kube.cluster import Patch
+from mooring.kube.cluster import Request, Verb
 from mooring.kube.errors import ApiError, BadRequest, Forbidden, Invalid, ServerError, TooLarge, Unreachable
-from tests.sim.line import Fate, Line
+from tests.sim.line import Fate, Line, what_of
 from tests.sim.mortal import Mortal
 from tests.sim.world import World
 
@@ -27,36 +25,17 @@ class WritingLine(Line):
         super().__init__(world, mortal)
         self._lost_saves: set[str] = set()  # the PersistentVolumes that were stored without an answer
 
-    async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
-        request = functools.partial(self._world.cluster.create, kind, body, namespace)
-        if kind.plural == PERSISTENT_VOLUMES.plural:
-            name = body["metadata"]["name"] if isinstance(body, Mapping) else ""
-            request = functools.partial(self._save, name, request)
-        return await self._write(f"create {kind.plural}", request)
+    async def ask(self, request: Request) -> Any:
+        return await self._write(request) if request.writes else await super().ask(request)
 
-    async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:
-        name = body["metadata"]["name"]
-        return await self._write(
-            f"update {kind.plural} {name}", lambda: self._world.cluster.replace(kind, body, namespace, subresource=subresource)
-        )
-
-    async def patch(self, kind: Kind[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
-        what = f"patch {kind.plural}{'/' if subresource else ''}{subresource} {name}"
-        return await self._write(what, lambda: self._world.cluster.patch(kind, name, patch, namespace, subresource=subresource))
-
-    async def delete(
-        self, kind: Kind[T], name: str, namespace: str = "", *, uid: str = "", grace_period_s: int | None = None, propagation: str = ""
-    ) -> None:
-        await self._write(f"delete {kind.plural} {name}", lambda: self._world.cluster.delete(kind, name, namespace, uid=uid))
-
-    async def _save(self, name: str, request: Callable[[], Awaitable[T]]) -> T:
+    async def _save(self, request: Request) -> Any:
         """The creation of a PersistentVolume, as the plan has it: also one that was stored may be denied the next time."""
         faults = self._world.plan.saves
-        if self._happens(faults.denied_then if name in self._lost_saves else faults.denied):
+        if self._happens(faults.denied_then if request.name in self._lost_saves else faults.denied):
             raise self._denial()
-        made = await request()
+        made = await self._world.cluster.ask(request)
         if self._happens(faults.lost):
-            self._lost_saves.add(name)
+            self._lost_saves.add(request.name)
             raise Unreachable("the answer is lost")
         return made
 
@@ -74,12 +53,14 @@ class WritingLine(Line):
         ]
         return errors[self._chance.below(len(errors))]
 
-    async def _write(self, what: str, request: Callable[[], Awaitable[T]]) -> T:
+    async def _write(self, request: Request) -> Any:
+        what = what_of(request)
+        saves = request.verb is Verb.CREATE and request.kind.plural == PERSISTENT_VOLUMES.plural
         self._writing.append(what)
         try:
             fate = await self._asked(what, writes=True)
             try:
-                answer = await request()
+                answer = await (self._save(request) if saves else self._world.cluster.ask(request))
             except ApiError as error:
                 self._tell(f"{what}: {error}")
                 raise

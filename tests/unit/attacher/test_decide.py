@@ -209,6 +209,12 @@ def test_a_running_call_for_the_volume_is_waited_for():
     assert (True, "handle1") == (decision.waits, decision.volume_handle)
 
 
+@pytest.mark.parametrize("va", [a_va(), an_attached_va(deleting=True)], ids=["attach", "detach"])
+def test_with_every_call_taken_any_call_is_waited_for(va):
+    decision = decided(va, calls_full=True)
+    assert (why.NoFreeCall(), (), True, None) == (decision.because, decision.actions, decision.waits, decision.volume_handle)
+
+
 @pytest.mark.parametrize(
     ("modes", "waits"), [(RWO, True), (("ReadWriteOncePod",), True), (("ReadWriteMany",), False), (("ReadOnlyMany",), False)]
 )

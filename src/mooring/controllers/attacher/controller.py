@@ -69,7 +69,7 @@ class Attacher(Manager):
     """
 
     def __init__(self, runtime: Runtime, driver: Driver, info: DriverInfo, options: AttacherOptions, shared: Caches | None = None) -> None:
-        caches = shared or Caches(runtime, "attacher")
+        caches = shared or Caches(runtime, "informer")
         back_off = BackOff(options.retry_interval_start_s, options.retry_interval_max_s)
         calls_max = options.worker_threads
         self._attachments: Controller[str] = Controller(
