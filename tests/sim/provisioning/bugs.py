@@ -19,6 +19,7 @@ from mooring.controllers.provisioner.intents import journal
 from mooring.controllers.provisioner.intents.intent import MemoryIntents
 from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.intents.lease_store import JournalLease, LeaseStore
+from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.csi.codes import Code
 from tests.sim.planting import Bug
@@ -60,7 +61,7 @@ def _orphans_are_given_up() -> contextlib.AbstractContextManager[Any]:
 
     async def make(self: ClaimReconciler, view: Any, uid: str) -> None:
         if view.claim(uid) is None:
-            await self._tracker.end(uid)
+            await self._tracker.close(uid, IntentEvent.RULED_OUT)
         await original(self, view, uid)
 
     original = ClaimReconciler.make
@@ -71,7 +72,7 @@ def _refusals_end_it() -> contextlib.AbstractContextManager[Any]:
     """Whatever the driver refuses with, and whatever earlier calls came to."""
 
     async def refuse(self: IntentTracker, uid: str, rules_out: RulesOut) -> None:
-        await self.end(uid)
+        await self.close(uid, IntentEvent.RULED_OUT)
 
     return mock.patch.object(IntentTracker, "refuse", refuse)
 
@@ -82,7 +83,7 @@ def _intents_end_early() -> contextlib.AbstractContextManager[Any]:
 
     async def asked(self: VolumeCreation, order: Any, secrets: Any) -> Any:
         answer = await ask(self, order, secrets)
-        await self._tracker.end(order.intent.uid)
+        await self._tracker.close(order.intent.uid, IntentEvent.STORED)
         await self._tracker._intents.tidy()
         return answer
 

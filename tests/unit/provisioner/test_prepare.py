@@ -16,6 +16,7 @@ from mooring.controllers.provisioner.claims.claim import Source
 from mooring.controllers.provisioner.claims.node_topology import NodePlaces
 from mooring.controllers.provisioner.claims.outcomes import Failed, Heals, State
 from mooring.controllers.provisioner.claims.prepare import LeftToPopulator, prepared
+from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.claims.requests import Order, is_same_request, ordered_again, request_text
 from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, Looked, NotLookedUp, View, Wanted
 from mooring.controllers.provisioner.driver_capabilities import DriverFacts, Rules
@@ -69,8 +70,7 @@ def a_view(
         grants=a_store(*grants),
         places=NodePlaces(csi_nodes, nodes),
         intents={},
-        slow={},
-        unsaved=(),
+        records=ClaimRecords(),
     )
 
 

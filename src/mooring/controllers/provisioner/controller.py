@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mooring.api.snapshot import VOLUME_SNAPSHOTS
-from mooring.base.clock import Clock, Instant
+from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
@@ -27,10 +27,11 @@ from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
 from mooring.controllers.provisioner.claims.event_handlers import ClaimEventHandlers
 from mooring.controllers.provisioner.claims.node_topology import NodePlaces
 from mooring.controllers.provisioner.claims.outcomes import Save
-from mooring.controllers.provisioner.claims.pv_store import WORKERS, PendingVolume, PvStore
+from mooring.controllers.provisioner.claims.pv_store import WORKERS, PvStore
 from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
+from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.controllers.provisioner.claims.retry_triggers import Waits
-from mooring.controllers.provisioner.claims.view import Infeasible, View
+from mooring.controllers.provisioner.claims.view import View
 from mooring.controllers.provisioner.driver_capabilities import facts_of
 from mooring.controllers.provisioner.guard import SourceGuard
 from mooring.controllers.provisioner.intents.intent import Intent, Intents, MemoryIntents
@@ -80,8 +81,8 @@ class Provisioner:
         self._events = events
         self._populating = EventRecorder(cluster, POPULATING, clock=clock, chance=chance)
         self._intents: Intents = intents or MemoryIntents()
-        self._orphans: dict[str, Instant] = {}
-        self._tracker = tracker = IntentTracker(self._intents, clock, self._intent_ended)
+        self._records = records = ClaimRecords()
+        self._tracker = tracker = IntentTracker(self._intents, records, clock, self._intent_ended)
         self._intent_metrics = metrics.once(IntentMetrics)
         self.caches = caches = Caches(cluster, facts, options, clock, chance)
         places = NodePlaces(caches.csi_nodes.store, caches.nodes.store)
@@ -94,10 +95,11 @@ class Provisioner:
             metrics,
             self._settled,
             self._save_delayed,
+            records=records,
+            tracker=tracker,
             driver_name=facts.name,
             per_node=options.node is not None,
         )
-        slow: dict[str, Infeasible] = {}
         self._view = view = View(
             driver=facts,
             rules=options.rules,
@@ -109,10 +111,7 @@ class Provisioner:
             grants=caches.grants.store,
             places=places,
             intents=self._intents.open(),
-            slow=slow,
-            unsaved=self._pv_store.unsaved,
-            orphans=self._orphans,
-            unresolved=tracker.unresolved,
+            records=records,
             node_name=options.node.node_name if options.node else "",
         )
         self._queue: WorkQueue[str] = WorkQueue(
@@ -126,6 +125,7 @@ class Provisioner:
         self._creation = creation = VolumeCreation(
             driver,
             tracker,
+            records,
             guard or self._beside.protection,
             self._pv_store,
             secrets,
@@ -147,7 +147,7 @@ class Provisioner:
             ClaimEvents(events, self._populating),
             metrics.once(ProvisionMetrics),
             clock,
-            slow,
+            records,
             slow_s=options.retry_interval_max_s,
             making_failed=self._beside.making_failed,
             ended=self._beside.protection.abandon,
@@ -227,19 +227,19 @@ class Provisioner:
             if self._creation.holds(uid):
                 self._queue.add(uid)
             return
-        self._orphans[uid] = self._clock.now() + SECRET_S_MAX
-        if uid in self._tracker.unresolved:
+        record = self._records.of(uid)
+        record.orphaned_at = self._clock.now() + SECRET_S_MAX
+        if record.is_unresolved:
             self._queue.add(uid)
 
     def _intents_found(self, found: Mapping[str, Intent]) -> None:
         self._tracker.found(found)
         self._creation.found(found)
         for uid in found:
-            self._orphans[uid] = self._clock.now()
+            self._records.of(uid).orphaned_at = self._clock.now()
             self._queue.add(uid)
 
     def _intent_ended(self, intent: Intent) -> None:
-        self._orphans.pop(intent.uid, None)
         self._beside.making_over(intent.volume_name)
 
     def _save_delayed(self, volume: PendingVolume, error: str) -> None:

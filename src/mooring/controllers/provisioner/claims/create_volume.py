@@ -13,7 +13,6 @@ from mooring.base.log import logger
 from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner import volumes
 from mooring.controllers.provisioner.claims import outcomes, response_checks
-from mooring.controllers.provisioner.claims.claim import Source
 from mooring.controllers.provisioner.claims.decide_after import (
     Fate,
     Verdict,
@@ -23,11 +22,13 @@ from mooring.controllers.provisioner.claims.decide_after import (
     depends_on_claim,
 )
 from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Failed, Failure, RulesOut, Save, State
-from mooring.controllers.provisioner.claims.pv_store import PendingVolume, PvStore
+from mooring.controllers.provisioner.claims.pv_store import PvStore
+from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.delete_volume import delete_volume
 from mooring.controllers.provisioner.guard import SourceGuard
 from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
@@ -44,6 +45,7 @@ class VolumeCreation:
         self,
         driver: Driver,
         tracker: IntentTracker,
+        records: ClaimRecords,
         guard: SourceGuard,
         pv_store: PvStore,
         secrets: SecretCache,
@@ -64,7 +66,7 @@ class VolumeCreation:
         self._timeout_s = timeout_s
         self._uses_topology = uses_topology
         self._is_there = is_there
-        self._held: dict[str, Source] = {}
+        self._records = records
 
     async def create(self, order: Order, secrets: Mapping[str, str], began: Instant) -> bool:
         """True when the volume is stored, False when that is still to come, or the claim is gone. Raises Failed."""
@@ -75,7 +77,8 @@ class VolumeCreation:
         except Failed:
             raise
         except Exception:  # a bug of ours: nobody has said what became of the volume
-            self._tracker.mark_unknown(order.intent)
+            if self._records.get(order.intent.uid).pending is None:
+                self._tracker.mark_unknown(order.intent)
             raise
 
     async def _made(self, order: Order, secrets: Mapping[str, str], began: Instant) -> bool:
@@ -107,23 +110,25 @@ class VolumeCreation:
 
     async def settle(self, order: Order) -> None:
         """The volume is stored: nothing is in the air any more."""
-        await self._tracker.end(order.intent.uid)
+        await self._tracker.close(order.intent.uid, IntentEvent.STORED)
         await self.let_go(order.intent.uid)
 
     def found(self, intents: Mapping[str, Intent]) -> None:
         """What a former process was making is still made from its source."""
         for uid, intent in intents.items():
             if intent.source is not None:
-                self._held[uid] = intent.source
+                self._records.of(uid).source = intent.source
                 self._guard.keep(intent.source, uid)
 
     def holds(self, uid: str) -> bool:
         """True while a source is held for this claim."""
-        return uid in self._held
+        return self._records.get(uid).source is not None
 
     async def let_go(self, uid: str) -> None:
         """The claim has its volume, or will never have one: its source need not be held any more."""
-        source = self._held.pop(uid, None)
+        record = self._records.get(uid)
+        source, record.source = record.source, None
+        self._records.tidy(uid)
         if source is not None:
             await self._guard.let_go(source, uid)
 
@@ -137,7 +142,7 @@ class VolumeCreation:
         except ApiError as error:
             raise Failed(Failure(str(error), State.NO_CHANGE)) from error
         if is_new and not self._is_there(uid):
-            await self._tracker.end(uid)
+            await self._tracker.close(uid, IntentEvent.RULED_OUT)
             await self.let_go(uid)
             return False
         return True
@@ -147,7 +152,7 @@ class VolumeCreation:
         source, uid = order.source, order.intent.uid
         if source is None:
             return
-        self._held[uid] = source
+        self._records.of(uid).source = source
         try:
             await self._guard.hold(source, uid)
         except ApiError as error:

@@ -50,7 +50,7 @@ class ClaimEventHandlers:
 
     def _is_due(self, claim: PersistentVolumeClaim) -> bool:
         """False for a claim that has a volume, unless another one may have been made for it."""
-        return not claim.spec.volume_name or claim.metadata.uid in self._view.unresolved
+        return not claim.spec.volume_name or self._view.records.get(claim.metadata.uid).is_unresolved
 
     def volume_changed(self, change: Change[PersistentVolume]) -> None:
         """A volume's object that is torn away from a claim which still waits for it has to be made again."""

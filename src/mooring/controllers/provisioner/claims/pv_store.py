@@ -6,22 +6,21 @@ asked again for that.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.meta import Key
 from mooring.api.migration import csi_driver_of
-from mooring.base.clock import Clock, Instant
+from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
 from mooring.control.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.controllers.provisioner.claims.outcomes import Save
-from mooring.controllers.provisioner.claims.requests import Order
+from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.controllers.provisioner.volumes import Json
+from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Invalid, NotFound, TooLarge
@@ -35,24 +34,6 @@ TOLD_AT: Final = 6
 """Failures before users are told: a short outage is not their business."""
 
 _REFUSALS: Final = (Invalid, BadRequest, TooLarge)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PendingVolume:
-    """A volume that exists. volume_id: the driver's name for it. began: when its attempt did."""
-
-    order: Order
-    volume_id: str
-    body: Json
-    began: Instant
-
-    @property
-    def uid(self) -> str:
-        return self.order.intent.uid
-
-    @property
-    def name(self) -> str:
-        return self.order.intent.volume_name
 
 
 Delayed = Callable[[PendingVolume, str], None]
@@ -76,6 +57,8 @@ class PvStore:
         settled: Settled,
         delayed: Delayed,
         *,
+        records: ClaimRecords,
+        tracker: IntentTracker,
         driver_name: str,
         per_node: bool = False,
     ) -> None:
@@ -85,7 +68,7 @@ class PvStore:
         self._delayed = delayed
         self._driver_name = driver_name
         self._per_node = per_node
-        self.unsaved: dict[str, PendingVolume] = {}
+        self._records, self._tracker = records, tracker
         self._queue: WorkQueue[str] = WorkQueue(
             "unsavedpvs",
             clock=clock,
@@ -96,7 +79,7 @@ class PvStore:
 
     async def store(self, volume: PendingVolume) -> tuple[Save, str]:
         """The first try; what failed is taken care of from here on. Returns what it came to, and why it was refused."""
-        self.unsaved[volume.uid] = volume
+        self._tracker.mark_made(volume)
         try:
             result = await self._try(volume)
         except Exception:
@@ -105,11 +88,11 @@ class PvStore:
         if result[0] is Save.LATER:
             self._later(volume, result[1])
         else:
-            del self.unsaved[volume.uid]
+            self._records.of(volume.uid).pending = None
         return result
 
     def close(self) -> None:
-        """Ends the workers; what is unsaved then is asked of the driver again, by name, by the next process."""
+        """Ends the workers; what is pending then is asked of the driver again, by name, by the next process."""
         self._queue.close()
 
     async def work(self) -> None:
@@ -117,14 +100,16 @@ class PvStore:
         await self._queue.work(self._again)
 
     async def _again(self, uid: str) -> None:
-        volume = self.unsaved[uid]
+        volume = self._records.of(uid).pending
+        assert volume is not None
         result, error = await self._try(volume)
         if result is Save.LATER:
             self._later(volume, error)
             return
         self._queue.forget(uid)
         await self._settled(volume, result, error)
-        self.unsaved.pop(uid, None)
+        self._records.of(uid).pending = None
+        self._records.tidy(uid)
 
     def _later(self, volume: PendingVolume, error: str) -> None:
         delay_s = self._queue.retry(volume.uid)

@@ -18,12 +18,13 @@ from mooring.controllers.provisioner.claims.decide import decide_claim
 from mooring.controllers.provisioner.claims.decide_after import RESCHEDULES_MAX, After, Attempted, Then, decide_after, told_failure
 from mooring.controllers.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
 from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, Save, State
-from mooring.controllers.provisioner.claims.pv_store import PendingVolume
+from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume, Rest
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.claims.retry_triggers import Waits
-from mooring.controllers.provisioner.claims.view import BY_UID, Infeasible, Looked, View, Wanted
+from mooring.controllers.provisioner.claims.view import BY_UID, Looked, View, Wanted
 from mooring.controllers.provisioner.fetch import look_up
 from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.metrics import ProvisionMetrics
 from mooring.controllers.provisioner.writes import deselect_node
@@ -49,7 +50,7 @@ class Attempt:
 
 
 class ClaimReconciler:
-    """slow: filled here. slow_s: how long an infeasible claim rests, and one that is gone and refused.
+    """slow_s: how long an infeasible claim rests, and one that is gone and refused.
 
     making_failed: called with the class of a volume that was not made. ended: called with the uid of a claim that is forgotten.
     """
@@ -66,7 +67,7 @@ class ClaimReconciler:
         events: ClaimEvents,
         metrics: ProvisionMetrics,
         clock: Clock,
-        slow: dict[str, Infeasible],
+        records: ClaimRecords,
         *,
         slow_s: float,
         making_failed: Callable[[str], None] = lambda class_name: None,
@@ -82,17 +83,15 @@ class ClaimReconciler:
         self._events = events
         self._metrics = metrics
         self._clock = clock
-        self._slow = slow
+        self._records = records
         self._slow_s = max(slow_s, INFEASIBLE_S)
         self._making_failed = making_failed
         self._ended = ended
-        self._reschedules: dict[str, int] = {}
 
     def forget(self, uid: str) -> None:
         """The claim is no more, or has its volume."""
         self._waits.drop(uid)
-        self._slow.pop(uid, None)
-        self._reschedules.pop(uid, None)
+        self._records.forget(uid)
         self._ended(uid)
 
     # -- one attempt
@@ -153,9 +152,12 @@ class ClaimReconciler:
             self._wait(attempt.uid, decision.wait_s)
             return
         if decision.settled:
-            await self._tracker.end(attempt.uid)
+            await self._tracker.close(attempt.uid, IntentEvent.STORED)
         if decision.has_volume and attempt.uid not in self._tracker:
             await self._creation.let_go(attempt.uid)
+        if attempt.claim is None and attempt.uid not in self._tracker:
+            self._done(attempt.uid)
+            return
         self._waits.drop(attempt.uid)
         self._begin_anew(attempt.uid)
 
@@ -212,7 +214,7 @@ class ClaimReconciler:
         await self._written_down(uid, failure, order)
         claim = next(iter(self._claims.store.by(BY_UID, uid)), None)  # perhaps it has gone meanwhile
         node_tried, is_open = _node_tried(attempt, order), uid in self._tracker
-        after = decide_after(Attempted(failure, order, claim, node_tried, is_open, self._reschedules.get(uid, 0)))
+        after = decide_after(Attempted(failure, order, claim, node_tried, is_open, self._records.get(uid).reschedules))
         if after.releases_source:
             await self._creation.let_go(uid)
         if after.then is Then.FORGET:
@@ -240,7 +242,7 @@ class ClaimReconciler:
             self._tracker.mark_unknown(order.intent)
 
     def _rest(self, uid: str, fingerprint: object, error: str) -> float:
-        self._slow[uid] = Infeasible(self._clock.now() + self._slow_s, fingerprint, error)
+        self._records.of(uid).rest = Rest(self._clock.now() + self._slow_s, fingerprint, error)
         self._queue.forget(uid)
         self._wait(uid, self._slow_s)
         return self._slow_s
@@ -255,7 +257,8 @@ class ClaimReconciler:
     async def _rescheduled(self, attempt: Attempt, claim: PersistentVolumeClaim, failure: Failure, *, asks: bool) -> bool:
         """True when the scheduler has been asked for another node than the claim's: then the claim waits for that."""
         uid = attempt.uid
-        times = self._reschedules[uid] = self._reschedules.get(uid, 0) + 1
+        record = self._records.of(uid)
+        times = record.reschedules = record.reschedules + 1
         if not asks:
             _told(attempt).error("several nodes in a row did not suit, the last one stays until the next try", times=times)
             return False
@@ -271,7 +274,7 @@ class ClaimReconciler:
 
     def _begin_anew(self, uid: str) -> None:
         """The back-off does, unless one node after the other does not suit."""
-        if self._reschedules.get(uid, 0) <= RESCHEDULES_MAX:
+        if self._records.get(uid).reschedules <= RESCHEDULES_MAX:
             self._queue.forget(uid)
 
 

@@ -7,7 +7,7 @@ a clone's volume) is looked up for one attempt: a judgement that needs it says s
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -17,9 +17,9 @@ from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim, Pers
 from mooring.api.gateway import ReferenceGrant
 from mooring.api.meta import Key, Kind, ObjectMeta
 from mooring.api.storage import CSINode, CSINodeDriver, CSINodeSpec, StorageClass
-from mooring.base.clock import Instant
 from mooring.base.errors import MooringError
 from mooring.controllers.provisioner.claims.claim import source_of
+from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.driver_capabilities import DriverFacts, Rules
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.topology import Term
@@ -88,25 +88,11 @@ class Looked:
         return answer
 
 
-# -- what is remembered of claims
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Infeasible:
-    """A claim that the driver, or the API server, can't serve as it is. fingerprint: of what would have to change, None when it is gone."""
-
-    until: Instant
-    fingerprint: object
-    error: str
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
     """The world as the provisioner sees it, live.
 
-    intents: by claim uid, those whose volume may exist. kept: uids of those that the driver has refused since. slow: infeasible claims
-    by uid. unsaved: those whose volume is there, and its object is still to be stored.
-    orphans: by claim uid, intents without their claim, and since when nobody brings their secret back.
+    intents: by claim uid, those whose volume may exist. records: what is remembered of claims.
     node_name: the one node that this instance provisions for; "" for all.
     """
 
@@ -120,11 +106,8 @@ class View:
     grants: Reader[ReferenceGrant]
     places: Places
     intents: Mapping[str, Intent]
-    slow: Mapping[str, Infeasible]
-    unsaved: Container[str]
-    orphans: Mapping[str, Instant] = dataclasses.field(default_factory=dict)
+    records: ClaimRecords
     node_name: str = ""
-    unresolved: Container[str] = ()
 
     def claim(self, uid: str) -> PersistentVolumeClaim | None:
         return next(iter(self.claims.by(BY_UID, uid)), None)
