@@ -17,12 +17,14 @@ from mooring.api.pods import PODS
 from mooring.api.storage import CSI_NODES, CSI_STORAGE_CAPACITIES, STORAGE_CLASSES, CSIStorageCapacity
 from mooring.apiserver.local import Faults
 from mooring.base.errors import ConfigError
+from mooring.control.runtime import Runtime
 from mooring.controllers.provisioner.caches import Caches
 from mooring.controllers.provisioner.capacity import preflight
-from mooring.controllers.provisioner.capacity.controller import Capacity
-from mooring.controllers.provisioner.capacity.decide import Room, room_of, says
+from mooring.controllers.provisioner.capacity.controller import CapacityPublisher
+from mooring.controllers.provisioner.capacity.decide import matches
 from mooring.controllers.provisioner.capacity.items import Item, item_of, places_of
 from mooring.controllers.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_LABEL, manager_of
+from mooring.controllers.provisioner.capacity.requests import Capacity, capacity_of
 from mooring.controllers.provisioner.driver_capabilities import facts_of
 from mooring.controllers.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions
 from mooring.csi.codes import Code
@@ -50,16 +52,17 @@ class World(ClusterWorld):
         self.options = ProvisionerOptions(capacity=capacity, node=node, retry_interval_start_s=retry_s)
 
     @contextlib.asynccontextmanager
-    async def publishing(self, place: Mapping[str, str] | None = None) -> AsyncIterator[Capacity]:
+    async def publishing(self, place: Mapping[str, str] | None = None) -> AsyncIterator[CapacityPublisher]:
         await self.make_namespace("ns")
         port = InProcessDriver(self.driver, clock=self.clock)
         facts = facts_of(await greet(port, clock=self.clock))
         caches = Caches(self.cluster, facts, self.options, self.clock, self.chance)
-        capacity = Capacity(self.cluster, port, facts, self.options, self.clock, self.chance, self.metrics, caches, place=place)
+        runtime = Runtime(self.cluster, self.clock, self.chance, self.metrics)
+        capacity = CapacityPublisher(runtime, caches, port, facts, self.options, place=place)
         async with self.running(*(informer.run() for informer in caches.running), self._after_sync(caches, capacity)):
             yield capacity
 
-    async def _after_sync(self, caches: Caches, capacity: Capacity) -> None:
+    async def _after_sync(self, caches: Caches, capacity: CapacityPublisher) -> None:
         for informer in caches.running:
             await informer.synced()
         await capacity.run()
@@ -235,19 +238,19 @@ async def test_P83_zero_and_the_largest_volume_are_published():
 @pytest.mark.parametrize(
     ("obj", "room", "same"),
     [
-        ({"capacity": "1Gi"}, Room("1073741824"), True),
-        ({"capacity": "1Gi"}, Room("1G"), False),
-        ({}, Room("0"), False),
-        ({"capacity": "1", "maximumVolumeSize": "1"}, Room("1"), False),
-        ({"capacity": "1", "maximumVolumeSize": "1"}, Room("1", "1"), True),
+        ({"capacity": "1Gi"}, Capacity("1073741824"), True),
+        ({"capacity": "1Gi"}, Capacity("1G"), False),
+        ({}, Capacity("0"), False),
+        ({"capacity": "1", "maximumVolumeSize": "1"}, Capacity("1"), False),
+        ({"capacity": "1", "maximumVolumeSize": "1"}, Capacity("1", "1"), True),
     ],
 )
-def test_P83_amounts_are_compared_as_amounts(obj: dict[str, str], room: Room, same: bool):
-    assert same == says(msgspec.convert({"metadata": {}, **obj}, CSIStorageCapacity), room)
+def test_P83_amounts_are_compared_as_amounts(obj: dict[str, str], room: Capacity, same: bool):
+    assert same == matches(msgspec.convert({"metadata": {}, **obj}, CSIStorageCapacity), room)
 
 
 def test_P83_less_than_nothing_is_nothing():
-    assert Room("0") == room_of(csi.GetCapacityResponse(available_capacity=-5))
+    assert Capacity("0") == capacity_of(csi.GetCapacityResponse(available_capacity=-5))
 
 
 @in_virtual_time

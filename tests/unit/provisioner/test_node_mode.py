@@ -406,8 +406,10 @@ async def test_P91_a_drain_ends_the_bidding():
 
 
 def test_P89_reasons_are_told_in_words():
-    reasons = (why.NotFree("x"), why.Taken("n"), why.NotAllowedHere("x"), why.LookingUp("x"), why.Bidding("n"), why.NoRoom(1))
-    assert all(" " in str(reason) for reason in reasons)
+    of_text = (why.NotFree, why.Taken, why.NotAllowedHere, why.LookingUp, why.BecomesOwner, why.Slower, why.NotWritten)
+    of_bytes = (why.NoRoom, why.Asking)
+    assert all("x" in str(reason("x")) for reason in of_text)
+    assert all("7" in str(reason(7)) for reason in of_bytes)
 
 
 # -- capacity and deletion

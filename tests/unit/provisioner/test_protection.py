@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-import msgspec
 import pytest
 
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolumeClaim
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.apiserver.local import Faults
+from mooring.control.runtime import Runtime
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.caches import Caches
 from mooring.controllers.provisioner.claims.claim import Source
-from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES
 from mooring.controllers.provisioner.driver_capabilities import DriverFacts
 from mooring.controllers.provisioner.options import ProvisionerOptions
-from mooring.controllers.provisioner.source_protection import reasons as why
 from mooring.controllers.provisioner.source_protection.controller import SourceProtection
-from mooring.controllers.provisioner.source_protection.decide import Decision, LetGo, decide_origin
-from mooring.controllers.provisioner.source_protection.view import View, origin_of
-from mooring.kube.cache.store import Store
 from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound, ServerError
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
@@ -43,10 +38,12 @@ class World(ClusterWorld):
         self.options = ProvisionerOptions(**{"snapshot_orphan_sweep_interval_s": INTERVAL_S, **options})
 
     @contextlib.asynccontextmanager
-    async def protecting(self) -> AsyncIterator[SourceProtection]:
+    async def protecting(self, on_snapshot: Callable[[str], None] = lambda name: None) -> AsyncIterator[SourceProtection]:
         caches = Caches(self.cluster, self.facts, self.options, self.clock, self.chance)
-        protection = SourceProtection(self.cluster, self.facts, self.options, self.clock, self.chance, self.metrics, caches)
-        async with self.running(*(informer.run() for informer in caches.running), self._after_sync(caches, protection)):
+        protection = SourceProtection(Runtime(self.cluster, self.clock, self.chance, self.metrics), caches, self.facts, self.options)
+        protection.on_snapshot(on_snapshot)
+        beside = (one.run() for one in protection.beside.values())
+        async with self.running(*(informer.run() for informer in caches.running), *beside, self._after_sync(caches, protection)):
             for informer in caches.running:
                 await informer.synced()
             yield protection
@@ -54,7 +51,7 @@ class World(ClusterWorld):
     async def _after_sync(self, caches: Caches, protection: SourceProtection) -> None:
         for informer in caches.running:
             await informer.synced()
-        await protection.run()
+        await protection.controller.run()
 
     # -- objects
 
@@ -126,7 +123,7 @@ async def test_P50_a_snapshot_is_held_before_and_let_go_at_once_after():
         await protection.hold(SNAPSHOT, uid)
         await world.settle(1000)
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
-        await protection.let_go(SNAPSHOT, uid)
+        protection.release(SNAPSHOT, uid)
         await world.settle(0.1)
         assert [] == await world.finalizers()
     assert [PUT_SNAPSHOT, PUT_SNAPSHOT] == world.puts()
@@ -140,12 +137,12 @@ async def test_P50_the_first_of_two_claims_leaves_the_protection_to_the_second(f
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, one)
         await protection.hold(SNAPSHOT, two)
-        await protection.let_go(SNAPSHOT, one)
+        protection.release(SNAPSHOT, one)
         if first == "bound":
             await world.bind("one")
         await world.settle(1000)
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
-        await protection.let_go(SNAPSHOT, two)
+        protection.release(SNAPSHOT, two)
         await world.settle(0.1)
         assert [] == await world.finalizers()
 
@@ -157,7 +154,7 @@ async def test_P50_a_claim_whose_turn_has_not_come_counts_until_it_is_deleted():
     await world.claim("other", from_snapshot())
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, uid)
-        await protection.let_go(SNAPSHOT, uid)
+        protection.release(SNAPSHOT, uid)
         await world.settle(1000)
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "other", "ns")
@@ -174,7 +171,7 @@ async def test_P50_a_volume_in_the_making_counts_though_its_claim_is_gone():
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "c", "ns")
         await world.settle(1000)
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
-        await protection.let_go(SNAPSHOT, uid)
+        protection.release(SNAPSHOT, uid)
         await world.settle(0.1)
         assert [] == await world.finalizers()
 
@@ -207,7 +204,7 @@ async def test_P50_a_hold_that_comes_while_the_finalizer_goes_puts_it_back():
     await world.patch(PERSISTENT_VOLUME_CLAIMS, "two", {"status": {"phase": "Bound"}}, "ns", "status")
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, one)
-        await protection.let_go(SNAPSHOT, one)
+        protection.release(SNAPSHOT, one)
         await asyncio.sleep(0.1)
         await protection.hold(SNAPSHOT, two)
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
@@ -222,7 +219,7 @@ async def test_P53_what_others_hold_stays_theirs():
     await world.delete(VOLUME_SNAPSHOTS, "snap", "ns")
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, uid)
-        await protection.let_go(SNAPSHOT, uid)
+        protection.release(SNAPSHOT, uid)
         await world.settle()
         assert ["kit/hold"] == await world.finalizers()
     assert [PUT_SNAPSHOT] == world.puts()
@@ -262,7 +259,7 @@ async def test_P50_letting_go_is_tried_until_it_works():
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, "uid")
         world.cluster.refuse(PUT_SNAPSHOT, times=3, error=ServerError("busy"))
-        await protection.let_go(SNAPSHOT, "uid")
+        protection.release(SNAPSHOT, "uid")
         await world.settle(20)
         assert [] == await world.finalizers()
 
@@ -327,7 +324,7 @@ async def test_P53_an_interval_of_zero_turns_the_sweep_off_and_asks_for_nothing(
         await world.snapshot("two")
         two = Source("VolumeSnapshot", GROUP, "ns", "two")
         await protection.hold(two, "uid")
-        await protection.let_go(two, "uid")
+        protection.release(two, "uid")
         await world.settle()
         assert [] == await world.finalizers(two)
 
@@ -347,8 +344,7 @@ async def test_P53_a_cluster_without_snapshots_is_left_alone_and_they_are_seen_w
     """Not a request every ten seconds for ever, and not a line for each."""
     asked = Asked()
     world, seen = World(asked), list[str]()
-    async with world.protecting() as protection:
-        protection.on_snapshot(seen.append)
+    async with world.protecting(seen.append):
         await world.settle(3600)
         assert asked.count < 3600 / 30
         lines = [line for line in capsys.readouterr().err.splitlines() if "volumesnapshots" in line]
@@ -371,7 +367,7 @@ async def test_P50_a_source_whose_kind_has_gone_is_not_let_go_of_for_ever():
         await world.delete(DEFINITIONS, f"volumesnapshots.{GROUP}")
         await world.settle(1)
         before = asked.count
-        await protection.let_go(SNAPSHOT, "uid")
+        protection.release(SNAPSHOT, "uid")
         await world.settle(3600)
         assert 1 == asked.count - before
 
@@ -405,7 +401,7 @@ async def test_P56_the_source_of_a_clone_is_held_once():
         await protection.hold(CLAIM, uid)
         await protection.hold(CLAIM, uid)
         assert [names.CLONE_FINALIZER] == await world.finalizers(CLAIM)
-        await protection.let_go(CLAIM, uid)
+        protection.release(CLAIM, uid)
         await world.bind("c")
         await world.settle()
         assert [names.CLONE_FINALIZER] == await world.finalizers(CLAIM), "it is in nobody's way until the source is deleted"
@@ -420,7 +416,7 @@ async def test_P61_a_deleted_source_goes_the_moment_its_last_clone_is_bound():
     async with world.protecting() as protection:
         await protection.hold(CLAIM, one)
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "source", "ns")
-        await protection.let_go(CLAIM, one)
+        protection.release(CLAIM, one)
         await world.bind("two")
         await world.settle(1000)
         assert [names.CLONE_FINALIZER] == await world.finalizers(CLAIM), "a clone that is made counts until it is bound"
@@ -441,36 +437,6 @@ async def test_P61_the_peers_finalizer_without_clones_goes_at_once():
         await world.gone(PERSISTENT_VOLUME_CLAIMS, "source", "ns", wait_s=0.2)
 
 
-def test_P61_a_clone_of_another_namespaces_claim_counts_where_it_says_so():
-    """`dataSource` is of the clone's own namespace, `dataSourceRef` may name another. The peer looks at the former alone."""
-    source = {"metadata": {"finalizers": [names.CLONE_FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    namesake = {"metadata": {"name": "namesake", "namespace": "elsewhere"}, "spec": {"dataSource": from_claim()}}
-    far = {"metadata": {"name": "far", "namespace": "elsewhere"}, "spec": {"dataSourceRef": {**from_claim(), "namespace": "ns"}}}
-    source["metadata"] |= {"name": "source", "namespace": "ns"}
-    assert (LetGo(),) == decided(source, namesake).actions
-    assert why.InUse(("elsewhere/far",)) == decided(source, namesake, far).because
-
-
-def decided(*claims: Mapping[str, Any]) -> Decision:
-    """About the first of them."""
-    store: Store[PersistentVolumeClaim] = Store(CLAIM_INDEXES)
-    for number, body in enumerate(claims, start=1):
-        metadata = {**body["metadata"], "uid": f"uid{number}", "resourceVersion": str(number)}
-        store.apply(msgspec.convert({**body, "metadata": metadata}, PersistentVolumeClaim))
-    view = View(
-        driver=DriverFacts("csi.test", clones=True),
-        claims=store,
-        volumes=Store(),
-        snapshots=Store(),
-        holders={},
-        done=frozenset(),
-        ours=frozenset(),
-        unused_since={},
-        grace_s=1,
-    )
-    return decide_origin(view, origin_of(CLAIM), 0.0)
-
-
 @in_virtual_time
 async def test_P61_a_clone_in_the_making_counts_though_its_claim_is_gone():
     world = World()
@@ -482,7 +448,7 @@ async def test_P61_a_clone_in_the_making_counts_though_its_claim_is_gone():
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "source", "ns")
         await world.settle(1000)
         assert [names.CLONE_FINALIZER] == await world.finalizers(CLAIM)
-        await protection.let_go(CLAIM, uid)
+        protection.release(CLAIM, uid)
         await world.gone(PERSISTENT_VOLUME_CLAIMS, "source", "ns", wait_s=0.2)
 
 
@@ -520,6 +486,6 @@ async def test_P91_a_drain_lets_a_release_end():
     world = await with_snapshot()
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, "uid")
-        await protection.let_go(SNAPSHOT, "uid")
+        protection.release(SNAPSHOT, "uid")
         await asyncio.sleep(0)
-        assert await protection.drain(5)
+        assert await protection.controller.drain(5)

@@ -20,6 +20,7 @@ from mooring.base.randomness import Chance
 from mooring.control.draining import Shift
 from mooring.control.events import EventRecorder
 from mooring.control.queue import BackOff, QueueMetrics, WorkQueue
+from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner.caches import Caches
 from mooring.controllers.provisioner.claims.claim_events import ClaimEvents
@@ -33,12 +34,11 @@ from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingV
 from mooring.controllers.provisioner.claims.retry_triggers import Waits
 from mooring.controllers.provisioner.claims.view import View
 from mooring.controllers.provisioner.driver_capabilities import facts_of
-from mooring.controllers.provisioner.guard import SourceGuard
 from mooring.controllers.provisioner.intents.intent import Intent, Intents, MemoryIntents
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.metrics import IntentMetrics, ProvisionMetrics
 from mooring.controllers.provisioner.options import JITTER, ProvisionerOptions
-from mooring.controllers.provisioner.subcontrollers import Parts
+from mooring.controllers.provisioner.subcontrollers import Subcontrollers
 from mooring.csi.driver import Driver
 from mooring.csi.session import DriverInfo
 from mooring.kube.cache.informer import obstacles
@@ -74,7 +74,6 @@ class Provisioner:
         events: EventRecorder,
         *,
         intents: Intents | None = None,
-        guard: SourceGuard | None = None,
     ) -> None:
         facts = facts_of(info)
         self._facts, self._options, self._clock = facts, options, clock
@@ -121,12 +120,13 @@ class Provisioner:
             backoff=BackOff(options.retry_interval_start_s, options.retry_interval_max_s, jitter=JITTER),
             metrics=metrics.once(QueueMetrics),
         )
-        self._beside = Parts(cluster, driver, facts, options, clock, chance, metrics, events, caches, secrets, view, self._intents)
+        runtime = Runtime(cluster, clock, chance, metrics)
+        self._beside = Subcontrollers(runtime, driver, facts, options, events, caches, secrets, view, self._intents)
         self._creation = creation = VolumeCreation(
             driver,
             tracker,
             records,
-            guard or self._beside.protection,
+            self._beside.protection,
             self._pv_store,
             secrets,
             clock,
@@ -155,7 +155,7 @@ class Provisioner:
         self._handlers = ClaimEventHandlers(view, caches, waits, places, self._queue, self._claim_ended)
         self._beside.protection.on_snapshot(lambda name: self._handlers.happened(VOLUME_SNAPSHOTS.plural, name))
         self._intents.on_found(self._intents_found)
-        self._parts = self._beside.all()
+        self._parts = self._beside.workers
         self._shift = Shift()
 
     @property
@@ -183,6 +183,7 @@ class Provisioner:
                 group.create_task(self._events.run(), name="provisioner/events"),
                 group.create_task(self._populating.run(), name="provisioner/populator-events"),
             ]
+            helpers += [group.create_task(one.run(), name=name) for name, one in self._beside.beside.items()]
             await self._intents.start()
             helpers.append(group.create_task(self._intents.run(), name="provisioner/intents"))
             await self.caches.synced()
@@ -205,8 +206,7 @@ class Provisioner:
     def driver_returned(self) -> None:
         """The driver was away and is back: whatever failed for that is tried at once."""
         self._handlers.driver_returned()
-        for part in self._parts:
-            part.driver_returned()
+        self._beside.driver_returned()
 
     async def _work(self) -> None:
         attempt = functools.partial(self._reconciler.reconcile, self._view)
@@ -240,7 +240,7 @@ class Provisioner:
             self._queue.add(uid)
 
     def _intent_ended(self, intent: Intent) -> None:
-        self._beside.making_over(intent.volume_name)
+        self._beside.intent_closed(intent.volume_name)
 
     def _save_delayed(self, volume: PendingVolume, error: str) -> None:
         self._reconciler.save_delayed(self._view, volume, error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
+from mooring.base.backoff import BackOff
 from mooring.controllers.provisioner.driver_capabilities import Rules
 
 JITTER: Final = 0.02
@@ -52,3 +53,8 @@ class ProvisionerOptions:
     snapshot_orphan_sweep_interval_s: float = 300.0
     capacity: CapacityOptions | None = None
     node: NodeOptions | None = None
+
+    @property
+    def backoff(self) -> BackOff:
+        """Of every queue: the intervals that the flags say."""
+        return BackOff(self.retry_interval_start_s, self.retry_interval_max_s)

@@ -1,59 +1,38 @@
-"""What works beside the claims, on the same caches, and what the parts tell each other."""
+"""The controllers beside that of claims, on the same caches, and what they tell each other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mooring.api.core import PersistentVolume
-from mooring.base.clock import Clock
-from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
 from mooring.control.events import EventRecorder
+from mooring.control.manager import Beside, Worker
+from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner.caches import Caches
-from mooring.controllers.provisioner.capacity.controller import Capacity
+from mooring.controllers.provisioner.capacity.controller import CapacityPublisher
 from mooring.controllers.provisioner.claims.view import View
 from mooring.controllers.provisioner.deletion.controller import VolumeDeletion
 from mooring.controllers.provisioner.driver_capabilities import DriverFacts
 from mooring.controllers.provisioner.intents.intent import Intents
-from mooring.controllers.provisioner.local_node.claim_ownership import Bidding
+from mooring.controllers.provisioner.local_node.controller import ClaimOwnership
 from mooring.controllers.provisioner.local_node.place import learn_place, pretend_nodes
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.provisioner.source_protection.controller import SourceProtection
 from mooring.csi.driver import Driver
 from mooring.kube.cache.informer import Cause, Change, Informer
-from mooring.kube.cluster import Cluster
 
 
-class Part(Protocol):
-    """One of them."""
-
-    async def run(self) -> None:
-        """Works until cancelled, or until drained. The caches have been filled."""
-        ...
-
-    async def drain(self, timeout_s: float) -> bool:
-        """Begins nothing new, lets what runs end. False when that took too long."""
-        ...
-
-    def driver_returned(self) -> None:
-        """The driver was away and is back."""
-        ...
-
-
-class Parts:
-    """Deletion and source protection always; capacity and, on a node of its own, bidding where the options say so."""
+class Subcontrollers:
+    """Deletion and source protection always; capacity and, on a node of its own, ownership of claims where the options say so."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        runtime: Runtime,
         driver: Driver,
         facts: DriverFacts,
         options: ProvisionerOptions,
-        clock: Clock,
-        chance: Chance,
-        metrics: Metrics,
         events: EventRecorder,
         caches: Caches,
         secrets: SecretCache,
@@ -62,38 +41,45 @@ class Parts:
     ) -> None:
         self._driver, self._facts, self._options, self._caches = driver, facts, options, caches
         self._place: dict[str, str] = {}
-        self.protection = SourceProtection(cluster, facts, options, clock, chance, metrics, caches)
-        self._bidding: Bidding | None = None
-        self._capacity: Capacity | None = None
-        if options.node is not None:
-            self._bidding = Bidding(cluster, driver, options, clock, chance, metrics, events, caches, secrets, view)
+        self.protection = SourceProtection(runtime, caches, facts, options)
+        self.beside: Mapping[str, Beside] = self.protection.beside
+        self._ownership: ClaimOwnership | None = None
+        self._capacity: CapacityPublisher | None = None
+        if options.node is not None and options.node.immediate_binding:
+            self._ownership = ClaimOwnership(runtime, caches, driver, options, events, secrets, view)
         if options.capacity is not None:
             place = None if options.node is None else self._place
-            self._capacity = Capacity(cluster, driver, facts, options, clock, chance, metrics, caches, place=place)
+            self._capacity = CapacityPublisher(runtime, caches, driver, facts, options, place=place)
             caches.volumes.on_change(self._volume_changed)
         self._deletion = VolumeDeletion(
-            cluster,
+            runtime,
+            caches,
             driver,
             facts,
             options,
-            clock,
-            chance,
-            metrics,
             events,
-            caches,
             secrets,
             settled=intents.settled,
             segments=self._place,
             deleted=self._volume_deleted,
         )
 
-    def all(self) -> tuple[Part, ...]:
-        return tuple(part for part in (self._deletion, self.protection, self._capacity, self._bidding) if part is not None)
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """Those that work on the filled caches; `beside` runs as long as the caches do."""
+        ownership = None if self._ownership is None else self._ownership.controller
+        return tuple(one for one in (self._deletion.worker, self.protection.controller, self._capacity, ownership) if one is not None)
+
+    def driver_returned(self) -> None:
+        """The driver was away and is back: what failed for that is tried at once."""
+        self._deletion.driver_returned()
+        if self._capacity is not None:
+            self._capacity.driver_returned()
 
     @property
     def caches(self) -> Sequence[Informer[Any]]:
         """Those that a part has for itself and can't work without."""
-        return () if self._deletion.attachments is None else (self._deletion.attachments,)
+        return self._deletion.own_caches.informers
 
     async def learn_place(self) -> None:
         """Before the caches are filled. Raises DriverError."""
@@ -106,9 +92,9 @@ class Parts:
         if self._capacity is not None:
             self._capacity.making_failed(class_name)
 
-    def making_over(self, pv_name: str) -> None:
-        """Its intent is over: nothing of that kind keeps the volume from being deleted any more."""
-        self._deletion.making_over(pv_name)
+    def intent_closed(self, pv_name: str) -> None:
+        """Nothing that is being made keeps the volume from being deleted any more."""
+        self._deletion.intent_closed(pv_name)
 
     def _volume_changed(self, change: Change[PersistentVolume]) -> None:
         """A new volume of the driver takes room, whichever process made it."""
@@ -119,5 +105,5 @@ class Parts:
     def _volume_deleted(self, pv: PersistentVolume) -> None:
         if self._capacity is not None:
             self._capacity.volume_deleted(pv)
-        if self._bidding is not None:
-            self._bidding.room_freed()
+        if self._ownership is not None:
+            self._ownership.room_freed()

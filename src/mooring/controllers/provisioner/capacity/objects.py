@@ -8,8 +8,9 @@ import msgspec
 
 from mooring.api.meta import Kind, OwnerReference
 from mooring.api.storage import CSI_STORAGE_CAPACITIES, CSIStorageCapacity
-from mooring.controllers.provisioner.capacity.decide import Room, is_owned
+from mooring.controllers.provisioner.capacity.decide import is_owned
 from mooring.controllers.provisioner.capacity.items import Item
+from mooring.controllers.provisioner.capacity.requests import Capacity
 
 DRIVER_LABEL: Final = "csi.storage.k8s.io/drivername"
 MANAGER_LABEL: Final = "csi.storage.k8s.io/managed-by"
@@ -45,7 +46,13 @@ def _fnv1a(text: str) -> int:
 
 
 def new_object(
-    kind: Kind[CSIStorageCapacity], namespace: str, item: Item, room: Room, driver_name: str, manager: str, owner: OwnerReference | None
+    kind: Kind[CSIStorageCapacity],
+    namespace: str,
+    item: Item,
+    capacity: Capacity,
+    driver_name: str,
+    manager: str,
+    owner: OwnerReference | None,
 ) -> dict[str, Any]:
     """An object with a generated name."""
     metadata: dict[str, Any] = {
@@ -57,10 +64,12 @@ def new_object(
         metadata["ownerReferences"] = [msgspec.to_builtins(owner)]
     topology = {"matchLabels": dict(item.segment)} if item.segment else {}
     head = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
-    return {**head, "storageClassName": item.class_name, "nodeTopology": topology, **_amounts(room)}
+    return {**head, "storageClassName": item.class_name, "nodeTopology": topology, **_amounts(capacity)}
 
 
-def changed_object(kind: Kind[CSIStorageCapacity], obj: CSIStorageCapacity, room: Room, owner: OwnerReference | None) -> dict[str, Any]:
+def changed_object(
+    kind: Kind[CSIStorageCapacity], obj: CSIStorageCapacity, capacity: Capacity, owner: OwnerReference | None
+) -> dict[str, Any]:
     """The whole object with these amounts, for a PUT: what external-provisioner's audit trails have.
 
     The struct holds every field of this kind, and of its metadata all that the server does not manage itself: nothing is lost.
@@ -72,11 +81,11 @@ def changed_object(kind: Kind[CSIStorageCapacity], obj: CSIStorageCapacity, room
     if owner is not None and not is_owned(obj, owner):
         others = (msgspec.structs.replace(one, controller=None) for one in obj.metadata.owner_references or () if one.uid != owner.uid)
         body["metadata"]["ownerReferences"] = msgspec.to_builtins([*others, owner])
-    return {**body, **_amounts(room)}
+    return {**body, **_amounts(capacity)}
 
 
-def _amounts(room: Room) -> dict[str, str]:
-    return {"capacity": room.capacity, **({} if room.maximum is None else {"maximumVolumeSize": room.maximum})}
+def _amounts(capacity: Capacity) -> dict[str, str]:
+    return {"capacity": capacity.capacity, **({} if capacity.maximum is None else {"maximumVolumeSize": capacity.maximum})}
 
 
 def of_version(version: str) -> Kind[CSIStorageCapacity]:

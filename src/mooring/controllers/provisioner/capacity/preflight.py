@@ -8,14 +8,33 @@ from mooring.api.meta import Kind, OwnerReference
 from mooring.api.pods import PODS
 from mooring.api.storage import CSIStorageCapacity
 from mooring.base.errors import ConfigError
+from mooring.base.log import logger
+from mooring.control.runtime import Runtime
 from mooring.controllers.provisioner.capacity.objects import of_version
+from mooring.controllers.provisioner.options import CapacityOptions
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Invalid, NotServed, ServerError, TooManyRequests, Unreachable
 
 PASSING: Final = (ServerError, TooManyRequests, Unreachable)
-"""Errors that say nothing about the ground; passed on, so that the question is put again."""
+"""Errors that say nothing about the cluster; passed on, so that the question is put again."""
+
+ASK_AGAIN_S: Final = 2.0
 
 _IMPOSSIBLE_NAME: Final = "#%123-invalid-name"
+
+log = logger(__name__)
+
+
+async def preflight(runtime: Runtime, options: CapacityOptions) -> tuple[Kind[CSIStorageCapacity], OwnerReference | None]:
+    """The kind in the version that the server has, and the owner of its objects. Raises ConfigError."""
+    cluster, namespace = runtime.cluster, options.namespace
+    while True:
+        try:
+            kind = await capacity_kind(cluster, namespace)
+            return kind, await owner_of(cluster, namespace, options.pod_name, options.owner_level)
+        except PASSING as error:
+            log.error("could not learn what publishing capacity needs, trying again", error=error, retry_in_s=ASK_AGAIN_S)
+            await runtime.clock.sleep(ASK_AGAIN_S)
 
 
 async def capacity_kind(cluster: Cluster, namespace: str) -> Kind[CSIStorageCapacity]:

@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Protocol
+from mooring.control.reasons import reason
 
 
-class Because(Protocol):
-    """A reason; str() tells it to people."""
-
-    def __str__(self) -> str: ...
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("no class of the driver, or no node of it, is meant any more: nothing is published")
 class Obsolete:
     """No such class, or no such place, any more."""
 
-    def __str__(self) -> str:
-        return "no class of the driver, or no node of it, is meant any more: nothing is published"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("the driver is asked how much room there is")
 class Asked:
-    def __str__(self) -> str:
-        return "the driver is asked how much room there is"
+    pass
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("what is published is what the driver says")
 class UpToDate:
-    def __str__(self) -> str:
-        return "what is published is what the driver says"
+    pass
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("the driver says that there is room for {capacity}")
 class News:
     capacity: str
-
-    def __str__(self) -> str:
-        return f"the driver says that there is room for {self.capacity}"

@@ -26,10 +26,10 @@ from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.delete_volume import delete_volume
-from mooring.controllers.provisioner.guard import SourceGuard
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
+from mooring.controllers.provisioner.source_protection.controller import SourceProtection
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
@@ -46,7 +46,7 @@ class VolumeCreation:
         driver: Driver,
         tracker: IntentTracker,
         records: ClaimRecords,
-        guard: SourceGuard,
+        protection: SourceProtection,
         pv_store: PvStore,
         secrets: SecretCache,
         clock: Clock,
@@ -58,7 +58,7 @@ class VolumeCreation:
     ) -> None:
         self._driver = driver
         self._tracker = tracker
-        self._guard = guard
+        self._protection = protection
         self._pv_store = pv_store
         self._secrets = secrets
         self._clock = clock
@@ -118,7 +118,7 @@ class VolumeCreation:
         for uid, intent in intents.items():
             if intent.source is not None:
                 self._records.of(uid).source = intent.source
-                self._guard.keep(intent.source, uid)
+                self._protection.adopt(intent.source, uid)
 
     def holds(self, uid: str) -> bool:
         """True while a source is held for this claim."""
@@ -130,7 +130,7 @@ class VolumeCreation:
         source, record.source = record.source, None
         self._records.tidy(uid)
         if source is not None:
-            await self._guard.let_go(source, uid)
+            self._protection.release(source, uid)
 
     async def _begin(self, order: Order) -> bool:
         """False when the claim has gone before the driver was asked. Raises Failed."""
@@ -154,7 +154,7 @@ class VolumeCreation:
             return
         self._records.of(uid).source = source
         try:
-            await self._guard.hold(source, uid)
+            await self._protection.hold(source, uid)
         except ApiError as error:
             if uid not in self._tracker:
                 raise

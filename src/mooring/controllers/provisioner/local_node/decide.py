@@ -1,4 +1,4 @@
-"""Does this node bid for a claim with immediate binding? Pure."""
+"""Does this node become the owner of a claim with immediate binding? Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import annotation
 from mooring.api.storage import StorageClass
+from mooring.control.result import Because
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims import node_topology
 from mooring.controllers.provisioner.claims.claim import provisioner_of, requested_bytes, selected_node
@@ -17,6 +18,7 @@ from mooring.controllers.provisioner.claims.outcomes import Failed
 from mooring.controllers.provisioner.claims.prepare import LeftToPopulator, prepared
 from mooring.controllers.provisioner.claims.view import Looked, NotLookedUp, View, Wanted
 from mooring.controllers.provisioner.local_node import reasons as why
+from mooring.controllers.provisioner.local_node.requests import capacity_requests
 from mooring.controllers.provisioner.topology import TopologyError
 from mooring.csi.proto import csi_pb2 as csi
 
@@ -29,27 +31,37 @@ class LookUp:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Bid:
-    """Write the node into the claim, unless the driver says to all questions that there is no room.
-
-    questions: none where the attempt is going to fail anyway, which provisioning then tells the user.
-    """
+class AskForRoom:
+    """Send these requests to the driver until an answer is enough, then decide again."""
 
     needed_bytes: int
-    questions: tuple[csi.GetCapacityRequest, ...] = ()
+    requests: tuple[csi.GetCapacityRequest, ...]
+
+    def is_enough(self, answer: csi.GetCapacityResponse) -> bool:
+        return answer.available_capacity >= self.needed_bytes
 
 
-Action = LookUp | Bid
+@dataclasses.dataclass(frozen=True, slots=True)
+class BecomeOwner:
+    """Write the node into the claim."""
+
+    claim: PersistentVolumeClaim
+
+
+Action = LookUp | AskForRoom | BecomeOwner
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    because: why.Because
+    """lacks_room: a volume that is deleted here makes it worth another try."""
+
+    because: Because
     action: Action | None = None
+    lacks_room: bool = False
 
 
-def obstacle(view: View, claim: PersistentVolumeClaim) -> why.Because | None:
-    """Why nobody on this node is to bid for it; None when the claim is free."""
+def obstacle(view: View, claim: PersistentVolumeClaim) -> Because | None:
+    """Why this node is not to become its owner, whatever room there is; None when the claim is free."""
     if claim.spec.volume_name:
         return why.NotFree(f'it has the volume "{claim.spec.volume_name}"')
     asked = provisioner_of(claim)
@@ -64,8 +76,12 @@ def obstacle(view: View, claim: PersistentVolumeClaim) -> why.Because | None:
     return why.Taken(chosen) if chosen else None
 
 
-def decide_bid(view: View, uid: str, looked: Looked) -> Decision:
-    """Whether to bid now. view.node_name: this node."""
+def decide_ownership(view: View, uid: str, looked: Looked, has_room: bool | None = None) -> Decision:
+    """The next step for a claim whose turn it is. view.node_name: this node.
+
+    has_room: as the driver has answered, None when it was not asked yet. It is not asked where the attempt is going to fail anyway, which
+    provisioning then tells the user.
+    """
     claim = view.claim(uid)
     if claim is None:
         return Decision(why.NotFree("it does not exist"))
@@ -74,21 +90,24 @@ def decide_bid(view: View, uid: str, looked: Looked) -> Decision:
         return Decision(hindered)
     storage_class = view.storage_class(class_of(claim))
     assert storage_class is not None, "it would be an obstacle"
-    ours = _as_ours(claim, view.node_name)
+    owned, becomes = _as_ours(claim, view.node_name), Decision(why.BecomesOwner(view.node_name), BecomeOwner(claim))
     try:
-        _check_allowed(view, ours, storage_class)
-        order = prepared(view, ours, storage_class, looked)
+        _check_allowed(view, owned, storage_class)
+        order = prepared(view, owned, storage_class, looked)
     except TopologyError as error:
         return Decision(why.NotAllowedHere(str(error)))
     except NotLookedUp as missing:
         return Decision(why.LookingUp(f"{missing.wanted.kind.name} {missing.wanted.name}"), LookUp(missing.wanted))
     except (Failed, LeftToPopulator):
-        return Decision(why.Bidding(view.node_name), Bid(requested_bytes(claim)))
-    return Decision(why.Bidding(view.node_name), Bid(requested_bytes(claim), _questions(order.request)))
+        return becomes
+    needed_bytes = requested_bytes(claim)
+    if has_room is None:
+        return Decision(why.Asking(needed_bytes), AskForRoom(needed_bytes, capacity_requests(order.request)))
+    return becomes if has_room else Decision(why.NoRoom(needed_bytes), lacks_room=True)
 
 
 def _as_ours(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
-    """The claim as it would be if the bid were successful."""
+    """The claim as it would be with this node as its owner."""
     notes = {**(claim.metadata.annotations or {}), names.SELECTED_NODE: node_name}
     return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=notes))
 
@@ -97,12 +116,3 @@ def _check_allowed(view: View, claim: PersistentVolumeClaim, storage_class: Stor
     """Raises TopologyError."""
     if view.uses_topology and storage_class.allowed_topologies:
         node_topology.requirements(view, claim, storage_class)
-
-
-def _questions(request: csi.CreateVolumeRequest) -> tuple[csi.GetCapacityRequest, ...]:
-    """One for each place where the volume may be; one for anywhere where no place is said."""
-    places: list[csi.Topology | None] = [*request.accessibility_requirements.requisite] or [None]
-    capabilities, parameters = request.volume_capabilities, request.parameters
-    return tuple(
-        csi.GetCapacityRequest(volume_capabilities=capabilities, parameters=parameters, accessible_topology=place) for place in places
-    )

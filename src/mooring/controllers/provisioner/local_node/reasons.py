@@ -1,62 +1,52 @@
-"""Every reason that a node bids for a claim, or does not, in a user's words."""
+"""Every reason that a node becomes the owner of a claim, or does not, in a user's words."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Protocol
+from mooring.control.reasons import reason
 
 
-class Because(Protocol):
-    """A reason; str() tells it to people."""
-
-    def __str__(self) -> str: ...
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("no node is to become its owner: {why}")
 class NotFree:
     """why: in the claim's or the class's words."""
 
     why: str
 
-    def __str__(self) -> str:
-        return f"no node bids for it: {self.why}"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('node "{node_name}" makes its volume')
 class Taken:
     node_name: str
 
-    def __str__(self) -> str:
-        return f'node "{self.node_name}" makes its volume'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("its class does not allow this node: {why}")
 class NotAllowedHere:
     why: str
 
-    def __str__(self) -> str:
-        return f"its class does not allow this node: {self.why}"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("{what} is looked up first")
 class LookingUp:
     what: str
 
-    def __str__(self) -> str:
-        return f"{self.what} is looked up first"
+
+@reason("the driver is asked whether there is room for its {needed_bytes} bytes here")
+class Asking:
+    needed_bytes: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Bidding:
+@reason('node "{node_name}" becomes its owner')
+class BecomesOwner:
     node_name: str
 
-    def __str__(self) -> str:
-        return f'node "{self.node_name}" bids for it'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("there is no room for its {needed_bytes} bytes here: another node may have it")
 class NoRoom:
     needed_bytes: int
 
-    def __str__(self) -> str:
-        return f"there is no room for its {self.needed_bytes} bytes here: another node may have it"
+
+@reason("somebody else was quicker to write to it: {error}")
+class Slower:
+    error: str
+
+
+@reason("the node could not be written to it: {error}")
+class NotWritten:
+    error: str

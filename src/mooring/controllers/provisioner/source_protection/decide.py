@@ -3,68 +3,74 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 from mooring.api.meta import finalizers_of, is_deleting
 from mooring.base.clock import Instant
+from mooring.control.result import Because
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.source_protection import reasons as why
 from mooring.controllers.provisioner.source_protection.view import Origin, View
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class LetGo:
-    """Take the finalizer off."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class LetGoIfOurDrivers:
-    """The same, unless the snapshot belongs to another driver, whose provisioner may know a user of it. content_name: "" for none."""
-
-    content_name: str
-
-
-Action = LetGo | LetGoIfOurDrivers
+NOTHING_KNOWN: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    """wake_at: when to look again; None: a change will say."""
+    """removes: the finalizer is taken off. look_up: the content whose driver has to be known first, "" for none.
 
-    because: why.Because
-    actions: tuple[Action, ...] = ()
+    unused_since: of a finalizer of unknown origin that nobody needs, to be remembered; None to forget it.
+    wake_at: when to look again; None: a change will say.
+    """
+
+    because: Because
+    removes: bool = False
+    look_up: str = ""
+    unused_since: Instant | None = None
     wake_at: Instant | None = None
 
 
-def decide_origin(view: View, origin: Origin, now: Instant) -> Decision:
-    """The next step for one snapshot or claim that volumes are, or were, made from."""
-    return _decide_snapshot(view, origin, now) if origin.is_snapshot else _decide_claim(view, origin)
+def decide_origin(view: View, origin: Origin, now: Instant, drivers: Mapping[str, str] = NOTHING_KNOWN) -> Decision:
+    """The next step for one snapshot or claim that volumes are, or were, made from.
+
+    drivers: of snapshot contents by name, as far as they have been looked up; "" for a content that does not exist.
+    """
+    return _decide_snapshot(view, origin, now, drivers) if origin.is_snapshot else _decide_claim(view, origin)
 
 
 def _decide_claim(view: View, origin: Origin) -> Decision:
     claim = view.claims.get(origin.key)
     if claim is None or names.CLONE_FINALIZER not in finalizers_of(claim):
-        return Decision(why.NotHeld())
+        return Decision(why.NotProtected())
     if not view.may_be_cloned_here(claim):
         return Decision(why.OfAnother())
     if not is_deleting(claim):
         return Decision(why.NotDeleted())
     users = view.users(origin)
-    return Decision(why.InUse(users)) if users else Decision(why.Unused(), (LetGo(),))
+    return Decision(why.InUse(users)) if users else Decision(why.Unused(), removes=True)
 
 
-def _decide_snapshot(view: View, origin: Origin, now: Instant) -> Decision:
+def _decide_snapshot(view: View, origin: Origin, now: Instant, drivers: Mapping[str, str]) -> Decision:
     snapshot = view.snapshots.get(origin.key)
     is_ours = origin in view.ours
     if not is_ours and (snapshot is None or names.SNAPSHOT_FINALIZER not in finalizers_of(snapshot)):
-        return Decision(why.NotHeld())
+        return Decision(why.NotProtected())
     users = view.users(origin)
     if users:
         return Decision(why.InUse(users))
     if is_ours:
-        return Decision(why.Unused(), (LetGo(),))
-    due = view.unused_since.get(origin, now) + view.grace_s
-    if now < due:
-        return Decision(why.Stray(view.grace_s), wake_at=due)
+        return Decision(why.Unused(), removes=True)
     assert snapshot is not None
-    content = snapshot.status.bound_volume_snapshot_content_name if snapshot.status else None
-    return Decision(why.Unused(), (LetGoIfOurDrivers(content or ""),))
+    since = view.unused_since.get(origin, now)
+    due = since + view.grace_s
+    if now < due:
+        return Decision(why.Stray(view.grace_s), unused_since=since, wake_at=due)
+    content_name = (snapshot.status and snapshot.status.bound_volume_snapshot_content_name) or ""
+    if content_name and content_name not in drivers:
+        return Decision(why.LookingUp(content_name), look_up=content_name, unused_since=since)
+    driver_name = drivers.get(content_name, "")
+    if driver_name not in ("", view.driver.name):  # its provisioner may know a user of it
+        return Decision(why.OfAnother(), unused_since=since)
+    return Decision(why.Unused(), removes=True, unused_since=since)

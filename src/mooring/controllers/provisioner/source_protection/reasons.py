@@ -2,55 +2,47 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Protocol
+from mooring.control.reasons import reason
 
 
-class Because(Protocol):
-    """A reason; str() tells it to people."""
-
-    def __str__(self) -> str: ...
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class NotHeld:
-    def __str__(self) -> str:
-        return "it has no finalizer of source protection: nothing to do"
+@reason("it has no finalizer of source protection: nothing to do")
+class NotProtected:
+    pass
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("its volume is another driver's, or this one makes no clones: its finalizer is not ours to take off")
 class OfAnother:
-    def __str__(self) -> str:
-        return "its volume is another driver's, or this one makes no clones: its finalizer is not ours to take off"
+    pass
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("nobody deletes it: its finalizer is in nobody's way, and serves the next clone")
 class NotDeleted:
-    def __str__(self) -> str:
-        return "nobody deletes it: its finalizer is in nobody's way, and serves the next clone"
+    pass
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("volumes are being made from it, for {shown}")
 class InUse:
     """claims: those that need it, by name."""
 
     claims: tuple[str, ...]
 
-    def __str__(self) -> str:
-        return f"volumes are being made from it, for {', '.join(self.claims[:3])}{' and others' * (len(self.claims) > 3)}"
+    @property
+    def shown(self) -> str:
+        return f"{', '.join(self.claims[:3])}{' and others' * (len(self.claims) > 3)}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("no volume is being made from it: the finalizer goes")
 class Unused:
-    def __str__(self) -> str:
-        return "no volume is being made from it: the finalizer goes"
+    pass
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("no claim needs it; its finalizer goes if that holds for {grace_s:g} s")
 class Stray:
     """A finalizer that some process left behind, or has just put there for a claim that is not known here as yet."""
 
     grace_s: float
 
-    def __str__(self) -> str:
-        return f"no claim needs it; its finalizer goes if that holds for {self.grace_s:g} s"
+
+@reason('no claim needs it; first the driver of its content "{content_name}" is looked up')
+class LookingUp:
+    content_name: str

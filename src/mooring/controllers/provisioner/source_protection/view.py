@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Set
-from typing import NamedTuple
-
-import msgspec
+from typing import Final, NamedTuple
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
-from mooring.api.meta import Key, ObjectMeta, key_of
+from mooring.api.meta import Key, key_of
 from mooring.api.snapshot import VolumeSnapshot
 from mooring.base.clock import Instant
+from mooring.control.slim import slim
 from mooring.controllers.provisioner.claims.claim import CLAIM_KIND, SNAPSHOT_KIND, Source
-from mooring.controllers.provisioner.claims.view import BY_SOURCE, CLAIM_INDEXES, Reader, same_but_for_version, source_key
+from mooring.controllers.provisioner.claims.view import BY_SOURCE, CLAIM_INDEXES, Reader, source_key
 from mooring.controllers.provisioner.driver_capabilities import DriverFacts
 
 
@@ -55,7 +54,7 @@ def origins_of(claim: PersistentVolumeClaim) -> tuple[Origin, ...]:
 class View:
     """The world as source protection sees it, live.
 
-    holders: uids of the claims whose volumes are being made, by source.
+    adopted: uids of the claims whose volumes are being made, by source.
     done: uids of claims whose volume is made from a snapshot, though they still wait to be bound; who waits for a clone counts until
     then, as in external-provisioner.
     ours: snapshots that this process put its finalizer on. unused_since: of snapshots with a finalizer that nobody needs.
@@ -66,7 +65,7 @@ class View:
     claims: Reader[PersistentVolumeClaim]
     volumes: Reader[PersistentVolume]
     snapshots: Reader[VolumeSnapshot]
-    holders: Mapping[Origin, Collection[str]]
+    adopted: Mapping[Origin, Collection[str]]
     done: Set[str]
     ours: Set[Origin]
     unused_since: Mapping[Origin, Instant]
@@ -81,27 +80,15 @@ class View:
     def users(self, origin: Origin) -> tuple[str, ...]:
         """The claims that need it, by name; the uid of one that is gone while its volume may still be made."""
         waiting = {one.metadata.uid: str(key_of(one)) for one in self.claims.by(BY_SOURCE, origin.index_value)}
-        held = {uid: waiting.get(uid, uid) for uid in self.holders.get(origin, ())}
+        held = {uid: waiting.get(uid, uid) for uid in self.adopted.get(origin, ())}
         counted = {uid: name for uid, name in waiting.items() if uid not in self.done} | held
         return tuple(sorted(counted.values()))
 
 
-def prune_snapshot(snapshot: VolumeSnapshot) -> VolumeSnapshot:
-    """Finalizers, and what claims of it can fail of."""
-    meta = snapshot.metadata
-    slim = ObjectMeta(
-        name=meta.name,
-        namespace=meta.namespace,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
-        deletion_timestamp=meta.deletion_timestamp,
-        finalizers=meta.finalizers,
-    )
-    status = None if snapshot.status is None else msgspec.structs.replace(snapshot.status, creation_time=None)
-    return VolumeSnapshot(slim, status=status)
+FOR_CLAIMS: Final = slim(
+    metadata=slim("deletion_timestamp"),
+    status=slim("bound_volume_snapshot_content_name", "ready_to_use", "restore_size"),
+)
+"""Of a snapshot what claims of it can fail of."""
 
-
-def same_for_claims(old: VolumeSnapshot, new: VolumeSnapshot) -> bool:
-    """True when only its finalizers have changed, which are put on and taken off here, or nothing that is kept of it."""
-    meta = msgspec.structs.replace(old.metadata, finalizers=new.metadata.finalizers)
-    return same_but_for_version(msgspec.structs.replace(old, metadata=meta), new)
+SNAPSHOT: Final = FOR_CLAIMS | slim(metadata=slim("finalizers"))

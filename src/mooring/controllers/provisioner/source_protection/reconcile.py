@@ -6,21 +6,22 @@ whole object, so a GET goes before it; a conflict means that somebody was quicke
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
-from mooring.api.snapshot import VOLUME_SNAPSHOTS, VolumeSnapshot
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.source_protection.view import Origin
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster
-from mooring.kube.errors import Conflict
+from mooring.kube.errors import Conflict, NotFound, NotServed
 
 CONFLICTS_MAX: Final = 5
 """Before giving up for this time."""
 
 
-class Writes:
+class Finalizers:
     """snapshots: takes in answers while it runs."""
 
     def __init__(self, cluster: Cluster, claims: Informer[PersistentVolumeClaim], snapshots: Informer[VolumeSnapshot]) -> None:
@@ -33,8 +34,17 @@ class Writes:
         await self._change(origin, wanted=True)
 
     async def take_off(self, origin: Origin) -> None:
-        """Unless it is gone. Raises ApiError."""
-        await self._change(origin, wanted=False)
+        """Unless it is gone, or its object is; who deletes a definition deletes all of its objects. Raises ApiError."""
+        with contextlib.suppress(NotFound, NotServed):
+            await self._change(origin, wanted=False)
+
+    async def driver_of(self, content_name: str) -> str:
+        """The driver of a snapshot's content, "" when there is no such content. Raises ApiError."""
+        try:
+            content = await self._cluster.get(VOLUME_SNAPSHOT_CONTENTS, content_name)
+        except (NotFound, NotServed):
+            return ""
+        return content.spec.driver
 
     async def _change(self, origin: Origin, *, wanted: bool) -> None:
         for attempt in range(1, CONFLICTS_MAX + 1):

@@ -1,0 +1,151 @@
+"""Ownership of claims with immediate binding: no scheduler chooses their node, so the nodes agree by writing to the claim.
+
+Each node waits for a while of its own, then asks its driver for room, then writes its name into the claim; the API server lets one of
+them be the first. Waiting costs a timer, not a worker. external-provisioner sleeps in a worker and looks at the claim meanwhile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from mooring.api.core import PersistentVolumeClaim
+from mooring.api.meta import key_of
+from mooring.api.storage import StorageClass
+from mooring.base.log import logger
+from mooring.control.controller import Controller
+from mooring.control.events import EventRecorder
+from mooring.control.result import Result
+from mooring.control.runtime import Runtime
+from mooring.control.secrets import SecretCache
+from mooring.control.slim import changed
+from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.claims.claim_events import WARNING, claim_reference
+from mooring.controllers.provisioner.claims.view import BY_CLASS, Looked, View
+from mooring.controllers.provisioner.fetch import look_up
+from mooring.controllers.provisioner.local_node import reasons as why
+from mooring.controllers.provisioner.local_node.decide import AskForRoom, BecomeOwner, LookUp, decide_ownership, obstacle
+from mooring.controllers.provisioner.local_node.reconcile import has_room, write_owner
+from mooring.controllers.provisioner.options import ProvisionerOptions
+from mooring.csi.driver import Driver
+from mooring.kube.cache.informer import Cause, Change
+from mooring.kube.errors import ApiError, Conflict, NotFound
+
+log = logger(__name__)
+
+WORKERS_MAX: Final = 10
+
+
+@dataclasses.dataclass(slots=True)
+class Race:
+    """lost: how often somebody else was quicker to write. lacks_room: when the driver was asked last."""
+
+    lost: int = 0
+    lacks_room: bool = False
+
+
+class ClaimOwnership:
+    """caches: has to be called before they run. view: the provisioner's own."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        caches: Caches,
+        driver: Driver,
+        options: ProvisionerOptions,
+        events: EventRecorder,
+        secrets: SecretCache,
+        view: View,
+    ) -> None:
+        assert options.node is not None
+        self._node = options.node
+        self._cluster, self._chance, self._driver, self._timeout_s = runtime.cluster, runtime.chance, driver, options.timeout_s
+        self._claims, self._events, self._secrets, self._view = caches.claims, events, secrets, view
+        self._races: dict[str, Race] = {}
+        self.controller: Controller[str] = Controller(
+            runtime,
+            "bids",
+            self._reconcile,
+            workers=min(WORKERS_MAX, options.worker_threads),
+            backoff=options.backoff,
+            label="uid",
+            log=log,
+        )
+        caches.claims.on_change(self._claim_changed)
+        caches.classes.on_change(self._class_changed)
+
+    # -- when it is a claim's turn
+
+    def room_freed(self) -> None:
+        """A volume of this node was deleted: claims for which there was no room are worth a try."""
+        for uid, race in self._races.items():
+            if race.lacks_room:
+                self._wait_for_turn(uid)
+
+    def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
+        if change.new is None or obstacle(self._view, change.new) is not None:
+            self._races.pop(change.object.metadata.uid, None)
+        elif change.cause is Cause.RESYNC or changed(change.old, change.new):
+            self._wait_for_turn(change.new.metadata.uid)
+
+    def _class_changed(self, change: Change[StorageClass]) -> None:
+        """Its claims were waiting for it."""
+        if change.old is None and change.new is not None:
+            for claim in self._claims.store.by(BY_CLASS, change.new.metadata.name):
+                if obstacle(self._view, claim) is None:
+                    self._wait_for_turn(claim.metadata.uid)
+
+    def _wait_for_turn(self, uid: str) -> None:
+        self.controller.add_after(uid, self._turn_s(uid))
+
+    def _turn_s(self, uid: str) -> float:
+        """The more often others were quicker so far, the longer the wait; between two nodes chance decides."""
+        lost = self._races[uid].lost if uid in self._races else 0
+        longest_s = min(self._node.base_delay_s * 2.0 ** min(lost, 30), self._node.max_delay_s)
+        return max(0.0, longest_s - self._chance.uniform(0.0, self._node.base_delay_s))
+
+    # -- one turn
+
+    async def _reconcile(self, uid: str) -> Result:
+        looked = Looked()
+        room: bool | None = None
+        while True:
+            decision = decide_ownership(self._view, uid, looked, room)  # no await between this and the next step
+            self.controller.explain(uid, decision.because)
+            match decision.action:
+                case LookUp(wanted):
+                    await look_up(self._cluster, self._secrets, wanted, looked)
+                case AskForRoom() as ask:
+                    room = await has_room(self._driver, ask, self._timeout_s)
+                case BecomeOwner(claim):
+                    return await self._become_owner(uid, claim)
+                case None:
+                    break
+        if decision.lacks_room:
+            self._race(uid).lacks_room = True
+        else:
+            self._races.pop(uid, None)
+        return Result(decision.because, done="no room" if decision.lacks_room else "")
+
+    async def _become_owner(self, uid: str, claim: PersistentVolumeClaim) -> Result:
+        node_name, pvc = self._node.node_name, str(key_of(claim))
+        try:
+            if await write_owner(self._cluster, self._claims, claim, node_name):
+                log.info(2, "became the claim's owner", PVC=pvc, node=node_name)
+                self._races.pop(uid, None)
+            return Result(why.BecomesOwner(node_name))
+        except (Conflict, NotFound) as error:
+            log.info(2, "somebody else was quicker to write to the claim", PVC=pvc, why=str(error))
+            return self._lost(uid, why.Slower(str(error)))
+        except ApiError as error:
+            log.error("could not become the claim's owner", error=error, PVC=pvc)
+            self._events.event(claim_reference(claim), WARNING, "ProvisioningFailed", f"could not select node {node_name}: {error}")
+            return self._lost(uid, why.NotWritten(str(error)))
+
+    def _lost(self, uid: str, because: why.Slower | why.NotWritten) -> Result:
+        race = self._race(uid)
+        race.lost, race.lacks_room = race.lost + 1, False
+        return Result(because, after_s=self._turn_s(uid))
+
+    def _race(self, uid: str) -> Race:
+        return self._races.setdefault(uid, Race())

@@ -1,0 +1,177 @@
+"""When the finalizer leaves a data source: rows of (view, decision)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import ObjectMeta
+from mooring.api.snapshot import GROUP, VolumeSnapshot
+from mooring.control.slim import check
+from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.claims.claim import Source
+from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES
+from mooring.controllers.provisioner.driver_capabilities import DriverFacts
+from mooring.controllers.provisioner.source_protection import reasons as why
+from mooring.controllers.provisioner.source_protection.decide import Decision, decide_origin
+from mooring.controllers.provisioner.source_protection.view import FOR_CLAIMS, SNAPSHOT, View, origin_of
+from mooring.kube.cache.store import Store
+
+SNAPSHOT_SOURCE = Source("VolumeSnapshot", GROUP, "ns", "source")
+CLAIM_SOURCE = Source("PersistentVolumeClaim", "", "ns", "source")
+OF_SNAPSHOT = {"apiGroup": GROUP, "kind": "VolumeSnapshot", "name": "source"}
+OF_CLAIM = {"kind": "PersistentVolumeClaim", "name": "source"}
+GRACE_S, NOW = 300.0, 1000.0
+LONG_AGO = NOW - GRACE_S
+OURS = {"ours": {origin_of(SNAPSHOT_SOURCE)}}
+
+
+def decided(
+    source: Source,
+    *objects: Mapping[str, Any],
+    volume_of: str = "csi.test",
+    clones: bool = True,
+    unused_since: float | None = None,
+    drivers: Mapping[str, str] | None = None,
+    **more: Any,
+) -> Decision:
+    """volume_of: the driver of the source claim's volume."""
+    stores: dict[str, Store[Any]] = {"PersistentVolumeClaim": Store(CLAIM_INDEXES), "VolumeSnapshot": Store(), "PersistentVolume": Store()}
+    types = {"PersistentVolumeClaim": PersistentVolumeClaim, "VolumeSnapshot": VolumeSnapshot, "PersistentVolume": PersistentVolume}
+    volume = {"kind": "PersistentVolume", "metadata": {"name": "pv"}, "spec": {"csi": {"driver": volume_of, "volumeHandle": "h"}}}
+    for number, body in enumerate((*objects, volume), start=1):
+        metadata = {"uid": f"uid{number}", "resourceVersion": str(number), **body["metadata"]}
+        stores[body["kind"]].apply(msgspec.convert({**body, "metadata": metadata}, types[body["kind"]]))
+    memory = {"adopted": {}, "done": frozenset(), "ours": frozenset(), **more}
+    view = View(
+        driver=DriverFacts("csi.test", clones=clones),
+        claims=stores["PersistentVolumeClaim"],
+        volumes=stores["PersistentVolume"],
+        snapshots=stores["VolumeSnapshot"],
+        unused_since={} if unused_since is None else {origin_of(source): unused_since},
+        grace_s=GRACE_S,
+        **memory,
+    )
+    return decide_origin(view, origin_of(source), NOW, drivers or {})
+
+
+def a_claim(
+    name: str = "source",
+    finalizers: Iterable[str] = (),
+    *,
+    deleting: bool = False,
+    namespace: str = "ns",
+    phase: str = "Pending",
+    **spec: Any,
+) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "finalizers": list(finalizers)}
+    metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}
+    return {"kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec, "status": {"phase": phase}}
+
+
+def a_snapshot(*finalizers: str, content: str = "") -> dict[str, Any]:
+    status = {"boundVolumeSnapshotContentName": content} if content else None
+    return {"kind": "VolumeSnapshot", "metadata": {"name": "source", "namespace": "ns", "finalizers": list(finalizers)}, "status": status}
+
+
+def deleted_source(**spec: Any) -> dict[str, Any]:
+    return a_claim("source", [names.CLONE_FINALIZER], deleting=True, phase="Bound", **spec)
+
+
+# -- clones
+
+
+@pytest.mark.parametrize(
+    ("objects", "more", "expected"),
+    [
+        ([], {}, Decision(why.NotProtected())),
+        ([a_claim(deleting=True)], {}, Decision(why.NotProtected())),
+        ([a_claim("source", [names.CLONE_FINALIZER])], {}, Decision(why.NotDeleted())),
+        ([deleted_source()], {}, Decision(why.Unused(), removes=True)),
+        ([deleted_source()], {"clones": False}, Decision(why.OfAnother())),
+        ([deleted_source(volumeName="pv")], {}, Decision(why.Unused(), removes=True)),
+        ([deleted_source(volumeName="pv")], {"volume_of": "other"}, Decision(why.OfAnother())),
+        ([deleted_source(), a_claim("c", dataSource=OF_CLAIM)], {}, Decision(why.InUse(("ns/c",)))),
+        ([deleted_source(), a_claim("c", dataSource=OF_CLAIM, phase="Bound")], {}, Decision(why.Unused(), removes=True)),
+        ([deleted_source()], {"adopted": {origin_of(CLAIM_SOURCE): {"gone"}}}, Decision(why.InUse(("gone",)))),
+    ],
+    ids=["gone", "bare", "not deleted", "unused", "no clones", "our volume", "other driver", "waited for", "bound", "in the making"],
+)
+def test_P61_a_claim_keeps_the_finalizer_while_it_is_cloned(objects: list[dict[str, Any]], more: dict[str, Any], expected: Decision):
+    assert expected == decided(CLAIM_SOURCE, *objects, **more)
+
+
+def test_P61_a_clone_of_another_namespaces_claim_counts_where_it_says_so():
+    """`dataSource` is of the clone's own namespace, `dataSourceRef` may name another. The peer looks at the former alone."""
+    namesake = a_claim("namesake", namespace="elsewhere", dataSource=OF_CLAIM)
+    far = a_claim("far", namespace="elsewhere", dataSourceRef={**OF_CLAIM, "namespace": "ns"})
+    assert decided(CLAIM_SOURCE, deleted_source(), namesake).removes
+    assert why.InUse(("elsewhere/far",)) == decided(CLAIM_SOURCE, deleted_source(), namesake, far).because
+
+
+# -- snapshots
+
+
+@pytest.mark.parametrize(
+    ("objects", "more", "expected"),
+    [
+        ([a_snapshot()], {}, Decision(why.NotProtected())),
+        ([a_snapshot()], OURS, Decision(why.Unused(), removes=True)),
+        ([], OURS, Decision(why.Unused(), removes=True)),
+        ([a_snapshot(), a_claim("c", dataSource=OF_SNAPSHOT)], OURS, Decision(why.InUse(("ns/c",)))),
+        ([a_snapshot(), a_claim("c", dataSource=OF_SNAPSHOT)], {**OURS, "done": {"uid-c"}}, Decision(why.Unused(), removes=True)),
+        ([a_snapshot()], {**OURS, "adopted": {origin_of(SNAPSHOT_SOURCE): {"u"}}}, Decision(why.InUse(("u",)))),
+    ],
+    ids=["not protected", "unused", "not seen yet", "waited for", "made", "in the making"],
+)
+def test_P50_a_snapshot_keeps_our_finalizer_until_its_last_volume_is_made(
+    objects: list[dict[str, Any]], more: dict[str, Any], expected: Decision
+):
+    assert expected == decided(SNAPSHOT_SOURCE, *objects, **more)
+
+
+STRAY = a_snapshot(names.SNAPSHOT_FINALIZER, content="content")
+NO_CONTENT = a_snapshot(names.SNAPSHOT_FINALIZER)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "more", "expected"),
+    [
+        (STRAY, {}, Decision(why.Stray(GRACE_S), unused_since=NOW, wake_at=NOW + GRACE_S)),
+        (STRAY, {"unused_since": NOW - 1}, Decision(why.Stray(GRACE_S), unused_since=NOW - 1, wake_at=NOW + GRACE_S - 1)),
+        (STRAY, {"unused_since": LONG_AGO}, Decision(why.LookingUp("content"), look_up="content", unused_since=LONG_AGO)),
+        (STRAY, {"unused_since": LONG_AGO, "drivers": {"content": "other"}}, Decision(why.OfAnother(), unused_since=LONG_AGO)),
+        (
+            STRAY,
+            {"unused_since": LONG_AGO, "drivers": {"content": "csi.test"}},
+            Decision(why.Unused(), removes=True, unused_since=LONG_AGO),
+        ),
+        (STRAY, {"unused_since": LONG_AGO, "drivers": {"content": ""}}, Decision(why.Unused(), removes=True, unused_since=LONG_AGO)),
+        (NO_CONTENT, {"unused_since": LONG_AGO}, Decision(why.Unused(), removes=True, unused_since=LONG_AGO)),
+    ],
+    ids=["found", "waited a while", "whose is it", "other driver", "our driver", "no such content", "no content"],
+)
+def test_P53_a_stray_finalizer_goes_after_an_interval(snapshot: dict[str, Any], more: dict[str, Any], expected: Decision):
+    assert expected == decided(SNAPSHOT_SOURCE, snapshot, **more)
+
+
+def test_P53_a_snapshot_that_somebody_needs_begins_a_new_interval():
+    assert Decision(why.InUse(("ns/c",))) == decided(
+        SNAPSHOT_SOURCE, STRAY, a_claim("c", dataSource=OF_SNAPSHOT), unused_since=LONG_AGO, drivers={"content": "csi.test"}
+    )
+
+
+def test_P50_the_masks_name_fields_that_are_there():
+    for mask in (SNAPSHOT, FOR_CLAIMS):
+        check(mask, VolumeSnapshot)
+        check(mask.part("metadata"), ObjectMeta)
+
+
+def test_P53_reasons_are_told_in_words():
+    reasons = (why.NotProtected(), why.OfAnother(), why.NotDeleted(), why.Unused(), why.Stray(1.0), why.LookingUp("content"))
+    assert all(" " in str(reason) for reason in reasons)
+    assert "volumes are being made from it, for a, b, c and others" == str(why.InUse(("a", "b", "c", "d")))
