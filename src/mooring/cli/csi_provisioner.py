@@ -218,6 +218,7 @@ async def _serves_attributes_classes(cluster: Cluster) -> bool:
 def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions, machine: Machine) -> Work:
     from mooring.cli.election import namespace
     from mooring.control.events import EventRecorder
+    from mooring.control.runtime import Runtime
     from mooring.controllers.provisioner.controller import Provisioner
     from mooring.controllers.provisioner.intents.journal import Journal
     from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
@@ -228,7 +229,8 @@ def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions
     events = EventRecorder(cluster, f"{driver_name}_{identity}", clock=clock, chance=chance)
     place = JournalLocation(namespace(context.setup.flags, machine), driver_name, options.node.node_name if options.node else "")
     intents = Journal(cluster, place, identity, clock, context.metrics.once(JournalMetrics))
-    return Provisioner(cluster, context.driver, context.info, options, clock, chance, context.metrics, events, intents=intents)
+    runtime = Runtime(cluster, clock, chance, context.metrics)
+    return Provisioner(runtime, context.driver, context.info, options, events, intents=intents)
 
 
 def options_of(setup: Setup[ProvisionerFlags], machine: Machine) -> ProvisionerOptions:

@@ -59,13 +59,13 @@ def _what_is_found_is_dropped() -> contextlib.AbstractContextManager[Any]:
 def _orphans_are_given_up() -> contextlib.AbstractContextManager[Any]:
     """Once the claim is gone, nobody asks what became of its volume."""
 
-    async def make(self: ClaimReconciler, view: Any, uid: str) -> None:
-        if view.claim(uid) is None:
+    async def reconcile(self: ClaimReconciler, uid: str) -> Any:
+        if self._view.claim(uid) is None:
             await self._tracker.close(uid, IntentEvent.RULED_OUT)
-        await original(self, view, uid)
+        return await original(self, uid)
 
-    original = ClaimReconciler.make
-    return mock.patch.object(ClaimReconciler, "make", make)
+    original = ClaimReconciler._reconcile
+    return mock.patch.object(ClaimReconciler, "_reconcile", reconcile)
 
 
 def _refusals_end_it() -> contextlib.AbstractContextManager[Any]:
@@ -141,7 +141,7 @@ def _whose_is_not_asked() -> contextlib.AbstractContextManager[Any]:
     async def refused_is_gone(self: PvStore, intent: Any, volume_id: str, refused: str = "") -> tuple[Save, str]:
         return (Save.REFUSED, refused) if refused else await owner_of_existing(self, intent, volume_id)
 
-    return mock.patch.object(PvStore, "whose", refused_is_gone)
+    return mock.patch.object(PvStore, "owner_of_existing", refused_is_gone)
 
 
 def _namesakes_are_ours() -> contextlib.AbstractContextManager[Any]:
@@ -152,7 +152,7 @@ def _namesakes_are_ours() -> contextlib.AbstractContextManager[Any]:
         found, error = await owner_of_existing(self, intent, volume_id, refused)
         return (found, error) if refused or found is Save.LATER else (Save.STORED, "")
 
-    return mock.patch.object(PvStore, "whose", ours)
+    return mock.patch.object(PvStore, "owner_of_existing", ours)
 
 
 def _doubts_are_not_written() -> contextlib.AbstractContextManager[Any]:

@@ -60,7 +60,7 @@ class World(ClusterWorld):
     async def deleting(self, segments: Mapping[str, str] | None = None) -> AsyncIterator[VolumeDeletion]:
         port = InProcessDriver(self.driver, clock=self.clock)
         facts = facts_of(await greet(port, clock=self.clock))
-        caches = Caches(self.cluster, facts, self.options, self.clock, self.chance)
+        caches = Caches(Runtime(self.cluster, self.clock, self.chance, self.metrics), facts, self.options)
         secrets = SecretCache(self.cluster, self.clock)
         self.deletion = VolumeDeletion(
             Runtime(self.cluster, self.clock, self.chance, self.metrics),
@@ -74,11 +74,11 @@ class World(ClusterWorld):
             segments=segments,
             deleted=lambda pv: self.room.append(pv.metadata.name),
         )
-        async with self.running(*(informer.run() for informer in caches.running), self._after_sync(caches, self.deletion)):
+        async with self.running(*(informer.run() for informer in caches.shared.informers), self._after_sync(caches, self.deletion)):
             yield self.deletion
 
     async def _after_sync(self, caches: Caches, deletion: VolumeDeletion) -> None:
-        for informer in caches.running:
+        for informer in caches.shared.informers:
             await informer.synced()
         await deletion.worker.run()
 

@@ -137,6 +137,16 @@ class Creating:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Ended:
+    """state: of a failed attempt."""
+
+    state: str
+
+    def __str__(self) -> str:
+        return self.state
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Hindered:
     """Something must change first."""
 

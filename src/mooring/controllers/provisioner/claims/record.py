@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from mooring.base.clock import Instant
+from mooring.control.topics import Topic
 from mooring.controllers.provisioner.claims.claim import Source
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.intents.intent import Intent
@@ -33,11 +34,15 @@ class PendingVolume:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rest:
-    """A claim that the driver, or the API server, can't serve as it is. fingerprint: of what would have to change, None when it is gone."""
+    """A claim that the driver, or the API server, can't serve as it is. fingerprint: of what would have to change, None when it is gone.
+
+    heals: the topics after which it is looked at at once.
+    """
 
     until: Instant
     fingerprint: object
     error: str
+    heals: frozenset[Topic] = frozenset()
 
 
 @dataclasses.dataclass(slots=True)
@@ -45,7 +50,8 @@ class ClaimRecord:
     """state, since, unknown: of its intent, since when it is known here, and the requests whose calls ended unknown, the oldest first.
 
     orphaned_at: from then on nobody brings the secret back of an intent whose claim is gone. pending: until its PersistentVolume is
-    stored. source: held for it. rest, reschedules: of its failures; other nodes asked for in a row.
+    stored. source: held for it. rest, looks: of its last failure, and how often it was looked at since. reschedules: other nodes
+    asked for in a row.
     """
 
     state: IntentState = IntentState.ENDED
@@ -55,6 +61,7 @@ class ClaimRecord:
     pending: PendingVolume | None = None
     source: Source | None = None
     rest: Rest | None = None
+    looks: int = 0
     reschedules: int = 0
 
     @property
