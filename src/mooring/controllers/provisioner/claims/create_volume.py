@@ -134,10 +134,10 @@ class VolumeCreation:
 
     def release(self, uid: str) -> None:
         """The claim has its volume, or will never have one: its source need not be held any more."""
-        record = self._records.get(uid)
-        source, record.source = record.source, None
-        self._records.tidy(uid)
+        source = self._records.get(uid).source
         if source is not None:
+            self._records.of(uid).source = None
+            self._records.tidy(uid)
             self._protection.release(source, uid)
 
     async def _begin(self, order: Order) -> bool:

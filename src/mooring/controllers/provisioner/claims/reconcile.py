@@ -117,11 +117,14 @@ class ClaimReconciler:
 
     async def _reconcile(self, uid: str) -> Result:
         """Does for the claim what is to be done now."""
-        ref = self._reference(uid)
-        if ref is None:
+        claim, intent = self._view.claim(uid), self._view.intents.get(uid)
+        if claim is not None:
+            attempt = Attempt(uid, claim_reference(claim), claim, self._clock.now())
+        elif intent is not None:
+            attempt = Attempt(uid, intent_reference(intent), None, self._clock.now())
+        else:
             self._creation.release(uid)
             return self._done(uid, why.Gone(uid))
-        attempt = Attempt(uid, ref, self._view.claim(uid), self._clock.now())
         decision = await self._decided(attempt)
         match decision.action:
             case Create(order):
@@ -279,7 +282,7 @@ class ClaimReconciler:
 
     def _resting(self, uid: str, because: why.Because, rest_s: float) -> Result:
         """Nobody watches attributes classes: a claim that has one is looked at in the back-off, too."""
-        record, claim = self._records.get(uid), self._view.claim(uid)
+        record, claim = self._records.of(uid), self._view.claim(uid)
         heals = frozenset() if record.rest is None else record.rest.heals
         if claim is not None and claim.spec.volume_attributes_class_name:
             record.looks += 1

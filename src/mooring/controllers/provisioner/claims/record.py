@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Final
 
 from mooring.base.clock import Instant
 from mooring.control.topics import Topic
@@ -76,6 +77,9 @@ class ClaimRecord:
         return self.state is IntentState.ENDED and not waits and self.orphaned_at is None
 
 
+_IDLE: Final = ClaimRecord()
+
+
 class ClaimRecords:
     """The records of all claims of which there is anything to remember. Nobody holds one over an await."""
 
@@ -89,12 +93,15 @@ class ClaimRecords:
         return iter(self._records.values())
 
     def get(self, uid: str) -> ClaimRecord:
-        """For reading: an idle one where there is none."""
-        return self._records.get(uid) or ClaimRecord()
+        """For reading alone: where there is none, an idle one that all share."""
+        return self._records.get(uid, _IDLE)
 
     def of(self, uid: str) -> ClaimRecord:
         """For writing."""
-        return self._records.setdefault(uid, ClaimRecord())
+        record = self._records.get(uid)
+        if record is None:
+            record = self._records[uid] = ClaimRecord()
+        return record
 
     def forget(self, uid: str) -> None:
         """The claim is no more, or has its volume: only what concerns a volume that may exist, and the source held for it, stays."""
