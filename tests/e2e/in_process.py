@@ -14,8 +14,8 @@ from mooring.base.flags import parse
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
 from mooring.cli.csi_attacher import KNOWN_GATES, AttacherFlags, check, options_of
-from mooring.cli.life import Context, Life, Sidecar
 from mooring.cli.process import Machine, Setup
+from mooring.cli.sidecar import Context, Sidecar, SidecarLife
 from mooring.controllers.attacher.controller import Attacher
 from mooring.csi.client import Client
 from mooring.csi.codes import Code, DriverError
@@ -103,7 +103,7 @@ class InProcessPorts:
 
 
 class _RunningLife(Running):
-    def __init__(self, life: Life[AttacherFlags], task: asyncio.Task[None]) -> None:
+    def __init__(self, life: SidecarLife[AttacherFlags], task: asyncio.Task[None]) -> None:
         self._life, self._task = life, task
 
     async def kill(self) -> None:
@@ -143,7 +143,7 @@ class InProcessTarget(Target):
         ports = InProcessPorts(self._store, self.driver, self._line, self.clock, self._chance)
         setup = Setup("csi-attacher", parsed.flags, parsed.given, gates)
         sidecar: Sidecar[AttacherFlags] = Sidecar("csi-attacher", "external-attacher-leader-", parsed.flags.timeout_s, _work)
-        life = Life(sidecar, setup, Machine(environ={}), ports, clock=self.clock, chance=self._chance, metrics=metrics)
+        life = SidecarLife(sidecar, setup, Machine(environ={}), ports, clock=self.clock, chance=self._chance, metrics=metrics)
         running = self.running = _RunningLife(life, asyncio.create_task(life.run(), name="sidecar"))
         try:
             yield running
@@ -153,8 +153,7 @@ class InProcessTarget(Target):
 
 
 def _work(context: Context[AttacherFlags]) -> Attacher:
-    options = options_of(context.setup)
-    return Attacher(context.cluster, context.driver, context.info, options, context.clock, context.chance, context.metrics)
+    return Attacher(context.runtime, context.driver, context.info, options_of(context.setup))
 
 
 @contextlib.asynccontextmanager

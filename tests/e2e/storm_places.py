@@ -28,8 +28,8 @@ from mooring.base.flags import parse
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
 from mooring.cli.csi_provisioner import KNOWN_GATES, ProvisionerFlags, sidecar
-from mooring.cli.life import Context, Life, Work
 from mooring.cli.process import Machine, Setup
+from mooring.cli.sidecar import Context, SidecarLife, Work
 from mooring.control.runtime import Runtime
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding.options import BinderOptions
@@ -86,7 +86,7 @@ class _InProcess(Replica):
 
         ports = _Ports(cluster, driver, self._life, clock)
         parts = dataclasses.replace(known, make_work=work)
-        self._life.start(Life(parts, setup, machine, ports, clock=clock, chance=Chance(seed), metrics=Metrics()).run())
+        self._life.start(SidecarLife(parts, setup, machine, ports, clock=clock, chance=Chance(seed), metrics=Metrics()).run())
 
     @property
     def leads(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
+from mooring.control.runtime import Runtime
 from mooring.controllers.attacher.controller import Attacher, AttacherOptions
 from mooring.csi.in_process import InProcessDriver
 from tests.sim.endpoint import Endpoint, info_of
@@ -32,4 +33,5 @@ def attacher(world: World, mortal: Mortal) -> Made:
     driver = InProcessDriver(Endpoint(world, mortal), clock=world.clock)
     line = Line(world, mortal)
     line.on_shown = world.laws.tears.shown
-    return Attacher(line, driver, info_of(plan), options_of(plan), world.clock, Chance(plan.seed * 1000 + mortal.number), Metrics()), line
+    runtime = Runtime(line, world.clock, Chance(plan.seed * 1000 + mortal.number), Metrics())
+    return Attacher(runtime, driver, info_of(plan), options_of(plan)), line

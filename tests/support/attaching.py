@@ -19,6 +19,7 @@ from mooring.apiserver.store import ObjectStore
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
+from mooring.control.runtime import Runtime
 from mooring.controllers.attacher.controller import Attacher, AttacherOptions
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
@@ -88,7 +89,7 @@ class World:
         """A running attacher; cancelled at the end, as by kill -9."""
         port = InProcessDriver(self.driver, clock=self.clock, metrics=self._call_metrics)
         info = await greet(port, clock=self.clock)
-        self.attacher = Attacher(self.cluster, port, info, self.options, self.clock, self.chance, Metrics())
+        self.attacher = Attacher(Runtime(self.cluster, self.clock, self.chance, Metrics()), port, info, self.options)
         running = asyncio.create_task(self.attacher.run(), name="attacher")
         try:
             yield self.attacher

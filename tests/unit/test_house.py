@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,51 @@ def test_a_sidecar_carries_no_server_no_driver_and_no_terminal() -> None:
 
 def test_every_module_says_what_it_is() -> None:
     assert [] == [below_src(path) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))]
+
+
+def _documented(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node, ast.get_docstring(node) or ""
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    """Parameters, fields, attributes and methods: whatever a docstring may explain."""
+    names: set[str] = set()
+    for found in ast.walk(node):
+        match found:
+            case ast.arg(arg=name) | ast.Attribute(attr=name) | ast.Name(id=name) | ast.FunctionDef(name=name):
+                names.add(name)
+    return names
+
+
+def _files_in(text: str) -> list[str]:
+    return re.findall(r"[\w/]+\.py\b", text)
+
+
+def test_files_that_docstrings_name_are_there() -> None:
+    """`http.py`, or `web/http1.py`: the end of the path of a source file."""
+    paths = tuple(f"/{below_src(path)}" for path in SOURCES)
+    told = [
+        (path, name)
+        for path in SOURCES
+        for _, text in _documented(ast.parse(path.read_text()))
+        for name in re.findall(r"[\w/]+\.py\b", text)
+    ]
+    assert len(told) > 50
+    assert [] == [f"{below_src(path)}: {name}" for path, name in told if not any(one.endswith(f"/{name}") for one in paths)]
+
+
+def test_names_that_docstrings_explain_are_there() -> None:
+    """`name: what it is`, at the beginning of a sentence."""
+    explained = r"(?:^|(?<=\. )|(?<=\n))\s*((?:[a-z_][a-z_0-9]*(?:, )?)+): [^\n]"
+    strangers = []
+    for path in SOURCES:
+        for node, text in _documented(ast.parse(path.read_text())):
+            names = {name for told in re.findall(explained, text, re.MULTILINE) for name in told.split(", ") if name}
+            if not isinstance(node, ast.Module) and names - _names_in(node):
+                strangers.append(f"{below_src(path)}:{node.lineno}: {', '.join(sorted(names - _names_in(node)))}")  # type: ignore[attr-defined]
+    assert [] == strangers
 
 
 def test_the_architecture_page_knows_every_room() -> None:

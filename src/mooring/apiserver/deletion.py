@@ -1,7 +1,8 @@
 """What a deletion makes of an object: marked and held by its finalizers, or nothing.
 
 Who follows the object's dependents is told by a finalizer, too: `foregroundDeletion` keeps an owner until its dependents are gone,
-`orphan` until they have forgotten it (`collector.py` does both). A deletion sets and takes these as its propagation policy says.
+`orphan` until they have forgotten it (`controllers/garbage_collector.py` does both). A deletion sets and takes these as its propagation
+policy says.
 """
 
 from __future__ import annotations

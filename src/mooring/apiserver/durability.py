@@ -1,6 +1,6 @@
 """The promise behind every answer: no version is shown that the server could forget.
 
-The store changes at once and synchronously; what makes a change last (`durable.py`) comes after. In between, the change is there for
+The store changes at once and synchronously; what makes a change last (`disk/log.py`) comes after. In between, the change is there for
 the rules and for nobody else: whoever answers waits until the newest version of the store is committed, for reads and refusals too
 (a 409 tells of a write as much as a 200 does), and watches read no further than that.
 """

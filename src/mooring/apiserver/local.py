@@ -13,12 +13,12 @@ import msgspec
 
 from mooring.api.meta import Key, Kind
 from mooring.apiserver import api_errors
-from mooring.apiserver.actions import OWNER, Call
 from mooring.apiserver.codecs import patches
 from mooring.apiserver.codecs.codec import FieldValidation, decode_object
 from mooring.apiserver.durability import Durability, InMemory
+from mooring.apiserver.identity.users import OWNER
 from mooring.apiserver.listing import ListOptions
-from mooring.apiserver.resource import Json, Resource, Status
+from mooring.apiserver.resource import Call, Json, Resource, Status
 from mooring.apiserver.results import Written
 from mooring.apiserver.scope import scope_of
 from mooring.apiserver.store import ObjectStore

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from mooring.api import names
+from mooring.api.meta import Key
 from mooring.apiserver import deletion
-from mooring.apiserver.actions import Action, Answer
 from mooring.apiserver.codecs.schema import Message
 from mooring.apiserver.custom.facts import Custom
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.identity.users import Tokens, User
 
 Json = dict[str, Any]
 
@@ -32,6 +33,76 @@ class View(Protocol):
     def get(self, path: tuple[str, str, str], name: str, namespace: str = "") -> Json | None: ...
 
     def all(self, path: tuple[str, str, str], namespace: str | None = None) -> Iterator[Json]: ...
+
+
+class Shown(Protocol):
+    """An object in the shape of its kind."""
+
+    @property
+    def uid(self) -> str: ...
+
+    def whole(self) -> Json: ...
+
+
+class Objects(Protocol):
+    """The store, as an answer reads it and writes to it."""
+
+    def resource(self, group: str, version: str, plural: str) -> Resource | None: ...
+
+    def get(self, resource: Resource, key: Key) -> Shown: ...
+
+    def amend(self, resource: Resource, key: Key, change: Callable[[Json], None], now: float, *, dry_run: bool = False) -> None: ...
+
+    def delete(self, resource: Resource, key: Key, now: float, options: DeleteOptions) -> object: ...
+
+    def new_id(self) -> str: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """One question. resource, key: the object that it is about; for a kind that stands alone that kind, and a key without name.
+
+    body: decoded by the asked kind's shape, and written to. tokens: None where nobody can sign.
+    """
+
+    store: Objects
+    resource: Resource
+    key: Key
+    body: Json
+    now: float
+    user: User
+    dry_run: bool = False
+    tokens: Tokens | None = None
+
+
+Answer = Callable[[Call], Json]
+"""A function of the call: it reads and writes through the store, and does nothing else."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Action:
+    """A sub-resource beside /status. Exactly one of asks, part, prepare and connect is set.
+
+    asks: POST of another kind that is answered and not kept: /binding, /eviction, /token. prepare: GET, PUT and PATCH of the object itself,
+    of which the endpoint writes one part: /resize, /finalize. part: the same of another kind that shows a part of the object: /scale.
+    connect: the endpoint of a machine that is not there: /log, /exec.
+
+    verbs: as discovery lists them. kind: what discovery says where `asks` doesn't; "" for the object's own.
+    prepare: takes back what the endpoint may not write. validate: everything that is wrong. connect: raises.
+    """
+
+    name: str
+    verbs: tuple[str, ...]
+    kind: str = ""
+    asks: Resource | None = None
+    part: Resource | None = None
+    prepare: Callable[[Json, Json, float], None] | None = None
+    validate: Callable[[Json, Json], list[Cause]] = lambda _new, _old: []
+    connect: Callable[[Call], None] | None = None
+
+    def __post_init__(self) -> None:
+        ways = (self.asks, self.part, self.prepare, self.connect)
+        assert sum(way is not None for way in ways) == 1, f"{self.name} is exactly one kind of sub-resource"
 
 
 class Status(enum.Enum):

@@ -16,7 +16,8 @@ from mooring.cli.tables import ManagerFlags
 from mooring.controllers.binding.options import PARTS
 
 if TYPE_CHECKING:
-    from mooring.cli.manager import Around, Work
+    from mooring.cli.life import Work
+    from mooring.control.runtime import Runtime
 
 
 def _read_parts(text: str) -> tuple[str, ...]:
@@ -80,16 +81,15 @@ def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
 
 
 def _serve(setup: Setup[BinderFlags], machine: Machine) -> int:
-    from mooring.cli.manager import Manager  # here, so that --version and --help need not load it
+    from mooring.cli.manager import run_manager  # here, so that --version and --help need not load it
 
-    return Manager("mooring-binder", setup, machine, lambda around: _binder(setup, around)).serve()
+    return run_manager("mooring-binder", setup, machine, lambda runtime: _binder(setup, runtime))
 
 
-def _binder(setup: Setup[BinderFlags], around: Around) -> Work:
-    from mooring.control.runtime import Runtime
+def _binder(setup: Setup[BinderFlags], runtime: Runtime) -> Work:
     from mooring.controllers.binder.controller import make_binder
     from mooring.controllers.binding.options import BinderOptions
 
     flags = setup.flags
     options = BinderOptions(parts=parts_of(flags.controllers), workers=flags.workers, bind_timeout_s=flags.bind_timeout_s)
-    return make_binder(Runtime(around.cluster, around.clock, around.chance, around.metrics), options)
+    return make_binder(runtime, options)

@@ -116,8 +116,7 @@ def _serve(setup: Setup[AttacherFlags], machine: Machine) -> int:
 def _attacher(context: Context[AttacherFlags]) -> Work:
     from mooring.controllers.attacher.controller import Attacher
 
-    options = options_of(context.setup)
-    return Attacher(context.cluster, context.driver, context.info, options, context.clock, context.chance, context.metrics)
+    return Attacher(context.runtime, context.driver, context.info, options_of(context.setup))
 
 
 def options_of(setup: Setup[AttacherFlags]) -> AttacherOptions:

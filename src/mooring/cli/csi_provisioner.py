@@ -18,7 +18,7 @@ from mooring.cli.settings import check_common
 from mooring.cli.tables import BURST, RATE, REMOVED, SidecarFlags
 
 if TYPE_CHECKING:
-    from mooring.cli.life import Context, Sidecar, Work
+    from mooring.cli.sidecar import Context, Sidecar, Work
     from mooring.controllers.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions
     from mooring.kube.cluster import Cluster
 
@@ -175,7 +175,7 @@ def _serve(setup: Setup[ProvisionerFlags], machine: Machine) -> int:
 
 def sidecar(setup: Setup[ProvisionerFlags], machine: Machine) -> Sidecar[ProvisionerFlags]:
     """What the provisioner adds to what all sidecars are. Raises ConfigError."""
-    from mooring.cli.life import Sidecar
+    from mooring.cli.sidecar import Sidecar
 
     options = options_of(setup, machine)
 
@@ -218,18 +218,17 @@ async def _serves_attributes_classes(cluster: Cluster) -> bool:
 def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions, machine: Machine) -> Work:
     from mooring.cli.election import namespace
     from mooring.control.events import EventRecorder
-    from mooring.control.runtime import Runtime
     from mooring.controllers.provisioner.controller import Provisioner
     from mooring.controllers.provisioner.intents.journal import Journal
     from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
     from mooring.controllers.provisioner.metrics import JournalMetrics
 
-    cluster, clock, chance, driver_name = context.cluster, context.clock, context.chance, context.info.name
+    runtime, driver_name = context.runtime, context.info.name
+    cluster, clock, chance = runtime.cluster, runtime.clock, runtime.chance
     identity = f"{machine.host_name()}_{chance.uid()}"
     events = EventRecorder(cluster, f"{driver_name}_{identity}", clock=clock, chance=chance)
     place = JournalLocation(namespace(context.setup.flags, machine), driver_name, options.node.node_name if options.node else "")
-    intents = Journal(cluster, place, identity, clock, context.metrics.once(JournalMetrics))
-    runtime = Runtime(cluster, clock, chance, context.metrics)
+    intents = Journal(cluster, place, identity, clock, runtime.metrics.once(JournalMetrics))
     return Provisioner(runtime, context.driver, context.info, options, events, intents=intents)
 
 

@@ -56,7 +56,8 @@ class Controllers:
         return WatchedCluster(self._cluster, who, self._story, self._clock, self._watches[who])
 
     def _attacher(self, cluster: Cluster) -> Attacher:
-        attacher = Attacher(cluster, self._session.driver, self._session.info, AttacherOptions(), self._clock, self._chance, Metrics())
+        runtime = Runtime(cluster, self._clock, self._chance, Metrics())
+        attacher = Attacher(runtime, self._session.driver, self._session.info, AttacherOptions())
         self._session.on_return(attacher.driver_returned)
         return attacher
 

@@ -14,7 +14,8 @@ import pytest
 from mooring.apiserver.identity.tls import identity_in
 from mooring.apiserver.web.health import health, is_health
 from mooring.apiserver.web.messages import Request
-from mooring.apiserver.web.metrics import Measured, asked
+from mooring.apiserver.web.metrics import Asked, Measured, asked
+from mooring.apiserver.web.routes import route_of
 from tests.support.apiobjects import a_secret
 from tests.unit.apiserver.objects import a_store
 from tests.unit.apiserver.serving import PATH, answered, connected, head, serving
@@ -24,6 +25,10 @@ def values(page: bytes) -> dict[str, float]:
     """What the page says, by name and labels; the bound of a bucket last."""
     lines = (line.rpartition(" ") for line in page.decode().splitlines() if not line.startswith("#"))
     return {re.sub(r"{(.*),(le=[^,]*)(,.*)}$", r"{\1\3,\2}", name): float(value) for name, _, value in lines}
+
+
+def asked_for(request: Request) -> Asked:
+    return asked(request, route_of(request.path, a_store()))
 
 
 def a_request(method: str, path: str, content_type: str = "", **query: str) -> Request:
@@ -50,20 +55,20 @@ def a_request(method: str, path: str, content_type: str = "", **query: str) -> R
     ],
 )
 def test_requests_have_the_real_servers_labels(method: str, path: str, query: Mapping[str, str], labels: tuple[str, ...]) -> None:
-    found = asked(a_request(method, path, **query), a_store())
+    found = asked_for(a_request(method, path, **query))
     assert labels == (found.verb, found.scope, found.group, found.resource, found.subresource)
     assert query.get("dryRun", "") == found.dry_run
 
 
 def test_a_patch_that_applies_is_an_apply() -> None:
-    assert "PATCH" == asked(a_request("PATCH", f"{PATH}/a", "application/merge-patch+json"), a_store()).verb
-    assert "APPLY" == asked(a_request("PATCH", f"{PATH}/a", "application/apply-patch+yaml"), a_store()).verb
+    assert "PATCH" == asked_for(a_request("PATCH", f"{PATH}/a", "application/merge-patch+json")).verb
+    assert "APPLY" == asked_for(a_request("PATCH", f"{PATH}/a", "application/apply-patch+yaml")).verb
 
 
 def test_counts_and_durations() -> None:
     store = a_store()
     measured = Measured(store)
-    what = asked(a_request("GET", f"{PATH}/a"), store)
+    what = asked_for(a_request("GET", f"{PATH}/a"))
     for seconds in (0.001, 0.005, 0.3, 100.0):
         measured.answered(what, 200, seconds)
     page = values(measured.page())

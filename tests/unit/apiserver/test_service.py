@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mooring.apiserver.web.messages import Reply, Request, WatchReply
 from mooring.apiserver.web.negotiation import wanted
+from mooring.apiserver.web.routes import route_of
 from mooring.apiserver.web.service import Service
 from mooring.base.clock import LoopClock
 from mooring.kube.errors import NotAcceptable
@@ -38,9 +39,12 @@ class Client:
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         headers = {"authorization": f"Bearer {TOKEN}", "content-type": content_type, **more.get("headers", {})}
         parts = tuple(path.removeprefix("/").split("/"))
-        reply = self.service.answer(Request(method, parts, more.get("query", {}), headers, data))
+        reply = self.answer(Request(method, parts, more.get("query", {}), headers, data))
         assert isinstance(reply, Reply), reply
         return reply
+
+    def answer(self, request: Request) -> Reply | WatchReply:
+        return self.service.refusal(request) or self.service.answer(request, route_of(request.path, self.store))
 
 
 @pytest.fixture
@@ -63,7 +67,7 @@ def test_health_is_for_everybody(client: Client, path: str) -> None:
 
 def test_a_watch_is_handed_back_with_its_options(client: Client) -> None:
     query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "7", "resourceVersion": "0", "labelSelector": "a"}
-    reply = client.service.answer(Request("GET", tuple(VAS[1:].split("/")), query, {"authorization": f"Bearer {TOKEN}"}))
+    reply = client.answer(Request("GET", tuple(VAS[1:].split("/")), query, {"authorization": f"Bearer {TOKEN}"}))
     assert isinstance(reply, WatchReply)
     assert (True, 7.0, "0") == (reply.options.bookmarks, reply.options.timeout_s, reply.options.resource_version)
     assert reply.scope.selects

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mooring.apiserver.web.messages import Reply, Request, WatchReply
+from mooring.apiserver.web.routes import route_of
 from mooring.apiserver.web.service import Service
 from mooring.base.clock import LoopClock
 from tests.support.apiobjects import a_secret, a_va
@@ -125,9 +126,12 @@ BODIES = st.one_of(
 def test_whatever_is_asked_is_answered(
     method: str, path: tuple[str, ...], query: dict[str, str], kind: str, accept: str, body: bytes
 ) -> None:
-    service = Service(a_store(), clock=LoopClock(epoch_s=None), token="t")
+    store = a_store()
+    service = Service(store, clock=LoopClock(epoch_s=None), token="t")
     headers = {"authorization": "Bearer t", "content-type": kind, "accept": accept}
-    answers = [service.answer(Request(method, path, query, headers, body)) for _ in range(2)]
+    request = Request(method, path, query, headers, body)
+    assert service.refusal(request) is None
+    answers = [service.answer(request, route_of(path, store)) for _ in range(2)]
     for answer in answers:
         assert isinstance(answer, WatchReply) or answer.status < 500 or answer.status == 504, answer
         assert not isinstance(answer, Reply) or b"Traceback" not in answer.body

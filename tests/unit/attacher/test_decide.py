@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from mooring.controllers.attacher import reasons as why
-from mooring.controllers.attacher.actions import Undo
 from mooring.controllers.attacher.decide import (
     BOTH_SOURCES,
     INLINE_WITHOUT_CSI,
@@ -28,9 +27,10 @@ from mooring.controllers.attacher.decision import (
     Release,
     ReleaseVolume,
     Unpublish,
+    idle,
 )
+from mooring.controllers.attacher.memory import Doubt, Drift
 from mooring.controllers.attacher.requests import UnpublishOrder
-from mooring.controllers.attacher.view import Drift
 from tests.support.objects import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_va, an_attached_va, va_struct
 from tests.unit.attacher.world import a_view, facts
 
@@ -205,7 +205,8 @@ def test_what_lacks_is_claimed(va):
 
 def test_a_running_call_for_the_volume_is_waited_for():
     decision = decided(a_va(), in_flight={"handle1": "other-va"})
-    assert Decision(why.CallInFlight("handle1", "other-va")) == decision
+    assert (why.CallInFlight("handle1", "other-va"), ()) == (decision.because, decision.actions)
+    assert (True, "handle1") == (decision.waits, decision.volume_handle)
 
 
 @pytest.mark.parametrize(
@@ -250,9 +251,9 @@ def test_an_uncertain_attachment_that_is_being_detached_goes_before_the_other():
     assert why.Detaching is type(decide_attachment(view, "b").because)
 
 
-def a_doubt(name: str = "torn", node: str = "node2", handle: str = "handle1") -> Undo:
+def a_doubt(name: str = "torn", node: str = "node2", handle: str = "handle1") -> Doubt:
     """A publish that may have happened; what it was made for is no more, unless the view has it."""
-    return Undo(UnpublishOrder(handle, "nodeID2", None, migrated=False), va_struct(a_va(name, node=node)))
+    return Doubt(UnpublishOrder(handle, "nodeID2", None, migrated=False), va_struct(a_va(name, node=node)))
 
 
 @pytest.mark.parametrize(
@@ -366,12 +367,14 @@ def test_PV05_an_attachment_that_names_the_volume_keeps_it(va):
 
 @pytest.mark.parametrize("source", [None, CINDER], ids=["csi", "in-tree"])
 def test_a_call_that_runs_keeps_the_volume_whose_attachment_is_gone(source):
-    assert Decision(why.VolumeInUse((VA,))) == released(a_pv(deleting=True, source=source), in_flight={"handle1": VA})
+    in_use = Decision(why.VolumeInUse((VA,)), waits_for=frozenset({idle("handle1")}))
+    assert in_use == released(a_pv(deleting=True, source=source), in_flight={"handle1": VA})
     assert Decision(why.VolumeReleased(), (ReleaseVolume("pv1"),)) == released(a_pv(deleting=True, source=source), in_flight={"other": VA})
 
 
 def test_a_publish_in_doubt_keeps_the_volume_whose_attachment_is_gone():
-    assert Decision(why.VolumeInUse(("torn",))) == released(a_pv(deleting=True), doubts=[a_doubt()])
+    in_use = Decision(why.VolumeInUse(("torn",)), waits_for=frozenset({idle("handle1")}))
+    assert in_use == released(a_pv(deleting=True), doubts=[a_doubt()])
     assert Decision(why.VolumeReleased(), (ReleaseVolume("pv1"),)) == released(a_pv(deleting=True), doubts=[a_doubt(handle="other")])
 
 

@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+from mooring.controllers.attacher import controller
+from mooring.controllers.attacher.decide import decide_attachment
+from mooring.controllers.attacher.decision import Decision
+from mooring.controllers.attacher.view import View
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from tests.support.attaching import GET_SECRET, PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, UNPUBLISH, World
@@ -216,7 +220,7 @@ async def test_nothing_is_remembered_of_attachments_that_are_gone():
             await world.delete("VolumeAttachment", f"va{number}")
             await world.gone("VolumeAttachment", f"va{number}")
         await world.settle(5)
-        remembered = vars(attacher._reconciler) | vars(attacher._turns) | vars(attacher._actions) | vars(attacher._wakes)
+        remembered = vars(attacher._memory) | vars(attacher._slots) | vars(attacher._rounds)
         sizes = {name: len(held) for name, held in remembered.items() if isinstance(held, dict | set)}
         assert dict.fromkeys(sizes, 0) == sizes
         assert 8 <= len(sizes)
@@ -413,21 +417,20 @@ async def test_a_driver_that_never_comes_to_the_last_page_is_not_asked_for_ever(
 
 
 @in_virtual_time
-async def test_many_attachments_of_one_volume_do_not_wake_each_other_all_the_time():
+async def test_many_attachments_of_one_volume_do_not_wake_each_other_all_the_time(monkeypatch: pytest.MonkeyPatch):
     """Each end of a call wakes one or a few of those who wait, not all: a volume that goes to n nodes must not cost n * n decisions."""
     nodes = 200
     world = await World().base()
     await world.create(*(a_csi_node(f"n{n}", {DRIVER: f"id{n}"}) for n in range(nodes)))
     looks = 0
-    async with world.attaching() as attacher:
-        really = attacher._attach_or_detach
 
-        async def counted(name: str) -> None:
-            nonlocal looks
-            looks += 1
-            await really(name)
+    def counted(view: View, name: str) -> Decision:
+        nonlocal looks
+        looks += 1
+        return decide_attachment(view, name)
 
-        attacher._attach_or_detach = counted  # type: ignore[method-assign]
+    monkeypatch.setattr(controller, "decide_attachment", counted)
+    async with world.attaching():
         await world.settle(0.01)
         for number in range(nodes):
             await world.create(a_va(f"va{number}", node=f"n{number}"))

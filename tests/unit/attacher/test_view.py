@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
+from mooring.api.core import PersistentVolume
 from mooring.api.names import sanitised
-from mooring.controllers.attacher.view import attachment_pruner, node_pruner, prune_volume, same_but_for_version, volume_of, worth_a_look
+from mooring.api.storage import CSINode, VolumeAttachment
+from mooring.control.slim import changed, check
+from mooring.controllers.attacher.event_handlers import worth_a_look
+from mooring.controllers.attacher.view import VOLUME, keeps_of_attachment, keeps_of_volume, node_mask, volume_of
 from tests.support.objects import DRIVER, FINALIZER, a_csi_node, a_pv, a_va, an_attached_va, csi_node_struct, pv_struct, va_struct
 from tests.unit.attacher.world import facts
 
@@ -73,15 +77,31 @@ def test_names_are_sanitised(text, clean):
 
 
 def test_of_a_foreign_attachment_only_its_volume_is_kept():
-    prune = attachment_pruner(DRIVER)
-    kept = prune(va_struct(an_attached_va(attacher="other")))
+    keeps = keeps_of_attachment(DRIVER)
+    foreign = va_struct(an_attached_va(attacher="other"))
+    check(keeps(foreign), VolumeAttachment)
+    kept = keeps(foreign).of(foreign)
     assert (None, False, "pv1") == (kept.metadata.annotations, kept.status.attached, volume_of(kept))
     own = va_struct(an_attached_va())
-    assert own is prune(own)
+    assert own is keeps(own).of(own)
+
+
+def kept_of(pv: dict[str, Any]) -> PersistentVolume:
+    struct = pv_struct(pv)
+    kept: PersistentVolume = keeps_of_volume(struct).of(struct)
+    return kept
+
+
+@pytest.mark.parametrize("source", [{"azureFile": {"shareName": "s", "secretName": "n"}}, {"gcePersistentDisk": {"pdName": "d"}}])
+def test_the_claim_is_kept_where_translation_reads_its_namespace(source):
+    pv = a_pv(source=source)
+    pv["spec"]["claimRef"] = {"namespace": "ns", "name": "c"}
+    assert ("azureFile" in source) == (kept_of(pv).spec.claim_ref is not None)
 
 
 def test_of_a_volume_nothing_is_lost_that_is_read():
-    pv = prune_volume(pv_struct(a_pv(labels={"topology.kubernetes.io/zone": "z", "app": "x"}, annotations={"a": "b"})))
+    check(VOLUME, PersistentVolume)
+    pv = kept_of(a_pv(labels={"topology.kubernetes.io/zone": "z", "app": "x"}, annotations={"a": "b"}))
     assert ({"topology.kubernetes.io/zone": "z"}, None, (FINALIZER,)) == (
         pv.metadata.labels,
         pv.metadata.annotations,
@@ -90,12 +110,14 @@ def test_of_a_volume_nothing_is_lost_that_is_read():
 
 
 def test_another_drivers_registration_is_no_change():
-    prune = node_pruner(DRIVER)
-    old = prune(csi_node_struct(a_csi_node()))
-    both = prune(csi_node_struct(a_csi_node(drivers={DRIVER: "nodeID1", "other": "x"})))
-    moved = prune(csi_node_struct(a_csi_node(drivers={DRIVER: "nodeID2"})))
-    assert same_but_for_version(old, both)
-    assert not same_but_for_version(old, moved)
+    mask = node_mask(DRIVER)
+    check(mask, CSINode)
+    old = csi_node_struct(a_csi_node())
+    both = csi_node_struct(a_csi_node(drivers={DRIVER: "nodeID1", "other": "x"}))
+    moved = csi_node_struct(a_csi_node(drivers={DRIVER: "nodeID2"}))
+    assert mask.of(old) == mask.of(both)
+    assert not changed(old, both, mask)
+    assert changed(old, moved, mask)
 
 
 def test_attachments_of_inline_volumes_are_indexed_by_handle():

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from mooring.api.meta import Key
-from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, Doubt, Drift, DriverFacts, View
+from mooring.controllers.attacher.decide_after import Learnt
+from mooring.controllers.attacher.memory import Doubt, Drift, Memory
+from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, DriverFacts, View
 from tests.support.objects import DRIVER, csi_node_struct, pv_struct, va_struct
 
 T = TypeVar("T")
@@ -55,15 +57,24 @@ def a_view(
     default_fs_type: str = "ext4",
     maybe_claimed: Mapping[str, str] | None = None,
     doubts: Iterable[Doubt] = (),
+    torn: Iterable[Doubt] = (),
 ) -> View:
+    """torn: doubts whose attachments have vanished."""
+    memory = Memory()
+    for name, difference in (drift or {}).items():
+        memory.mark_drift(name, difference)
+    for name, uid in (maybe_claimed or {}).items():
+        memory.claim_unanswered(name, uid)
+    for doubt in (*doubts, *torn):
+        memory.doubt(doubt)
+    for doubt in torn:
+        memory.learn(doubt.name, Learnt.VANISHED)
     return View(
         driver=driver or facts(),
         attachments=Shelf(map(va_struct, vas), ATTACHMENT_INDEXES),
         volumes=Shelf(map(pv_struct, pvs)),
         nodes=Shelf(map(csi_node_struct, nodes)),
-        drift=drift or {},
         calls=Running(in_flight or {}, calls_full),
         default_fs_type=default_fs_type,
-        maybe_claimed=maybe_claimed or {},
-        doubts=({doubt.attachment.metadata.name: doubt for doubt in doubts},),
+        memory=memory,
     )

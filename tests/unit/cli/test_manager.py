@@ -6,7 +6,7 @@ import pytest
 
 from mooring.base.clock import LoopClock
 from mooring.base.flags import parse
-from mooring.cli.manager import Manager
+from mooring.cli.manager import run_manager
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import ManagerFlags
 from tests.unit.cli.world import SlowWork
@@ -23,12 +23,12 @@ def served(argv, environ):
     parsed = parse(ManagerFlags, argv, {})
     made = []
 
-    def make(around):
-        made.append(around)
+    def make(runtime):
+        made.append(runtime)
         return SlowWork(LoopClock(), fail=ZeroDivisionError("the end"))
 
-    with pytest.raises(ExceptionGroup):
-        Manager("a-manager", Setup("x", parsed.flags, parsed.given, {}), Machine(environ=environ), make).serve()
+    with pytest.raises(ZeroDivisionError):
+        run_manager("a-manager", Setup("x", parsed.flags, parsed.given, {}), Machine(environ=environ), make)
     return made[0]
 
 

@@ -8,25 +8,29 @@ import signal
 
 import pytest
 
+from mooring.base.clock import LoopClock
+from mooring.base.metrics import Metrics
+from mooring.base.randomness import Chance
 from mooring.cli import sidecar
+from mooring.cli.life import Life
 from mooring.cli.process import Machine
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.session import DriverLost
 
 
-class LifeOfEvents:
+class LifeOfEvents(Life):
     """A life that ends when the test says so."""
 
-    def __init__(self):
-        self.told = asyncio.Event()
+    def __init__(self, machine=None):
+        super().__init__("a-life", None, machine or Machine(), clock=LoopClock(), chance=Chance(), metrics=Metrics())
+        self.told = self._told_to_end
         self.over = asyncio.Event()
 
-    @property
-    def is_ending(self):
-        return self.told.is_set()
+    def _connect(self):
+        raise NotImplementedError
 
-    def end(self):
-        self.told.set()
+    async def _begin(self, runtime, stack):
+        raise NotImplementedError
 
     async def run(self):
         await self.over.wait()
@@ -36,7 +40,7 @@ class LifeOfEvents:
 async def test_SG_the_first_signal_lets_the_life_end(number, capsys):
     life, before = LifeOfEvents(), signal.getsignal(number)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(sidecar._until_signalled(life, Machine()))
+        running = group.create_task(life.until_signalled())
         await asyncio.sleep(0)
         assert not life.is_ending
         os.kill(os.getpid(), number)
@@ -48,14 +52,16 @@ async def test_SG_the_first_signal_lets_the_life_end(number, capsys):
 
 
 async def test_SG_the_second_signal_ends_the_process_at_once():
-    life, codes, gone = LifeOfEvents(), [], asyncio.Event()
+    codes, gone = [], asyncio.Event()
 
     def exit_now(code):
         codes.append(code)
         gone.set()
 
+    life = LifeOfEvents(Machine(exit_now=exit_now))
+
     async with asyncio.TaskGroup() as group:
-        group.create_task(sidecar._until_signalled(life, Machine(exit_now=exit_now)))
+        group.create_task(life.until_signalled())
         await asyncio.sleep(0)
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait_for(life.told.wait(), 5)

@@ -10,8 +10,8 @@ from mooring.base.clock import LoopClock
 from mooring.base.flags import parse
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
-from mooring.cli.life import Context, Life, Sidecar
 from mooring.cli.process import Machine, Setup
+from mooring.cli.sidecar import Context, Sidecar, SidecarLife
 from mooring.cli.tables import SidecarFlags
 from mooring.csi.in_process import InProcessDriver
 from tests.support.scripted_driver import ScriptedDriver
@@ -116,7 +116,7 @@ class World:
         self.make = make or (lambda: SlowWork(self.clock))
         sidecar = Sidecar("csi-test", "lock-", 15.0, self._work)
         setup = Setup("csi-test", parsed.flags, parsed.given, {})
-        self.life = Life(
+        self.life = SidecarLife(
             sidecar, setup, machine or Machine(environ={}), self.ports, clock=self.clock, chance=Chance(seed), metrics=self.metrics
         )
 

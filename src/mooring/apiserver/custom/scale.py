@@ -6,10 +6,9 @@ import dataclasses
 from typing import Any, Final
 
 from mooring.apiserver import objectmeta
-from mooring.apiserver.actions import Action
 from mooring.apiserver.codecs.schema import Messages, decode
 from mooring.apiserver.custom.facts import ScalePaths
-from mooring.apiserver.resource import Form, Json, Resource
+from mooring.apiserver.resource import Action, Form, Json, Resource
 
 _MESSAGES: Final = Messages(
     """

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mooring.apiserver.actions import Action
 from mooring.apiserver.discovery.groups import STATUS_VERBS
-from mooring.apiserver.resource import Resource, Status
+from mooring.apiserver.resource import Action, Resource, Status
 from mooring.apiserver.store import ObjectStore
 
 MEDIA_TYPE: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mooring.apiserver.actions import Action
-from mooring.apiserver.resource import Resource, Status
+from mooring.apiserver.resource import Action, Resource, Status
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.health import WHICH
 

@@ -6,13 +6,12 @@ until one of them is gone or another object has taken its name.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mooring.api.meta import Key
-from mooring.apiserver.actions import Json, User
-
-if TYPE_CHECKING:
-    from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.identity.users import User
+from mooring.apiserver.resource import Json, Objects
+from mooring.kube.errors import NotFound
 
 ISSUER: Final = "https://kubernetes.default.svc"
 """Who signs, and whom a token is for when nothing else is asked."""
@@ -42,7 +41,7 @@ def claims_of(account: Json, bound: Json | None, audiences: list[str], now: floa
     }
 
 
-def bearer_of(claims: Json, store: ObjectStore, now: float) -> User | None:
+def bearer_of(claims: Json, store: Objects, now: float) -> User | None:
     """The account that a signed token stands for; None for one that is no good (any more)."""
     if claims.get("iss") != ISSUER or not claims.get("nbf", now) <= now < claims.get("exp", 0):
         return None
@@ -68,7 +67,13 @@ def _reference(obj: Json) -> Json:
     return {"name": obj["metadata"]["name"], "uid": obj["metadata"]["uid"]}
 
 
-def _is_there(store: ObjectStore, plural: str, namespace: str, reference: dict[str, Any]) -> bool:
+def _is_there(store: Objects, plural: str, namespace: str, reference: dict[str, Any]) -> bool:
     resource = store.resource("", "v1", plural)
-    stored = store.table(resource).get(Key(namespace, reference["name"])) if resource is not None else None
-    return stored is not None and stored.uid == reference["uid"]
+    if resource is None:
+        return False
+    try:
+        found = store.get(resource, Key(namespace, reference["name"]))
+    except NotFound:
+        return False
+    uid: str = reference["uid"]
+    return found.uid == uid

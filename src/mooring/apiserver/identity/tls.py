@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from mooring.apiserver.actions import User
+from mooring.apiserver.identity.users import User
 from mooring.base.errors import ConfigError
 
 _CA_LIFE: Final = datetime.timedelta(days=3650)

@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.actions import Answer, Call
 from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.resource import Answer, Call, Json, Resource
 from mooring.apiserver.rules import meta
 
 MESSAGES: Final = Messages(

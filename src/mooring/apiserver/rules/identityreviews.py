@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.apiserver import api_errors
-from mooring.apiserver.actions import Answer, Call, User
 from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.identity.accounts import ISSUER, bearer_of
-from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.identity.users import User
+from mooring.apiserver.resource import Answer, Call, Json, Resource
 from mooring.apiserver.rules import meta
 from mooring.base.clock import rfc3339
 

@@ -7,12 +7,11 @@ from typing import Final
 
 from mooring.api import names
 from mooring.apiserver import deletion, field_errors
-from mooring.apiserver.actions import Action
 from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.metadata import finalizer_name
-from mooring.apiserver.resource import Json, Resource, Status
+from mooring.apiserver.resource import Action, Json, Resource, Status
 from mooring.apiserver.rules import meta
 from mooring.base.clock import rfc3339
 

@@ -6,11 +6,10 @@ from typing import Any, Final
 
 from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.actions import Action, Call, done
 from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.resource import Action, Call, Json, Resource
 from mooring.apiserver.rules import checks, meta, podcontainers, podmounts, podresources, podspec
 from mooring.apiserver.rules.podshape import MESSAGES as SHAPES
 from mooring.base.clock import rfc3339
@@ -244,3 +243,8 @@ ACTIONS: Final = (
     Action(name="portforward", verbs=("create", "get"), kind="PodPortForwardOptions", connect=_no_kubelet),
     Action(name="resize", verbs=_READ_AND_WRITE, prepare=_prepare_resize, validate=_validate_resize),
 )
+
+
+def done() -> Json:
+    """The Status of a question that changes something and has nothing to tell."""
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}

@@ -6,10 +6,9 @@ from typing import Final
 
 from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.actions import Action, Call
 from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.identity.accounts import ISSUER, claims_of
-from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.resource import Action, Call, Json, Resource
 from mooring.apiserver.rules import meta
 from mooring.base.clock import rfc3339
 from mooring.kube.errors import ServerError

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from mooring.apiserver.web.bodies import Body
 from mooring.apiserver.web.http1 import HEAD_BYTES_MAX, Head, Malformed, parse_head, rendered, status_line
-from mooring.apiserver.web.messages import JSON, TEXT, Reply
+from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request
 from mooring.apiserver.web.tls_transport import Link
 
 _AHEAD_BYTES_MAX: Final = 64 * 1024
@@ -53,11 +53,11 @@ class Host(Protocol):
 
     def connected(self, connection: Connection) -> None: ...
 
-    def refusal(self, connection: Connection, head: Head) -> Reply | None:
-        """What a request is answered whatever its body is; None for one that may go on."""
+    def begin(self, connection: Connection, head: Head) -> tuple[Request, Reply | None]:
+        """The request that a head makes, and what it is answered whatever its body is; None for one that may go on."""
         ...
 
-    def answer(self, connection: Connection, head: Head, body: bytes | None) -> None:
+    def answer(self, connection: Connection, head: Head, request: Request, body: bytes | None) -> None:
         """Answers now or later, by `reply` or `stream`. body: None for one that is too large."""
         ...
 
@@ -92,6 +92,7 @@ class Connection:
         "_is_paused",
         "_link",
         "_refusal",
+        "_request",
         "_state",
         "certificate",
         "deadline",
@@ -106,6 +107,7 @@ class Connection:
         self._buffer = bytearray()
         self._head: Head | None = None
         self._body: Body | None = None
+        self._request: Request | None = None
         self._refusal: Reply | None = None
         self._is_advancing = self._is_paused = False
         self.is_writable = True
@@ -246,7 +248,7 @@ class Connection:
             return False
         self._head = head = parse_head(bytes(buffer[:end]))
         del buffer[: end + 4]
-        self._refusal = self._host.refusal(self, head)
+        self._request, self._refusal = self._host.begin(self, head)
         self._body, self._state = Body(head.length, is_kept=self._refusal is None), _State.BODY
         self._set_deadline(self._host.now() + self._host.limits.slow_s)
         if head.expects_continue and not self._body.is_whole:
@@ -257,20 +259,21 @@ class Connection:
         return True
 
     def _read_body(self) -> bool:
-        body, head, refusal = self._body, self._head, self._refusal
+        body, head, request, refusal = self._body, self._head, self._request, self._refusal
         assert body is not None
         assert head is not None
+        assert request is not None
         if not body.is_whole:
             body.feed(self._buffer)
         if not body.is_whole:
             return False
-        self._body = self._refusal = None
+        self._body = self._request = self._refusal = None
         self._state = _State.ANSWERING
         self._set_deadline(math.inf)
         if refusal is not None:
             self.reply(refusal)
         else:
-            self._host.answer(self, head, None if body.is_too_large else body.content())
+            self._host.answer(self, head, request, None if body.is_too_large else body.content())
         return True
 
     def _next(self, *, stays: bool) -> None:

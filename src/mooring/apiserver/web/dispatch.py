@@ -18,6 +18,7 @@ from mooring.apiserver.web.health import is_health
 from mooring.apiserver.web.http1 import Head
 from mooring.apiserver.web.messages import Reply, Request, WatchReply, error_reply
 from mooring.apiserver.web.metrics import CONTENT_TYPE, Asked, Measured, asked
+from mooring.apiserver.web.routes import Route, route_of
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.streams import Stream, Streams
 from mooring.base.clock import Clock
@@ -40,7 +41,7 @@ class _Watching(NamedTuple):
     begun: float
 
 
-class Exchange:
+class Dispatcher:
     """The `Host` of all connections. Answers leave in the order of their versions, each once that is committed."""
 
     def __init__(
@@ -97,24 +98,27 @@ class Exchange:
             self._measured.watching(watching.what, -1)
             self._measured.answered(watching.what, 200, self.now() - watching.begun)
 
-    def refusal(self, connection: Connection, head: Head) -> Reply | None:
-        """One too many is told so; and nobody's body is read who would not be heard."""
-        request = None if head.length == 0 else _request(connection, head, b"")
+    def begin(self, connection: Connection, head: Head) -> tuple[Request, Reply | None]:
+        """Refuses one connection too many, and whoever is not known before the body is read."""
+        request = _request(connection, head)
+        refused = self._service.refusal(request)
         if connection in self._extra:
             head.is_persistent = False
-            refused: Reply | None = error_reply(api_errors.too_many_requests())
-        else:
-            refused = None if request is None else self._service.unknown(request)
+            refused = error_reply(api_errors.too_many_requests())
         if refused is not None:
-            self._measured.answered(asked(request or _request(connection, head, b""), self._store), refused.status, 0.0)
-        return refused
+            self._measured.answered(asked(request, self._route(request)), refused.status, 0.0)
+        return request, refused
 
-    def answer(self, connection: Connection, head: Head, body: bytes | None) -> None:
+    def answer(self, connection: Connection, head: Head, request: Request, body: bytes | None) -> None:
         """The service answers at once. What it says may be seen when the newest version is committed."""
-        begun, request = self.now(), _request(connection, head, body or b"")
-        what = asked(request, self._store)
+        begun, route = self.now(), self._route(request)
+        what = asked(request, route)
         try:
-            reply = error_reply(api_errors.entity_too_large(BODY_BYTES_MAX)) if body is None else self._answered(request)
+            if body is None:
+                reply: Reply | WatchReply = error_reply(api_errors.entity_too_large(BODY_BYTES_MAX))
+            else:
+                request.body = body
+                reply = self._answered(request, route)
             exit_ = self._exit(connection, head, what, begun, reply)
         except Exception as error:
             trace = traceback.format_exc()
@@ -128,13 +132,13 @@ class Exchange:
         else:
             self._waiting.append((self._store.version, exit_))
 
-    def _answered(self, request: Request) -> Reply | WatchReply:
-        if request.path != ("metrics",) or request.method != "GET":
-            return self._service.answer(request)
-        refused = self._service.unknown(request)
-        if refused is not None:
-            return refused
-        return Reply(200, self._measured.page(), CONTENT_TYPE)
+    def _route(self, request: Request) -> Route | None:
+        return route_of(request.path, self._store)
+
+    def _answered(self, request: Request, route: Route | None) -> Reply | WatchReply:
+        if request.path == ("metrics",) and request.method == "GET":
+            return Reply(200, self._measured.page(), CONTENT_TYPE)
+        return self._service.answer(request, route)
 
     def readable(self, connection: Connection) -> None:
         if connection.watch is not None:
@@ -187,10 +191,11 @@ class Exchange:
         return error_reply(ServerError(text, reason="InternalError"))
 
 
-def _request(connection: Connection, head: Head, body: bytes) -> Request:
-    if connection.certificate is None:
-        return Request(head.method, head.path(), head.query(), head.headers, body)
-    return Request(head.method, head.path(), head.query(), head.headers, body, user_of(connection.certificate), is_known=True)
+def _request(connection: Connection, head: Head) -> Request:
+    request = Request(head.method, head.path(), head.query(), head.headers)
+    if connection.certificate is not None:
+        request.user, request.is_known = user_of(connection.certificate), True
+    return request
 
 
 def _shown(head: Head) -> str:

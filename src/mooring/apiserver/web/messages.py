@@ -1,4 +1,4 @@
-"""HTTP without HTTP: what the service is asked and what it answers. `http.py` carries both over sockets."""
+"""HTTP without HTTP: what the service is asked and what it answers. `connection.py` carries both over sockets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.apiserver.actions import OWNER, User
+from mooring.apiserver.identity.users import OWNER, User
 from mooring.apiserver.listing import ContinueExpired
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.scope import Scope
@@ -23,11 +23,11 @@ _BARE_TEXTS: Final = ("406: Not Acceptable", "415: Unsupported Media Type", NOT_
 """Refusals that are made before the kind is known have details, with nothing in them."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Request:
     """path: decoded and split at its slashes. query: the first value of each parameter. headers: names in lower case.
 
-    user: who asks. is_known: by a certificate, so that no token need be shown.
+    body: empty until it has been read. user: who asks. is_known: by a certificate, so that no token need be shown.
     """
 
     method: str

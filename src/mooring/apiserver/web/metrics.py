@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.messages import Request
 from mooring.apiserver.web.queries import is_watch
-from mooring.apiserver.web.routes import route_of
+from mooring.apiserver.web.routes import Route
 from mooring.base.metrics import CONTENT_TYPE, Metrics
 
 __all__ = ["CONTENT_TYPE", "Asked", "Measured", "asked"]
@@ -46,10 +46,9 @@ class Asked(NamedTuple):
 _VERBS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
-def asked(request: Request, store: ObjectStore) -> Asked:
+def asked(request: Request, route: Route | None) -> Asked:
     """What a request asks for. Names and namespaces are no part of it, so their number bounds nothing here."""
     verb = request.method if request.method in _VERBS else "other"
-    route = route_of(request.path, store)
     if route is None:
         known = "/" + request.path[0] if request.path[0] in _ALONE else ""
         return Asked(verb=verb, subresource=known)

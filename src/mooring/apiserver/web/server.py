@@ -1,7 +1,7 @@
 """The server over HTTPS on loopback: what kubectl and Go clients talk to.
 
-Runs in the caller's loop, without a task of its own. A connection's bytes go through `link.py` (TLS), `connection.py` (HTTP),
-`exchange.py` and `service.py`; watches through `streams.py`. Here is what holds them together: the socket, the sweep, the end.
+Runs in the caller's loop, without a task of its own. A connection's bytes go through `tls_transport.py` (TLS), `connection.py` (HTTP),
+`dispatch.py` and `service.py`; watches through `streams.py`. Here is what holds them together: the socket, the sweep, the end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mooring.apiserver.identity.tokens import TokenKey
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.watch import WatchHub
 from mooring.apiserver.web.connection import Connection, Limits
-from mooring.apiserver.web.dispatch import Exchange
+from mooring.apiserver.web.dispatch import Dispatcher
 from mooring.apiserver.web.metrics import Measured
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.streams import Streams
@@ -67,7 +67,7 @@ class ApiServer:
         self._hub = WatchHub(store, clock=clock, chance=chance, durability=durability)
         measured = Measured(store)
         self._streams = Streams(self._hub, measured)
-        self._exchange = Exchange(service, store, durability, self._streams, measured, clock=clock, limits=limits)
+        self._dispatcher = Dispatcher(service, store, durability, self._streams, measured, clock=clock, limits=limits)
         self._housekeeping = Housekeeping(store, clock=clock)
         self._host, self._port = host, port
         self._server: asyncio.Server | None = None
@@ -82,7 +82,7 @@ class ApiServer:
 
     @property
     def connection_count(self) -> int:
-        return len(self._exchange.connections)
+        return len(self._dispatcher.connections)
 
     @property
     def watch_count(self) -> int:
@@ -98,7 +98,7 @@ class ApiServer:
         context, buffer = self._identity.context(), memoryview(bytearray(READ_BYTES))
 
         def link() -> Link:
-            return Link(context, Connection(self._exchange), buffer)
+            return Link(context, Connection(self._dispatcher), buffer)
 
         try:
             self._server = await asyncio.get_running_loop().create_server(link, self._host, self._port, backlog=_BACKLOG)
@@ -116,24 +116,24 @@ class ApiServer:
         if self._server is None:
             return
         self._server.close()
-        self._exchange.look()
+        self._dispatcher.look()
         self._hub.close()
         self._streams.end_all()
         gone = asyncio.Event()
-        self._exchange.when_quiet(gone.set)
-        for connection in list(self._exchange.connections):
+        self._dispatcher.when_quiet(gone.set)
+        for connection in list(self._dispatcher.connections):
             connection.close_soon()
         try:
             async with asyncio.timeout(_CLOSING_S_MAX):
                 await gone.wait()
         except TimeoutError:
-            for connection in list(self._exchange.connections):
+            for connection in list(self._dispatcher.connections):
                 connection.abort()
             await gone.wait()
 
     def _look(self) -> None:
-        self._exchange.look()
-        self._later("look", min(_LOOK_S, self._exchange.limits.slow_s / 4), self._look)
+        self._dispatcher.look()
+        self._later("look", min(_LOOK_S, self._dispatcher.limits.slow_s / 4), self._look)
 
     def _sweep(self) -> None:
         self._store.sweep(self._clock.wall_s())

@@ -14,14 +14,14 @@ import msgspec
 from mooring.api import names
 from mooring.api.meta import Key
 from mooring.apiserver import api_errors, write_pipeline
-from mooring.apiserver.actions import Action, Call, Tokens
 from mooring.apiserver.codecs.codec import FieldValidation, UnknownFields, decode_object, unusable
 from mooring.apiserver.codecs.patches import applied_change, change_of
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.discovery.about import About
 from mooring.apiserver.durability import Durability, InMemory
+from mooring.apiserver.identity.users import Tokens
 from mooring.apiserver.listing import check_match
-from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.resource import Action, Call, Json, Resource
 from mooring.apiserver.results import Listing, Written
 from mooring.apiserver.rules.meta import MESSAGES as META
 from mooring.apiserver.scope import Scope, checked, parsed
@@ -55,12 +55,10 @@ class Service:
         self._about = About(store)
         self._authorization = f"Bearer {token}".encode()
 
-    def answer(self, request: Request) -> Reply | WatchReply:
-        """The answer; a refusal is one, too."""
+    def answer(self, request: Request, route: Route | None) -> Reply | WatchReply:
+        """The answer to somebody who is known; an error is one, too. route: None where no kind has the path."""
         try:
-            if not is_health(request.path):
-                self._authenticate(request)
-            return self._answer(request)
+            return self._answer(request, route)
         except ApiError as error:
             return error_reply(error)
         except RecursionError:
@@ -69,24 +67,17 @@ class Service:
     def _health(self, request: Request) -> Reply | None:
         return health(request.path, request.query, self._durability.failure) if request.path[0] in WHICH else None
 
-    def unknown(self, request: Request) -> Reply | None:
-        """The refusal of who is not known, whatever the body says; None for who may go on."""
-        try:
-            if not is_health(request.path):
-                self._authenticate(request)
-        except ApiError as error:
-            return error_reply(error)
-        return None
+    def refusal(self, request: Request) -> Reply | None:
+        """The answer to somebody who is not known, whatever the body says; None for who may go on."""
+        if is_health(request.path) or self._is_known(request):
+            return None
+        return error_reply(Unauthorized("Unauthorized", reason="Unauthorized"))
 
-    def _authenticate(self, request: Request) -> None:
-        if request.is_known:
-            return
+    def _is_known(self, request: Request) -> bool:
         given = request.headers.get("authorization", "").encode("utf-8", "surrogateescape")
-        if not hmac.compare_digest(given, self._authorization):
-            raise Unauthorized("Unauthorized", reason="Unauthorized")
+        return request.is_known or hmac.compare_digest(given, self._authorization)
 
-    def _answer(self, request: Request) -> Reply | WatchReply:
-        route = route_of(request.path, self._store)
+    def _answer(self, request: Request, route: Route | None) -> Reply | WatchReply:
         if route is not None:
             return self._of_resource(request, route)
         healthy = self._health(request)

@@ -1,4 +1,4 @@
-"""The attacher's shell: what wakes a key, which keys run side by side, and what a failure leads to.
+"""The attacher: what wakes a key, which keys run side by side, and what a failure leads to.
 
 Two queues, as in external-attacher: attachments, and volumes for the finalizer's end. A key that failed comes again after its back-off, or
 at once when something changes that could heal it: the volume, the node's registration, room on a full node, the backend.
@@ -6,37 +6,36 @@ at once when something changes that could heal it: the volume, the node's regist
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import dataclasses
-from collections.abc import Callable
 from typing import Final
 
-from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
+from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Key, is_deleting
-from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, CSINode, VolumeAttachment
-from mooring.base.clock import Clock, rfc3339
-from mooring.base.log import Logger, logger
-from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, CSINode
+from mooring.base.clock import Instant, rfc3339
+from mooring.base.log import logger
 from mooring.base.text import shortened
-from mooring.control.draining import Shift
-from mooring.control.queue import BackOff, QueueMetrics, WorkQueue
-from mooring.control.secrets import SecretCache
-from mooring.controllers.attacher import reasons as why
-from mooring.controllers.attacher.actions import Actions, Undo
+from mooring.control.caches import Caches
+from mooring.control.controller import Controller
+from mooring.control.manager import Loop, Manager
+from mooring.control.queue import BackOff
+from mooring.control.result import Result, Retry
+from mooring.control.runtime import Runtime
+from mooring.control.slim import always
+from mooring.controllers.attacher.call_slots import CallSlots
 from mooring.controllers.attacher.decide import decide_attachment, decide_volume
-from mooring.controllers.attacher.decision import Decision
+from mooring.controllers.attacher.decision import Decision, idle
+from mooring.controllers.attacher.drift import Rounds
+from mooring.controllers.attacher.event_handlers import EventHandlers, room_on
+from mooring.controllers.attacher.memory import Memory
 from mooring.controllers.attacher.reconcile import Reconciler
-from mooring.controllers.attacher.turns import Turns
-from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, Drift, View, attachment_pruner, facts_of, node_pruner, prune_volume
-from mooring.controllers.attacher.wakes import Wakes
-from mooring.controllers.attacher.writes import CacheWasBehind, Failed, Target, Writes
+from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, View, facts_of, keeps_of_attachment, keeps_of_volume, node_mask
+from mooring.controllers.attacher.writes import Failed, Target
 from mooring.csi.codes import Code
 from mooring.csi.driver import Driver
 from mooring.csi.session import DriverInfo
-from mooring.kube.cache.informer import Informer, obstacles
-from mooring.kube.cluster import Cluster
+from mooring.kube.cache.informer import Informer
+from mooring.kube.cache.store import Store
 from mooring.kube.errors import ApiError
 
 log = logger(__name__)
@@ -46,9 +45,6 @@ WORKERS_PER_CALL: Final = 4
 
 ERROR_BYTES_MAX: Final = 1024
 """Of a VolumeError's message; the API server refuses more, and then nobody would see the error."""
-
-STEPS_MAX: Final = 4
-"""Decisions for one key in a row before others get their turn: hold the volume, attach, and twice a cache that was behind."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,248 +62,146 @@ class AttacherOptions:
     report_error_codes: bool = True  # the gate MutableCSINodeAllocatableCount
 
 
-class Attacher:
-    """The controller for one driver.
+class Attacher(Manager):
+    """The controllers for one driver, as a program starts them. shared: caches of others in this process.
 
-    Reads VolumeAttachments, PersistentVolumes and (for drivers that publish) CSINodes; decides with `decide`; acts through `Actions`.
+    They read VolumeAttachments, PersistentVolumes and (for drivers that publish) CSINodes.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        driver: Driver,
-        info: DriverInfo,
-        options: AttacherOptions,
-        clock: Clock,
-        chance: Chance,
-        metrics: Metrics,
-    ) -> None:
-        self._options = options
-        self._clock = clock
-        self._facts = facts_of(info)
-        resync_s = options.resync_s
-        self._attachments: Informer[VolumeAttachment] = Informer(
-            cluster,
-            VOLUME_ATTACHMENTS,
-            clock=clock,
-            chance=chance,
-            indexes=ATTACHMENT_INDEXES,
-            prune=attachment_pruner(info.name),
-            resync_s=resync_s,
-        )
-        self._volumes: Informer[PersistentVolume] = Informer(
-            cluster, PERSISTENT_VOLUMES, clock=clock, chance=chance, prune=prune_volume, resync_s=resync_s
-        )
-        self._nodes: Informer[CSINode] = Informer(cluster, CSI_NODES, clock=clock, chance=chance, prune=node_pruner(info.name))
+    def __init__(self, runtime: Runtime, driver: Driver, info: DriverInfo, options: AttacherOptions, shared: Caches | None = None) -> None:
+        caches = shared or Caches(runtime, "attacher")
         back_off = BackOff(options.retry_interval_start_s, options.retry_interval_max_s)
-        queue_metrics = metrics.once(QueueMetrics)
-        self._queue: WorkQueue[str] = WorkQueue("csi-attacher-va", clock=clock, chance=chance, backoff=back_off, metrics=queue_metrics)
-        self._volume_queue: WorkQueue[str] = WorkQueue(
-            "csi-attacher-pv", clock=clock, chance=chance, backoff=back_off, metrics=queue_metrics
+        calls_max = options.worker_threads
+        self._attachments: Controller[str] = Controller(
+            runtime,
+            "csi-attacher-va",
+            self._reconcile_attachment,
+            workers=calls_max * WORKERS_PER_CALL,
+            backoff=back_off,
+            label="VolumeAttachment",
+            log=log,
         )
-        self._shift = Shift()
-        self._writes = Writes(cluster, self._attachments, self._volumes)
-        self._actions = Actions(
-            cluster, self._writes, self._volumes, self._nodes, driver, SecretCache(cluster, clock), timeout_s=options.timeout_s
+        self._volumes: Controller[str] = Controller(
+            runtime, "csi-attacher-pv", self._reconcile_volume, workers=calls_max, backoff=back_off, label="PersistentVolume", log=log
         )
-        drift: dict[str, Drift] = {}
-        self._turns = Turns(options.worker_threads, self._queue.add, self._goes_later)
-        self._view = View(
-            driver=self._facts,
-            attachments=self._attachments.store,
-            volumes=self._volumes.store,
-            nodes=self._nodes.store,
-            drift=drift,
-            calls=self._turns,
-            default_fs_type=options.default_fstype,
-            maybe_claimed=self._writes.maybe_claimed,
-            doubts=self._actions.doubts,
+        super().__init__(caches, self._attachments, self._volumes)
+        self._options, self._clock = options, runtime.clock
+
+        facts, resync_s = facts_of(info), options.resync_s
+        keeps = keeps_of_attachment(facts.name)
+        attachments = caches.of(VOLUME_ATTACHMENTS, keeps=keeps, indexes=ATTACHMENT_INDEXES, resync_s=resync_s)
+        volumes = caches.of(PERSISTENT_VOLUMES, keeps=keeps_of_volume, resync_s=resync_s)
+        nodes: Informer[CSINode] | None = caches.of(CSI_NODES, keeps=always(node_mask(facts.name))) if facts.publishes else None
+        self._slots = CallSlots(calls_max, self._attachments.add, self._goes_later)
+        self._store, self._memory = attachments.store, Memory()
+        node_store: Store[CSINode] = Store() if nodes is None else nodes.store
+        self._view = View(facts, attachments.store, volumes.store, node_store, self._slots, self._memory, options.default_fstype)
+        self._handlers = EventHandlers(self._view, self._attachments, self._volumes)
+        self._reconciler = Reconciler(
+            runtime, self._view, attachments, volumes, nodes, driver, options.timeout_s, self._handlers.publish_undone
         )
-        self._reconciler = Reconciler(driver, self._view, drift, self._attachments.store.values, self._queue.add, options, clock)
-        self._wakes = Wakes(self._view, self._queue, self._volume_queue, self._attachment_ended)
-        self._actions.on_taken_back = self._wakes.taken_back
-        self._attachments.on_change(self._wakes.attachment_changed)
-        self._volumes.on_change(self._wakes.volume_changed)
-        self._nodes.on_change(self._wakes.node_changed)
-
-    @property
-    def has_synced(self) -> bool:
-        """True once every cache has been filled."""
-        return all(informer.has_synced for informer in self._informers)
-
-    @property
-    def obstacle(self) -> str:
-        """What keeps a cache from following the API server, "" for nothing that is known."""
-        return obstacles(self._informers)
-
-    @property
-    def _informers(self) -> tuple[Informer[VolumeAttachment] | Informer[PersistentVolume] | Informer[CSINode], ...]:
-        if self._facts.publishes:
-            return (self._attachments, self._volumes, self._nodes)
-        return (self._attachments, self._volumes)
-
-    # -- life
-
-    async def run(self) -> None:
-        """Attaches and detaches until cancelled, or until drained."""
-        async with asyncio.TaskGroup() as group:
-            helpers = [group.create_task(i.run(), name=f"attacher/{i.name}") for i in self._informers]
-            for informer in self._informers:
-                await informer.synced()
-            log.info(2, "caches synced", driver=self._facts.name)
-            if self._facts.publishes and self._facts.lists_published_nodes:
-                helpers.append(group.create_task(self._reconciler.run(), name="attacher/reconcile"))
-            await self._work()
-            for helper in helpers:
-                helper.cancel()
-
-    async def drain(self, timeout_s: float) -> bool:
-        """Takes no new work, lets what runs end and be stored. timeout_s: how long at the most. Returns False when that was too short."""
-        self._queue.close()
-        self._volume_queue.close()
-        return await self._shift.over(timeout_s)
-
-    async def _work(self) -> None:
-        async with self._shift.workers() as group:
-            for number in range(self._options.worker_threads * WORKERS_PER_CALL):
-                group.create_task(self._queue.work(self._attach_or_detach), name=f"attacher/worker/{number}")
-            for number in range(self._options.worker_threads):
-                group.create_task(self._volume_queue.work(self._release_volume), name=f"attacher/volume-worker/{number}")
+        self._rounds = Rounds(driver, self._view, attachments.store, self._attachments, options, runtime.clock)
+        attachments.on_change(self._handlers.attachment_changed)
+        volumes.on_change(self._handlers.volume_changed)
+        if nodes is not None:
+            nodes.on_change(self._handlers.node_changed)
+        if facts.publishes and facts.lists_published_nodes:
+            self.beside("attacher/drift", Loop(self._compare))
 
     def driver_returned(self) -> None:
         """The driver was away and is back: whatever failed may have failed for that."""
-        self._wakes.retry_now(self._attachments.store.values())
+        self._handlers.retry_now(self._store.values())
 
     def _goes_later(self, name: str) -> bool:
         """Of those who wait for one volume detaches go first."""
-        attachment = self._attachments.store.get(Key("", name))
+        attachment = self._store.get(Key("", name))
         return attachment is None or not is_deleting(attachment)
 
-    def _attachment_ended(self, name: str) -> None:
-        self._turns.forget(name)
-        self._reconciler.forget(name)
-        self._writes.forget(name)
-        if self._actions.attachment_ended(name):
-            self._queue.add(name)
+    async def _compare(self) -> None:
+        await self.caches.synced()
+        await self._rounds.run()
 
-    # -- one key
+    # -- attachments
 
-    async def _attach_or_detach(self, name: str) -> None:
-        undo = self._actions.pending_undo(name)
-        if undo is not None:
-            await self._undo(name, undo)
-        else:
-            began_s = self._clock.now()
-            for _ in range(STEPS_MAX):
-                if not await self._decide_and_do(name, began_s):
-                    break
-            else:
-                self._queue.add(name)
-        self._turns.looked_at(name)
-
-    async def _decide_and_do(self, name: str, began_s: float) -> bool:
-        """Returns True when there is more to decide at once. began_s: when the key's turn began."""
-        view = self._view
-        decision = decide_attachment(view, name)  # no await between this and the turn
-        told = log.bind(VolumeAttachment=name)
-        if told.enabled(4):
-            told.info(4, "decided", because=str(decision.because))
-        if isinstance(decision.because, why.CallInFlight | why.NoFreeCall):
-            self._turns.wait(decision.because.volume_handle if isinstance(decision.because, why.CallInFlight) else None, name)
-            return False
-        target = Target(name, decision.uid)
+    async def _reconcile_attachment(self, name: str) -> Result:
+        began_s = self._clock.now()
         try:
-            await self._do(view, target, decision)
-        except CacheWasBehind:
-            return True
-        except Failed as failure:
-            await self._failed(target, decision, failure)
-            return False
-        if decision.again:
-            return True
-        self._queue.forget(name)
-        if decision.actions:
-            _tell_done(told, decision.because, self._clock.now() - began_s)
-        self._reconciler.settled(name)
-        return False
+            decision = decide_attachment(self._view, name)  # no await between this and the slot
+            self._attachments.explain(name, decision.because)
+            if decision.waits:
+                self._slots.wait(decision.volume_handle, name)
+                return Result(decision.because, keeps_backoff=True)
+            target = Target(name, decision.uid)
+            try:
+                await self._carry_out(target, decision)
+            except Failed as failure:
+                raise await self._failed(target, decision, failure) from failure
+            if not decision.again:
+                self._memory.mark_drift(name, None)
+                self._log_done(name, decision, began_s)
+            return Result(decision.because, again=decision.again)
+        finally:
+            self._slots.reconciled(name)
 
-    async def _do(self, view: View, target: Target, decision: Decision) -> None:
-        """Raises Failed, also for what the decision found wrong."""
-        with contextlib.ExitStack() as stack:
-            call_over: Callable[[], None] = _nothing
-            if decision.volume_handle is not None:
-                attachment = target.find(view)
-                assert attachment is not None, "decided a moment ago"
-                stack.callback(self._wakes.call_ended, attachment)
-                call_over = stack.enter_context(self._turns.begin(decision.volume_handle, target.name)).call_over
-            stack.enter_context(self._reconciler.moving(target.name))
-            await self._actions.perform(view, target, decision, call_over)
+    async def _carry_out(self, target: Target, decision: Decision) -> None:
+        """Raises Stale; Failed, also for what the decision found wrong."""
+        handle = decision.volume_handle
+        try:
+            if handle is None:
+                await self._reconciler.carry_out(target, decision.actions, _nothing)
+            else:
+                with self._slots.begin(handle, target.name) as slot:
+                    await self._reconciler.carry_out(target, decision.actions, slot.call_over)
+        finally:
+            self._rounds.worked_on(target.name)
+            if handle is not None:
+                self._volumes.tell(idle(handle))
         if decision.problem is not None:
             raise Failed(decision.problem.error)
 
-    async def _undo(self, name: str, undo: Undo) -> None:
-        volume_taken = undo.volume_handle in self._turns.in_flight
-        if volume_taken or self._turns.calls_full:
-            self._turns.wait(undo.volume_handle if volume_taken else None, name)
+    def _log_done(self, name: str, decision: Decision, began_s: Instant) -> None:
+        """One line for what has been done."""
+        if not decision.actions or not log.enabled(2):
             return
-        try:
-            with contextlib.ExitStack() as stack:
-                stack.callback(self._wakes.call_ended, undo.attachment)
-                stack.enter_context(self._turns.begin(undo.volume_handle, name))
-                await self._actions.undo(self._view, undo)
-        except Failed as failure:
-            delay_s = self._queue.retry(name)
-            log.error(
-                "failed to undo a publish", error=failure, VolumeAttachment=name, volume=undo.volume_handle, retry_in_s=round(delay_s, 3)
-            )
-            return
-        self._queue.add(name)  # and now for what stands under the name
+        if decision.done:
+            result = f"{decision.done} in {(self._clock.now() - began_s) * 1000:.0f} ms"
+            log.info(2, "done", VolumeAttachment=name, result=result, node_id=decision.node_id)
+        else:
+            log.info(2, "done", VolumeAttachment=name, result=str(decision.because))
 
-    async def _failed(self, target: Target, decision: Decision, failure: Failed) -> None:
-        """Shows the failure to the user and puts the key into its back-off."""
-        delay_s = self._queue.retry(target.name)
-        field, verb = ("detachError", "detach") if decision.detaching else ("attachError", "attach")
-        told, text = log.bind(VolumeAttachment=target.name), shortened(str(failure), ERROR_BYTES_MAX)
-        if decision.problem is not None:
-            told = told.bind(because=str(decision.problem))
-        told.error(f"failed to {verb}: {text}", retry_in_s=round(delay_s, 3))
-        view = self._view
-        attachment = target.find(view)
-        if attachment is None:
-            return
-        if failure.code == Code.RESOURCE_EXHAUSTED:
-            self._wakes.node_is_full(attachment.spec.node_name)
-        if not failure.reported:
-            return
-        code = failure.code if self._options.report_error_codes and not decision.detaching else None
+    async def _failed(self, target: Target, decision: Decision, failure: Failed) -> Retry:
+        """Shows the failure to the user."""
+        text = shortened(str(failure), ERROR_BYTES_MAX)
+        if decision.undoing:
+            self._memory.undo_failed(target.name)
+            return Retry(f"failed to undo a publish: {text}", because=decision.because)
+        attachment = target.find(self._view)
+        if attachment is not None and failure.reported:
+            await self._show(target, decision, text, failure.code)
+        is_full = attachment is not None and failure.code == Code.RESOURCE_EXHAUSTED
+        heals = (room_on(attachment.spec.node_name),) if attachment is not None and is_full else ()
+        return Retry(f"failed to {'detach' if decision.detaching else 'attach'}: {text}", heals=heals, because=decision.problem)
+
+    async def _show(self, target: Target, decision: Decision, text: str, code: int | None) -> None:
+        field = "detachError" if decision.detaching else "attachError"
+        shown_code = code if self._options.report_error_codes and not decision.detaching else None
         try:
-            await self._writes.save_error(view, target, field, text, rfc3339(self._clock.wall_s()), code)
+            await self._reconciler.writes.save_error(target, field, text, rfc3339(self._clock.wall_s()), shown_code)
         except ApiError as error:
-            told.error("could not save the error in the status", error=error)
+            log.error("could not save the error in the status", error=error, VolumeAttachment=target.name)
 
-    async def _release_volume(self, name: str) -> None:
-        view = self._view
-        decision = decide_volume(view, name)
-        told = log.bind(PersistentVolume=name)
-        if told.enabled(4):
-            told.info(4, "decided", because=str(decision.because))
+    # -- PersistentVolumes
+
+    async def _reconcile_volume(self, name: str) -> Result:
+        decision = decide_volume(self._view, name)
+        self._volumes.explain(name, decision.because)
         try:
-            await self._actions.perform(view, Target(name, ""), decision, _nothing)
+            await self._reconciler.carry_out(Target(name, ""), decision.actions, _nothing)
         except Failed as failure:
-            told.error(str(failure), retry_in_s=round(self._volume_queue.retry(name), 3))
-            return
-        self._volume_queue.forget(name)
-        if decision.actions:
-            told.info(2, "removed the finalizer", because=str(decision.because))
-
-
-def _tell_done(told: Logger, because: why.Because, seconds: float) -> None:
-    """One line for what has been done. seconds: since the key's turn began."""
-    if isinstance(because, why.Attaching | why.Detaching):
-        told.info(2, "done", result=f"{because.done} in {seconds * 1000:.0f} ms", node_id=because.node_id)
-    else:
-        told.info(2, "done", result=str(because))
+            raise Retry(str(failure)) from failure
+        done = "removed the finalizer" if decision.actions else ""
+        return Result(decision.because, done=done, waits_for=decision.waits_for)
 
 
 def _nothing() -> None:
-    """In place of a turn's end, where no turn was taken."""
+    """In place of a call's end, where none was made."""

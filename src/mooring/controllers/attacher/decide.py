@@ -1,6 +1,6 @@
 """The attacher's judgement: the next step for one VolumeAttachment, or for one PersistentVolume.
 
-Pure: what is true is in the view, what to do comes out as actions, carried out in order by `controller.py`; the first failure stops the
+Pure: what is true is in the view, what to do comes out as actions, carried out in order by `reconcile.py`; the first failure stops the
 rest and the key comes again. Everything that can be checked is checked before the attachment's finalizer is set, because from then on its
 deletion needs a detach; only the volume's finalizer comes before the later checks, as in external-attacher.
 """
@@ -21,6 +21,7 @@ from mooring.controllers.attacher.decision import (
     ClearError,
     ConfirmStatus,
     Decision,
+    EndUndo,
     HoldVolume,
     LoadSecret,
     LookUpNode,
@@ -31,9 +32,11 @@ from mooring.controllers.attacher.decision import (
     Release,
     ReleaseVolume,
     Unpublish,
+    idle,
 )
+from mooring.controllers.attacher.memory import Doubt, Drift
 from mooring.controllers.attacher.requests import PublishOrder, RequestError, UnpublishOrder, capability, is_single_node
-from mooring.controllers.attacher.view import BY_VOLUME, NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, Drift, View, volume_of
+from mooring.controllers.attacher.view import BY_VOLUME, NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View, volume_of
 
 NEITHER_SOURCE: Final = "neither InlineCSIVolumeSource nor PersistentVolumeName specified in VA source"
 BOTH_SOURCES: Final = "both InlineCSIVolumeSource and PersistentVolumeName specified in VA source"
@@ -45,7 +48,10 @@ NOT_MIGRATED: Final = "pv spec contained non-csi source that was not migrated"
 
 
 def decide_attachment(view: View, name: str) -> Decision:
-    """The next step for one VolumeAttachment."""
+    """The next step for one VolumeAttachment, or for what an earlier one of its name left behind."""
+    torn = view.memory.torn(name)
+    if torn is not None:
+        return _decide_undo(view, torn)
     attachment = view.attachment(name)
     if attachment is None:
         return Decision(why.Gone(name))
@@ -121,7 +127,7 @@ def resolve_volume(view: View, attachment: VolumeAttachment) -> Volume | why.Pro
 
 def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     name, node_name = attachment.metadata.name, attachment.spec.node_name
-    again = view.drift.get(name) is Drift.MISSING
+    again = view.memory.drift(name) is Drift.MISSING
     # Differs from external-attacher: a publish on the node's new machine that its status does not tell of yet is made once more.
     if attachment.status.attached and not again and not annotation(attachment, STATUS_OF_ANNOTATION):
         # Differs from external-attacher, which leaves an error of a try that raced with the success there for ever.
@@ -151,16 +157,23 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     if not order.node_id:
         return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name))
 
-    holder = view.calls.in_flight.get(volume.handle)
-    if holder is not None:
-        return Decision(why.CallInFlight(volume.handle, holder))
-    if view.calls.calls_full:
-        return Decision(why.NoFreeCall())
+    waiting = _wait_for_call(view, volume.handle)
+    if waiting is not None:
+        return waiting
     claimed = view.holds(attachment) and annotation(attachment, NODE_ID_ANNOTATION) == order.node_id
     claim: tuple[Action, ...] = () if claimed else (Claim(order.node_id),)
     confirm: tuple[Action, ...] = (ConfirmStatus(),) if view.tells_of_another(attachment, order.node_id) else ()
     actions = (*_load(volume.secret), *claim, Publish(order), *confirm)
-    return Decision(why.Attaching(node_name, order.node_id, again), actions, volume_handle=volume.handle)
+    because = why.Attaching(node_name, order.node_id, again)
+    return Decision(because, actions, volume_handle=volume.handle, done=because.done, node_id=order.node_id)
+
+
+def _wait_for_call(view: View, volume_handle: str) -> Decision | None:
+    """The wait for a call that has to end first, None when this one may begin."""
+    holder = view.calls.in_flight.get(volume_handle)
+    if holder is not None:
+        return Decision(why.CallInFlight(volume_handle, holder), volume_handle=volume_handle, waits=True)
+    return Decision(why.NoFreeCall(), waits=True) if view.calls.calls_full else None
 
 
 def _stuck(problem: why.Problem, actions: tuple[Action, ...] = ()) -> Decision:
@@ -223,7 +236,7 @@ def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: Volume) ->
 def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
     name, node_name = attachment.metadata.name, attachment.spec.node_name
     ours = view.holds(attachment)
-    if not ours and view.drift.get(name) is not Drift.EXTRA:
+    if not ours and view.memory.drift(name) is not Drift.EXTRA:
         return Decision(why.Detached(), (MarkDetached(),) if _is_marked_attached(attachment) else ())
     other = view.holder_beside(attachment)
     if other is not None:  # Differs from external-attacher, which detaches the volume under the other's feet.
@@ -236,20 +249,38 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
     node_id = view.node_id(node_name) or annotation(attachment, NODE_ID_ANNOTATION)
     if not node_id:
         return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name))
-    holder = view.calls.in_flight.get(volume.handle)
-    if holder is not None:
-        return Decision(why.CallInFlight(volume.handle, holder))
-    if view.calls.calls_full:
-        return Decision(why.NoFreeCall())
+    waiting = _wait_for_call(view, volume.handle)
+    if waiting is not None:
+        return waiting
     order = UnpublishOrder(volume.handle, node_id, volume.secret, volume.migrated)
     release: tuple[Action, ...] = (Release(),) if ours else ()
-    return Decision(why.Detaching(node_name, node_id), (*_load(volume.secret), Unpublish(order), *release), volume_handle=volume.handle)
+    because = why.Detaching(node_name, node_id)
+    actions: tuple[Action, ...] = (*_load(volume.secret), Unpublish(order), *release)
+    return Decision(because, actions, volume_handle=volume.handle, done=because.done, node_id=node_id)
 
 
 def _is_marked_attached(attachment: VolumeAttachment) -> bool:
     """True when the finalizer went after a detach whose last write failed: the status would tell an untruth for ever."""
     told = attachment.status.attached or attachment.status.detach_error is not None
     return told and bool(annotation(attachment, NODE_ID_ANNOTATION))
+
+
+def _decide_undo(view: View, doubt: Doubt) -> Decision:
+    """For a publish that an attachment left behind which somebody tore away, finalizer and all: nobody else would take it back.
+
+    What stands under the name by now comes after it. Another attachment that holds the volume there by now keeps it.
+    """
+    handle, attachment = doubt.order.handle, doubt.attachment
+    decision = _wait_for_call(view, handle)
+    if decision is None:
+        other = view.holder_beside(attachment)
+        if other is not None:
+            decision = Decision(why.HeldByAnother(other), (EndUndo(),), again=True, volume_handle=handle)
+        else:
+            because = why.TakingBack(attachment.spec.node_name, doubt.order.node_id)
+            actions: tuple[Action, ...] = (*_load(doubt.order.secret), Unpublish(doubt.order), EndUndo())
+            decision = Decision(because, actions, again=True, volume_handle=handle)
+    return dataclasses.replace(decision, undoing=True, uid=attachment.metadata.uid)
 
 
 # -- PersistentVolumes
@@ -265,11 +296,12 @@ def decide_volume(view: View, pv_name: str) -> Decision:
     if not view.releasable(pv):
         return Decision(why.VolumeKept())
     users = tuple(va.metadata.name for va in view.attachments.by(BY_VOLUME, pv_name) if va.spec.source.persistent_volume_name == pv_name)
-    worker = view.worked_for(_handle_of(pv))
-    if not users and worker is not None:  # its attachment was torn away, or made anew, under the call
-        users = (worker,)
     if users:
         return Decision(why.VolumeInUse(users[:3]))
+    handle = _handle_of(pv)
+    worker = view.worked_for(handle)
+    if worker is not None:  # its attachment was torn away, or made anew, under the call
+        return Decision(why.VolumeInUse((worker,)), waits_for=frozenset({idle(handle)}))
     return Decision(why.VolumeReleased(), (ReleaseVolume(pv_name),))
 
 

@@ -1,6 +1,6 @@
 """What can be decided: actions, and a decision of them with its reason.
 
-Actions are values; `actions.py` and `writes.py` carry them out, in order, and the first failure stops the rest.
+Actions are values; `reconcile.py` carries them out, in order, and the first failure stops the rest.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 
 from mooring.api.core import SecretReference
+from mooring.control.result import Because
+from mooring.control.topics import Topic
 from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.requests import PublishOrder, UnpublishOrder
 
@@ -95,6 +97,11 @@ class MarkDetached:
     """Save that it is detached, where an earlier try could not."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class EndUndo:
+    """The publish that was left behind has been taken back, or is another attachment's business."""
+
+
 Action = (
     HoldVolume
     | LookUpVolume
@@ -109,7 +116,13 @@ Action = (
     | ReleaseVolume
     | ClearError
     | MarkDetached
+    | EndUndo
 )
+
+
+def idle(volume_handle: str) -> Topic:
+    """Told when the driver's call about a volume is over."""
+    return f"idle/{volume_handle}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,13 +131,22 @@ class Decision:
 
     again: after these actions there is more to decide at once.
     volume_handle: the volume that the driver is called for, which the actions have for themselves alone; None for none.
+    waits: a call has to end first, the one about volume_handle, or any for None.
+    waits_for: topics, one of which has to be told first.
+    detaching: the attachment is being deleted. undoing: it is another one's publish that is taken back.
     uid: of the object that was looked at: another one under its name is none of this decision's business.
+    done: one line once it is done, with node_id beside it; "" for the reason's own words.
     """
 
-    because: why.Because
+    because: Because
     actions: tuple[Action, ...] = ()
     problem: why.Problem | None = None
     again: bool = False
     volume_handle: str | None = None
+    waits: bool = False
+    waits_for: frozenset[Topic] = frozenset()
     detaching: bool = False
+    undoing: bool = False
     uid: str = ""
+    done: str = ""
+    node_id: str = ""

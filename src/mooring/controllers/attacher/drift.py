@@ -1,16 +1,44 @@
-"""Comparing with the backend: what ListVolumes reports against what the attachments say."""
+"""Comparing with the backend: what ListVolumes reports against what the attachments say, round after round.
+
+external-attacher calls it ReconcileVA. Only for drivers with LIST_VOLUMES and LIST_VOLUMES_PUBLISHED_NODES. CSI has no events, so this one
+loop asks periodically. A round changes nothing itself: it leaves a mark that `decide` reads, and wakes the attachments that differ.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
 
 from mooring.api.meta import annotation, is_deleting
 from mooring.api.migration import TranslationError, repaired_handle
 from mooring.api.storage import VolumeAttachment
+from mooring.base.clock import Clock
+from mooring.base.log import logger
+from mooring.control.controller import Controller
 from mooring.controllers.attacher.decide import Volume, resolve_volume
-from mooring.controllers.attacher.view import NODE_ID_ANNOTATION, Drift, View
+from mooring.controllers.attacher.memory import Drift
+from mooring.controllers.attacher.view import NODE_ID_ANNOTATION, View
+from mooring.csi.codes import DriverError
+from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.cache.store import Store
+
+log = logger(__name__)
+
+PAGES_MAX: Final = 10_000
+"""Of one round; a driver that goes on for longer is taken not to come to an end."""
+
+
+class RoundOptions(Protocol):
+    """Durations in seconds. max_entries: a page's size, 0 leaves it to the driver."""
+
+    @property
+    def timeout_s(self) -> float: ...
+    @property
+    def reconcile_sync_s(self) -> float: ...
+    @property
+    def max_entries(self) -> int: ...
 
 
 @dataclasses.dataclass(slots=True)
@@ -64,3 +92,86 @@ def _drift(view: View, attachment: VolumeAttachment, report: Report) -> Drift | 
     if published:
         return Drift.EXTRA
     return None if is_deleting(attachment) and not view.holds(attachment) else Drift.MISSING
+
+
+class Rounds:
+    """Keeps the drift marks in memory. controller: of the attachments, some of which are woken."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        view: View,
+        attachments: Store[VolumeAttachment],
+        controller: Controller[str],
+        options: RoundOptions,
+        clock: Clock,
+    ) -> None:
+        self._driver = driver
+        self._view, self._memory = view, view.memory
+        self._attachments = attachments
+        self._controller = controller
+        self._options = options
+        self._clock = clock
+        self._asking = False
+        self._moved: set[str] = set()  # while the backend was asked
+
+    def worked_on(self, name: str) -> None:
+        """Work on this attachment has ended: a report that was asked for before says nothing about it."""
+        if self._asking:
+            self._moved.add(name)
+
+    async def run(self) -> None:
+        """A round at once, then one each period, counted from the end of the one before."""
+        while True:
+            self._asking = True
+            report = await self._report()
+            self._asking = False
+            if report is not None:
+                self._compare(report)
+            self._moved.clear()
+            await self._clock.sleep(self._options.reconcile_sync_s)
+
+    async def _report(self) -> Report | None:
+        """All pages, or None when one could not be had: then nothing is concluded."""
+        report, token, seen = Report(), "", {""}
+        for _ in range(PAGES_MAX):
+            request = csi.ListVolumesRequest(max_entries=self._options.max_entries, starting_token=token)
+            try:
+                page = await self._driver.list_volumes(request, Call(self._options.timeout_s))
+            except DriverError as error:
+                log.error("failed to list volumes, this round is left out", error=error, starting_token=token)
+                return None
+            report.add(page.entries)
+            token = page.next_token
+            if not token:
+                return report
+            if token in seen:
+                log.error("the driver repeats a page token, this round is left out", starting_token=token)
+                return None
+            seen.add(token)
+        log.error("the driver comes to no end, this round is left out", pages=PAGES_MAX)
+        return None
+
+    def _compare(self, report: Report) -> None:
+        """Marks what differs; attachments that moved while the backend was looking keep the mark that they had."""
+        found = find_drift(self._view, (va for va in self._attachments.values() if self._rested(va.metadata.name)), report)
+        before = self._memory.drifts()
+        for name in before:
+            if name not in found and self._rested(name):
+                self._memory.mark_drift(name, None)
+        for name, drift in found.items():
+            self._memory.mark_drift(name, drift)
+            is_news = before.get(name) is not drift
+            if is_news:
+                log.error("the backend differs from the attachment", VolumeAttachment=name, drift=drift.value)
+            if is_news or self._only_needs_confirming(name, drift):
+                self._controller.add(name)
+
+    def _rested(self, name: str) -> bool:
+        """True when nobody has worked on the attachment since the backend was asked."""
+        return name not in self._moved and not self._controller.in_hand(name)
+
+    def _only_needs_confirming(self, name: str, drift: Drift) -> bool:
+        """True for what is published already and is to be: no back-off for that."""
+        attachment = self._view.attachment(name)
+        return drift is Drift.EXTRA and attachment is not None and not is_deleting(attachment)

@@ -1,20 +1,16 @@
 """Every reason the attacher can have, in a user's words.
 
-A `Because` is a frozen record: what kind of reason, and the facts. `str()` is a sentence for people. Those that are errors carry the
+A reason is a frozen record: what kind of reason, and the facts. `str()` is a sentence for people. Those that are errors carry the
 text that goes into `status.attachError` or `status.detachError`, byte for byte as external-attacher writes it, since monitoring
-greps it. The errors of writes that failed are worded where they happen: `writes.py`, `actions.py`.
+greps it. The errors of writes and calls that failed are worded where they happen: `writes.py`, `reconcile.py`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Protocol
 
-
-class Because(Protocol):
-    """A reason; str() tells it to people."""
-
-    def __str__(self) -> str: ...
+from mooring.control.reasons import reason
+from mooring.control.result import Because
 
 
 class Problem(Because, Protocol):
@@ -27,39 +23,27 @@ class Problem(Because, Protocol):
 # -- the settled and the moving
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('"{name}" does not exist: nothing to do')
 class Gone:
     name: str
 
-    def __str__(self) -> str:
-        return f'"{self.name}" does not exist: nothing to do'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('it belongs to the attacher "{attacher}": not this driver\'s business')
 class Foreign:
     attacher: str
 
-    def __str__(self) -> str:
-        return f'it belongs to the attacher "{self.attacher}": not this driver\'s business'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('attached to node "{node_name}"')
 class Attached:
     node_name: str
 
-    def __str__(self) -> str:
-        return f'attached to node "{self.node_name}"'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('PersistentVolume "{pv_name}" gets the attacher\'s finalizer first, so that what a detach needs to know stays')
 class Holding:
     pv_name: str
 
-    def __str__(self) -> str:
-        return f'PersistentVolume "{self.pv_name}" gets the attacher\'s finalizer first, so that what a detach needs to know stays'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('being attached to node "{node_name}" (node id "{node_id}"){lost}: the driver\'s move')
 class Attaching:
     """again: it was attached, but the backend reports it is not."""
 
@@ -67,9 +51,9 @@ class Attaching:
     node_id: str
     again: bool = False
 
-    def __str__(self) -> str:
-        lost = ", because the backend reports that it is not attached there any more" if self.again else ""
-        return f'being attached to node "{self.node_name}" (node id "{self.node_id}"){lost}: the driver\'s move'
+    @property
+    def lost(self) -> str:
+        return ", because the backend reports that it is not attached there any more" if self.again else ""
 
     @property
     def done(self) -> str:
@@ -77,68 +61,61 @@ class Attaching:
         return f"attached to {self.node_name}{' again, where the backend had lost it,' if self.again else ''}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("marked attached: this driver attaches without ControllerPublishVolume")
 class AttachedWithoutCall:
-    def __str__(self) -> str:
-        return "marked attached: this driver attaches without ControllerPublishVolume"
+    pass
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("detached, or never attached by this driver: only other finalizers hold the object")
 class Detached:
-    def __str__(self) -> str:
-        return "detached, or never attached by this driver: only other finalizers hold the object"
+    pass
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('being detached from node "{node_name}" (node id "{node_id}"): the driver\'s move')
 class Detaching:
     node_name: str
     node_id: str
-
-    def __str__(self) -> str:
-        return f'being detached from node "{self.node_name}" (node id "{self.node_id}"): the driver\'s move'
 
     @property
     def done(self) -> str:
         return f"detached from {self.node_name}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("its finalizer is dropped: this driver detaches without ControllerUnpublishVolume")
 class ReleasedWithoutCall:
-    def __str__(self) -> str:
-        return "its finalizer is dropped: this driver detaches without ControllerUnpublishVolume"
+    pass
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('waits until the call of "{holder}" for volume "{volume_handle}" has ended: one call for a volume at a time')
 class CallInFlight:
     """holder: the attachment whose call for this volume is running."""
 
     volume_handle: str
     holder: str
 
-    def __str__(self) -> str:
-        return f'waits until the call of "{self.holder}" for volume "{self.volume_handle}" has ended: one call for a volume at a time'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("waits for its turn: as many calls as --worker-threads allows are running")
 class NoFreeCall:
-    def __str__(self) -> str:
-        return "waits for its turn: as many calls as --worker-threads allows are running"
+    pass
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('let go without a call: "{holder}" holds the same volume on the same node')
 class HeldByAnother:
     """Another attachment holds the same volume on the same node, so this one's end is no detach."""
 
     holder: str
 
-    def __str__(self) -> str:
-        return f'let go without a call: "{self.holder}" holds the same volume on the same node'
+
+@reason('its attachment vanished while the volume was being published on node "{node_name}" (node id "{node_id}"): that is taken back')
+class TakingBack:
+    node_name: str
+    node_id: str
 
 
 # -- problems
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("{error}: {step}")
 class HeldElsewhere:
     """A volume for a single node may be published on another one, so it must be detached there first."""
 
@@ -151,12 +128,12 @@ class HeldElsewhere:
         state = "is still being detached from" if self.deleting else "may be attached to"
         return f'volume for a single node {state} node "{self.node_name}" (VolumeAttachment "{self.holder}")'
 
-    def __str__(self) -> str:
-        step = "wait for its detach" if self.deleting else f'delete VolumeAttachment "{self.holder}" when the node needs it no more'
-        return f"{self.error}: {step}"
+    @property
+    def step(self) -> str:
+        return "wait for its detach" if self.deleting else f'delete VolumeAttachment "{self.holder}" when the node needs it no more'
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("{error}: its arrival wakes this attachment")
 class VolumeMissing:
     pv_name: str
 
@@ -164,11 +141,8 @@ class VolumeMissing:
     def error(self) -> str:
         return f'persistentvolume "{self.pv_name}" not found'
 
-    def __str__(self) -> str:
-        return f"{self.error}: its arrival wakes this attachment"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("{error}: it can't be attached any more")
 class VolumeDeleting:
     pv_name: str
 
@@ -176,11 +150,8 @@ class VolumeDeleting:
     def error(self) -> str:
         return f'PersistentVolume "{self.pv_name}" is marked for deletion'
 
-    def __str__(self) -> str:
-        return f"{self.error}: it can't be attached any more"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("{error}: the kubelet of that node creates it when the driver's node plugin registers")
 class NodeNotRegistered:
     node_name: str
 
@@ -188,11 +159,8 @@ class NodeNotRegistered:
     def error(self) -> str:
         return f'csinode.storage.k8s.io "{self.node_name}" not found'
 
-    def __str__(self) -> str:
-        return f"{self.error}: the kubelet of that node creates it when the driver's node plugin registers"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("{error}: is the driver's node plugin running there?")
 class DriverNotOnNode:
     node_name: str
     driver_name: str
@@ -201,49 +169,38 @@ class DriverNotOnNode:
     def error(self) -> str:
         return f"CSINode {self.node_name} does not contain driver {self.driver_name}"
 
-    def __str__(self) -> str:
-        return f"{self.error}: is the driver's node plugin running there?"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("{error}: the object must be made anew")
 class BadSpec:
     """What the objects say can't be turned into a CSI request."""
 
     error: str
 
-    def __str__(self) -> str:
-        return f"{self.error}: the object must be made anew"
-
 
 # -- PersistentVolumes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("not being deleted: nothing to release")
 class VolumeKept:
     """The attacher's finalizer stays on a volume that nobody has deleted."""
 
-    def __str__(self) -> str:
-        return "not being deleted: nothing to release"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("the attacher's finalizer is not on it")
 class VolumeNotHeld:
-    def __str__(self) -> str:
-        return "the attacher's finalizer is not on it"
+    pass
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("VolumeAttachments still name it: {names}")
 class VolumeInUse:
     """attachments: names, the first few."""
 
     attachments: tuple[str, ...]
 
-    def __str__(self) -> str:
-        names = ", ".join(f'"{name}"' for name in self.attachments)
-        return f"VolumeAttachments still name it: {names}"
+    @property
+    def names(self) -> str:
+        return ", ".join(f'"{name}"' for name in self.attachments)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("deleted and attached nowhere: the attacher's finalizer is dropped")
 class VolumeReleased:
-    def __str__(self) -> str:
-        return "deleted and attached nowhere: the attacher's finalizer is dropped"
+    pass

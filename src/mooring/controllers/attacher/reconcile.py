@@ -1,134 +1,154 @@
-"""ReconcileVA: asking the backend what is published, round after round, and waking the attachments that differ.
-
-Only for drivers with LIST_VOLUMES and LIST_VOLUMES_PUBLISHED_NODES. CSI has no events, so this one loop asks periodically. A round changes
-nothing itself: it leaves a mark that `decide` reads.
-"""
+"""Carrying out what was decided, in order: calls to the driver, and writes to the API server (`writes.py`)."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
-from mooring.api.meta import is_deleting
-from mooring.api.storage import VolumeAttachment
-from mooring.base.clock import Clock
+from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume, SecretReference
+from mooring.api.meta import Key, Kind
+from mooring.api.storage import CSI_NODES, CSINode, VolumeAttachment
 from mooring.base.log import logger
-from mooring.controllers.attacher.drift import Report, find_drift
-from mooring.controllers.attacher.view import Drift, View
+from mooring.control.result import Stale
+from mooring.control.runtime import Runtime
+from mooring.control.secrets import SecretCache, SecretError
+from mooring.control.slim import changed
+from mooring.controllers.attacher import decision as d
+from mooring.controllers.attacher.decide_after import Learnt
+from mooring.controllers.attacher.memory import Doubt
+from mooring.controllers.attacher.requests import PublishOrder, UnpublishOrder
+from mooring.controllers.attacher.view import View
+from mooring.controllers.attacher.writes import Failed, Target, Writes
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
-from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.cache.informer import Informer
+from mooring.kube.errors import ApiError, NotFound
 
 log = logger(__name__)
 
-PAGES_MAX: Final = 10_000
-"""Of one round; a driver that goes on for longer is taken not to come to an end."""
-
-
-class ReconcileOptions(Protocol):
-    """Durations in seconds. max_entries: a page's size, 0 leaves it to the driver."""
-
-    @property
-    def timeout_s(self) -> float: ...
-    @property
-    def reconcile_sync_s(self) -> float: ...
-    @property
-    def max_entries(self) -> int: ...
+Looked = TypeVar("Looked", PersistentVolume, CSINode)
 
 
 class Reconciler:
-    """Keeps the marks in `drift`, which the view shows.
+    """Performs the actions of decisions, for one driver. nodes: None for a driver that does not publish. timeout_s: of each call.
 
-    wake: called with an attachment's name when the backend's state has come to differ from its own.
+    freed: called with an attachment that is no more, when what it may have left published is so no more.
     """
 
     def __init__(
         self,
-        driver: Driver,
+        runtime: Runtime,
         view: View,
-        drift: dict[str, Drift],
-        attachments: Callable[[], Iterable[VolumeAttachment]],
-        wake: Callable[[str], None],
-        options: ReconcileOptions,
-        clock: Clock,
+        attachments: Informer[VolumeAttachment],
+        volumes: Informer[PersistentVolume],
+        nodes: Informer[CSINode] | None,
+        driver: Driver,
+        timeout_s: float,
+        freed: Callable[[VolumeAttachment], None],
     ) -> None:
+        self._cluster = runtime.cluster
+        self._view, self._memory = view, view.memory
+        self._volumes, self._nodes = volumes, nodes
         self._driver = driver
-        self._view = view
-        self._attachments = attachments
-        self._wake = wake
-        self._options = options
-        self._clock = clock
-        self._drift = drift
-        self._moving: set[str] = set()
-        self._asking = False
-        self._moved: set[str] = set()  # while the backend was asked
+        self._timeout_s = timeout_s
+        self._freed = freed
+        self._secrets = SecretCache(runtime.cluster, runtime.clock)
+        self.writes = Writes(runtime.cluster, view, attachments, volumes)
 
-    @contextlib.contextmanager
-    def moving(self, name: str) -> Iterator[None]:
-        """Work on this attachment: a report that was asked for before its end says nothing about it."""
-        self._moving.add(name)
+    async def carry_out(self, target: Target, actions: tuple[d.Action, ...], call_over: Callable[[], None]) -> None:
+        """Performs the actions in order. call_over: called when the driver has answered. Raises Failed, Stale."""
+        writes = self.writes
+        secrets: Mapping[str, str] = {}
+        for action in actions:
+            match action:
+                case d.HoldVolume(pv_name):
+                    await writes.hold_volume(pv_name)
+                case d.LookUpVolume(pv_name):
+                    await self._look_up(PERSISTENT_VOLUMES, pv_name, self._volumes)
+                case d.LookUpNode(node_name):
+                    assert self._nodes is not None, "a driver that publishes"
+                    await self._look_up(CSI_NODES, node_name, self._nodes)
+                case d.LoadSecret(ref):
+                    secrets = await self._load_secret(ref)
+                case d.Claim(node_id):
+                    await writes.claim(target, node_id)
+                case d.Publish(order):
+                    await self._publish(target, order, secrets, call_over)
+                case d.ConfirmStatus():
+                    await writes.confirm_status(target)
+                case d.Unpublish(order):
+                    await self._unpublish(order, secrets)
+                    self._learn(target.name, Learnt.UNPUBLISHED)
+                    call_over()
+                case d.EndUndo():
+                    self._learn(target.name, Learnt.UNDONE)
+                case d.Release(mark):
+                    self._learn(target.name, Learnt.RELEASED)
+                    await writes.release(target, mark)
+                case d.MarkAttached():
+                    await writes.mark_attached(target, {})
+                case d.MarkDetached():
+                    await writes.mark_detached(target)
+                case d.ClearError():
+                    await writes.clear_error(target)
+                case d.ReleaseVolume(pv_name):
+                    await writes.release_volume(pv_name)
+
+    async def _look_up(self, kind: Kind[Looked], name: str, cache: Informer[Looked]) -> None:
+        """One GET before an error is told, since the watches of different kinds are not in step. Raises Stale.
+
+        external-attacher tells an error that is none whenever an attachment overtakes its volume or its node.
+        """
+        before = cache.store.get(Key("", name))
         try:
-            yield
-        finally:
-            self._moving.discard(name)
-            if self._asking:
-                self._moved.add(name)
+            cache.wrote(await self._cluster.get(kind, name))
+        except NotFound:
+            return
+        except ApiError as error:  # then the cache is all we know
+            log.info(2, "could not ask for what the cache lacks", resource=kind.plural, name=name, why=str(error))
+            return
+        found = cache.store.get(Key("", name))
+        if found is not None and changed(before, found):
+            raise Stale(name)
 
-    def settled(self, name: str) -> None:
-        """What was decided for this attachment has been done: the mark is used up."""
-        self._drift.pop(name, None)
+    # -- the driver
 
-    def forget(self, name: str) -> None:
-        self._drift.pop(name, None)
+    async def _publish(self, target: Target, order: PublishOrder, secrets: Mapping[str, str], call_over: Callable[[], None]) -> None:
+        """Calls and saves the answer. Raises Failed, and Stale when the publish has to be taken back at once."""
+        attachment = target.find(self._view)
+        if attachment is None:  # its end has been told already, and would clear no doubt any more
+            raise Failed("gone before it could be attached", reported=False)
+        self._memory.doubt(Doubt(order.undone, attachment))
+        try:
+            answer = await self._driver.controller_publish_volume(order.request(secrets), Call(self._timeout_s, order.migrated))
+        except DriverError as error:
+            raise self._failed_call(error, order.secret) from error
+        call_over()
+        after = self._memory.learn(target.name, await self.writes.mark_attached(target, dict(answer.publish_context)))
+        if after.ask:
+            after = self._memory.learn(target.name, await self.writes.ask(target))
+        if after.undo:
+            raise Stale(target.name)
 
-    async def run(self) -> None:
-        """A round at once, then one each period, counted from the end of the one before."""
-        while True:
-            self._asking, self._moved = True, set(self._moving)
-            report = await self._report()
-            self._asking = False
-            if report is not None:
-                self._compare(report)
-            await self._clock.sleep(self._options.reconcile_sync_s)
+    async def _unpublish(self, order: UnpublishOrder, secrets: Mapping[str, str]) -> None:
+        try:
+            await self._driver.controller_unpublish_volume(order.request(secrets), Call(self._timeout_s, order.migrated))
+        except DriverError as error:
+            raise self._failed_call(error, order.secret) from error
 
-    async def _report(self) -> Report | None:
-        """All pages, or None when one could not be had: then nothing is concluded."""
-        report, token, seen = Report(), "", {""}
-        for _ in range(PAGES_MAX):
-            request = csi.ListVolumesRequest(max_entries=self._options.max_entries, starting_token=token)
-            try:
-                page = await self._driver.list_volumes(request, Call(self._options.timeout_s))
-            except DriverError as error:
-                log.error("failed to list volumes, this round is left out", error=error, starting_token=token)
-                return None
-            report.add(page.entries)
-            token = page.next_token
-            if not token:
-                return report
-            if token in seen:
-                log.error("the driver repeats a page token, this round is left out", starting_token=token)
-                return None
-            seen.add(token)
-        log.error("the driver comes to no end, this round is left out", pages=PAGES_MAX)
-        return None
+    def _learn(self, name: str, learnt: Learnt) -> None:
+        doubt = self._memory.doubt_of(name)
+        after = self._memory.learn(name, learnt)
+        if after.freed and doubt is not None and not self._view.is_there(doubt.attachment):
+            self._freed(doubt.attachment)
 
-    def _compare(self, report: Report) -> None:
-        """Marks what differs; attachments that moved while the backend was looking keep the mark that they had."""
-        moved = self._moving | self._moved
-        found = find_drift(self._view, (va for va in self._attachments() if va.metadata.name not in moved), report)
-        before = dict(self._drift)
-        for name in before.keys() - moved:
-            del self._drift[name]
-        self._drift.update(found)
-        for name, drift in found.items():
-            is_news = before.get(name) is not drift
-            if is_news:
-                log.error("the backend differs from the attachment", VolumeAttachment=name, drift=drift.value)
-            if is_news or self._only_needs_confirming(name, drift):
-                self._wake(name)
+    async def _load_secret(self, ref: SecretReference) -> Mapping[str, str]:
+        try:
+            return await self._secrets.get(ref)
+        except (ApiError, SecretError) as error:
+            raise Failed(f'failed to load secret "{ref.namespace}/{ref.name}": {error}') from error
 
-    def _only_needs_confirming(self, name: str, drift: Drift) -> bool:
-        """True for what is published already and is to be: no back-off for that."""
-        attachment = self._view.attachment(name)
-        return drift is Drift.EXTRA and attachment is not None and not is_deleting(attachment)
+    def _failed_call(self, error: DriverError, secret: SecretReference | None) -> Failed:
+        if secret is not None:  # perhaps it was the secret: read it anew next time
+            self._secrets.forget(secret)
+        return Failed(str(error), code=error.code)

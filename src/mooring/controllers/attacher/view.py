@@ -1,6 +1,6 @@
-"""What the attacher reads, and with which indexes.
+"""What the attacher reads: of which objects which fields, and with which indexes.
 
-A `View` is what the attacher's judgement needs of the world: three caches, what the backend last reported, and which calls are running.
+A `View` is what the attacher's judgement needs of the world: three caches, what is remembered beside them, and which calls are running.
 It holds nothing of its own and shows the caches as they are: a decision reads it between two awaits, when nothing moves, and a write that
 comes later reads it again.
 """
@@ -8,14 +8,11 @@ comes later reads it again.
 from __future__ import annotations
 
 import dataclasses
-import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
-import msgspec
-
 from mooring.api.core import PersistentVolume
-from mooring.api.meta import Key, Object, ObjectMeta, annotation, finalizers_of, is_deleting
+from mooring.api.meta import Key, Object, annotation, finalizers_of, is_deleting
 from mooring.api.migration import (
     AZURE_RESOURCE_GROUP,
     MIGRATED_TO,
@@ -25,7 +22,9 @@ from mooring.api.migration import (
     is_migratable,
 )
 from mooring.api.names import sanitised
-from mooring.api.storage import CSINode, CSINodeSpec, VolumeAttachment, VolumeAttachmentStatus
+from mooring.api.storage import CSINode, CSINodeDriver, VolumeAttachment
+from mooring.control.slim import WHOLE, Mask, Part, items, only, slim
+from mooring.controllers.attacher.memory import Doubt, Memory
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.proto import csi_pb2 as csi
 
@@ -37,7 +36,6 @@ BY_VOLUME: Final = "volume"
 BY_NODE: Final = "node"
 
 T_co = TypeVar("T_co", covariant=True)
-Watched = TypeVar("Watched", PersistentVolume, CSINode)
 
 
 class Reader(Protocol[T_co]):
@@ -78,13 +76,6 @@ def facts_of(info: DriverInfo) -> DriverFacts:
     )
 
 
-class Drift(enum.Enum):
-    """How the backend's last report contradicts an attachment's status."""
-
-    MISSING = "attached here, not published in the backend"
-    EXTRA = "not attached here, but published in the backend"
-
-
 class Calls(Protocol):
     """The calls to the driver that are running."""
 
@@ -99,32 +90,17 @@ class Calls(Protocol):
         ...
 
 
-class Doubt(Protocol):
-    """A publish that may have happened, or is to be taken back. attachment: for which it was made, as it was."""
-
-    @property
-    def volume_handle(self) -> str: ...
-    @property
-    def attachment(self) -> VolumeAttachment: ...
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """The world as the attacher sees it, live.
-
-    drift: by attachment name, only those that differ. maybe_claimed: attachment name → uid, where the answer to our claim was lost.
-    doubts: publishes by attachment name: those to be taken back, and those that no attachment tells of yet.
-    """
+    """The world as the attacher sees it, live."""
 
     driver: DriverFacts
     attachments: Reader[VolumeAttachment]
     volumes: Reader[PersistentVolume]
     nodes: Reader[CSINode]
-    drift: Mapping[str, Drift]
     calls: Calls
+    memory: Memory
     default_fs_type: str = ""
-    maybe_claimed: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    doubts: tuple[Mapping[str, Doubt], ...] = ()
 
     def attachment(self, name: str) -> VolumeAttachment | None:
         return self.attachments.get(Key("", name))
@@ -149,7 +125,7 @@ class View:
 
     def may_hold(self, attachment: VolumeAttachment) -> bool:
         """True when the finalizer is on it, or may be: what is not known counts as attached."""
-        return self.holds(attachment) or self.maybe_claimed.get(attachment.metadata.name) == attachment.metadata.uid
+        return self.holds(attachment) or self.memory.may_be_claimed(attachment)
 
     def tells_of_another(self, attachment: VolumeAttachment, node_id: str) -> bool:
         """True when the status, with the device in it, is that of a machine which this one has replaced."""
@@ -167,12 +143,12 @@ class View:
 
     def worked_for(self, volume_handle: str) -> str | None:
         """The attachment for which the driver is called about this volume, or may still have to be, to take a publish back."""
-        doubted = (doubt.attachment.metadata.name for doubt in self.doubts_about(volume_handle))
+        doubted = (doubt.name for doubt in self.doubts_about(volume_handle))
         return self.calls.in_flight.get(volume_handle) or next(doubted, None)
 
-    def doubts_about(self, volume_handle: str) -> Iterator[Doubt]:
+    def doubts_about(self, volume_handle: str) -> tuple[Doubt, ...]:
         """The publishes of this volume that may have happened and that no attachment tells of."""
-        return (doubt for doubts in self.doubts for doubt in doubts.values() if doubt.volume_handle == volume_handle)
+        return self.memory.doubts_about(volume_handle)
 
     def releasable(self, pv: PersistentVolume) -> bool:
         """True when the finalizer on this volume has no future: deleted, or an in-tree volume that is not migrated any more."""
@@ -198,90 +174,57 @@ ATTACHMENT_INDEXES: Final[Mapping[str, Callable[[VolumeAttachment], Iterable[str
 }
 
 
-# -- pruning: what is not read is not kept
+# -- what is kept of the objects
 
 
-def _only(mapping: Mapping[str, str] | None, names: Iterable[str]) -> dict[str, str] | None:
-    return {name: mapping[name] for name in names if name in mapping} or None if mapping else None
+_FOREIGN: Final = slim("spec", metadata=slim())
+
+_IN_TREE: Final = (
+    "gce_persistent_disk",
+    "aws_elastic_block_store",
+    "cinder",
+    "azure_disk",
+    "azure_file",
+    "vsphere_volume",
+    "portworx_volume",
+)
+
+_SOURCE: Final = slim("driver", "volume_handle", "read_only", "fs_type", "volume_attributes", "controller_publish_secret_ref")
+
+VOLUME: Final = slim(
+    metadata=slim(
+        "deletion_timestamp",
+        "finalizers",
+        labels=only(*ZONE_LABELS),
+        annotations=only(MIGRATED_TO, AZURE_RESOURCE_GROUP, PORTWORX_SECRET_NAME, PORTWORX_SECRET_NAMESPACE),
+    ),
+    spec=slim("access_modes", "volume_mode", "mount_options", *_IN_TREE, csi=_SOURCE),
+)
+"""Of a PersistentVolume what attaching reads; labels and annotations where translation reads them."""
+
+_VOLUME_OF_AZURE_FILE: Final = VOLUME | slim(spec=slim("claim_ref"))
 
 
-def attachment_pruner(driver_name: str) -> Callable[[VolumeAttachment], VolumeAttachment]:
+def keeps_of_attachment(driver_name: str) -> Callable[[VolumeAttachment], Part]:
     """Of a foreign attachment only that it exists is kept, and which volume it holds."""
-
-    def prune(attachment: VolumeAttachment) -> VolumeAttachment:
-        if attachment.spec.attacher == driver_name:
-            return attachment
-        meta = attachment.metadata
-        bare = ObjectMeta(name=meta.name, uid=meta.uid, resource_version=meta.resource_version)
-        return msgspec.structs.replace(attachment, metadata=bare, status=VolumeAttachmentStatus())
-
-    return prune
+    return lambda attachment: WHOLE if attachment.spec.attacher == driver_name else _FOREIGN
 
 
-def prune_volume(pv: PersistentVolume) -> PersistentVolume:
-    """Labels and annotations are kept where translation reads them, the claim for its namespace; of the spec what attaching reads."""
-    meta = pv.metadata
-    slim = ObjectMeta(
-        name=meta.name,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
-        deletion_timestamp=meta.deletion_timestamp,
-        finalizers=meta.finalizers,
-        labels=_only(meta.labels, ZONE_LABELS),
-        annotations=_only(meta.annotations, (MIGRATED_TO, AZURE_RESOURCE_GROUP, PORTWORX_SECRET_NAME, PORTWORX_SECRET_NAMESPACE)),
-    )
-    source = pv.spec.csi and msgspec.structs.replace(
-        pv.spec.csi, node_publish_secret_ref=None, controller_expand_secret_ref=None, node_expand_secret_ref=None
-    )
-    spec = msgspec.structs.replace(
-        pv.spec,
-        csi=source,
-        claim_ref=pv.spec.claim_ref if pv.spec.azure_file else None,
-        capacity=None,
-        persistent_volume_reclaim_policy="",
-        storage_class_name="",
-        volume_attributes_class_name=None,
-        node_affinity=None,
-    )
-    return PersistentVolume(slim, spec)
+def keeps_of_volume(pv: PersistentVolume) -> Part:
+    """The claim is kept where translation reads its namespace."""
+    return _VOLUME_OF_AZURE_FILE if pv.spec.azure_file else VOLUME
 
 
-def node_pruner(driver_name: str) -> Callable[[CSINode], CSINode]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Of:
+    """True for the entry of this driver."""
+
+    driver_name: str
+
+    def __call__(self, entry: CSINodeDriver) -> bool:
+        return entry.name == self.driver_name
+
+
+def node_mask(driver_name: str) -> Mask:
     """Of a CSINode only this driver's entry is kept, so that other drivers' registrations wake nobody."""
-
-    def prune(node: CSINode) -> CSINode:
-        meta = node.metadata
-        bare = ObjectMeta(name=meta.name, uid=meta.uid, resource_version=meta.resource_version)
-        own = tuple(d for d in node.spec.drivers or () if d.name == driver_name)
-        return msgspec.structs.replace(node, metadata=bare, spec=CSINodeSpec(drivers=own))
-
-    return prune
-
-
-def worth_a_look(old: VolumeAttachment | None, new: VolumeAttachment) -> bool:
-    """False for an update that only tells of errors or of field managers, so that error reports don't defeat the back-off.
-
-    As external-attacher 4.12, which ignores such updates; managedFields are not decoded at all.
-    """
-    if old is None or old.metadata.resource_version == new.metadata.resource_version:
-        return True
-    has_errors = any((va.status.attach_error, va.status.detach_error) != (None, None) for va in (old, new))
-    return not has_errors or _without_errors(old) != _without_errors(new)
-
-
-def _without_errors(attachment: VolumeAttachment) -> VolumeAttachment:
-    status = msgspec.structs.replace(attachment.status, attach_error=None, detach_error=None)
-    meta = msgspec.structs.replace(
-        attachment.metadata,
-        resource_version="",
-        finalizers=attachment.metadata.finalizers or None,
-        labels=attachment.metadata.labels or None,
-        annotations=attachment.metadata.annotations or None,
-    )
-    return msgspec.structs.replace(attachment, metadata=meta, status=status)
-
-
-def same_but_for_version(old: Watched, new: Watched) -> bool:
-    """True when nothing that is kept of the object has changed."""
-    meta = msgspec.structs.replace(old.metadata, resource_version=new.metadata.resource_version)
-    return msgspec.structs.replace(old, metadata=meta) == new
+    return slim(metadata=slim(), spec=slim(drivers=items(_Of(driver_name))))

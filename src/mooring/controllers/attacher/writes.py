@@ -8,11 +8,9 @@ finalizers, which it could undo.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Final
-from weakref import WeakValueDictionary
+from typing import Any
 
 import msgspec
 
@@ -21,7 +19,9 @@ from mooring.api.meta import Key, annotation, finalizers_of, is_deleting
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment, VolumeAttachmentStatus
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
-from mooring.controllers.attacher import reasons as why
+from mooring.control.locks import KeyLocks
+from mooring.control.result import Stale
+from mooring.controllers.attacher.decide_after import Learnt
 from mooring.controllers.attacher.view import NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster, Patch, PatchType
@@ -29,8 +29,6 @@ from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound, ServerErr
 from mooring.kube.patch import add_finalizer, merge_diff, remove_finalizer
 
 log = logger(__name__)
-
-UNSURE_MAX: Final = 1000  # from here on every volume counts as unsure
 
 
 class Failed(MooringError):
@@ -43,10 +41,6 @@ class Failed(MooringError):
         super().__init__(text)
         self.code = code
         self.reported = reported
-
-
-class CacheWasBehind(MooringError):
-    """The API server has what the cache lacked: the decision was taken too early."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,58 +59,53 @@ class Target:
 class Writes:
     """Patches to VolumeAttachments and PersistentVolumes. All raise Failed, but for what says otherwise."""
 
-    def __init__(self, cluster: Cluster, attachments: Informer[VolumeAttachment], volumes: Informer[PersistentVolume]) -> None:
+    def __init__(self, cluster: Cluster, view: View, attachments: Informer[VolumeAttachment], volumes: Informer[PersistentVolume]) -> None:
         self._cluster = cluster
+        self._view, self._memory = view, view.memory
         self._attachments = attachments
         self._volumes = volumes
-        self._holding: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._unsure: set[str] = set()  # volumes that may carry the finalizer although the cache does not show it
-        self.maybe_claimed: dict[str, str] = {}
-        """The same of attachments: name → uid."""
+        self._holding: KeyLocks[str] = KeyLocks()
 
     # -- PersistentVolumes
 
-    async def hold_volume(self, view: View, pv_name: str) -> None:
-        """Puts the finalizer on, unless it is there."""
-        lock = self._holding.setdefault(pv_name, asyncio.Lock())
-        async with lock:  # attachments to several nodes come at once
-            pv = view.volume(pv_name)
-            if pv is None:
-                raise Failed(why.VolumeMissing(pv_name).error)
-            if view.holds(pv):
+    async def hold_volume(self, pv_name: str) -> None:
+        """Puts the finalizer on, unless it is there. Raises also Stale, for a volume that can't be held any more."""
+        async with self._holding.of(pv_name):  # attachments to several nodes come at once
+            pv = self._view.volume(pv_name)
+            if pv is None or is_deleting(pv):
+                raise Stale(pv_name)
+            if self._view.holds(pv):
                 return
-            if is_deleting(pv):
-                raise Failed(why.VolumeDeleting(pv_name).error)
             # Differs from external-attacher, which is never strict: after a lost answer its next patch leaves the finalizer there twice.
-            strictly = pv_name in self._unsure or len(self._unsure) >= UNSURE_MAX
+            strictly = self._memory.is_unsure(pv_name)
             try:
-                await self._patch_volume(pv_name, add_finalizer(pv, view.driver.finalizer, strictly=strictly))
+                await self._patch_volume(pv_name, add_finalizer(pv, self._view.driver.finalizer, strictly=strictly))
             except ApiError as error:
-                if isinstance(error, ServerError | Unreachable) and len(self._unsure) < UNSURE_MAX:
-                    self._unsure.add(pv_name)
+                if isinstance(error, ServerError | Unreachable):
+                    self._memory.volume_unsure(pv_name)
                 raise Failed(f"could not add PersistentVolume finalizer: {error}") from error
-            self._unsure.discard(pv_name)
+            self._memory.volume_sure(pv_name)
 
-    async def release_volume(self, view: View, pv_name: str) -> None:
+    async def release_volume(self, pv_name: str) -> None:
         """Takes the finalizer off, unless it is gone."""
-        pv = view.volume(pv_name)
-        if pv is None or not view.holds(pv):
+        pv = self._view.volume(pv_name)
+        if pv is None or not self._view.holds(pv):
             return
         try:
-            await self._take_off(view, pv)
+            await self._take_off(pv)
         except NotFound:
             return
         except ApiError as error:
             raise Failed(f"could not remove PersistentVolume finalizer: {error}", reported=False) from error
 
-    async def _take_off(self, view: View, pv: PersistentVolume) -> None:
+    async def _take_off(self, pv: PersistentVolume) -> None:
         """By its place, or by its name where the place is not right any more: whoever else holds a volume lets go in the same moment."""
-        name, finalizer = pv.metadata.name, view.driver.finalizer
+        name, finalizer = pv.metadata.name, self._view.driver.finalizer
         try:
             await self._patch_volume(name, remove_finalizer(pv, finalizer, strictly=False))
         except Invalid:
-            now = view.volume(name)
-            if now is None or not view.holds(now):  # the answer to an earlier try was lost
+            now = self._view.volume(name)
+            if now is None or not self._view.holds(now):  # the answer to an earlier try was lost
                 return
             named = {"uid": pv.metadata.uid, "$deleteFromPrimitiveList/finalizers": [finalizer]}
             await self._patch_volume(name, Patch(PatchType.STRATEGIC, {"metadata": named}))
@@ -124,28 +113,14 @@ class Writes:
     async def _patch_volume(self, pv_name: str, patch: Patch) -> None:
         await self._volumes.write(Key("", pv_name), self._cluster.patch(PERSISTENT_VOLUMES, pv_name, patch))
 
-    def forget(self, name: str) -> None:
-        """No claim of this attachment is in doubt any more."""
-        self.maybe_claimed.pop(name, None)
-
     # -- VolumeAttachments: the finalizer
 
-    async def claim(self, view: View, target: Target, node_id: str) -> None:
+    async def claim(self, target: Target, node_id: str) -> None:
         """Writes finalizer and node id, as far as they lack."""
-        attachment = target.find(view)
+        attachment = target.find(self._view)
         if attachment is None or is_deleting(attachment):
             raise Failed("deleted before it could be attached", reported=False)
-        changes: dict[str, Any] = {}
-        claimed = annotation(attachment, NODE_ID_ANNOTATION)
-        if claimed != node_id:
-            changes["annotations"] = {NODE_ID_ANNOTATION: node_id}
-            if claimed and attachment.status.attached and not annotation(attachment, STATUS_OF_ANNOTATION):
-                changes["annotations"][STATUS_OF_ANNOTATION] = claimed
-        if not view.holds(attachment):
-            others = finalizers_of(attachment)
-            changes["finalizers"] = [*others, view.driver.finalizer]
-            if others:
-                changes["resourceVersion"] = attachment.metadata.resource_version
+        changes = claim_changes(attachment, node_id, self._view.driver.finalizer)
         if not changes:
             return
         try:
@@ -154,15 +129,15 @@ class Writes:
             raise Failed(f"could not save VolumeAttachment: {error}", reported=False) from error
         except ApiError as error:
             if isinstance(error, ServerError | Unreachable):
-                self.maybe_claimed[target.name] = target.uid
+                self._memory.claim_unanswered(target.name, target.uid)
             raise Failed(f"could not save VolumeAttachment: {error}") from error
-        self.forget(target.name)
+        self._memory.claim_answered(target.name)
         if answer.metadata.uid != target.uid:
             raise Failed("deleted and made anew before it could be attached", reported=False)
 
-    async def confirm_status(self, view: View, target: Target) -> None:
+    async def confirm_status(self, target: Target) -> None:
         """The status tells of the machine that is claimed: takes off the former one's node id."""
-        attachment = target.find(view)
+        attachment = target.find(self._view)
         if attachment is None or not annotation(attachment, STATUS_OF_ANNOTATION):
             return
         try:
@@ -172,28 +147,28 @@ class Writes:
         except ApiError as error:
             raise Failed(f"could not save VolumeAttachment: {error}", reported=False) from error
 
-    async def release(self, view: View, target: Target, mark: bool) -> None:
+    async def release(self, target: Target, mark: bool) -> None:
         """Takes the finalizer off; then, if the attachment is still there and `mark`, marks it detached."""
-        attachment = target.find(view)
-        if attachment is not None and view.holds(attachment):
-            removal = remove_finalizer(attachment, view.driver.finalizer, strictly=False)
+        attachment = target.find(self._view)
+        if attachment is not None and self._view.holds(attachment):
+            removal = remove_finalizer(attachment, self._view.driver.finalizer, strictly=False)
             try:
                 await self._attachments.write(Key("", target.name), self._cluster.patch(VOLUME_ATTACHMENTS, target.name, removal))
             except NotFound:
                 return
             except ApiError as error:
                 raise Failed(f"could not mark as detached: {error}") from error
-            self.forget(target.name)
+            self._memory.claim_answered(target.name)
         if mark:
-            await self.mark_detached(view, target)
+            await self.mark_detached(target)
 
     # -- VolumeAttachments: the status
 
-    async def mark_attached(self, view: View, target: Target, metadata: Mapping[str, str]) -> bool | None:
-        """Returns False when the attachment is no more; None when the cache shows it marked so, and the API server was not asked."""
-        attachment = target.find(view)
+    async def mark_attached(self, target: Target, metadata: Mapping[str, str]) -> Learnt:
+        """MARKED; VANISHED when the attachment is no more; UNSENT when the cache shows it marked so, and the API server was not asked."""
+        attachment = target.find(self._view)
         if attachment is None:
-            return False
+            return Learnt.VANISHED
         wanted = _status_body(attachment.status)
         wanted["attached"] = True
         wanted.pop("attachError", None)
@@ -201,27 +176,27 @@ class Writes:
         try:
             answer = await self._save_status(attachment, wanted)
         except NotFound:
-            return False
+            return Learnt.VANISHED
         except Invalid as error:  # asking again would get the same answer, so the user must see it
             raise Failed(f"could not save the driver's publish_context: {error}") from error
         except ApiError as error:
             raise Failed(f"could not mark as attached: {error}", reported=False) from error
         if answer is attachment:
-            return None
+            return Learnt.UNSENT
         if answer.metadata.uid == target.uid:
-            return True
+            return Learnt.MARKED
         await self._unmark(answer)
-        return False
+        return Learnt.VANISHED
 
-    async def is_there(self, target: Target) -> bool | None:
-        """Asks the API server; None when it does not say."""
+    async def ask(self, target: Target) -> Learnt:
+        """Asks the API server: MARKED while the attachment is there, VANISHED, or UNKNOWN when it does not say. Raises nothing."""
         try:
             found = await self._attachments.write(Key("", target.name), self._cluster.get(VOLUME_ATTACHMENTS, target.name))
         except NotFound:
-            return False
+            return Learnt.VANISHED
         except ApiError:
-            return None
-        return found.metadata.uid == target.uid
+            return Learnt.UNKNOWN
+        return Learnt.MARKED if found.metadata.uid == target.uid else Learnt.VANISHED
 
     async def _unmark(self, other: VolumeAttachment) -> None:
         """The mark went to another attachment that took the name a moment before: it is none of its own."""
@@ -230,9 +205,9 @@ class Writes:
         except ApiError as error:
             log.error("could not take back a mark from the attachment of the same name", error=error, VolumeAttachment=other.metadata.name)
 
-    async def mark_detached(self, view: View, target: Target) -> None:
+    async def mark_detached(self, target: Target) -> None:
         """Nothing to do when the attachment went away with its last finalizer."""
-        attachment = target.find(view)
+        attachment = target.find(self._view)
         if attachment is None:
             return
         wanted = _status_body(attachment.status)
@@ -244,11 +219,11 @@ class Writes:
         except NotFound:
             return
         except ApiError as error:
-            raise Failed(f"could not mark as detached: {error}", reported=view.holds(attachment)) from error
+            raise Failed(f"could not mark as detached: {error}", reported=self._view.holds(attachment)) from error
 
-    async def clear_error(self, view: View, target: Target) -> None:
+    async def clear_error(self, target: Target) -> None:
         """Takes the attachError off."""
-        attachment = target.find(view)
+        attachment = target.find(self._view)
         if attachment is None:
             return
         wanted = _status_body(attachment.status)
@@ -260,9 +235,9 @@ class Writes:
         except ApiError as error:
             raise Failed(f"could not clear the error: {error}", reported=False) from error
 
-    async def save_error(self, view: View, target: Target, field: str, message: str, time: str, code: int | None) -> None:
+    async def save_error(self, target: Target, field: str, message: str, time: str, code: int | None) -> None:
         """Writes `attachError` or `detachError` (field). A failure that is there already is not written again. Raises ApiError."""
-        attachment = target.find(view)
+        attachment = target.find(self._view)
         if attachment is None:
             return
         wanted = _status_body(attachment.status)
@@ -283,6 +258,25 @@ class Writes:
     async def _patch_attachment(self, name: str, body: Mapping[str, Any], subresource: str = "") -> VolumeAttachment:
         request = self._cluster.patch(VOLUME_ATTACHMENTS, name, Patch(PatchType.MERGE, body), subresource=subresource)
         return await self._attachments.write(Key("", name), request)
+
+
+def claim_changes(attachment: VolumeAttachment, node_id: str, finalizer: str) -> Mapping[str, Any]:
+    """What a claim changes of the attachment's metadata, nothing for one that is claimed so.
+
+    Beside others' finalizers it carries a resourceVersion: a merge patch writes the whole list, as it was seen (docs/decisions/0008).
+    """
+    changes: dict[str, Any] = {}
+    claimed = annotation(attachment, NODE_ID_ANNOTATION)
+    if claimed != node_id:
+        changes["annotations"] = {NODE_ID_ANNOTATION: node_id}
+        if claimed and attachment.status.attached and not annotation(attachment, STATUS_OF_ANNOTATION):
+            changes["annotations"][STATUS_OF_ANNOTATION] = claimed
+    others = finalizers_of(attachment)
+    if finalizer not in others:
+        changes["finalizers"] = [*others, finalizer]
+        if others:
+            changes["resourceVersion"] = attachment.metadata.resource_version
+    return changes
 
 
 def _status_body(status: VolumeAttachmentStatus) -> dict[str, Any]:

@@ -14,7 +14,7 @@ BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.
 
 
 class ProvisionMetrics:
-    """class: the StorageClass. source: the kind of the claim's data source, "" without.
+    """Labels: the StorageClass, and the kind of the claim's data source, "" without.
 
     Differs from external-provisioner, which counts claims that are none of its business, or have their volume already, as failed.
     """

@@ -41,7 +41,7 @@ class CapacityOptions:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProvisionerOptions:
-    """capacity, node: None when they are off. host_name: makes the source of events, and the identity in volumes."""
+    """capacity, node: None when they are off."""
 
     rules: Rules = Rules()  # noqa: RUF009  (frozen)
     timeout_s: float = 10.0

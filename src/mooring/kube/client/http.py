@@ -246,8 +246,7 @@ class _Broken(aiohttp.ClientError):
 
 
 async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """aiohttp repeats GET, PUT and DELETE once when the connection breaks. For writes that would hide that the first may have
-    happened: a PUT would come back as a conflict with itself."""
+    """Keeps aiohttp from repeating a write when the connection breaks: a PUT that took effect would meet itself as a conflict."""
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:

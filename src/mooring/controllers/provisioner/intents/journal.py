@@ -1,7 +1,7 @@
 """The journal of intents: durable before CreateVolume, and shared by all requests in flight.
 
 Whoever begins an intent while a write is under way waits for the next, with everybody else who came meanwhile: one write covers them
-all, so a burst pays a fraction of a write each. Ends wait for the next begin, or a few seconds. What it is written on: `book.py`.
+all, so a burst pays a fraction of a write each. Ends wait for the next begin, or a few seconds. What it is written on: `lease_store.py`.
 
 Who has no right to write there, as the API server itself says at the start, keeps the intents in memory, as external-provisioner does, and
 leaves alone what others left open. What is read there is ours once we hold the journal, and not before: its holder may still end it.

@@ -1,4 +1,4 @@
-"""Who may call the driver, and who is called up when a turn ends."""
+"""Which key may call the driver, and which is called up when a slot ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from mooring.controllers.attacher.turns import Turn, Turns
+from mooring.controllers.attacher.call_slots import CallSlot, CallSlots
 
 
 class Hall:
@@ -16,93 +16,82 @@ class Hall:
 
     def __init__(self, calls_max: int = 2, first: tuple[str, ...] = ()) -> None:
         self.called: list[str] = []
-        self.turns = Turns(calls_max, self.called.append, lambda name: name not in first)
+        self.slots = CallSlots(calls_max, self.called.append, lambda name: name not in first)
 
 
-def test_the_end_of_a_turn_calls_up_one_who_waits_for_that_volume():
+def test_the_end_of_a_slot_calls_up_one_who_waits_for_that_volume():
     hall = Hall()
-    turn = hall.turns.begin("v1", "a")
+    slot = hall.slots.begin("v1", "a")
     for name in ("b", "c"):
-        hall.turns.wait("v1", name)
-    with turn:
+        hall.slots.wait("v1", name)
+    with slot:
         assert [] == hall.called
     assert ["b"] == hall.called
 
 
 def test_detaches_are_called_up_first():
     hall = Hall(first=("detach",))
-    turn = hall.turns.begin("v1", "a")
+    slot = hall.slots.begin("v1", "a")
     for name in ("attach", "detach"):
-        hall.turns.wait("v1", name)
-    with turn:
+        hall.slots.wait("v1", name)
+    with slot:
         pass
     assert ["detach"] == hall.called
 
 
 def test_who_was_called_up_and_has_no_use_for_it_passes_it_on():
     hall = Hall()
-    turn = hall.turns.begin("v1", "a")
+    slot = hall.slots.begin("v1", "a")
     for name in ("b", "c"):
-        hall.turns.wait("v1", name)
-    with turn:
+        hall.slots.wait("v1", name)
+    with slot:
         pass
-    hall.turns.looked_at("b")
+    hall.slots.reconciled("b")
     assert ["b", "c"] == hall.called
 
 
 def test_who_waits_for_any_call_goes_in_order_of_arrival():
     hall = Hall(calls_max=1)
-    turn = hall.turns.begin("v1", "a")
-    assert hall.turns.calls_full
+    slot = hall.slots.begin("v1", "a")
+    assert hall.slots.calls_full
     for name in ("z", "b"):
-        hall.turns.wait(None, name)
-    with turn:
-        turn.call_over()
+        hall.slots.wait(None, name)
+    with slot:
+        slot.call_over()
         assert ["z"] == hall.called
-        assert not hall.turns.calls_full
+        assert not hall.slots.calls_full
     assert ["z"] == hall.called
 
 
 def test_one_who_waits_for_a_volume_is_called_up_though_no_call_is_free():
     """It will find so, and wait for any call: else nobody would ever call it."""
     hall = Hall(calls_max=1)
-    first = hall.turns.begin("v1", "a")
-    hall.turns.wait("v1", "b")
+    first = hall.slots.begin("v1", "a")
+    hall.slots.wait("v1", "b")
     with first:
         first.call_over()
-        second = hall.turns.begin("v2", "c")
+        second = hall.slots.begin("v2", "c")
     assert ["b"] == hall.called
-    hall.turns.wait(None, "b")
-    hall.turns.looked_at("b")
+    hall.slots.wait(None, "b")
+    hall.slots.reconciled("b")
     with second:
         pass
     assert ["b", "b"] == hall.called
 
 
-def test_one_who_is_gone_is_not_called_up():
-    hall = Hall()
-    turn = hall.turns.begin("v1", "a")
-    for name in ("b", "c"):
-        hall.turns.wait("v1", name)
-    hall.turns.forget("b")
-    with turn:
-        pass
-    assert ["c"] == hall.called
-
-
 @dataclasses.dataclass
 class Wish:
     volume: str
-    turn: Turn | None = None
+    slot: CallSlot | None = None
 
 
 class EveryWishComesTrue(RuleBasedStateMachine):
-    """Keys that want turns, looked at in any order, some losing interest: nobody is left waiting while a turn is free."""
+    """Keys that want slots, reconciled in any order, some losing interest: nobody is left waiting while a slot is free."""
 
     def __init__(self) -> None:
         super().__init__()
         self.queue: list[str] = []
-        self.turns = Turns(2, self._call_up, lambda name: name)
+        self.slots = CallSlots(2, self._call_up, lambda name: name)
         self.wishes: dict[str, Wish] = {}
         self.number = 0
 
@@ -118,52 +107,50 @@ class EveryWishComesTrue(RuleBasedStateMachine):
         self.queue.append(name)
 
     @rule(data=st.data())
-    def is_looked_at(self, data: st.DataObject) -> None:
+    def is_reconciled(self, data: st.DataObject) -> None:
         if not self.queue:
             return
         name = self.queue.pop(data.draw(st.integers(0, len(self.queue) - 1)))
         wish = self.wishes.get(name)
-        if wish is not None and wish.turn is None:
-            if wish.volume in self.turns.in_flight:
-                self.turns.wait(wish.volume, name)
-            elif self.turns.calls_full:
-                self.turns.wait(None, name)
+        if wish is not None and wish.slot is None:
+            if wish.volume in self.slots.in_flight:
+                self.slots.wait(wish.volume, name)
+            elif self.slots.calls_full:
+                self.slots.wait(None, name)
             else:
-                wish.turn = self.turns.begin(wish.volume, name)
-        self.turns.looked_at(name)
+                wish.slot = self.slots.begin(wish.volume, name)
+        self.slots.reconciled(name)
 
     @rule(data=st.data())
     def answers(self, data: st.DataObject) -> None:
-        running = sorted(name for name, wish in self.wishes.items() if wish.turn is not None)
+        running = sorted(name for name, wish in self.wishes.items() if wish.slot is not None)
         if running:
-            turn = self.wishes[data.draw(st.sampled_from(running))].turn
-            assert turn is not None
-            turn.call_over()
+            slot = self.wishes[data.draw(st.sampled_from(running))].slot
+            assert slot is not None
+            slot.call_over()
 
     @rule(data=st.data())
     def ends(self, data: st.DataObject) -> None:
-        running = sorted(name for name, wish in self.wishes.items() if wish.turn is not None)
+        running = sorted(name for name, wish in self.wishes.items() if wish.slot is not None)
         if running:
-            turn = self.wishes.pop(data.draw(st.sampled_from(running))).turn
-            assert turn is not None
-            with turn:
+            slot = self.wishes.pop(data.draw(st.sampled_from(running))).slot
+            assert slot is not None
+            with slot:
                 pass
 
     @rule(data=st.data())
     def loses_interest(self, data: st.DataObject) -> None:
-        waiting = sorted(name for name, wish in self.wishes.items() if wish.turn is None)
+        waiting = sorted(name for name, wish in self.wishes.items() if wish.slot is None)
         if waiting:
-            name = data.draw(st.sampled_from(waiting))
-            del self.wishes[name]
-            self.turns.forget(name)
+            del self.wishes[data.draw(st.sampled_from(waiting))]
 
     @invariant()
     def nobody_is_forgotten(self) -> None:
         if self.queue:
             return  # somebody is still going to be looked at
         for wish in self.wishes.values():
-            if wish.turn is None:
-                assert wish.volume in self.turns.in_flight or self.turns.calls_full
+            if wish.slot is None:
+                assert wish.volume in self.slots.in_flight or self.slots.calls_full
 
 
 EveryWishComesTrue.TestCase.settings = settings(max_examples=150, stateful_step_count=40)

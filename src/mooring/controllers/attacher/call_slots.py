@@ -1,14 +1,14 @@
-"""Who may call the driver: one call at a time for each volume, and so many at a time in all.
+"""Call slots: one call to the driver at a time for each volume, and so many at a time in all.
 
-CSI asks for the first, drivers answer Aborted otherwise; `--worker-threads` says the second. Who may not call yet is not failed, has no
-back-off and holds no worker: its key is put aside, called up when a turn ends, and decided anew.
+CSI asks for the first, drivers answer Aborted otherwise; `--worker-threads` says the second. A key that may not call yet is not failed, has
+no back-off and holds no worker: it is put aside, called up when a slot ends, and decided anew.
 
     a key is           because                                       and becomes
-    waiting            its volume, or every call, is taken           called up, when a turn ends and it is next
-    called up          it is in the work queue again                 in turn (begin); or waiting, or nothing, and then the next is called up
-    in turn            it has its volume and a call                  without call (call_over): its volume only; done, at the end
+    waiting            its volume, or every call, is taken           called up, when a slot ends and it is next
+    called up          it is in the work queue again                 in its slot (begin); or waiting, or nothing, and the next is called up
+    in its slot        it has its volume and a call                  without call (call_over): its volume only; done, at the end
 
-One is called up for each turn that ends; of those who wait for the volume the first by rank, else the first who waits for any call.
+One is called up for each slot that ends; of those that wait for the volume the first by rank, else the first that waits for any call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Wanted: TypeAlias = str | None
 """What a key waits for: a volume, by its handle, or (None) a call for whatever volume."""
 
 
-class Turns:
+class CallSlots:
     """calls_max: calls at a time, > 0. call_up: adds a key to the queue. rank: the least goes first among those who wait for one volume."""
 
     def __init__(self, calls_max: int, call_up: Callable[[str], None], rank: Callable[[str], Any]) -> None:
@@ -30,13 +30,13 @@ class Turns:
         self._rank = rank
         self._in_flight: dict[str, str] = {}
         self._calling: set[str] = set()  # volumes with a call that may still run
-        self._waiting: dict[Wanted, dict[str, None]] = {}  # who waits, in order of arrival
+        self._waiting: dict[Wanted, dict[str, None]] = {}  # names, in order of arrival
         self._waits_for: dict[str, Wanted] = {}  # the same by name
         self._called_up: dict[str, Wanted] = {}  # name → what it was called up for
 
     @property
     def in_flight(self) -> Mapping[str, str]:
-        """Volume handle → name of the attachment whose turn it is."""
+        """Volume handle → name of the attachment that has its slot."""
         return self._in_flight
 
     @property
@@ -45,28 +45,28 @@ class Turns:
         return len(self._calling) >= self._calls_max
 
     def wait(self, wanted: Wanted, name: str) -> None:
-        """This attachment wants a turn, and the volume (or, for None, every call) is taken."""
-        assert self.calls_full if wanted is None else wanted in self._in_flight, "nobody's turn would end"
-        self.forget(name)
+        """This attachment wants a slot, and the volume (or, for None, every call) is taken."""
+        assert self.calls_full if wanted is None else wanted in self._in_flight, "no slot would end"
+        self._leave(name)
         self._waiting.setdefault(wanted, {})[name] = None
         self._waits_for[name] = wanted
 
-    def begin(self, volume_handle: str, name: str) -> Turn:
+    def begin(self, volume_handle: str, name: str) -> CallSlot:
         """Takes the volume and a call. Close it: `with`."""
         assert volume_handle not in self._in_flight, "two calls for one volume"
         assert not self.calls_full
-        self.forget(name)
+        self._leave(name)
         self._called_up.pop(name, None)
         self._in_flight[volume_handle] = name
         self._calling.add(volume_handle)
-        return Turn(self, volume_handle)
+        return CallSlot(self, volume_handle)
 
-    def looked_at(self, name: str) -> None:
+    def reconciled(self, name: str) -> None:
         """A worker is done with this key: if it was called up and did not begin, the next one is called up."""
         if name in self._called_up:
             self._next(self._called_up.pop(name))
 
-    def forget(self, name: str) -> None:
+    def _leave(self, name: str) -> None:
         """This attachment waits no more."""
         if name not in self._waits_for:
             return
@@ -90,31 +90,31 @@ class Turns:
             self._call_over(volume_handle)
 
     def _next(self, wanted: Wanted) -> None:
-        """Calls up who waits for this volume, or else who waits for any call."""
+        """Calls up one that waits for this volume, or else one that waits for any call."""
         if wanted in self._in_flight or wanted not in self._waiting:
             wanted = None
         if wanted not in self._waiting or (wanted is None and self.calls_full):
             return
         waiting = self._waiting[wanted]
         name = next(iter(waiting)) if wanted is None else min(waiting, key=self._rank)
-        self.forget(name)
+        self._leave(name)
         self._called_up[name] = wanted
         self._call_up(name)
 
 
-class Turn:
+class CallSlot:
     """A volume and a call, until the end of the `with`."""
 
-    def __init__(self, turns: Turns, volume_handle: str) -> None:
-        self._turns = turns
+    def __init__(self, slots: CallSlots, volume_handle: str) -> None:
+        self._slots = slots
         self._volume_handle = volume_handle
 
     def call_over(self) -> None:
         """The call has ended and only writes are left: one for another volume may begin."""
-        self._turns._call_over(self._volume_handle)
+        self._slots._call_over(self._volume_handle)
 
-    def __enter__(self) -> Turn:
+    def __enter__(self) -> CallSlot:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._turns._end(self._volume_handle)
+        self._slots._end(self._volume_handle)

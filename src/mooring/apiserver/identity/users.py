@@ -1,0 +1,31 @@
+"""Who asks, and who signs what says so."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class User:
+    """Who asks."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+
+OWNER = User("mooring-admin", ("system:masters", "system:authenticated"))
+"""Whoever holds the server's token. Everybody who gets in may do everything: there are no roles."""
+
+
+class Tokens(Protocol):
+    """Signs what says who somebody is, and knows its own signature again."""
+
+    def sign(self, claims: Mapping[str, Any]) -> str:
+        """A JSON Web Token."""
+
+    def claims(self, token: str) -> dict[str, Any] | None:
+        """What a token says; None for one that was not signed here. Nobody has looked at its times."""

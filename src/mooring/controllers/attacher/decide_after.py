@@ -1,0 +1,63 @@
+"""The attacher's judgement of a publish: whether it has to be taken back, after what is learnt of it.
+
+From the moment of the call until its attachment tells of it, a publish is in doubt: it may have happened, and nothing in the API server
+says so. If the attachment vanishes meanwhile, nobody else would ever unpublish the volume; then the doubt is torn: the publish is to be
+taken back, until that has worked.
+
+    learnt          in doubt                                    torn
+    MARKED          over                                        to be undone
+    UNSENT          the API server is asked                     to be undone
+    UNKNOWN         stays in doubt                              to be undone
+    VANISHED        torn: to be undone                          to be undone
+    UNPUBLISHED     over, others may be told                    to be undone: the detach may have come before the publish
+    RELEASED        over                                        to be undone
+    UNDONE          over, others may be told                    over, others may be told
+
+external-attacher has no undo. Ours is known to this process only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+
+class Learnt(enum.Enum):
+    """What is learnt of a publish that may have happened."""
+
+    MARKED = "its attachment tells of it"
+    UNSENT = "the cache shows the attachment marked so already: nothing was sent, and so nothing learnt of the API server"
+    UNKNOWN = "the API server does not say whether its attachment is there"
+    VANISHED = "its attachment is no more"
+    UNPUBLISHED = "a detach by its attachment has worked"
+    RELEASED = "its attachment is let go knowingly: detached, or another attachment's business"
+    UNDONE = "it was taken back, or left to another attachment"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class After:
+    """over: the publish is in doubt no more. ask: find out whether its attachment is there. undo: it has to be taken back.
+
+    freed: nothing is published there any more, which others may wait for.
+    """
+
+    over: bool = False
+    ask: bool = False
+    undo: bool = False
+    freed: bool = False
+
+
+def decide_after(learnt: Learnt, *, torn: bool) -> After:
+    """What becomes of a publish in doubt. torn: its attachment is known to have vanished."""
+    if learnt is Learnt.UNDONE:
+        return After(over=True, freed=True)
+    if torn or learnt is Learnt.VANISHED:
+        return After(undo=True)
+    match learnt:
+        case Learnt.MARKED | Learnt.RELEASED:
+            return After(over=True)
+        case Learnt.UNPUBLISHED:
+            return After(over=True, freed=True)
+        case Learnt.UNSENT:
+            return After(ask=True)
+    return After()

@@ -1,0 +1,183 @@
+"""What the attacher remembers beside the caches: one record for each attachment of which there is something, gone with it.
+
+Only a publish that is to be taken back outlives its attachment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mooring.api.storage import VolumeAttachment
+from mooring.base.log import logger
+from mooring.controllers.attacher.decide_after import After, Learnt, decide_after
+from mooring.controllers.attacher.requests import UnpublishOrder
+
+log = logger(__name__)
+
+UNDOS_MAX: Final = 1000
+"""Publishes to be taken back that are remembered although that has failed."""
+
+UNSURE_MAX: Final = 1000
+"""Volumes remembered as unsure; from here on every volume counts as unsure."""
+
+
+class Drift(enum.Enum):
+    """How the backend's last report contradicts an attachment's status."""
+
+    MISSING = "attached here, not published in the backend"
+    EXTRA = "not attached here, but published in the backend"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Doubt:
+    """A publish that may have happened, of which no attachment tells. order: takes it back. attachment: it was made for, as it was."""
+
+    order: UnpublishOrder
+    attachment: VolumeAttachment
+
+    @property
+    def name(self) -> str:
+        """The attachment's."""
+        return self.attachment.metadata.name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Record:
+    """drift: what the backend last reported, where it differs. claim_uid: of the attachment whose claim was left without an answer.
+
+    torn: the doubt's attachment is no more, so the publish is to be taken back.
+    """
+
+    drift: Drift | None = None
+    claim_uid: str | None = None
+    doubt: Doubt | None = None
+    torn: bool = False
+
+
+_NOTHING: Final = Record()
+
+
+class Memory:
+    """Records by the attachment's name; and volumes that may carry the finalizer although the cache does not show it."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, Record] = {}
+        self._doubts: dict[str, dict[str, Doubt]] = {}  # by volume handle, then by the attachment's name
+        self._unsure_volumes: set[str] = set()
+
+    def __len__(self) -> int:
+        """Attachments of which there is something to remember."""
+        return len(self._records)
+
+    def ended(self, name: str) -> bool:
+        """The attachment is no more. Returns True when a publish under its name is to be taken back."""
+        if name not in self._records:
+            return False
+        self.learn(name, Learnt.VANISHED)
+        self._change(name, drift=None, claim_uid=None)
+        return self.torn(name) is not None
+
+    # -- what the backend reports
+
+    def drift(self, name: str) -> Drift | None:
+        return self._records.get(name, _NOTHING).drift
+
+    def drifts(self) -> Mapping[str, Drift]:
+        """By attachment name, all that differ."""
+        return {name: record.drift for name, record in self._records.items() if record.drift is not None}
+
+    def mark_drift(self, name: str, drift: Drift | None) -> None:
+        """None: the mark is used up."""
+        if self.drift(name) is not drift:
+            self._change(name, drift=drift)
+
+    # -- claims without an answer
+
+    def may_be_claimed(self, attachment: VolumeAttachment) -> bool:
+        """True where the answer to our claim was lost: the finalizer may be there."""
+        return self._records.get(attachment.metadata.name, _NOTHING).claim_uid == attachment.metadata.uid
+
+    def claim_unanswered(self, name: str, uid: str) -> None:
+        self._change(name, claim_uid=uid)
+
+    def claim_answered(self, name: str) -> None:
+        """No claim of this attachment is in doubt any more."""
+        if name in self._records:
+            self._change(name, claim_uid=None)
+
+    # -- publishes in doubt
+
+    def doubt(self, doubt: Doubt) -> None:
+        """From now on this publish may have happened."""
+        self._change(doubt.name, doubt=doubt, torn=False)
+
+    def torn(self, name: str) -> Doubt | None:
+        """The publish that an attachment of this name left behind, and that is to be taken back."""
+        record = self._records.get(name, _NOTHING)
+        return record.doubt if record.torn else None
+
+    def doubt_of(self, name: str) -> Doubt | None:
+        return self._records.get(name, _NOTHING).doubt
+
+    def doubts_about(self, volume_handle: str) -> tuple[Doubt, ...]:
+        """The volume's publishes in doubt, torn ones among them."""
+        doubts = self._doubts.get(volume_handle)
+        return tuple(doubts.values()) if doubts else ()
+
+    def learn(self, name: str, learnt: Learnt) -> After:
+        """What follows for the publish in doubt under this name, nothing where there is none."""
+        record = self._records.get(name, _NOTHING)
+        if record.doubt is None:
+            return After()
+        after = decide_after(learnt, torn=record.torn)
+        if after.over:
+            self._change(name, doubt=None, torn=False)
+        elif after.undo and not record.torn:
+            handle = record.doubt.order.handle
+            log.error("the attachment vanished while its volume was being published: undoing", VolumeAttachment=name, volume=handle)
+            self._change(name, torn=True)
+        return after
+
+    def undo_failed(self, name: str) -> None:
+        """It stays torn, and is tried again; unless there are too many of them."""
+        if sum(record.torn for record in self._records.values()) > UNDOS_MAX:
+            log.error("too many publishes are to be undone, this one is given up", VolumeAttachment=name, undos=UNDOS_MAX)
+            self._change(name, doubt=None, torn=False)
+
+    # -- volumes
+
+    def is_unsure(self, pv_name: str) -> bool:
+        """True for a volume that may carry the finalizer although the cache does not show it."""
+        return pv_name in self._unsure_volumes or len(self._unsure_volumes) >= UNSURE_MAX
+
+    def volume_unsure(self, pv_name: str) -> None:
+        if len(self._unsure_volumes) < UNSURE_MAX:
+            self._unsure_volumes.add(pv_name)
+
+    def volume_sure(self, pv_name: str) -> None:
+        """The cache shows the volume as it is; also for one that is no more."""
+        self._unsure_volumes.discard(pv_name)
+
+    # -- records
+
+    def _change(self, name: str, **changes: Any) -> None:
+        old = self._records.get(name, _NOTHING)
+        new = dataclasses.replace(old, **changes)
+        if new == _NOTHING:
+            self._records.pop(name, None)
+        else:
+            self._records[name] = new
+        if new.doubt is not old.doubt:
+            self._index(name, old.doubt, new.doubt)
+
+    def _index(self, name: str, old: Doubt | None, new: Doubt | None) -> None:
+        if old is not None:
+            doubts = self._doubts[old.order.handle]
+            del doubts[name]
+            if not doubts:
+                del self._doubts[old.order.handle]
+        if new is not None:
+            self._doubts.setdefault(new.order.handle, {})[name] = new
