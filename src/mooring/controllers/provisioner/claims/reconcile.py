@@ -11,7 +11,7 @@ from mooring.base.clock import Instant
 from mooring.base.log import Logger, logger
 from mooring.control.controller import Controller
 from mooring.control.queue import BackOff
-from mooring.control.result import Result, Retry
+from mooring.control.result import Because, Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache, SecretError
 from mooring.controllers.provisioner.claims import reasons as why
@@ -179,7 +179,7 @@ class ClaimReconciler:
             self.forget(uid)
         return self._from_the_start(uid, decision.because)
 
-    def _done(self, uid: str, because: why.Because) -> Result:
+    def _done(self, uid: str, because: Because) -> Result:
         self.forget(uid)
         return Result(because)
 
@@ -280,7 +280,7 @@ class ClaimReconciler:
         elif failure.state is State.BACKGROUND and order is not None:
             self._tracker.mark_unknown(order.intent)
 
-    def _resting(self, uid: str, because: why.Because, rest_s: float) -> Result:
+    def _resting(self, uid: str, because: Because, rest_s: float) -> Result:
         """Nobody watches attributes classes: a claim that has one is looked at in the back-off, too."""
         record, claim = self._records.of(uid), self._view.claim(uid)
         heals = frozenset() if record.rest is None else record.rest.heals
@@ -305,7 +305,7 @@ class ClaimReconciler:
         _told(attempt).info(2, "asked for another node", node=selected_node(claim), because=failure.error)
         return True
 
-    def _from_the_start(self, uid: str, because: why.Because) -> Result:
+    def _from_the_start(self, uid: str, because: Because) -> Result:
         """The back-off begins anew, unless one node after the other does not suit."""
         return Result(because, keeps_backoff=self._records.get(uid).reschedules > RESCHEDULES_MAX)
 
