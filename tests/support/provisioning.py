@@ -19,6 +19,7 @@ from mooring.api.meta import Kind
 from mooring.api.storage import CSI_NODES, STORAGE_CLASSES
 from mooring.apiserver.local import Faults
 from mooring.control.events import EventRecorder
+from mooring.control.runtime import Runtime
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.controller import Provisioner
 from mooring.controllers.provisioner.driver_capabilities import Rules
@@ -81,9 +82,8 @@ class ProvisioningWorld(ClusterWorld):
         port = InProcessDriver(self.driver, clock=self.clock)
         info = await greet(port, clock=self.clock)
         events = EventRecorder(self.users, "csi.test_host_uid", clock=self.clock, chance=self.chance)
-        self.provisioner = Provisioner(
-            self.cluster, port, info, self.options, self.clock, self.chance, self.metrics, events, intents=self.intents
-        )
+        runtime = Runtime(self.cluster, self.clock, self.chance, self.metrics)
+        self.provisioner = Provisioner(runtime, port, info, self.options, events, intents=self.intents)
         async with self.running(self.provisioner.run()):
             yield self.provisioner
 

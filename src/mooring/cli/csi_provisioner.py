@@ -224,12 +224,12 @@ def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions
     from mooring.controllers.provisioner.metrics import JournalMetrics
 
     runtime, driver_name = context.runtime, context.info.name
-    cluster, clock, chance, metrics = runtime.cluster, runtime.clock, runtime.chance, runtime.metrics
+    cluster, clock, chance = runtime.cluster, runtime.clock, runtime.chance
     identity = f"{machine.host_name()}_{chance.uid()}"
     events = EventRecorder(cluster, f"{driver_name}_{identity}", clock=clock, chance=chance)
     place = JournalLocation(namespace(context.setup.flags, machine), driver_name, options.node.node_name if options.node else "")
-    intents = Journal(cluster, place, identity, clock, metrics.once(JournalMetrics))
-    return Provisioner(cluster, context.driver, context.info, options, clock, chance, metrics, events, intents=intents)
+    intents = Journal(cluster, place, identity, clock, runtime.metrics.once(JournalMetrics))
+    return Provisioner(runtime, context.driver, context.info, options, events, intents=intents)
 
 
 def options_of(setup: Setup[ProvisionerFlags], machine: Machine) -> ProvisionerOptions:

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from mooring.api.meta import Object
@@ -37,7 +37,7 @@ class Controller(Generic[K]):
     """One queue of keys with its workers.
 
     name: of the queue in metrics, and of the tasks. reconcile: the work on one key. label: what the key is called in logs, a kind's name
-    mostly. log: whose lines these are, the room's own.
+    mostly. log: whose lines these are, the room's own. about: key-values of a key for logs, in place of the label.
     """
 
     def __init__(
@@ -50,12 +50,13 @@ class Controller(Generic[K]):
         backoff: BackOff = BACK_OFF,
         label: str = "key",
         log: Logger = _log,
+        about: Callable[[K], Mapping[str, str]] | None = None,
     ) -> None:
         assert workers > 0
         self.name = name
         self._reconcile = reconcile
         self._worker_count = workers
-        self._label = label
+        self._about = about or (lambda key: {label: str(key)})
         self._log = log
         self._topics: Topics[K] = Topics()
         self._queue: WorkQueue[K] = WorkQueue(
@@ -83,10 +84,24 @@ class Controller(Generic[K]):
         """The key is reconciled after a while; the earliest of several such wishes counts."""
         self._queue.add_after(key, seconds)
 
-    def tell(self, *topics: Topic) -> None:
-        """Something has happened: the keys that wait for it, or that it could heal, are reconciled at once."""
+    def tell(self, *topics: Topic, anew: bool = False) -> None:
+        """Something has happened: the keys that wait for it, or that it could heal, are reconciled at once.
+
+        anew: their failures are history, for this is the very thing that they waited for.
+        """
         for key in self._topics.tell(topics):
+            if anew:
+                self._queue.forget(key)
             self._queue.add(key)
+
+    def settle(self, key: K, came_to: Result | Retry) -> None:
+        """Does with a key that another controller worked on as if it had been reconciled here, and had come to this."""
+        if isinstance(came_to, Retry):
+            self._failed(key, came_to)
+        elif came_to.again:
+            self._queue.add(key)
+        else:
+            self._settled(key, came_to)
 
     def retry_now(self, keys: Iterable[K]) -> None:
         """Ends the back-off of those among the keys that have failed, or that may be failing at this moment; their failures are history."""
@@ -113,7 +128,7 @@ class Controller(Generic[K]):
     def explain(self, key: K, because: Because) -> None:
         """Logs at level 4 what was decided, before it is carried out."""
         if self._log.enabled(4):
-            self._log.info(4, "decided", because=str(because), **{self._label: str(key)})
+            self._log.info(4, "decided", because=str(because), **self._about(key))
 
     # -- life
 
@@ -156,7 +171,7 @@ class Controller(Generic[K]):
                 self._failed(key, Retry(f"could not be done, trying again: {error}"))
                 return
             if result.done:
-                self._log.info(2, result.done, because=str(result.because), **{self._label: str(key)})
+                self._log.info(2, result.done, because=str(result.because), **self._about(key))
             if not result.again:
                 self._settled(key, result)
                 return
@@ -176,7 +191,7 @@ class Controller(Generic[K]):
 
     def _failed(self, key: K, failure: Retry) -> None:
         delay_s = self._queue.retry(key)
-        told = self._log.bind(**{self._label: str(key)})
+        told = self._log.bind(**self._about(key))
         if failure.because is not None:
             told = told.bind(because=str(failure.because))
         told.error(str(failure), retry_in_s=round(delay_s, 3))

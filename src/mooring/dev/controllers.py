@@ -65,9 +65,8 @@ class Controllers:
         info = self._session.info
         events = EventRecorder(cluster, f"{info.name}_dev", clock=self._clock, chance=self._chance)
         intents = Journal(cluster, JournalLocation(NAMESPACE, info.name), self._chance.uid(), self._clock)
-        provisioner = Provisioner(
-            cluster, self._session.driver, info, ProvisionerOptions(), self._clock, self._chance, Metrics(), events, intents=intents
-        )
+        runtime = Runtime(cluster, self._clock, self._chance, Metrics())
+        provisioner = Provisioner(runtime, self._session.driver, info, ProvisionerOptions(), events, intents=intents)
         self._session.on_return(provisioner.driver_returned)
         return provisioner
 

@@ -19,6 +19,7 @@ from mooring.controllers.provisioner.intents import journal
 from mooring.controllers.provisioner.intents.intent import MemoryIntents
 from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.intents.lease_store import JournalLease, LeaseStore
+from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.csi.codes import Code
 from tests.sim.planting import Bug
@@ -58,20 +59,20 @@ def _what_is_found_is_dropped() -> contextlib.AbstractContextManager[Any]:
 def _orphans_are_given_up() -> contextlib.AbstractContextManager[Any]:
     """Once the claim is gone, nobody asks what became of its volume."""
 
-    async def make(self: ClaimReconciler, view: Any, uid: str) -> None:
-        if view.claim(uid) is None:
-            await self._tracker.end(uid)
-        await original(self, view, uid)
+    async def reconcile(self: ClaimReconciler, uid: str) -> Any:
+        if self._view.claim(uid) is None:
+            await self._tracker.close(uid, IntentEvent.RULED_OUT)
+        return await original(self, uid)
 
-    original = ClaimReconciler.make
-    return mock.patch.object(ClaimReconciler, "make", make)
+    original = ClaimReconciler._reconcile
+    return mock.patch.object(ClaimReconciler, "_reconcile", reconcile)
 
 
 def _refusals_end_it() -> contextlib.AbstractContextManager[Any]:
     """Whatever the driver refuses with, and whatever earlier calls came to."""
 
     async def refuse(self: IntentTracker, uid: str, rules_out: RulesOut) -> None:
-        await self.end(uid)
+        await self.close(uid, IntentEvent.RULED_OUT)
 
     return mock.patch.object(IntentTracker, "refuse", refuse)
 
@@ -82,7 +83,7 @@ def _intents_end_early() -> contextlib.AbstractContextManager[Any]:
 
     async def asked(self: VolumeCreation, order: Any, secrets: Any) -> Any:
         answer = await ask(self, order, secrets)
-        await self._tracker.end(order.intent.uid)
+        await self._tracker.close(order.intent.uid, IntentEvent.STORED)
         await self._tracker._intents.tidy()
         return answer
 
@@ -140,7 +141,7 @@ def _whose_is_not_asked() -> contextlib.AbstractContextManager[Any]:
     async def refused_is_gone(self: PvStore, intent: Any, volume_id: str, refused: str = "") -> tuple[Save, str]:
         return (Save.REFUSED, refused) if refused else await owner_of_existing(self, intent, volume_id)
 
-    return mock.patch.object(PvStore, "whose", refused_is_gone)
+    return mock.patch.object(PvStore, "owner_of_existing", refused_is_gone)
 
 
 def _namesakes_are_ours() -> contextlib.AbstractContextManager[Any]:
@@ -151,7 +152,7 @@ def _namesakes_are_ours() -> contextlib.AbstractContextManager[Any]:
         found, error = await owner_of_existing(self, intent, volume_id, refused)
         return (found, error) if refused or found is Save.LATER else (Save.STORED, "")
 
-    return mock.patch.object(PvStore, "whose", ours)
+    return mock.patch.object(PvStore, "owner_of_existing", ours)
 
 
 def _doubts_are_not_written() -> contextlib.AbstractContextManager[Any]:

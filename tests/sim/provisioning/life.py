@@ -37,7 +37,7 @@ def provisioner(world: Any, mortal: Mortal) -> Made:
     )
     intents = Journal(line, PLACE, mortal.who, clock)
     events = EventRecorder(line, mortal.who, clock=clock, chance=chance)
-    made = Provisioner(line, driver, info_of(plan), options, clock, chance, Metrics(), events, intents=intents)
+    made = Provisioner(Runtime(line, clock, chance, Metrics()), driver, info_of(plan), options, events, intents=intents)
     return made, line
 
 

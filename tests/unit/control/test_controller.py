@@ -336,3 +336,37 @@ async def test_an_index_of_one_name_is_one_function():
     caches.of(NODES, indexes={"zone": lambda node: ("a",)})
     with pytest.raises(AssertionError, match="two indexes are called zone"):
         caches.of(NODES, indexes={"zone": lambda node: ("b",)})
+
+
+@in_virtual_time
+async def test_the_very_thing_that_was_waited_for_begins_the_back_off_anew():
+    reconcile = Reconciler(Retry("no", heals={"some", "this"}))
+    controller = a_controller(reconcile)
+    async with running(controller):
+        controller.add("a")
+        await asyncio.sleep(4)
+        assert [0, 1, 3] == reconcile.times
+        controller.tell("some")
+        await asyncio.sleep(0.5)
+        assert 4 == controller.failures("a")
+        controller.tell("this", anew=True)
+        await asyncio.sleep(0.1)
+        assert 1 == controller.failures("a")
+
+
+@in_virtual_time
+async def test_what_another_controller_came_to_counts_as_if_it_was_reconciled_here(caplog):
+    reconcile = Reconciler(SETTLED)
+    controller = Controller(a_runtime(), "test", reconcile, workers=1, backoff=BACK_OFF, about=lambda key: {"Letter": key})
+    async with running(controller):
+        controller.settle("a", Retry("no", heals={"some"}))
+        controller.settle("b", Result("rests", after_s=5))
+        controller.settle("c", Result("more", again=True))
+        controller.settle("d", Result("waits", waits_for=frozenset({"other"})))
+        assert (1, 0) == (controller.failures("a"), controller.failures("b"))
+        await asyncio.sleep(7)
+        assert [(0, "c"), (1, "a"), (5, "b")] == reconcile.seen
+        controller.tell("other")
+        await asyncio.sleep(0.1)
+        assert (7, "d") == reconcile.seen[-1]
+    assert 'Letter="a"' in caplog.text

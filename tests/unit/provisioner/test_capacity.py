@@ -56,14 +56,14 @@ class World(ClusterWorld):
         await self.make_namespace("ns")
         port = InProcessDriver(self.driver, clock=self.clock)
         facts = facts_of(await greet(port, clock=self.clock))
-        caches = Caches(self.cluster, facts, self.options, self.clock, self.chance)
+        caches = Caches(Runtime(self.cluster, self.clock, self.chance, self.metrics), facts, self.options)
         runtime = Runtime(self.cluster, self.clock, self.chance, self.metrics)
         capacity = CapacityPublisher(runtime, caches, port, facts, self.options, place=place)
-        async with self.running(*(informer.run() for informer in caches.running), self._after_sync(caches, capacity)):
+        async with self.running(*(informer.run() for informer in caches.shared.informers), self._after_sync(caches, capacity)):
             yield capacity
 
     async def _after_sync(self, caches: Caches, capacity: CapacityPublisher) -> None:
-        for informer in caches.running:
+        for informer in caches.shared.informers:
             await informer.synced()
         await capacity.run()
 

@@ -14,9 +14,25 @@ from mooring.api.core import PersistentVolume, SecretReference
 from mooring.api.storage import StorageClass, VolumeAttachment
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.deletion import reasons as why
-from mooring.controllers.provisioner.deletion.decide import decide_deletion
-from mooring.controllers.provisioner.deletion.decision import Decision, DeleteObject, DeleteVolume, Hold, LoadSecret, Release
-from mooring.controllers.provisioner.deletion.view import ATTACHMENT_INDEXES, Here, Progress, View, prune_attachment
+from mooring.controllers.provisioner.deletion.decide import (
+    Decision,
+    DeleteObject,
+    DeleteVolume,
+    Hold,
+    LoadSecret,
+    Release,
+    decide_deletion,
+)
+from mooring.controllers.provisioner.deletion.view import (
+    ATTACHMENT,
+    ATTACHMENT_INDEXES,
+    Here,
+    Progress,
+    View,
+    class_changed,
+    detached,
+    keeps_attachment,
+)
 from mooring.controllers.provisioner.driver_capabilities import DriverFacts
 from mooring.kube.cache.store import Store
 
@@ -75,9 +91,7 @@ def a_view(
     for number, node in enumerate(attached, start=1):
         spec = {"attacher": DRIVER, "nodeName": node, "source": {"persistentVolumeName": "pv1"}}
         attachment = msgspec.convert({"metadata": {"name": node, "resourceVersion": str(number)}, "spec": spec}, VolumeAttachment)
-        pruned = prune_attachment(attachment)
-        assert pruned is not None
-        attachments.apply(pruned)
+        attachments.apply(ATTACHMENT.of(attachment))
     return View(**{"driver": DriverFacts(DRIVER), "volumes": volumes, "classes": classes, "attachments": attachments, **more})
 
 
@@ -129,7 +143,7 @@ def test_P76_any_attachment_holds_it_back():
     decision = decided(a_pv(), attached=("n2", "n1"))
     assert decision.problem == decision.because == why.StillAttached("pv1", ("n1", "n2"))
     assert "persistentvolume pv1 is still attached to node n1" == decision.problem.error
-    assert () == decision.actions
+    assert ((), {detached("pv1")}) == (decision.actions, decision.waits_for)
 
 
 def test_P76_attachments_do_not_matter_to_a_driver_that_does_not_publish():
@@ -186,7 +200,7 @@ def test_P78_an_in_tree_class_that_nobody_can_read_is_told_of():
     decision = decided(pv, driver=driver, parameters={"zone": "a"}, provisioner="kubernetes.io/aws-ebs", allowed_topologies=topologies)
     assert decision.problem is not None
     assert "cannot simultaneously set allowed topologies and zone/zones parameters" == decision.problem.error
-    assert () == decision.actions
+    assert ((), {class_changed("sc")}) == (decision.actions, decision.waits_for)
 
 
 def test_P78_a_template_that_needs_the_claims_annotations_can_not_be_resolved():
@@ -194,7 +208,7 @@ def test_P78_a_template_that_needs_the_claims_annotations_can_not_be_resolved():
     decision = decided(a_pv(annotations=OURS, claimRef={"name": "c", "namespace": "ns"}), parameters=parameters)
     assert decision.problem is not None
     assert decision.problem.error.startswith("failed to get secretreference for volume pv1: error resolving value")
-    assert () == decision.actions
+    assert ((), {class_changed("sc")}) == (decision.actions, decision.waits_for)
 
 
 def test_P79_a_static_volume_gets_the_finalizer_once_it_is_bound():
@@ -271,4 +285,4 @@ def test_P76_reasons_are_told_in_words():
 
 def test_P76_inline_volumes_are_nobodys_attachment():
     inline = msgspec.convert({"metadata": {"name": "va"}, "spec": {"nodeName": "n", "source": {}}}, VolumeAttachment)
-    assert prune_attachment(inline) is None
+    assert keeps_attachment(inline) is None

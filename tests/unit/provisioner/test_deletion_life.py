@@ -14,6 +14,7 @@ from mooring.api.core import PERSISTENT_VOLUMES, SECRETS
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults
 from mooring.base.randomness import Chance
+from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.caches import Caches
@@ -59,30 +60,27 @@ class World(ClusterWorld):
     async def deleting(self, segments: Mapping[str, str] | None = None) -> AsyncIterator[VolumeDeletion]:
         port = InProcessDriver(self.driver, clock=self.clock)
         facts = facts_of(await greet(port, clock=self.clock))
-        caches = Caches(self.cluster, facts, self.options, self.clock, self.chance)
+        caches = Caches(Runtime(self.cluster, self.clock, self.chance, self.metrics), facts, self.options)
         secrets = SecretCache(self.cluster, self.clock)
         self.deletion = VolumeDeletion(
-            self.cluster,
+            Runtime(self.cluster, self.clock, self.chance, self.metrics),
+            caches,
             port,
             facts,
             self.options,
-            self.clock,
-            self.chance,
-            self.metrics,
             self.recorder,
-            caches,
             secrets,
             settled=self.settled,
             segments=segments,
             deleted=lambda pv: self.room.append(pv.metadata.name),
         )
-        async with self.running(*(informer.run() for informer in caches.running), self._after_sync(caches, self.deletion)):
+        async with self.running(*(informer.run() for informer in caches.shared.informers), self._after_sync(caches, self.deletion)):
             yield self.deletion
 
     async def _after_sync(self, caches: Caches, deletion: VolumeDeletion) -> None:
-        for informer in caches.running:
+        for informer in caches.shared.informers:
             await informer.synced()
-        await deletion.run()
+        await deletion.worker.run()
 
     async def released(
         self,
@@ -513,7 +511,7 @@ async def test_P74_a_creation_that_is_over_at_last_ends_the_wait():
     async with world.deleting() as deletion:
         await world.settle()
         assert [] == world.story
-        deletion.making_over("pv1")
+        deletion.intent_closed("pv1")
         await world.settle()
     assert WHOLE == world.story
 
@@ -633,7 +631,7 @@ async def test_P91_drained_work_ends_and_is_stored():
     async with world.deleting() as deletion:
         await world.until(lambda: _called(world))
         await world.to_phase("Released", "pv2")
-        assert await deletion.drain(20)
+        assert await deletion.worker.drain(20)
     assert WHOLE == world.story
 
 
@@ -644,7 +642,7 @@ async def test_P91_a_drain_has_its_limit():
     world.driver.script(DELETE, Wait(9))
     async with world.deleting() as deletion:
         await world.until(lambda: _called(world))
-        assert not await deletion.drain(1)
+        assert not await deletion.worker.drain(1)
 
 
 @in_virtual_time

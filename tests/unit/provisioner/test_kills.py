@@ -91,7 +91,7 @@ class World:
         identity = f"me{self.starts}"
         intents = Journal(cluster, JournalLocation("default", "csi.test"), identity, clock) if self.story.durable else MemoryIntents()
         events = EventRecorder(cluster, identity, clock=clock, chance=chance)
-        life.start(Provisioner(cluster, driver, INFO, OPTIONS, clock, chance, Metrics(), events, intents=intents).run())
+        life.start(Provisioner(Runtime(cluster, clock, chance, Metrics()), driver, INFO, OPTIONS, events, intents=intents).run())
         return life
 
     async def make_claim(self) -> None:

@@ -12,6 +12,7 @@ from mooring.api.core import SECRETS, Node, PersistentVolumeClaim
 from mooring.api.storage import CSINode, StorageClass
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims.node_topology import NodePlaces
+from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, Looked, View, Wanted
 from mooring.controllers.provisioner.driver_capabilities import DriverFacts, Rules
 from mooring.controllers.provisioner.local_node import reasons as why
@@ -66,8 +67,7 @@ def decided(
         grants=Store(),
         places=NodePlaces(csi_nodes, nodes),
         intents={},
-        slow={},
-        unsaved=(),
+        records=ClaimRecords(),
         node_name=NODE,
     )
     return decide_ownership(view, "uid", looked or Looked(), has_room)

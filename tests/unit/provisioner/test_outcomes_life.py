@@ -400,10 +400,10 @@ async def test_a_claim_that_is_gone_is_forgotten_with_its_intent():
         await world.delete_claim()
         await world.settle()
         world.driver.forget_scripts()
-        assert [uid] == list(provisioner._view.orphans)
+        assert provisioner._view.records.get(uid).orphaned_at is not None
         await world.volume(f"pvc-{uid}")
         await world.settle()
-        assert [] == list(provisioner._view.orphans)
+        assert [] == list(provisioner._view.records)
 
 
 @in_virtual_time

@@ -39,17 +39,17 @@ class World(ClusterWorld):
 
     @contextlib.asynccontextmanager
     async def protecting(self, on_snapshot: Callable[[str], None] = lambda name: None) -> AsyncIterator[SourceProtection]:
-        caches = Caches(self.cluster, self.facts, self.options, self.clock, self.chance)
+        caches = Caches(Runtime(self.cluster, self.clock, self.chance, self.metrics), self.facts, self.options)
         protection = SourceProtection(Runtime(self.cluster, self.clock, self.chance, self.metrics), caches, self.facts, self.options)
         protection.on_snapshot(on_snapshot)
         beside = (one.run() for one in protection.beside.values())
-        async with self.running(*(informer.run() for informer in caches.running), *beside, self._after_sync(caches, protection)):
-            for informer in caches.running:
+        async with self.running(*(informer.run() for informer in caches.shared.informers), *beside, self._after_sync(caches, protection)):
+            for informer in caches.shared.informers:
                 await informer.synced()
             yield protection
 
     async def _after_sync(self, caches: Caches, protection: SourceProtection) -> None:
-        for informer in caches.running:
+        for informer in caches.shared.informers:
             await informer.synced()
         await protection.controller.run()
 

@@ -1,21 +1,23 @@
-"""The caches that all parts of the provisioner share: one watch for each kind, whoever reads it."""
+"""The caches that all controllers of the provisioner share: one watch for each kind, whoever reads it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.gateway import REFERENCE_GRANTS, ReferenceGrant
 from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, CSINode, StorageClass
-from mooring.base.clock import Clock
-from mooring.base.randomness import Chance
-from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, csi_node_pruner, prune_claim, prune_node, prune_volume
+from mooring.control import caches as control
+from mooring.control.manager import Beside, Loop
+from mooring.control.runtime import Runtime
+from mooring.control.slim import always
+from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, NODE, csi_node_mask, keeps_of_claim, keeps_of_volume
 from mooring.controllers.provisioner.driver_capabilities import DriverFacts
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.kube.cache.informer import Informer
-from mooring.kube.cluster import Cluster
 
 GRANTS_S_MAX: Final = 5.0
 """How long grants are waited for at the start; one that comes later wakes its claims."""
@@ -24,43 +26,31 @@ GRANTS_S_MAX: Final = 5.0
 class Caches:
     """Claims, volumes and classes always; nodes where topology or capacity needs them; grants behind their gate.
 
-    A cache that is not in use stays empty and is not in `running`.
+    shared: what is run. A cache that is not in use stays empty. beside: what nobody waits for.
     """
 
-    def __init__(self, cluster: Cluster, facts: DriverFacts, options: ProvisionerOptions, clock: Clock, chance: Chance) -> None:
+    def __init__(self, runtime: Runtime, facts: DriverFacts, options: ProvisionerOptions) -> None:
         resync_s = options.resync_s
-        self.claims: Informer[PersistentVolumeClaim] = Informer(
-            cluster, PERSISTENT_VOLUME_CLAIMS, clock=clock, chance=chance, indexes=CLAIM_INDEXES, prune=prune_claim, resync_s=resync_s
+        self.shared = control.Caches(runtime, "provisioner")
+        self.claims: Informer[PersistentVolumeClaim] = self.shared.of(
+            PERSISTENT_VOLUME_CLAIMS, keeps=keeps_of_claim, indexes=CLAIM_INDEXES, resync_s=resync_s
         )
-        self.volumes: Informer[PersistentVolume] = Informer(
-            cluster, PERSISTENT_VOLUMES, clock=clock, chance=chance, prune=prune_volume, resync_s=resync_s
-        )
-        self.classes: Informer[StorageClass] = Informer(cluster, STORAGE_CLASSES, clock=clock, chance=chance)
-        self.csi_nodes: Informer[CSINode] = Informer(cluster, CSI_NODES, clock=clock, chance=chance, prune=csi_node_pruner(facts.name))
-        self.nodes: Informer[Node] = Informer(cluster, NODES, clock=clock, chance=chance, prune=prune_node)
-        self.grants: Informer[ReferenceGrant] = Informer(cluster, REFERENCE_GRANTS, clock=clock, chance=chance)
-        self.running: list[Informer[Any]] = [self.claims, self.volumes, self.classes]
-        if options.node is None and ((facts.topology and options.rules.topology) or options.capacity is not None):
-            self.running += [self.csi_nodes, self.nodes]
-        if options.rules.cross_namespace_data_source:
-            self.running.append(self.grants)
+        self.volumes: Informer[PersistentVolume] = self.shared.of(PERSISTENT_VOLUMES, keeps=keeps_of_volume, resync_s=resync_s)
+        self.classes: Informer[StorageClass] = self.shared.of(STORAGE_CLASSES)
+        uses_nodes = options.node is None and ((facts.topology and options.rules.topology) or options.capacity is not None)
+        of_nodes = self.shared if uses_nodes else control.Caches(runtime)
+        self.csi_nodes: Informer[CSINode] = of_nodes.of(CSI_NODES, keeps=always(csi_node_mask(facts.name)))
+        self.nodes: Informer[Node] = of_nodes.of(NODES, keeps=always(NODE))
+        self.grants: Informer[ReferenceGrant] = Informer(runtime.cluster, REFERENCE_GRANTS, clock=runtime.clock, chance=runtime.chance)
+        uses_grants = options.rules.cross_namespace_data_source
+        self.beside: Mapping[str, Beside] = {"provisioner/referencegrants": Loop(self.grants.run)} if uses_grants else {}
 
-    @property
-    def have_synced(self) -> bool:
-        """True while all that are in use follow the API server. Not so the grants: a cluster may lack their kind."""
-        return all(informer.has_synced for informer in self.needed)
+    async def grants_synced(self) -> None:
+        """Returns once grants, if they are in use, are there, or have been waited for long enough: a cluster may lack their kind.
 
-    @property
-    def needed(self) -> list[Informer[Any]]:
-        """Those without which there is no work."""
-        return [informer for informer in self.running if informer is not self.grants]
-
-    async def synced(self) -> None:
-        """Returns once all that are in use have been filled.
-
-        Differs from external-provisioner, which never begins where the gate is on and the kind of grants is missing: then there are none.
+        Differs from external-provisioner, which never begins where the gate is on and the kind is missing: then there are none.
         """
-        for informer in self.running:
+        if self.beside:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(GRANTS_S_MAX if informer is self.grants else None):
-                    await informer.synced()
+                async with asyncio.timeout(GRANTS_S_MAX):
+                    await self.grants.synced()

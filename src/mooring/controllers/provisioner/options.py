@@ -57,4 +57,4 @@ class ProvisionerOptions:
     @property
     def backoff(self) -> BackOff:
         """Of every queue: the intervals that the flags say."""
-        return BackOff(self.retry_interval_start_s, self.retry_interval_max_s)
+        return BackOff(self.retry_interval_start_s, self.retry_interval_max_s, jitter=JITTER)

@@ -41,7 +41,6 @@ class Subcontrollers:
     ) -> None:
         self._driver, self._facts, self._options, self._caches = driver, facts, options, caches
         self._place: dict[str, str] = {}
-        cluster, clock, chance, metrics = runtime.cluster, runtime.clock, runtime.chance, runtime.metrics
         self.protection = SourceProtection(runtime, caches, facts, options)
         self.beside: Mapping[str, Beside] = self.protection.beside
         self._ownership: ClaimOwnership | None = None
@@ -53,15 +52,12 @@ class Subcontrollers:
             self._capacity = CapacityPublisher(runtime, caches, driver, facts, options, place=place)
             caches.volumes.on_change(self._volume_changed)
         self._deletion = VolumeDeletion(
-            cluster,
+            runtime,
+            caches,
             driver,
             facts,
             options,
-            clock,
-            chance,
-            metrics,
             events,
-            caches,
             secrets,
             settled=intents.settled,
             segments=self._place,
@@ -72,7 +68,7 @@ class Subcontrollers:
     def workers(self) -> tuple[Worker, ...]:
         """Those that work on the filled caches; `beside` runs as long as the caches do."""
         ownership = None if self._ownership is None else self._ownership.controller
-        return tuple(one for one in (self._deletion, self.protection.controller, self._capacity, ownership) if one is not None)
+        return tuple(one for one in (self._deletion.worker, self.protection.controller, self._capacity, ownership) if one is not None)
 
     def driver_returned(self) -> None:
         """The driver was away and is back: what failed for that is tried at once."""
@@ -83,7 +79,7 @@ class Subcontrollers:
     @property
     def caches(self) -> Sequence[Informer[Any]]:
         """Those that a part has for itself and can't work without."""
-        return () if self._deletion.attachments is None else (self._deletion.attachments,)
+        return self._deletion.own_caches.informers
 
     async def learn_place(self) -> None:
         """Before the caches are filled. Raises DriverError."""
@@ -98,7 +94,7 @@ class Subcontrollers:
 
     def intent_closed(self, pv_name: str) -> None:
         """Nothing that is being made keeps the volume from being deleted any more."""
-        self._deletion.making_over(pv_name)
+        self._deletion.intent_closed(pv_name)
 
     def _volume_changed(self, change: Change[PersistentVolume]) -> None:
         """A new volume of the driver takes room, whichever process made it."""

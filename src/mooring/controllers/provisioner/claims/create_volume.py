@@ -13,7 +13,6 @@ from mooring.base.log import logger
 from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner import volumes
 from mooring.controllers.provisioner.claims import outcomes, response_checks
-from mooring.controllers.provisioner.claims.claim import Source
 from mooring.controllers.provisioner.claims.decide_after import (
     Fate,
     Verdict,
@@ -23,10 +22,12 @@ from mooring.controllers.provisioner.claims.decide_after import (
     depends_on_claim,
 )
 from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Failed, Failure, RulesOut, Save, State
-from mooring.controllers.provisioner.claims.pv_store import PendingVolume, PvStore
+from mooring.controllers.provisioner.claims.pv_store import PvStore
+from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.delete_volume import delete_volume
 from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.source_protection.controller import SourceProtection
 from mooring.csi.codes import DriverError
@@ -44,6 +45,7 @@ class VolumeCreation:
         self,
         driver: Driver,
         tracker: IntentTracker,
+        records: ClaimRecords,
         protection: SourceProtection,
         pv_store: PvStore,
         secrets: SecretCache,
@@ -64,26 +66,31 @@ class VolumeCreation:
         self._timeout_s = timeout_s
         self._uses_topology = uses_topology
         self._is_there = is_there
-        self._held: dict[str, Source] = {}
+        self._records = records
 
-    async def create(self, order: Order, secrets: Mapping[str, str], began: Instant) -> bool:
-        """True when the volume is stored, False when that is still to come, or the claim is gone. Raises Failed."""
+    async def create(self, order: Order, secrets: Mapping[str, str], began: Instant) -> tuple[Save, str] | None:
+        """STORED; LATER when the volume is made and its object still to be stored, with the reason; None when the claim is gone.
+
+        Raises Failed.
+        """
         if not await self._begin(order):
-            return False
+            return None
         try:
             return await self._made(order, secrets, began)
         except Failed:
             raise
         except Exception:  # a bug of ours: nobody has said what became of the volume
-            self._tracker.mark_unknown(order.intent)
+            if self._records.get(order.intent.uid).pending is None:
+                self._tracker.mark_unknown(order.intent)
             raise
 
-    async def _made(self, order: Order, secrets: Mapping[str, str], began: Instant) -> bool:
+    async def _made(self, order: Order, secrets: Mapping[str, str], began: Instant) -> tuple[Save, str]:
         """As of create."""
         answer = await self._ask(order, secrets)
         unusable = response_checks.judged(order, answer)
         if unusable is not None:
-            return await self._reject(order, secrets, unusable.failure, unusable.volume_id)
+            await self._reject(order, secrets, unusable.failure, unusable.volume_id)
+            return Save.STORED, ""
         volume = answer.volume
         body = volumes.completed(order.intent.volume, volume, order.required_bytes, self._identity, self._uses_topology)
         if order.intent.migrated:
@@ -91,40 +98,46 @@ class VolumeCreation:
                 body = as_in_tree(body)
             except TranslationError as problem:
                 why = Failure(f"failed to translate CSI PV to in-tree due to: {problem}", State.FINISHED)
-                return await self._reject(order, secrets, why, volume.volume_id)
-        saved, error = await self._pv_store.store(PendingVolume(order, volume.volume_id, body, began))
+                await self._reject(order, secrets, why, volume.volume_id)
+                return Save.STORED, ""
+        pending = PendingVolume(order, volume.volume_id, body, began)
+        self._tracker.mark_made(pending)
+        saved, error = await self._pv_store.store(pending)
+        if saved is not Save.LATER:
+            self._records.of(pending.uid).pending = None
         if saved in (Save.REFUSED, Save.TAKEN):
             raise Failed(await self.refused(order, secrets, saved, error, volume.volume_id))
-        return saved is Save.STORED
+        return saved, error
 
-    async def _reject(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> bool:
-        """The volume is of no use. True when its object is stored all the same, as the claim's own. Raises Failed."""
+    async def _reject(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> None:
+        """The volume is of no use. Returns when its object is stored all the same, as the claim's own. Raises Failed."""
         owner, error = await self._pv_store.owner_of_existing(order.intent, volume_id, why.error) if volume_id else (None, "")
         verdict = after_unusable(order, why, owner, error)
-        if verdict.fate is Fate.STORED:
-            return True
-        raise Failed(await self._carried_out(order, secrets, verdict, volume_id))
+        if verdict.fate is not Fate.STORED:
+            raise Failed(await self._carried_out(order, secrets, verdict, volume_id))
 
     async def settle(self, order: Order) -> None:
         """The volume is stored: nothing is in the air any more."""
-        await self._tracker.end(order.intent.uid)
-        await self.let_go(order.intent.uid)
+        await self._tracker.close(order.intent.uid, IntentEvent.STORED)
+        self.release(order.intent.uid)
 
     def found(self, intents: Mapping[str, Intent]) -> None:
         """What a former process was making is still made from its source."""
         for uid, intent in intents.items():
             if intent.source is not None:
-                self._held[uid] = intent.source
+                self._records.of(uid).source = intent.source
                 self._protection.adopt(intent.source, uid)
 
     def holds(self, uid: str) -> bool:
         """True while a source is held for this claim."""
-        return uid in self._held
+        return self._records.get(uid).source is not None
 
-    async def let_go(self, uid: str) -> None:
+    def release(self, uid: str) -> None:
         """The claim has its volume, or will never have one: its source need not be held any more."""
-        source = self._held.pop(uid, None)
+        source = self._records.get(uid).source
         if source is not None:
+            self._records.of(uid).source = None
+            self._records.tidy(uid)
             self._protection.release(source, uid)
 
     async def _begin(self, order: Order) -> bool:
@@ -137,8 +150,8 @@ class VolumeCreation:
         except ApiError as error:
             raise Failed(Failure(str(error), State.NO_CHANGE)) from error
         if is_new and not self._is_there(uid):
-            await self._tracker.end(uid)
-            await self.let_go(uid)
+            await self._tracker.close(uid, IntentEvent.RULED_OUT)
+            self.release(uid)
             return False
         return True
 
@@ -147,7 +160,7 @@ class VolumeCreation:
         source, uid = order.source, order.intent.uid
         if source is None:
             return
-        self._held[uid] = source
+        self._records.of(uid).source = source
         try:
             await self._protection.hold(source, uid)
         except ApiError as error:

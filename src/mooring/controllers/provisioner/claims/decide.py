@@ -42,7 +42,8 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
         return _decide_unawaited(view, uid, now, looked)
     not_due = _not_due(view, claim)
     before = view.intents.get(uid)
-    is_repeated = before is not None and uid not in view.unresolved
+    record = view.records.get(uid)
+    is_repeated = before is not None and not record.is_unresolved
     if not_due is not None:
         settled = before is not None and _is_settled(view, before)
         if before is not None and not settled and (is_repeated or claim.spec.volume_name):
@@ -52,13 +53,13 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
     storage_class = view.storage_class(class_name)
     assert storage_class is not None, "it would not be due"
     told = source_kind(claim)
-    slow = view.slow.get(uid)
+    rest = record.rest
     try:
-        rests = slow is not None and now < slow.until and slow.fingerprint == fingerprint(view, claim, storage_class, looked)
+        rests = rest is not None and now < rest.until and rest.fingerprint == fingerprint(view, claim, storage_class, looked)
     except NotLookedUp as missing:
         return dataclasses.replace(_looking_up(missing, class_name, told), attempting=False)
-    if slow is not None and rests:
-        return Decision(why.NotYetAgain(slow.error, slow.until - now), wait_s=slow.until - now, class_name=class_name)
+    if rest is not None and rests:
+        return Decision(why.NotYetAgain(rest.error, rest.until - now), wait_s=rest.until - now, class_name=class_name)
     try:
         _check_name(view, claim)
         order = prepared(view, claim, storage_class, looked)
@@ -134,7 +135,7 @@ def _already_there(view: View, claim: PersistentVolumeClaim) -> Decision | None:
         name = volume_name(view, claim.metadata.uid)
     except Failed:
         return None  # the attempt tells the user
-    if claim.metadata.uid in view.unsaved:
+    if view.records.get(claim.metadata.uid).pending is not None:
         return Decision(why.Saving(name))
     pv = view.volume(name)
     return Decision(why.Provisioned(name), has_volume=True) if pv is not None and _may_be_of(pv, claim) else None
@@ -196,9 +197,10 @@ def _is_gone(secret: SecretReference | None, looked: Looked, *signs: type[Moorin
 
 def _decide_unawaited(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
     """Nobody waits for what may have been made: once it is refused, there is no hurry to learn of it."""
-    slow = view.slow.get(uid)
-    if slow is not None and now < slow.until and uid in view.unresolved:
-        return Decision(why.NotRuledOut(slow.error, slow.until - now), wait_s=slow.until - now)
+    record = view.records.get(uid)
+    rest = record.rest
+    if rest is not None and now < rest.until and record.is_unresolved:
+        return Decision(why.NotRuledOut(rest.error, rest.until - now), wait_s=rest.until - now)
     return _decide_orphan(view, uid, now, looked)
 
 
@@ -207,8 +209,8 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
 
     wanted: by the claim, as it is now; its secret serves where the former one is gone.
     """
-    intent = view.intents[uid]
-    if uid in view.unsaved:
+    intent, record = view.intents[uid], view.records.get(uid)
+    if record.pending is not None:
         return Decision(why.Saving(intent.volume_name))
     if _is_settled(view, intent):
         return Decision(why.Provisioned(intent.volume_name), settled=True, has_volume=True)
@@ -222,7 +224,7 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
         elif intent.unattended:
             intent = dataclasses.replace(intent, volume=volumes.retained(intent.volume))
         order = requests.ordered_again(intent)
-        if uid in view.unresolved:  # if there is a volume, it needs its source no more
+        if record.is_unresolved:  # if there is a volume, it needs its source no more
             order = dataclasses.replace(order, source=None)
         if _secret_is_lost(view, intent, now, looked):
             order = dataclasses.replace(order, secret_is_lost=True)
@@ -239,7 +241,7 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
 
 def _secret_is_lost(view: View, intent: Intent, now: Instant, looked: Looked) -> bool:
     """True when claim and secret are gone, and nobody is about to bring the secret back, or the right to read it. Raises NotLookedUp."""
-    since = view.orphans.get(intent.uid)
+    since = view.records.get(intent.uid).orphaned_at
     if since is None or now < since or view.claim(intent.uid) is not None:
         return False
     return _is_gone(intent.secret, looked, Forbidden, SecretError)

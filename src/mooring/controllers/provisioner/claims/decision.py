@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from mooring.controllers.provisioner.claims import reasons as why
+from mooring.control.result import Because
 from mooring.controllers.provisioner.claims.outcomes import Failure
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.claims.view import Wanted
@@ -40,7 +40,7 @@ class Decision:
     that, unless something changes. counts_failure: in the metrics, though the user is told nothing. class_name, source_kind: for metrics.
     """
 
-    because: why.Because
+    because: Because
     action: Action | None = None
     attempting: bool = False
     failure: Failure | None = None

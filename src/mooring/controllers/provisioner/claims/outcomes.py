@@ -10,6 +10,8 @@ import enum
 from typing import Final
 
 from mooring.base.errors import MooringError
+from mooring.control.topics import Topic
+from mooring.controllers.provisioner.claims import topics
 from mooring.csi.codes import Code, DriverError
 
 CLEANUP_TRIES: Final = 5
@@ -45,26 +47,23 @@ class Save(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Heals:
-    """A change that could heal a failure: of a class, a claim, a grant, a node, a snapshot. name: "" for any of the kind."""
-
-    plural: str
-    name: str = ""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Failure:
-    """error: for the event. infeasible: it would fail again as it is. heals: the changes after which it is tried again at once.
+    """error: for the event. infeasible: it would fail again as it is. heals: the topics after which it is tried again at once.
 
-    from_driver: the driver's return may heal it.
+    from_driver: the driver's return may heal it, too.
     """
 
     error: str
     state: State
     infeasible: bool = False
-    heals: tuple[Heals, ...] = ()
+    heals: frozenset[Topic] = frozenset()
     from_driver: bool = False
     rules_out: RulesOut = RulesOut.NOTHING
+
+    @property
+    def topics(self) -> frozenset[Topic]:
+        """All that may heal it."""
+        return self.heals | {topics.DRIVER} if self.from_driver else self.heals
 
     @property
     def is_over(self) -> bool:

@@ -11,18 +11,18 @@ from typing import Final
 
 from mooring.api.class_migration import class_as_csi
 from mooring.api.classes import class_of
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, SECRETS, PersistentVolumeClaim, SecretReference
+from mooring.api.core import SECRETS, PersistentVolumeClaim, SecretReference
 from mooring.api.migration import TranslationError
 from mooring.api.names import dns_subdomain
 from mooring.api.snapshot import GROUP as SNAPSHOT_GROUP
-from mooring.api.snapshot import VOLUME_SNAPSHOTS
-from mooring.api.storage import CSI_NODES, VOLUME_ATTRIBUTES_CLASSES, StorageClass, VolumeAttributesClass
+from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, StorageClass, VolumeAttributesClass
 from mooring.base.text import shortened
 from mooring.control.secrets import SecretError
+from mooring.control.topics import Topic
 from mooring.controllers.provisioner import volumes
-from mooring.controllers.provisioner.claims import node_topology, parameters, requests
+from mooring.controllers.provisioner.claims import node_topology, parameters, requests, topics
 from mooring.controllers.provisioner.claims.claim import Source, requested_bytes, selected_node, source_of
-from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, Heals, State
+from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, State
 from mooring.controllers.provisioner.claims.parameters import ParameterError, Places, SecretKind
 from mooring.controllers.provisioner.claims.requests import Order, RequestError
 from mooring.controllers.provisioner.claims.sources import SourceError, clone_handle, granted, snapshot_handle
@@ -44,12 +44,12 @@ class LeftToPopulator(Exception):
         self.kind = kind
 
 
-def finished(error: str, *heals: Heals) -> Failed:
-    return Failed(Failure(error, State.FINISHED, heals=heals))
+def finished(error: str, *heals: Topic) -> Failed:
+    return Failed(Failure(error, State.FINISHED, heals=frozenset(heals)))
 
 
-def unchanged(error: str, *heals: Heals) -> Failed:
-    return Failed(Failure(error, State.NO_CHANGE, heals=heals))
+def unchanged(error: str, *heals: Topic) -> Failed:
+    return Failed(Failure(error, State.NO_CHANGE, heals=frozenset(heals)))
 
 
 def volume_name(view: View, uid: str) -> str:
@@ -143,7 +143,7 @@ def _source(view: View, claim: PersistentVolumeClaim) -> Source | None:
     namespace, name = claim.metadata.namespace, claim.metadata.name
     if source.namespace != namespace and not granted(view, claim, source):
         why = f"accessing {source.namespace}/{source.name} of {source.kind} dataSource from {namespace}/{name} isn't allowed"
-        raise finished(why, Heals("referencegrants", source.namespace))
+        raise finished(why, topics.grants(source.namespace))
     return source
 
 
@@ -190,12 +190,12 @@ def _content(
     view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, source: Source, looked: Looked
 ) -> csi.VolumeContentSource:
     handle_of = snapshot_handle if source.is_snapshot else clone_handle
-    kind = VOLUME_SNAPSHOTS if source.is_snapshot else PERSISTENT_VOLUME_CLAIMS
+    topic_of = topics.snapshot if source.is_snapshot else topics.claim
     try:
         return requests.content_source(source, handle_of(view, claim, storage_class, source, looked))
     except SourceError as error:
         why = f"error getting handle for DataSource Type {source.kind} by Name {source.name}: {error}"
-        raise unchanged(why, Heals(kind.plural, f"{source.namespace}/{source.name}")) from error
+        raise unchanged(why, topic_of(f"{source.namespace}/{source.name}")) from error
 
 
 def _where(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass) -> csi.TopologyRequirement | None:
@@ -206,7 +206,7 @@ def _where(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass
     except TopologyError as error:
         state = State.RESCHEDULE if isinstance(error, NodeUnknown) else State.NO_CHANGE
         why = f"error generating accessibility requirements: {error}"
-        raise Failed(Failure(why, state, heals=(Heals(CSI_NODES.plural),))) from error
+        raise Failed(Failure(why, state, heals=frozenset({topics.NODES}))) from error
 
 
 def _secrets(claim: PersistentVolumeClaim, name: str, given: Mapping[str, str], looked: Looked) -> dict[SecretKind, SecretReference | None]:

@@ -1,139 +1,36 @@
-"""Storing the PersistentVolume of a volume that exists: until it is stored, or the API server refuses it for good.
-
-One try is made at once. What failed then is tried again by workers of its own, so that no worker for claims waits; the driver is not
-asked again for that.
-"""
+"""Storing the PersistentVolume of a volume that exists, and finding out whose one of its name is that is there already."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.meta import Key
 from mooring.api.migration import csi_driver_of
-from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
-from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
-from mooring.control.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.controllers.provisioner.claims.outcomes import Save
-from mooring.controllers.provisioner.claims.requests import Order
+from mooring.controllers.provisioner.claims.record import PendingVolume
 from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.controllers.provisioner.volumes import Json
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Invalid, NotFound, TooLarge
 
 log = logger(__name__)
 
-WORKERS: Final = 4
-FIRST_RETRY_S: Final = 0.05
-LAST_RETRY_S: Final = 60.0
-TOLD_AT: Final = 6
-"""Failures before users are told: a short outage is not their business."""
-
 _REFUSALS: Final = (Invalid, BadRequest, TooLarge)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PendingVolume:
-    """A volume that exists. volume_id: the driver's name for it. began: when its attempt did."""
-
-    order: Order
-    volume_id: str
-    body: Json
-    began: Instant
-
-    @property
-    def uid(self) -> str:
-        return self.order.intent.uid
-
-    @property
-    def name(self) -> str:
-        return self.order.intent.volume_name
-
-
-Delayed = Callable[[PendingVolume, str], None]
-Settled = Callable[[PendingVolume, Save, str], Awaitable[None]]
-
-
 class PvStore:
-    """settled: awaited with what became of a volume that could not be stored at once, and why it was refused.
+    """driver_name: whose volumes it stores. per_node: the provisioners of other nodes make volumes of the same names."""
 
-    delayed: called once for a volume that can't be stored for a while, with the error. driver_name: whose volumes it stores.
-    per_node: the provisioners of other nodes make volumes of the same names.
-    """
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        volumes: Informer[PersistentVolume],
-        clock: Clock,
-        chance: Chance,
-        metrics: Metrics,
-        settled: Settled,
-        delayed: Delayed,
-        *,
-        driver_name: str,
-        per_node: bool = False,
-    ) -> None:
+    def __init__(self, cluster: Cluster, volumes: Informer[PersistentVolume], *, driver_name: str, per_node: bool = False) -> None:
         self._cluster = cluster
         self._volumes = volumes
-        self._settled = settled
-        self._delayed = delayed
         self._driver_name = driver_name
         self._per_node = per_node
-        self.unsaved: dict[str, PendingVolume] = {}
-        self._queue: WorkQueue[str] = WorkQueue(
-            "unsavedpvs",
-            clock=clock,
-            chance=chance,
-            backoff=BackOff(FIRST_RETRY_S, LAST_RETRY_S),
-            metrics=metrics.once(QueueMetrics),
-        )
 
     async def store(self, volume: PendingVolume) -> tuple[Save, str]:
-        """The first try; what failed is taken care of from here on. Returns what it came to, and why it was refused."""
-        self.unsaved[volume.uid] = volume
-        try:
-            result = await self._try(volume)
-        except Exception:
-            self._queue.retry(volume.uid)
-            raise
-        if result[0] is Save.LATER:
-            self._later(volume, result[1])
-        else:
-            del self.unsaved[volume.uid]
-        return result
-
-    def close(self) -> None:
-        """Ends the workers; what is unsaved then is asked of the driver again, by name, by the next process."""
-        self._queue.close()
-
-    async def work(self) -> None:
-        """One worker; returns once closed."""
-        await self._queue.work(self._again)
-
-    async def _again(self, uid: str) -> None:
-        volume = self.unsaved[uid]
-        result, error = await self._try(volume)
-        if result is Save.LATER:
-            self._later(volume, error)
-            return
-        self._queue.forget(uid)
-        await self._settled(volume, result, error)
-        self.unsaved.pop(uid, None)
-
-    def _later(self, volume: PendingVolume, error: str) -> None:
-        delay_s = self._queue.retry(volume.uid)
-        told = log.bind(PersistentVolume=volume.name)
-        told.error("the volume exists, its object could not be stored yet", why=error, retry_in_s=round(delay_s, 3))
-        if self._queue.failures(volume.uid) == TOLD_AT:
-            self._delayed(volume, f"the volume exists, its PersistentVolume could not be stored yet: {error}")
-
-    async def _try(self, volume: PendingVolume) -> tuple[Save, str]:
+        """One try: what it came to, and why it was refused, or has to be made again."""
         key = Key("", volume.name)
         try:
             await self._volumes.write(key, self._cluster.create(PERSISTENT_VOLUMES, volume.body))

@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from mooring.api.core import SECRETS, ObjectReference, PersistentVolumeClaim, SecretReference
-from mooring.base.clock import Clock, Instant
+from mooring.base.clock import Instant
 from mooring.base.log import Logger, logger
-from mooring.control.queue import WorkQueue
+from mooring.control.controller import Controller
+from mooring.control.queue import BackOff
+from mooring.control.result import Because, Result, Retry
+from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache, SecretError
+from mooring.controllers.provisioner.claims import reasons as why
 from mooring.controllers.provisioner.claims.claim import selected_node
 from mooring.controllers.provisioner.claims.claim_events import ClaimEvents, claim_reference, intent_reference
 from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
@@ -18,23 +22,28 @@ from mooring.controllers.provisioner.claims.decide import decide_claim
 from mooring.controllers.provisioner.claims.decide_after import RESCHEDULES_MAX, After, Attempted, Then, decide_after, told_failure
 from mooring.controllers.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
 from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, Save, State
-from mooring.controllers.provisioner.claims.pv_store import PendingVolume
+from mooring.controllers.provisioner.claims.pv_store import PvStore
+from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume, Rest
 from mooring.controllers.provisioner.claims.requests import Order
-from mooring.controllers.provisioner.claims.retry_triggers import Waits
-from mooring.controllers.provisioner.claims.view import BY_UID, Infeasible, Looked, View, Wanted
+from mooring.controllers.provisioner.claims.view import Looked, View, Wanted
 from mooring.controllers.provisioner.fetch import look_up
-from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.metrics import ProvisionMetrics
+from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.provisioner.writes import deselect_node
 from mooring.kube.cache.informer import Informer
-from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
 
 log = logger(__name__)
 
 INFEASIBLE_S: Final = 300.0
 """How long an infeasible claim rests at the least, unless it changes."""
+
+STORE_WORKERS: Final = 4
+STORE_BACK_OFF: Final = BackOff(0.05, 60.0)
+TOLD_AT: Final = 6
+"""Failures to store before users are told: a short outage is not their business."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,147 +58,162 @@ class Attempt:
 
 
 class ClaimReconciler:
-    """slow: filled here. slow_s: how long an infeasible claim rests, and one that is gone and refused.
+    """controller: of claims, by uid. storing: of volumes that exist and whose object could not be stored at once, by the claim's uid.
 
-    making_failed: called with the class of a volume that was not made. ended: called with the uid of a claim that is forgotten.
+    making_failed: called with the class of a volume that was not made. forgotten: called with the uid of a claim that is forgotten.
     """
 
     def __init__(
         self,
-        cluster: Cluster,
+        runtime: Runtime,
+        view: View,
+        records: ClaimRecords,
+        tracker: IntentTracker,
         claims: Informer[PersistentVolumeClaim],
         secrets: SecretCache,
         creation: VolumeCreation,
-        tracker: IntentTracker,
-        waits: Waits,
-        queue: WorkQueue[str],
+        pv_store: PvStore,
         events: ClaimEvents,
-        metrics: ProvisionMetrics,
-        clock: Clock,
-        slow: dict[str, Infeasible],
+        options: ProvisionerOptions,
         *,
-        slow_s: float,
-        making_failed: Callable[[str], None] = lambda class_name: None,
-        ended: Callable[[str], None] = lambda uid: None,
+        making_failed: Callable[[str], None],
+        forgotten: Callable[[str], None],
     ) -> None:
-        self._cluster = cluster
-        self._claims = claims
-        self._secrets = secrets
-        self._creation = creation
-        self._tracker = tracker
-        self._waits = waits
-        self._queue = queue
-        self._events = events
-        self._metrics = metrics
-        self._clock = clock
-        self._slow = slow
-        self._slow_s = max(slow_s, INFEASIBLE_S)
-        self._making_failed = making_failed
-        self._ended = ended
-        self._reschedules: dict[str, int] = {}
+        self._runtime, self._clock = runtime, runtime.clock
+        self._view, self._records, self._tracker = view, records, tracker
+        self._claims, self._secrets = claims, secrets
+        self._creation, self._pv_store, self._events = creation, pv_store, events
+        self._metrics = runtime.metrics.once(ProvisionMetrics)
+        self._rest_s = max(options.retry_interval_max_s, INFEASIBLE_S)
+        self._backoff = options.backoff
+        self._making_failed, self._forgotten = making_failed, forgotten
+        self.controller: Controller[str] = Controller(
+            runtime, "claims", self._reconcile, workers=options.worker_threads, backoff=options.backoff, log=log, about=self._about
+        )
+        self.storing: Controller[str] = Controller(
+            runtime, "unsavedpvs", self._store, workers=STORE_WORKERS, backoff=STORE_BACK_OFF, log=log, about=self._about_volume
+        )
 
     def forget(self, uid: str) -> None:
         """The claim is no more, or has its volume."""
-        self._waits.drop(uid)
-        self._slow.pop(uid, None)
-        self._reschedules.pop(uid, None)
-        self._ended(uid)
+        self._records.forget(uid)
+        self._forgotten(uid)
+
+    def _reference(self, uid: str) -> ObjectReference | None:
+        claim, intent = self._view.claim(uid), self._view.intents.get(uid)
+        if claim is not None:
+            return claim_reference(claim)
+        return None if intent is None else intent_reference(intent)
+
+    def _about(self, uid: str) -> Mapping[str, str]:
+        ref = self._reference(uid)
+        return {"uid": uid} if ref is None else {"PVC": f"{ref.namespace}/{ref.name}"}
+
+    def _about_volume(self, uid: str) -> Mapping[str, str]:
+        volume = self._records.get(uid).pending
+        return self._about(uid) if volume is None else {"PersistentVolume": volume.name}
 
     # -- one attempt
 
-    async def reconcile(self, view: View, uid: str) -> None:
+    async def _reconcile(self, uid: str) -> Result:
         """Does for the claim what is to be done now."""
-        attempt = self._attempt(view, uid)
-        if attempt is None:
-            await self._creation.let_go(uid)
-            self._done(uid)
-            return
-        decision = await self._decided(view, attempt)
+        claim, intent = self._view.claim(uid), self._view.intents.get(uid)
+        if claim is not None:
+            attempt = Attempt(uid, claim_reference(claim), claim, self._clock.now())
+        elif intent is not None:
+            attempt = Attempt(uid, intent_reference(intent), None, self._clock.now())
+        else:
+            self._creation.release(uid)
+            return self._done(uid, why.Gone(uid))
+        decision = await self._decided(attempt)
         match decision.action:
             case Create(order):
-                await self._create(attempt, order, decision)
+                return await self._create(attempt, order, decision)
             case LeaveToPopulator():
                 self._events.left_to_populator(attempt.ref)
-                self._done(uid)
+                return self._done(uid, decision.because)
             case _ if decision.failure is not None:
-                await self._failed(attempt, decision.class_name, decision.source_kind, decision.failure)
-            case _:
-                await self._nothing_to_try(attempt, decision)
+                return await self._failed(attempt, decision.class_name, decision.source_kind, decision.failure)
+        return await self._nothing_to_try(attempt, decision)
 
-    def _attempt(self, view: View, uid: str) -> Attempt | None:
-        claim, intent = view.claim(uid), view.intents.get(uid)
-        if claim is not None:
-            return Attempt(uid, claim_reference(claim), claim, self._clock.now())
-        return None if intent is None else Attempt(uid, intent_reference(intent), None, self._clock.now())
-
-    async def _decided(self, view: View, attempt: Attempt) -> Decision:
+    async def _decided(self, attempt: Attempt) -> Decision:
         """The decision, once all is looked up that it needs. The user is told at once that an attempt has begun."""
-        told, announced = _told(attempt), False
+        announced = False
         while True:
-            decision = decide_claim(view, attempt.uid, self._clock.now(), attempt.looked)  # no await between this and the action
-            if told.enabled(4):
-                told.info(4, "decided", because=str(decision.because))
+            decision = decide_claim(self._view, attempt.uid, self._clock.now(), attempt.looked)  # no await between this and the action
+            self.controller.explain(attempt.uid, decision.because)
             if decision.attempting and not announced:
                 announced = True
                 self._events.begins(attempt.ref)
             if not isinstance(decision.action, LookUp):
                 return decision
-            await look_up(self._cluster, self._secrets, decision.action.wanted, attempt.looked)
+            await look_up(self._runtime.cluster, self._secrets, decision.action.wanted, attempt.looked)
 
-    async def _create(self, attempt: Attempt, order: Order, decision: Decision) -> None:
+    async def _create(self, attempt: Attempt, order: Order, decision: Decision) -> Result:
         try:
-            stored = await self._creation.create(order, _values(order, attempt.looked), attempt.began)
+            saved = await self._creation.create(order, _values(order, attempt.looked), attempt.began)
         except Failed as failed:
-            await self._failed(attempt, decision.class_name, decision.source_kind, failed.failure, order)
-            return
-        if stored:
-            await self._succeeded(attempt.ref, order, attempt.began)
-        self._done(attempt.uid)
+            return await self._failed(attempt, decision.class_name, decision.source_kind, failed.failure, order)
+        except Exception as bug:
+            if self._records.get(attempt.uid).pending is not None:
+                self.storing.settle(attempt.uid, _not_stored(str(bug)))
+            raise
+        match saved:
+            case (Save.LATER, error):
+                self.storing.settle(attempt.uid, _not_stored(error))
+            case (_, _):
+                await self._succeeded(attempt.ref, order, attempt.began)
+        return self._done(attempt.uid, decision.because)
 
-    async def _nothing_to_try(self, attempt: Attempt, decision: Decision) -> None:
+    async def _nothing_to_try(self, attempt: Attempt, decision: Decision) -> Result:
+        uid = attempt.uid
         if decision.counts_failure:
             self._metrics.has_failed(decision.class_name, decision.source_kind)
         if decision.wait_s is not None:
-            self._wait(attempt.uid, decision.wait_s)
-            return
+            return self._resting(uid, decision.because, decision.wait_s)
         if decision.settled:
-            await self._tracker.end(attempt.uid)
-        if decision.has_volume and attempt.uid not in self._tracker:
-            await self._creation.let_go(attempt.uid)
-        self._waits.drop(attempt.uid)
-        self._begin_anew(attempt.uid)
+            await self._tracker.close(uid, IntentEvent.STORED)
+        if decision.has_volume and uid not in self._tracker:
+            self._creation.release(uid)
+        if attempt.claim is None and uid not in self._tracker:
+            self.forget(uid)
+        return self._from_the_start(uid, decision.because)
 
-    def _done(self, uid: str) -> None:
-        self._queue.forget(uid)
+    def _done(self, uid: str, because: Because) -> Result:
         self.forget(uid)
+        return Result(because)
 
-    # -- what it came to
+    # -- a volume that could not be stored at once
 
-    async def _succeeded(self, ref: ObjectReference, order: Order, began: Instant) -> None:
-        intent = order.intent
-        self._metrics.succeeded(intent.class_name, intent.source_kind, self._clock.now() - began)
-        log.info(2, "provisioned", PVC=f"{ref.namespace}/{ref.name}", PersistentVolume=intent.volume_name)
-        if self._claims.store.by(BY_UID, intent.uid):
-            self._events.succeeded(ref, intent.volume_name)
-        if order.is_retained:
-            self._events.retained(ref, intent.volume_name)
-        await self._creation.settle(order)
+    async def _store(self, uid: str) -> Result:
+        """Tries again, by workers of its own, so that no worker for claims waits; the driver is not asked again for that."""
+        volume = self._records.get(uid).pending
+        assert volume is not None, "it is pending until it is stored or refused"
+        saved, error = await self._pv_store.store(volume)
+        if saved is Save.LATER:
+            if self.storing.failures(uid) + 1 == TOLD_AT:
+                error = f"the volume exists, its PersistentVolume could not be stored yet: {error}"
+                self._events.failed(self._reference(uid) or intent_reference(volume.order.intent), error)
+            raise _not_stored(error)
+        await self._settled(volume, saved, error)
+        self._records.of(uid).pending = None
+        self._records.tidy(uid)
+        return Result(why.Saving(volume.name))
 
-    def save_delayed(self, view: View, volume: PendingVolume, error: str) -> None:
-        """A volume can't be stored for a while."""
-        intent = volume.order.intent
-        self._events.failed(_reference(view, intent), error)
-
-    async def settled(self, view: View, volume: PendingVolume, saved: Save, error: str) -> None:
-        """A volume that could not be stored at once has been stored, or never will be."""
-        order = volume.order
-        intent, uid = order.intent, order.intent.uid
-        claim, ref = view.claim(uid), _reference(view, intent)
+    async def _settled(self, volume: PendingVolume, saved: Save, error: str) -> None:
+        """It has been stored, or never will be: then the claim comes again as after any failure."""
+        order, intent, uid = volume.order, volume.order.intent, volume.uid
+        claim = self._view.claim(uid)
+        ref = intent_reference(intent) if claim is None else claim_reference(claim)
         if saved is Save.STORED:
             await self._succeeded(ref, order, volume.began)
             return
         failure = await self._creation.refused(order, await self._read_again(intent.secret), saved, error, volume.volume_id)
-        await self._failed(Attempt(uid, ref, claim, volume.began), intent.class_name, intent.source_kind, failure, order)
+        attempt = Attempt(uid, ref, claim, volume.began)
+        try:
+            self.controller.settle(uid, await self._failed(attempt, intent.class_name, intent.source_kind, failure, order))
+        except Retry as retry:
+            self.controller.settle(uid, retry)
 
     async def _read_again(self, ref: SecretReference | None) -> Mapping[str, str]:
         """The secret for a deletion, {} when it can't be had, as deletions do it."""
@@ -201,83 +225,93 @@ class ClaimReconciler:
             log.error("could not read a secret, going on without", error=error, secret=f"{ref.namespace}/{ref.name}")
             return {}
 
-    async def _failed(self, attempt: Attempt, class_name: str, kind: str, failure: Failure, order: Order | None = None) -> None:
-        """Tells the user, and says when the claim comes again. order: what failed, None when it did not get that far."""
+    # -- what it came to
+
+    async def _succeeded(self, ref: ObjectReference, order: Order, began: Instant) -> None:
+        intent = order.intent
+        self._metrics.succeeded(intent.class_name, intent.source_kind, self._clock.now() - began)
+        log.info(2, "provisioned", PVC=f"{ref.namespace}/{ref.name}", PersistentVolume=intent.volume_name)
+        if self._view.claim(intent.uid) is not None:
+            self._events.succeeded(ref, intent.volume_name)
+        if order.is_retained:
+            self._events.retained(ref, intent.volume_name)
+        await self._creation.settle(order)
+
+    async def _failed(self, attempt: Attempt, class_name: str, kind: str, failure: Failure, order: Order | None = None) -> Result:
+        """Tells the user, and says when the claim comes again. order: what failed, None when it did not get that far. Raises Retry."""
         uid = attempt.uid
         failure = told_failure(failure, order)
         self._metrics.has_failed(class_name, kind)
         self._events.failed(attempt.ref, failure.error, infeasible=failure.infeasible)
         if failure.state is not State.NO_CHANGE:
             self._making_failed(class_name)
-        await self._written_down(uid, failure, order)
-        claim = next(iter(self._claims.store.by(BY_UID, uid)), None)  # perhaps it has gone meanwhile
+        await self._mark(uid, failure, order)
+        claim = self._view.claim(uid)  # perhaps it has gone meanwhile
         node_tried, is_open = _node_tried(attempt, order), uid in self._tracker
-        after = decide_after(Attempted(failure, order, claim, node_tried, is_open, self._reschedules.get(uid, 0)))
+        after = decide_after(Attempted(failure, order, claim, node_tried, is_open, self._records.get(uid).reschedules))
         if after.releases_source:
-            await self._creation.let_go(uid)
+            self._creation.release(uid)
         if after.then is Then.FORGET:
             _told(attempt).error(f"failed to provision a volume that nobody waits for any more: {failure.error}")
-            self._done(uid)
-        elif not (after.node_unsuitable and claim is not None and await self._rescheduled(attempt, claim, failure, asks=after.other_node)):
-            self._comes_again(attempt, failure, after)
+            return self._done(uid, why.Hindered(failure))
+        if after.node_unsuitable and claim is not None and await self._rescheduled(attempt, claim, failure, asks=after.other_node):
+            return self._from_the_start(uid, why.Hindered(failure))
+        return self._comes_again(attempt, failure, after)
 
-    def _comes_again(self, attempt: Attempt, failure: Failure, after: After) -> None:
-        uid = attempt.uid
-        if after.then is Then.AT_ONCE:
-            _told(attempt).error(f"what was asked for before can't be had, asking for what is wanted now: {failure.error}")
-            self._waits.drop(uid)
-            self._queue.add(uid)
-            return
-        self._waits.put(uid, failure)
-        delay_s = self._rest(uid, after.fingerprint, failure.error) if after.then is Then.REST else self._queue.retry(uid)
-        _told(attempt).error(f"failed to provision: {failure.error}", state=failure.state.value, retry_in_s=round(delay_s, 3))
+    def _comes_again(self, attempt: Attempt, failure: Failure, after: After) -> Result:
+        """Raises Retry."""
+        uid, because = attempt.uid, why.Hindered(failure)
+        match after.then:
+            case Then.AT_ONCE:
+                _told(attempt).error(f"what was asked for before can't be had, asking for what is wanted now: {failure.error}")
+                return Result(because, again=True)
+            case Then.REST:
+                record = self._records.of(uid)
+                record.rest = Rest(self._clock.now() + self._rest_s, after.fingerprint, failure.error, failure.topics)
+                record.looks = 0
+                _told(attempt).error(f"failed to provision: {failure.error}", state=failure.state.value, retry_in_s=self._rest_s)
+                return dataclasses.replace(self._resting(uid, because, self._rest_s), keeps_backoff=False)
+        raise Retry(f"failed to provision: {failure.error}", heals=failure.topics, because=why.Ended(failure.state.value))
 
-    async def _written_down(self, uid: str, failure: Failure, order: Order | None) -> None:
+    async def _mark(self, uid: str, failure: Failure, order: Order | None) -> None:
         """What the failure means for the intent."""
         if failure.is_over:
             await self._tracker.refuse(uid, failure.rules_out)
         elif failure.state is State.BACKGROUND and order is not None:
             self._tracker.mark_unknown(order.intent)
 
-    def _rest(self, uid: str, fingerprint: object, error: str) -> float:
-        self._slow[uid] = Infeasible(self._clock.now() + self._slow_s, fingerprint, error)
-        self._queue.forget(uid)
-        self._wait(uid, self._slow_s)
-        return self._slow_s
-
-    def _wait(self, uid: str, seconds: float) -> None:
+    def _resting(self, uid: str, because: Because, rest_s: float) -> Result:
         """Nobody watches attributes classes: a claim that has one is looked at in the back-off, too."""
-        self._queue.add_after(uid, seconds)
-        claim = next(iter(self._claims.store.by(BY_UID, uid)), None)
+        record, claim = self._records.of(uid), self._view.claim(uid)
+        heals = frozenset() if record.rest is None else record.rest.heals
         if claim is not None and claim.spec.volume_attributes_class_name:
-            self._queue.retry(uid)
+            record.looks += 1
+            rest_s = min(rest_s, self._backoff.jittered_s(record.looks, self._runtime.chance))
+        return Result(because, waits_for=heals, after_s=rest_s, keeps_backoff=True)
 
     async def _rescheduled(self, attempt: Attempt, claim: PersistentVolumeClaim, failure: Failure, *, asks: bool) -> bool:
         """True when the scheduler has been asked for another node than the claim's: then the claim waits for that."""
-        uid = attempt.uid
-        times = self._reschedules[uid] = self._reschedules.get(uid, 0) + 1
+        record = self._records.of(attempt.uid)
+        record.reschedules += 1
         if not asks:
+            times = record.reschedules
             _told(attempt).error("several nodes in a row did not suit, the last one stays until the next try", times=times)
             return False
         try:
-            await deselect_node(self._cluster, self._claims, claim)
+            await deselect_node(self._runtime.cluster, self._claims, claim)
         except ApiError as error:
             _told(attempt).error("could not ask for another node", error=error)
             return False
         _told(attempt).info(2, "asked for another node", node=selected_node(claim), because=failure.error)
-        self._waits.drop(uid)
-        self._begin_anew(uid)
         return True
 
-    def _begin_anew(self, uid: str) -> None:
-        """The back-off does, unless one node after the other does not suit."""
-        if self._reschedules.get(uid, 0) <= RESCHEDULES_MAX:
-            self._queue.forget(uid)
+    def _from_the_start(self, uid: str, because: Because) -> Result:
+        """The back-off begins anew, unless one node after the other does not suit."""
+        return Result(because, keeps_backoff=self._records.get(uid).reschedules > RESCHEDULES_MAX)
 
 
-def _reference(view: View, intent: Intent) -> ObjectReference:
-    claim = view.claim(intent.uid)
-    return intent_reference(intent) if claim is None else claim_reference(claim)
+def _not_stored(error: str) -> Retry:
+    return Retry(f"the volume exists, its object could not be stored yet: {error}")
 
 
 def _node_tried(attempt: Attempt, order: Order | None) -> str:

@@ -7,19 +7,18 @@ a clone's volume) is looked up for one attempt: a judgement that needs it says s
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-import msgspec
-
 from mooring.api.classes import class_of
-from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus, PersistentVolumeStatus
+from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec
 from mooring.api.gateway import ReferenceGrant
-from mooring.api.meta import Key, Kind, ObjectMeta
-from mooring.api.storage import CSINode, CSINodeDriver, CSINodeSpec, StorageClass
-from mooring.base.clock import Instant
+from mooring.api.meta import Key, Kind
+from mooring.api.storage import CSINode, CSINodeDriver, StorageClass
 from mooring.base.errors import MooringError
+from mooring.control.slim import Mask, Part, items, slim, slimmed
 from mooring.controllers.provisioner.claims.claim import source_of
+from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.driver_capabilities import DriverFacts, Rules
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.topology import Term
@@ -29,7 +28,6 @@ BY_CLASS: Final = "class"
 BY_SOURCE: Final = "source"
 
 T_co = TypeVar("T_co", covariant=True)
-Watched = TypeVar("Watched", bound=msgspec.Struct)
 
 
 class Reader(Protocol[T_co]):
@@ -88,25 +86,11 @@ class Looked:
         return answer
 
 
-# -- what is remembered of claims
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Infeasible:
-    """A claim that the driver, or the API server, can't serve as it is. fingerprint: of what would have to change, None when it is gone."""
-
-    until: Instant
-    fingerprint: object
-    error: str
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
     """The world as the provisioner sees it, live.
 
-    intents: by claim uid, those whose volume may exist. kept: uids of those that the driver has refused since. slow: infeasible claims
-    by uid. unsaved: those whose volume is there, and its object is still to be stored.
-    orphans: by claim uid, intents without their claim, and since when nobody brings their secret back.
+    intents: by claim uid, those whose volume may exist. records: what is remembered of claims.
     node_name: the one node that this instance provisions for; "" for all.
     """
 
@@ -120,11 +104,8 @@ class View:
     grants: Reader[ReferenceGrant]
     places: Places
     intents: Mapping[str, Intent]
-    slow: Mapping[str, Infeasible]
-    unsaved: Container[str]
-    orphans: Mapping[str, Instant] = dataclasses.field(default_factory=dict)
+    records: ClaimRecords
     node_name: str = ""
-    unresolved: Container[str] = ()
 
     def claim(self, uid: str) -> PersistentVolumeClaim | None:
         return next(iter(self.claims.by(BY_UID, uid)), None)
@@ -171,69 +152,39 @@ CLAIM_INDEXES: Final[Mapping[str, Callable[[PersistentVolumeClaim], Iterable[str
 }
 
 
-# -- pruning: what is not read is not kept
+# -- what is not read is not kept
+
+_CLAIM: Final = slimmed(metadata=slim("deletion_timestamp", "finalizers", "annotations"), status=slim("phase"))
+_BOUND_CLAIM: Final = slimmed(metadata=slim("deletion_timestamp", "finalizers"), status=slim("phase"))
+
+_SPEC: Final = slim(
+    *(name for name in PersistentVolumeSpec.__struct_fields__ if name not in ("csi", "mount_options", "capacity")),
+    csi=slim("driver", "volume_handle", "read_only", "fs_type"),
+)
+_VOLUME: Final = slim(metadata=slim("deletion_timestamp", "finalizers", "annotations"), spec=_SPEC, status=slim("phase"))
+_IN_TREE_VOLUME: Final = slim(metadata=slim("deletion_timestamp", "finalizers", "annotations", "labels"), spec=_SPEC, status=slim("phase"))
+
+NODE: Final = slim(metadata=slim("labels"))
 
 
-def prune_claim(claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
+def keeps_of_claim(claim: PersistentVolumeClaim) -> Part:
     """A bound claim matters as a source only: its annotations are nobody's business any more."""
-    meta = claim.metadata
-    slim = ObjectMeta(
-        name=meta.name,
-        namespace=meta.namespace,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
-        deletion_timestamp=meta.deletion_timestamp,
-        finalizers=meta.finalizers,
-        annotations=None if claim.spec.volume_name else meta.annotations,
-    )
-    return msgspec.structs.replace(claim, metadata=slim, status=PersistentVolumeClaimStatus(phase=claim.status.phase))
+    return _BOUND_CLAIM if claim.spec.volume_name else _CLAIM
 
 
-def prune_volume(pv: PersistentVolume) -> PersistentVolume:
-    """Without labels' crowd, attributes, mount options: what deleting needs, and whose volume it is."""
-    meta = pv.metadata
-    slim = ObjectMeta(
-        name=meta.name,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
-        deletion_timestamp=meta.deletion_timestamp,
-        finalizers=meta.finalizers,
-        labels=meta.labels if pv.spec.csi is None else None,
-        annotations=meta.annotations,
-    )
-    source = pv.spec.csi and msgspec.structs.replace(
-        pv.spec.csi,
-        volume_attributes=None,
-        controller_publish_secret_ref=None,
-        node_stage_secret_ref=None,
-        node_publish_secret_ref=None,
-        controller_expand_secret_ref=None,
-        node_expand_secret_ref=None,
-    )
-    spec = msgspec.structs.replace(pv.spec, csi=source, mount_options=None, capacity=None)
-    return PersistentVolume(slim, spec, PersistentVolumeStatus(phase=pv.status.phase))
+def keeps_of_volume(pv: PersistentVolume) -> Part:
+    """What deleting needs, and whose volume it is."""
+    return _IN_TREE_VOLUME if pv.spec.csi is None else _VOLUME
 
 
-def csi_node_pruner(driver_name: str) -> Callable[[CSINode], CSINode]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _EntryOf:
+    driver_name: str
+
+    def __call__(self, driver: CSINodeDriver) -> bool:
+        return driver.name == self.driver_name
+
+
+def csi_node_mask(driver_name: str) -> Mask:
     """Of a CSINode only this driver's entry, and of that its keys."""
-
-    def prune(node: CSINode) -> CSINode:
-        own = tuple(CSINodeDriver(name=d.name, topology_keys=d.topology_keys) for d in node.spec.drivers or () if d.name == driver_name)
-        return CSINode(_bare(node.metadata), CSINodeSpec(drivers=own))
-
-    return prune
-
-
-def prune_node(node: Node) -> Node:
-    """Labels alone."""
-    return Node(msgspec.structs.replace(_bare(node.metadata), labels=node.metadata.labels))
-
-
-def _bare(meta: ObjectMeta) -> ObjectMeta:
-    return ObjectMeta(name=meta.name, uid=meta.uid, resource_version=meta.resource_version)
-
-
-def same_but_for_version(old: Any, new: Any) -> bool:
-    """True when nothing that is kept of the object has changed."""
-    meta = msgspec.structs.replace(old.metadata, resource_version=new.metadata.resource_version)
-    return bool(msgspec.structs.replace(old, metadata=meta) == new)
+    return slim(metadata=slim(), spec=slim(drivers=items(_EntryOf(driver_name), slim("name", "topology_keys"))))

@@ -11,11 +11,9 @@ import copy
 from typing import Final
 
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
-from mooring.base.clock import Clock, Instant
-from mooring.base.randomness import Chance
-from mooring.controllers.provisioner.deletion.view import ATTACHMENT_INDEXES, prune_attachment
+from mooring.base.clock import Instant
+from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Informer
-from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
 from mooring.kube.list_all import every
 
@@ -24,21 +22,18 @@ SILENCE_S_MAX: Final = 120.0
 
 
 class Attachments:
-    """informer: run by whoever made this."""
+    """informer: their cache."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, chance: Chance) -> None:
-        self.informer: Informer[VolumeAttachment] = Informer(
-            cluster, VOLUME_ATTACHMENTS, clock=clock, chance=chance, indexes=ATTACHMENT_INDEXES, prune=prune_attachment
-        )
-        self._cluster, self._clock = cluster, clock
+    def __init__(self, runtime: Runtime, informer: Informer[VolumeAttachment]) -> None:
+        self._cluster, self._clock, self._informer = runtime.cluster, runtime.clock, informer
         self._listing = asyncio.Lock()
-        self._listed_at: Instant = self.informer.heard_at
+        self._listed_at: Instant = informer.heard_at
         self._failure: ApiError | None = None
 
     async def look(self) -> None:
         """Returns when the cache knows what was there a while ago. Raises ApiError."""
         asked_at = self._clock.now()
-        if asked_at - self.informer.heard_at <= SILENCE_S_MAX:
+        if asked_at - self._informer.heard_at <= SILENCE_S_MAX:
             return
         async with self._listing:
             if self._listed_at < asked_at:  # else the list of somebody before us, which began after we had asked, is ours as well
@@ -52,7 +47,7 @@ class Attachments:
         """What is there enters the cache; what has gone leaves it with the watch. Gives what kept us from it."""
         try:
             async for attachment in every(self._cluster, VOLUME_ATTACHMENTS):
-                self.informer.wrote(attachment)
+                self._informer.wrote(attachment)
         except ApiError as error:
             return error
         return None

@@ -1,4 +1,4 @@
-"""Deletion's shell: what wakes a PersistentVolume, and what a failure leads to.
+"""Deletion: which change wakes a PersistentVolume, and when users are told of a failure.
 
 A deletion that something stands in the way of (an attachment, above all) waits for that to change, however long it takes: it is told
 once and costs nothing meanwhile. What failed comes again after its back-off.
@@ -6,33 +6,40 @@ once and costs nothing meanwhile. What failed comes again after its back-off.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final
 
-from mooring.api.classes import volume_class_of
 from mooring.api.core import ObjectReference, PersistentVolume
-from mooring.api.storage import StorageClass, VolumeAttachment
-from mooring.base.clock import Clock, Instant
+from mooring.api.storage import VOLUME_ATTACHMENTS, StorageClass, VolumeAttachment
+from mooring.base.clock import Instant
 from mooring.base.log import logger
-from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
-from mooring.control.draining import Shift
+from mooring.control import caches as control
+from mooring.control.controller import Controller
 from mooring.control.events import EventRecorder
-from mooring.control.queue import BackOff, QueueMetrics, WorkQueue
+from mooring.control.manager import Manager
+from mooring.control.result import Result, Retry
+from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner.caches import Caches
 from mooring.controllers.provisioner.deletion import reasons as why
-from mooring.controllers.provisioner.deletion.actions import Actions, Changed, Failed
 from mooring.controllers.provisioner.deletion.attachments import Attachments
 from mooring.controllers.provisioner.deletion.decide import decide_deletion
 from mooring.controllers.provisioner.deletion.metrics import DeletionMetrics
-from mooring.controllers.provisioner.deletion.view import Here, Progress, View
+from mooring.controllers.provisioner.deletion.reconcile import Actions, Failed
+from mooring.controllers.provisioner.deletion.view import (
+    ATTACHMENT_INDEXES,
+    Here,
+    Progress,
+    View,
+    class_changed,
+    detached,
+    intent_closed,
+    keeps_attachment,
+)
 from mooring.controllers.provisioner.driver_capabilities import DriverFacts
-from mooring.controllers.provisioner.options import JITTER, ProvisionerOptions
+from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.csi.driver import Driver
-from mooring.kube.cache.informer import Change
-from mooring.kube.cluster import Cluster
+from mooring.kube.cache.informer import Change, Informer
 
 log = logger(__name__)
 
@@ -49,93 +56,74 @@ async def _at_once(uid: str) -> None:
 class VolumeDeletion:
     """Deletes volumes of released PersistentVolumes, and keeps their finalizer.
 
-    caches: run by whoever made them; has to be made before they run. here: the one node that is served, None: all. settled: as of Intents.
+    controller: works on the volumes. worker: the same with the cache of attachments, for the provisioner to run.
+    caches: has to be called before they run. segments: of the one node that is served, if the options name one. settled: as of Intents.
     deleted: called with the PersistentVolume once the driver has deleted its volume: there is room again.
     """
 
     def __init__(
         self,
-        cluster: Cluster,
+        runtime: Runtime,
+        caches: Caches,
         driver: Driver,
         facts: DriverFacts,
         options: ProvisionerOptions,
-        clock: Clock,
-        chance: Chance,
-        metrics: Metrics,
         events: EventRecorder,
-        caches: Caches,
         secrets: SecretCache,
         *,
         settled: Callable[[str], Awaitable[None]] = _at_once,
         segments: Mapping[str, str] | None = None,
         deleted: Callable[[PersistentVolume], None] = lambda pv: None,
     ) -> None:
-        self._facts = facts
-        self._clock = clock
-        self._events = events
-        self._deleted = deleted
-        self._worker_count = options.worker_threads
-        self._volumes = caches.volumes
-        self._metrics = metrics.once(DeletionMetrics)
-        attachments = Attachments(cluster, clock, chance) if facts.publishes else None
-        self.attachments = None if attachments is None else attachments.informer
-        if self.attachments is not None:
-            self.attachments.on_change(self._attachment_changed)
+        self._clock, self._events, self._metrics = runtime.clock, events, runtime.metrics.once(DeletionMetrics)
         self._progress: dict[str, Progress] = {}
         self._told: dict[str, tuple[str, type, Instant]] = {}  # of volumes that wait: uid, kind of problem, and when it was told
+        self.controller: Controller[str] = Controller(
+            runtime,
+            "volumes",
+            self._reconcile,
+            workers=options.worker_threads,
+            backoff=options.backoff,
+            label="PersistentVolume",
+            log=log,
+        )
+        self.own_caches = control.Caches(runtime, "provisioner")
+        self.worker = Manager(self.own_caches, self.controller)
+        attachments: Informer[VolumeAttachment] | None = None
+        if facts.publishes:
+            attachments = self.own_caches.of(VOLUME_ATTACHMENTS, keeps=keeps_attachment, indexes=ATTACHMENT_INDEXES)
+            attachments.on_change(self._attachment_changed)
+        self._volumes = caches.volumes
         self._view = View(
             driver=facts,
             volumes=caches.volumes.store,
             classes=caches.classes.store,
-            attachments=None if self.attachments is None else self.attachments.store,
+            attachments=None if attachments is None else attachments.store,
             here=None if options.node is None else Here(options.node.node_name, {} if segments is None else segments),
             progress=self._progress,
         )
         self._actions = Actions(
-            cluster,
+            runtime,
+            caches,
             driver,
-            caches.volumes,
-            caches.claims,
             secrets,
+            self._view,
             self._progress,
-            attachments,
-            settled,
+            None if attachments is None else Attachments(runtime, attachments),
+            settled=settled,
+            deleted=deleted,
             timeout_s=options.timeout_s,
         )
-        back_off = BackOff(options.retry_interval_start_s, options.retry_interval_max_s, jitter=JITTER)
-        self._queue: WorkQueue[str] = WorkQueue("volumes", clock=clock, chance=chance, backoff=back_off, metrics=metrics.once(QueueMetrics))
-        self._shift = Shift()
-        caches.volumes.on_change(self._volume_changed)
+        self.controller.watch(caches.volumes, self._volume_changed)
         caches.classes.on_change(self._class_changed)
-
-    # -- life
-
-    async def run(self) -> None:
-        """Deletes until cancelled, or until drained. The shared caches have been filled."""
-        async with asyncio.TaskGroup() as group:
-            watching = None
-            if self.attachments is not None:
-                watching = group.create_task(self.attachments.run(), name="provisioner/volumeattachments")
-                await self.attachments.synced()
-            async with self._shift.workers() as workers:
-                for number in range(self._worker_count):
-                    workers.create_task(self._queue.work(self._delete), name=f"provisioner/volume-worker/{number}")
-            if watching is not None:
-                watching.cancel()
-
-    async def drain(self, timeout_s: float) -> bool:
-        """Takes no new work, lets what runs end and be stored. timeout_s: how long at the most. Returns False when that was too short."""
-        self._queue.close()
-        return await self._shift.over(timeout_s)
 
     def driver_returned(self) -> None:
         """The driver was away and is back: whatever failed may have failed for that."""
-        for pv in self._volumes.store.values():
-            self._heal(pv.metadata.name)
+        self.controller.retry_now(pv.metadata.name for pv in self._volumes.store.values())
 
-    def making_over(self, name: str) -> None:
-        """The volume's intent is over: that may have been what its deletion waited for."""
-        self._heal(name)
+    def intent_closed(self, pv_name: str) -> None:
+        """Nothing that is being made keeps the volume from being deleted any more."""
+        self.controller.tell(intent_closed(pv_name))
 
     def is_ours(self, pv: PersistentVolume) -> bool:
         """True for volumes whose deletion is this driver's business."""
@@ -143,76 +131,48 @@ class VolumeDeletion:
 
     # -- what wakes a volume
 
-    def _volume_changed(self, change: Change[PersistentVolume]) -> None:
+    def _volume_changed(self, change: Change[PersistentVolume]) -> Iterator[str]:
         """Our own writes wake it too: their answer may be the only one to show what others did meanwhile."""
         if change.new is None:
-            assert change.old is not None
-            self._forget(change.old.metadata.name)
+            self._forget(change.key.name)
         elif self._view.is_ours(change.new):
-            self._queue.add(change.new.metadata.name)
+            yield change.key.name
+
+    def _attachment_changed(self, change: Change[VolumeAttachment]) -> None:
+        if change.new is None:
+            self.controller.tell(detached(change.object.spec.source.persistent_volume_name or ""))
+
+    def _class_changed(self, change: Change[StorageClass]) -> None:
+        self.controller.tell(class_changed(change.key.name))
 
     def _forget(self, name: str) -> None:
-        self._queue.forget(name)
+        self.controller.forget(name)
         self._told.pop(name, None)
         self._progress.pop(name, None)
 
-    def _attachment_changed(self, change: Change[VolumeAttachment]) -> None:
-        if change.new is None and change.old is not None:
-            name = change.old.spec.source.persistent_volume_name or ""
-            if name in self._told or self._queue.in_hand(name):
-                self._queue.add(name)
-
-    def _class_changed(self, change: Change[StorageClass]) -> None:
-        """Its templates may have stood in the way."""
-        for name in tuple(self._told):
-            pv = self._view.volume(name)
-            if pv is not None and volume_class_of(pv) == change.key.name:
-                self._queue.add(name)
-
-    def _heal(self, name: str) -> None:
-        if self._queue.failures(name) or self._queue.in_hand(name):
-            self._queue.forget(name)
-            self._queue.add(name)
-
     # -- one volume
 
-    async def _delete(self, name: str) -> None:
-        started = self._clock.now()
+    async def _reconcile(self, name: str) -> Result:
+        """Raises Retry, Stale."""
         pv = self._view.volume(name)
         decision = decide_deletion(self._view, name)  # no await between this and the first action
-        told = log.bind(PersistentVolume=name)
-        if told.enabled(4):
-            told.info(4, "decided", because=str(decision.because))
+        self.controller.explain(name, decision.because)
+        if pv is None:
+            self._forget(name)
+            return Result(decision.because)
         if decision.problem is not None:
-            assert pv is not None
             self._wait(pv, decision.problem)
-            return
+            return Result(decision.because, waits_for=decision.waits_for, keeps_backoff=True)
         self._told.pop(name, None)
-        if pv is not None and decision.actions:
-            try:
-                await self._actions.perform(
-                    pv,
-                    decision,
-                    stands=lambda: decide_deletion(self._view, name).actions == decision.actions,
-                    deleted=lambda: self._succeeded(pv, self._clock.now() - started),
-                )
-            except Changed:
-                self._queue.add(name)
-                return
-            except Failed as failure:
-                self._failed(pv, failure)
-                return
-            told.info(2, "done", because=str(decision.because))
-        self._queue.forget(name)
+        try:
+            await self._actions.perform(pv, decision)
+        except Failed as failure:
+            if self.controller.failures(name) + 1 >= failure.patience:
+                self._tell(pv, str(failure))
+            raise Retry(f"failed to delete: {failure}", heals=failure.heals) from failure
         if self._view.volume(name) is None:  # the watch was quicker than the answer
             self._forget(name)
-
-    def _succeeded(self, pv: PersistentVolume, seconds: float) -> None:
-        """The volume is gone, whatever becomes of its object: that may go without us."""
-        class_name = pv.spec.storage_class_name
-        self._metrics.deleted.labels(class_name).inc()
-        self._metrics.duration.labels(class_name).observe(seconds)
-        self._deleted(pv)
+        return Result(decision.because, done="done" if decision.actions else "")
 
     def _wait(self, pv: PersistentVolume, problem: why.Problem) -> None:
         """Told once while the event lasts: the volume comes again when what stands in its way has changed."""
@@ -223,12 +183,6 @@ class VolumeDeletion:
         self._told[pv.metadata.name] = (*news, now)
         log.info(2, "not deleted yet", PersistentVolume=pv.metadata.name, because=str(problem))
         self._tell(pv, problem.error)
-
-    def _failed(self, pv: PersistentVolume, failure: Failed) -> None:
-        delay_s = self._queue.retry(pv.metadata.name)
-        log.error(f"failed to delete: {failure}", PersistentVolume=pv.metadata.name, retry_in_s=round(delay_s, 3))
-        if self._queue.failures(pv.metadata.name) >= failure.patience:
-            self._tell(pv, str(failure))
 
     def _tell(self, pv: PersistentVolume, text: str) -> None:
         self._metrics.failed.labels(pv.spec.storage_class_name).inc()

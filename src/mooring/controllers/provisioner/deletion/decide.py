@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Final
 
 from mooring.api.class_migration import class_as_csi
@@ -9,11 +10,12 @@ from mooring.api.classes import volume_class_of
 from mooring.api.core import CSIPersistentVolumeSource, PersistentVolume, SecretReference
 from mooring.api.meta import Key, annotation, is_deleting
 from mooring.api.migration import TranslationError, is_migratable, translated
+from mooring.control.result import Because
+from mooring.control.topics import Topic
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims.parameters import ParameterError, Places, SecretKind, secret_of
 from mooring.controllers.provisioner.deletion import reasons as why
-from mooring.controllers.provisioner.deletion.decision import Action, Decision, DeleteObject, DeleteVolume, Hold, LoadSecret, Release
-from mooring.controllers.provisioner.deletion.view import View, holds
+from mooring.controllers.provisioner.deletion.view import View, class_changed, detached, holds
 
 BOUND: Final = "Bound"
 RELEASED: Final = "Released"
@@ -21,6 +23,52 @@ DELETE: Final = "Delete"
 
 _NO_SERVICE: Final = "CSI driver does not support dynamic provisioning: plugin CONTROLLER_SERVICE capability is not reported"
 _NO_RPC: Final = "CSI driver does not support dynamic provisioning: controller CREATE_DELETE_VOLUME capability is not reported"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hold:
+    """Put the finalizer on it, so that its volume is deleted before the object goes."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Release:
+    """Take the finalizer off."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LoadSecret:
+    """Fetch the Secret that the call needs; without it the call is made all the same."""
+
+    ref: SecretReference
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeleteVolume:
+    """Call DeleteVolume. migrated: the volume is an in-tree one."""
+
+    handle: str
+    migrated: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeleteObject:
+    """Ask for the PersistentVolume's deletion."""
+
+
+Action = Hold | Release | LoadSecret | DeleteVolume | DeleteObject
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """actions: in order, the first failure stops the rest. problem: what must change before there is anything to do, told to users.
+
+    waits_for: the events that could change it, beside those of the PersistentVolume itself.
+    """
+
+    because: Because
+    actions: tuple[Action, ...] = ()
+    problem: why.Problem | None = None
+    waits_for: frozenset[Topic] = frozenset()
 
 
 def decide_deletion(view: View, pv_name: str) -> Decision:
@@ -60,19 +108,19 @@ def _delete(view: View, pv: PersistentVolume) -> Decision:
     try:
         secret = _secret(view, pv, migrated)
     except ParameterError as error:
-        return _stuck(why.NoSecret(pv.metadata.name, str(error)))
+        return _stuck(why.NoSecret(pv.metadata.name, str(error)), class_changed(volume_class_of(pv)))
     except TranslationError as error:
-        return _stuck(why.UntranslatableClass(str(error)))
+        return _stuck(why.UntranslatableClass(str(error)), class_changed(volume_class_of(pv)))
     node_names = view.nodes_of(pv)
     if node_names:
-        return _stuck(why.StillAttached(pv.metadata.name, node_names))
+        return _stuck(why.StillAttached(pv.metadata.name, node_names), detached(pv.metadata.name))
     load: tuple[Action, ...] = () if secret is None else (LoadSecret(secret),)
     call = DeleteVolume(source.volume_handle, migrated)
     return Decision(why.Deleting(call.handle), (*load, call, *_after_the_volume(view, pv)))
 
 
-def _stuck(problem: why.Problem) -> Decision:
-    return Decision(problem, problem=problem)
+def _stuck(problem: why.Problem, *waits_for: Topic) -> Decision:
+    return Decision(problem, problem=problem, waits_for=frozenset(waits_for))
 
 
 def _after_the_volume(view: View, pv: PersistentVolume) -> tuple[Action, ...]:

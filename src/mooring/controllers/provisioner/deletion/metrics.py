@@ -20,3 +20,7 @@ class DeletionMetrics:
         self.duration = Histogram(
             f"{name}_duration_seconds", "Time to delete a volume, successes only.", labels, buckets=BUCKETS_S, registry=registry
         )
+
+    def succeeded(self, class_name: str, seconds: float) -> None:
+        self.deleted.labels(class_name).inc()
+        self.duration.labels(class_name).observe(seconds)

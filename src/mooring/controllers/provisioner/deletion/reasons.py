@@ -5,14 +5,10 @@ Those that are problems carry the text of the event `VolumeFailedDelete`, as ext
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Protocol
 
-
-class Because(Protocol):
-    """A reason; str() tells it to people."""
-
-    def __str__(self) -> str: ...
+from mooring.control.reasons import reason
+from mooring.control.result import Because
 
 
 class Problem(Because, Protocol):
@@ -25,106 +21,79 @@ class Problem(Because, Protocol):
 # -- nothing to do
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('PersistentVolume "{pv_name}" does not exist: nothing to do')
 class Gone:
     pv_name: str
 
-    def __str__(self) -> str:
-        return f'PersistentVolume "{self.pv_name}" does not exist: nothing to do'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('it is no volume of the driver "{driver_name}"')
 class Foreign:
     driver_name: str
 
-    def __str__(self) -> str:
-        return f'it is no volume of the driver "{self.driver_name}"'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('its node affinity leaves out node "{node_name}": the provisioner of another node deletes it')
 class Elsewhere:
     node_name: str
 
-    def __str__(self) -> str:
-        return f'its node affinity leaves out node "{self.node_name}": the provisioner of another node deletes it'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('its reclaim policy is "{policy}": the volume stays')
 class Kept:
     policy: str
 
-    def __str__(self) -> str:
-        return f'its reclaim policy is "{self.policy}": the volume stays'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('its phase is "{phase}": a volume is deleted once it is Released')
 class InUse:
     """phase: of the PersistentVolume."""
 
     phase: str
 
-    def __str__(self) -> str:
-        return f'its phase is "{self.phase}": a volume is deleted once it is Released'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("it is being deleted without this driver's finalizer: the volume is gone, or somebody gave it up")
 class LetGo:
-    def __str__(self) -> str:
-        return "it is being deleted without this driver's finalizer: the volume is gone, or somebody gave it up"
+    pass
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("its volume is deleted in the backend: the object follows")
 class Deleted:
-    def __str__(self) -> str:
-        return "its volume is deleted in the backend: the object follows"
+    pass
 
 
 # -- work
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('it was released and its policy is "Delete": volume "{handle}" is deleted')
 class Deleting:
     handle: str
-
-    def __str__(self) -> str:
-        return f'it was released and its policy is "Delete": volume "{self.handle}" is deleted'
 
 
 # -- problems
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("still attached to {shown}: the volume is deleted when the last VolumeAttachment is gone")
 class StillAttached:
-    """The end of the attachments wakes it."""
-
     pv_name: str
     node_names: tuple[str, ...]
+
+    @property
+    def shown(self) -> str:
+        return ", ".join(self.node_names)
 
     @property
     def error(self) -> str:
         return f"persistentvolume {self.pv_name} is still attached to node {self.node_names[0]}"
 
-    def __str__(self) -> str:
-        return f"still attached to {', '.join(self.node_names)}: the volume is deleted when the last VolumeAttachment is gone"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("{error}")
 class NoCapability:
     error: str
 
-    def __str__(self) -> str:
-        return self.error
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("it has no csi source: no CSI driver can delete it")
 class NotCSI:
     error: str = "invalid CSI PV"
 
-    def __str__(self) -> str:
-        return "it has no csi source: no CSI driver can delete it"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("{error}")
 class Untranslatable:
     """why: what its in-tree source says that the CSI driver has no word for."""
 
@@ -134,21 +103,15 @@ class Untranslatable:
     def error(self) -> str:
         return f"failed to translate in-tree PV to CSI: {self.why}"
 
-    def __str__(self) -> str:
-        return self.error
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("its StorageClass can't be read as its CSI driver reads it: {error}")
 class UntranslatableClass:
     """Of an in-tree plugin; its CSI driver's parameters would tell the secret."""
 
     error: str
 
-    def __str__(self) -> str:
-        return f"its StorageClass can't be read as its CSI driver reads it: {self.error}"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("{error}")
 class NoSecret:
     """The class's templates can't be resolved: what they name is gone with the claim."""
 
@@ -158,6 +121,3 @@ class NoSecret:
     @property
     def error(self) -> str:
         return f"failed to get secretreference for volume {self.pv_name}: {self.why}"
-
-    def __str__(self) -> str:
-        return self.error

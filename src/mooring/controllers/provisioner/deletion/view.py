@@ -8,13 +8,35 @@ from typing import Final
 
 from mooring.api.core import PersistentVolume
 from mooring.api.matching import fits_node
-from mooring.api.meta import Key, ObjectMeta, annotation, finalizers_of
-from mooring.api.storage import StorageClass, VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec
+from mooring.api.meta import Key, annotation, finalizers_of
+from mooring.api.storage import StorageClass, VolumeAttachment
+from mooring.control.slim import Part, slim
+from mooring.control.topics import Topic
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims.view import Reader
 from mooring.controllers.provisioner.driver_capabilities import DriverFacts
 
 BY_VOLUME: Final = "volume"
+
+
+# -- topics: what a volume that can't be deleted waits for
+
+
+def detached(pv_name: str) -> Topic:
+    """An attachment of the volume is gone."""
+    return f"detached/{pv_name}"
+
+
+def class_changed(class_name: str) -> Topic:
+    return f"class/{class_name}"
+
+
+def intent_closed(pv_name: str) -> Topic:
+    """Nothing that is being made keeps the volume from being deleted any more."""
+    return f"intent/{pv_name}"
+
+
+# -- the world
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,11 +110,10 @@ def _volume_of(attachment: VolumeAttachment) -> tuple[str, ...]:
 ATTACHMENT_INDEXES: Final[Mapping[str, Callable[[VolumeAttachment], Iterable[str]]]] = {BY_VOLUME: _volume_of}
 
 
-def prune_attachment(attachment: VolumeAttachment) -> VolumeAttachment | None:
-    """Which volume is on which node; attachments of inline volumes are left out."""
-    spec, meta = attachment.spec, attachment.metadata
-    if not spec.source.persistent_volume_name:
-        return None
-    source = VolumeAttachmentSource(persistent_volume_name=spec.source.persistent_volume_name)
-    slim = ObjectMeta(name=meta.name, uid=meta.uid, resource_version=meta.resource_version)
-    return VolumeAttachment(slim, VolumeAttachmentSpec(node_name=spec.node_name, source=source))
+ATTACHMENT: Final = slim(metadata=slim(), spec=slim("node_name", source=slim("persistent_volume_name")))
+"""Which volume is on which node."""
+
+
+def keeps_attachment(attachment: VolumeAttachment) -> Part | None:
+    """Attachments of inline volumes are left out."""
+    return ATTACHMENT if attachment.spec.source.persistent_volume_name else None

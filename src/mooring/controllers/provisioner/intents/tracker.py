@@ -18,8 +18,10 @@ from typing import Final
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, RulesOut, State
+from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.controllers.provisioner.claims.requests import is_same_call
 from mooring.controllers.provisioner.intents.intent import Intent, Intents
+from mooring.controllers.provisioner.intents.states import NEXT, IntentEvent, IntentState
 from mooring.kube.errors import ApiError
 
 log = logger(__name__)
@@ -29,16 +31,16 @@ DOUBTS_MAX: Final = 8
 
 
 class IntentTracker:
-    """kept: uids of intents that are kept for that alone, live. ended: called with each intent that is over."""
+    """records: where the states are kept. ended: called with each intent that is over."""
 
-    def __init__(self, intents: Intents, clock: Clock, ended: Callable[[Intent], None] = lambda intent: None) -> None:
+    def __init__(
+        self, intents: Intents, records: ClaimRecords, clock: Clock, ended: Callable[[Intent], None] = lambda intent: None
+    ) -> None:
         self._intents = intents
+        self._records = records
         self._clock = clock
         self._ended = ended
-        self._since: dict[str, Instant] = {}
-        self._unknown: dict[str, list[Intent]] = {}
         self._uid_of: dict[str, str] = {}
-        self.unresolved: set[str] = set()
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._intents.open()
@@ -46,20 +48,31 @@ class IntentTracker:
     @property
     def count(self) -> int:
         """Of the open ones."""
-        return len(self._since)
+        return len(self._known_since())
 
     @property
     def oldest_s(self) -> float:
         """For how long the oldest one is known here, 0 without any."""
-        return self._clock.now() - next(iter(self._since.values())) if self._since else 0.0
+        return self._clock.now() - min(self._known_since(), default=self._clock.now())
+
+    def _known_since(self) -> list[Instant]:
+        return [record.since for record in self._records if record.state is not IntentState.ENDED]
+
+    def _happened(self, uid: str, event: IntentEvent) -> None:
+        record = self._records.of(uid)
+        after = NEXT[record.state, event]
+        assert after is not None, f"an intent that is {record.state.value}: {event.value}"
+        if record.state is IntentState.ENDED:
+            record.since = self._clock.now()
+        record.state = after
 
     def found(self, intents: Mapping[str, Intent]) -> None:
         """An earlier process, or another one, has left these open."""
         for uid, intent in intents.items():
             for former in intent.doubts:
-                self.mark_unknown(dataclasses.replace(former, unattended=intent.unattended))
-            self.mark_unknown(intent)
-            self._since.setdefault(uid, self._clock.now())
+                self._add_unknown(dataclasses.replace(former, unattended=intent.unattended))
+            self._add_unknown(intent)
+            self._happened(uid, IntentEvent.FOUND)
             self._uid_of.setdefault(intent.volume_name, uid)
 
     async def begin(self, intent: Intent) -> None:
@@ -73,40 +86,48 @@ class IntentTracker:
             if intent.uid not in self:
                 del self._uid_of[intent.volume_name]
             raise
-        self._since.setdefault(intent.uid, self._clock.now())
-        self.unresolved.discard(intent.uid)
+        self._happened(intent.uid, IntentEvent.BEGUN)
+
+    def mark_made(self, volume: PendingVolume) -> None:
+        """The volume exists; its PersistentVolume is still to be stored."""
+        self._happened(volume.uid, IntentEvent.MADE)
+        self._records.of(volume.uid).pending = volume
 
     def mark_unknown(self, intent: Intent) -> None:
         """A call for it has ended unknown."""
-        doubts = self._unknown.setdefault(intent.uid, [])
-        if not _is_among(doubts, intent):
-            doubts.append(dataclasses.replace(intent, doubts=()))
-        if len(doubts) > DOUBTS_MAX:
-            log.error("so many requests of one claim ended unknown that the oldest is given up", PersistentVolume=doubts.pop(0).volume_name)
+        self._add_unknown(intent)
+        self._happened(intent.uid, IntentEvent.LOST)
+
+    def _add_unknown(self, intent: Intent) -> None:
+        unknown = self._records.of(intent.uid).unknown
+        if not _is_among(unknown, intent):
+            unknown.append(dataclasses.replace(intent, doubts=()))
+        if len(unknown) > DOUBTS_MAX:
+            log.error(
+                "so many requests of one claim ended unknown that the oldest is given up", PersistentVolume=unknown.pop(0).volume_name
+            )
 
     async def refuse(self, uid: str, rules_out: RulesOut) -> None:
-        """The driver has refused the open intent. What is still in doubt is kept: another request, perhaps, that was made before."""
-        intent, doubts = self._intents.open().get(uid), self._unknown.get(uid, [])
-        if intent is None or rules_out is RulesOut.VOLUME:
-            doubts = []
-        elif rules_out is RulesOut.REQUEST:
-            doubts = [one for one in doubts if not is_same_call(one, intent)]
-        if intent is None or not doubts:
-            await self.end(uid)
+        """The driver has refused the open intent. It is kept while another request is unknown that was made before."""
+        intent = self._intents.open().get(uid)
+        unknown = [] if intent is None else still_unknown(self._records.get(uid).unknown, intent, rules_out)
+        if intent is None or not unknown:
+            await self.close(uid, IntentEvent.RULED_OUT)
             return
-        self._unknown[uid] = doubts
-        self.unresolved.add(uid)
-        if not _is_among(doubts, intent):
+        self._records.of(uid).unknown = unknown
+        self._happened(uid, IntentEvent.REFUSED)
+        if not _is_among(unknown, intent):
             try:
-                await self._intents.begin(self._with_unknown(doubts[-1]))
+                await self._intents.begin(self._with_unknown(unknown[-1]))
             except ApiError as error:
                 log.error("could not write down again what may have been made", error=error, PersistentVolume=intent.volume_name)
 
-    async def end(self, uid: str) -> None:
-        """As of Intents."""
-        self._unknown.pop(uid, None)
-        self.unresolved.discard(uid)
-        self._since.pop(uid, None)
+    async def close(self, uid: str, event: IntentEvent) -> None:
+        """As end of Intents. event: STORED, or RULED_OUT."""
+        self._happened(uid, event)
+        record = self._records.of(uid)
+        record.unknown, record.orphaned_at = [], None
+        self._records.tidy(uid)
         intent = self._intents.open().get(uid)
         if intent is not None and self._uid_of.get(intent.volume_name) == uid:
             del self._uid_of[intent.volume_name]
@@ -116,8 +137,18 @@ class IntentTracker:
 
     def _with_unknown(self, intent: Intent) -> Intent:
         """As it is stored, so that a new process knows of what was asked for before."""
-        others = (one for one in self._unknown.get(intent.uid, ()) if not is_same_call(one, intent))
+        others = (one for one in self._records.get(intent.uid).unknown if not is_same_call(one, intent))
         return dataclasses.replace(intent, doubts=tuple(others))
+
+
+def still_unknown(unknown: list[Intent], refused: Intent, rules_out: RulesOut) -> list[Intent]:
+    """The requests that may have made a volume, after the driver has refused one."""
+    match rules_out:
+        case RulesOut.VOLUME:
+            return []
+        case RulesOut.REQUEST:
+            return [one for one in unknown if not is_same_call(one, refused)]
+    return unknown
 
 
 def _is_among(doubts: list[Intent], intent: Intent) -> bool:

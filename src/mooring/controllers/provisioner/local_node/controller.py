@@ -25,8 +25,9 @@ from mooring.controllers.provisioner.claims.view import BY_CLASS, Looked, View
 from mooring.controllers.provisioner.fetch import look_up
 from mooring.controllers.provisioner.local_node import reasons as why
 from mooring.controllers.provisioner.local_node.decide import AskForRoom, BecomeOwner, LookUp, decide_ownership, obstacle
-from mooring.controllers.provisioner.local_node.reconcile import has_room, write_owner
+from mooring.controllers.provisioner.local_node.reconcile import has_room
 from mooring.controllers.provisioner.options import ProvisionerOptions
+from mooring.controllers.provisioner.writes import select_node
 from mooring.csi.driver import Driver
 from mooring.kube.cache.informer import Cause, Change
 from mooring.kube.errors import ApiError, Conflict, NotFound
@@ -130,7 +131,7 @@ class ClaimOwnership:
     async def _become_owner(self, uid: str, claim: PersistentVolumeClaim) -> Result:
         node_name, pvc = self._node.node_name, str(key_of(claim))
         try:
-            if await write_owner(self._cluster, self._claims, claim, node_name):
+            if await select_node(self._cluster, self._claims, claim, node_name):
                 log.info(2, "became the claim's owner", PVC=pvc, node=node_name)
                 self._races.pop(uid, None)
             return Result(why.BecomesOwner(node_name))

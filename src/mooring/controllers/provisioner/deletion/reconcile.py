@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
-from mooring.api.core import (
-    PERSISTENT_VOLUME_CLAIMS,
-    PERSISTENT_VOLUMES,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    SecretReference,
-)
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, SecretReference
 from mooring.api.meta import key_of
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
+from mooring.control.result import Stale
+from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache, SecretError
+from mooring.control.topics import Topic
 from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.caches import Caches
 from mooring.controllers.provisioner.claims.view import BY_UID
 from mooring.controllers.provisioner.delete_volume import delete_volume
-from mooring.controllers.provisioner.deletion import decision as d
+from mooring.controllers.provisioner.deletion import decide as d
 from mooring.controllers.provisioner.deletion.attachments import Attachments
-from mooring.controllers.provisioner.deletion.view import Progress
+from mooring.controllers.provisioner.deletion.metrics import DeletionMetrics
+from mooring.controllers.provisioner.deletion.view import Progress, View, intent_closed
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
-from mooring.kube.cache.informer import Informer
-from mooring.kube.cluster import Cluster, Patch, PatchType
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 
 log = logger(__name__)
@@ -37,55 +36,50 @@ _PASSING: Final = (Unreachable, ServerError, TooManyRequests)
 
 
 class Failed(MooringError):
-    """An action failed. str() is the event's text. patience: how many in a row before people are told; most pass by themselves."""
+    """An action failed. str() is the event's text. patience: how many in a row before people are told; most pass by themselves.
 
-    def __init__(self, text: str, *, patience: int = 1) -> None:
+    heals: topics that end the back-off.
+    """
+
+    def __init__(self, text: str, *, patience: int = 1, heals: Iterable[Topic] = ()) -> None:
         super().__init__(text)
         self.patience = patience
+        self.heals = frozenset(heals)
 
 
 def _patience(error: ApiError) -> int:
     return PATIENCE if isinstance(error, (*_PASSING, Conflict)) else 1
 
 
-class Changed(MooringError):
-    """What was decided on has changed while the call was prepared: decide again."""
-
-
 class Actions:
-    """progress: filled here, read by the view. settled: as of Intents, by the claim's uid. timeout_s: of each call.
+    """progress: filled here, read by the view. attachments: None for a driver that does not publish. timeout_s: of each call.
 
-    attachments: None for a driver that does not publish.
+    settled: as of Intents, by the claim's uid. deleted: called with the PersistentVolume whose volume the driver has just deleted.
     """
 
     def __init__(
         self,
-        cluster: Cluster,
+        runtime: Runtime,
+        caches: Caches,
         driver: Driver,
-        volumes: Informer[PersistentVolume],
-        claims: Informer[PersistentVolumeClaim],
         secrets: SecretCache,
+        view: View,
         progress: dict[str, Progress],
         attachments: Attachments | None,
-        settled: Callable[[str], Awaitable[None]],
         *,
+        settled: Callable[[str], Awaitable[None]],
+        deleted: Callable[[PersistentVolume], None],
         timeout_s: float,
     ) -> None:
-        self._cluster = cluster
-        self._driver = driver
-        self._volumes = volumes
-        self._claims = claims
-        self._secrets = secrets
-        self._progress = progress
-        self._attachments = attachments
-        self._settled = settled
-        self._timeout_s = timeout_s
+        self._cluster, self._clock, self._driver = runtime.cluster, runtime.clock, driver
+        self._volumes, self._claims, self._secrets = caches.volumes, caches.claims, secrets
+        self._view, self._progress, self._attachments = view, progress, attachments
+        self._settled, self._deleted, self._timeout_s = settled, deleted, timeout_s
+        self._metrics = runtime.metrics.once(DeletionMetrics)
 
-    async def perform(self, pv: PersistentVolume, decision: d.Decision, stands: Callable[[], bool], deleted: Callable[[], None]) -> None:
-        """Carries out the actions. Raises Failed, Changed.
-
-        stands: is the decision still the right one? Asked last before a volume goes. deleted: called once it has gone.
-        """
+    async def perform(self, pv: PersistentVolume, decision: d.Decision) -> None:
+        """Carries out the actions. Raises Failed; Stale when the decision is another one by the time the volume is about to go."""
+        began = self._clock.now()
         secret: SecretReference | None = None
         values: Mapping[str, str] = {}
         for action in decision.actions:
@@ -100,11 +94,12 @@ class Actions:
                 case d.DeleteVolume():
                     await self._settle(pv)
                     await self._look_at_attachments()
-                    if not stands():
-                        raise Changed(pv.metadata.name)
+                    if d.decide_deletion(self._view, pv.metadata.name).actions != decision.actions:
+                        raise Stale(pv.metadata.name)
                     await self._delete_volume(pv, action, secret, values)
                     self._progress[pv.metadata.name] = Progress(pv.metadata.uid)
-                    deleted()
+                    self._metrics.succeeded(pv.spec.storage_class_name, self._clock.now() - began)
+                    self._deleted(pv)
                 case d.DeleteObject():
                     await self._delete_object(pv)
                     self._progress[pv.metadata.name] = Progress(pv.metadata.uid, object_deleted=True)
@@ -123,7 +118,8 @@ class Actions:
         try:
             await self._settled(pv.spec.claim_ref.uid)
         except ApiError as error:
-            raise Failed(f"could not write down that the volume's creation is over: {error}", patience=_patience(error)) from error
+            text = f"could not write down that the volume's creation is over: {error}"
+            raise Failed(text, patience=_patience(error), heals=(intent_closed(pv.metadata.name),)) from error
 
     async def _look_at_attachments(self) -> None:
         if self._attachments is None:
@@ -146,8 +142,9 @@ class Actions:
     async def _delete_volume(
         self, pv: PersistentVolume, action: d.DeleteVolume, secret: SecretReference | None, values: Mapping[str, str]
     ) -> None:
+        request = csi.DeleteVolumeRequest(volume_id=action.handle, secrets=values)
         try:
-            await delete_volume(self._driver, action.request(values), Call(self._timeout_s, action.migrated), pv.metadata.name)
+            await delete_volume(self._driver, request, Call(self._timeout_s, action.migrated), pv.metadata.name)
         except DriverError as error:
             if secret is not None:  # perhaps it was the secret: read it anew next time
                 self._secrets.forget(secret)

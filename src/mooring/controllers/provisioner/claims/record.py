@@ -1,0 +1,119 @@
+"""What is remembered of a claim, by its uid: one record, forgotten as one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Final
+
+from mooring.base.clock import Instant
+from mooring.control.topics import Topic
+from mooring.controllers.provisioner.claims.claim import Source
+from mooring.controllers.provisioner.claims.requests import Order
+from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.controllers.provisioner.intents.states import IntentState
+from mooring.controllers.provisioner.volumes import Json
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PendingVolume:
+    """A volume that exists. volume_id: the driver's name for it. began: when its attempt did."""
+
+    order: Order
+    volume_id: str
+    body: Json
+    began: Instant
+
+    @property
+    def uid(self) -> str:
+        return self.order.intent.uid
+
+    @property
+    def name(self) -> str:
+        return self.order.intent.volume_name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rest:
+    """A claim that the driver, or the API server, can't serve as it is. fingerprint: of what would have to change, None when it is gone.
+
+    heals: the topics after which it is looked at at once.
+    """
+
+    until: Instant
+    fingerprint: object
+    error: str
+    heals: frozenset[Topic] = frozenset()
+
+
+@dataclasses.dataclass(slots=True)
+class ClaimRecord:
+    """state, since, unknown: of its intent, since when it is known here, and the requests whose calls ended unknown, the oldest first.
+
+    orphaned_at: from then on nobody brings the secret back of an intent whose claim is gone. pending: until its PersistentVolume is
+    stored. source: held for it. rest, looks: of its last failure, and how often it was looked at since. reschedules: other nodes
+    asked for in a row.
+    """
+
+    state: IntentState = IntentState.ENDED
+    since: Instant = 0.0
+    unknown: list[Intent] = dataclasses.field(default_factory=list)
+    orphaned_at: Instant | None = None
+    pending: PendingVolume | None = None
+    source: Source | None = None
+    rest: Rest | None = None
+    looks: int = 0
+    reschedules: int = 0
+
+    @property
+    def is_unresolved(self) -> bool:
+        """True while an intent is open for this alone: an earlier call may have made a volume."""
+        return self.state is IntentState.UNRESOLVED
+
+    @property
+    def is_idle(self) -> bool:
+        """True when there is nothing to remember."""
+        waits = self.pending is not None or self.source is not None or self.rest is not None or self.reschedules > 0
+        return self.state is IntentState.ENDED and not waits and self.orphaned_at is None
+
+
+_IDLE: Final = ClaimRecord()
+
+
+class ClaimRecords:
+    """The records of all claims of which there is anything to remember. Nobody holds one over an await."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, ClaimRecord] = {}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[ClaimRecord]:
+        return iter(self._records.values())
+
+    def get(self, uid: str) -> ClaimRecord:
+        """For reading alone: where there is none, an idle one that all share."""
+        return self._records.get(uid, _IDLE)
+
+    def of(self, uid: str) -> ClaimRecord:
+        """For writing."""
+        record = self._records.get(uid)
+        if record is None:
+            record = self._records[uid] = ClaimRecord()
+        return record
+
+    def forget(self, uid: str) -> None:
+        """The claim is no more, or has its volume: only what concerns a volume that may exist, and the source held for it, stays."""
+        record = self._records.get(uid)
+        if record is not None:
+            record.rest, record.reschedules = None, 0
+            if record.state is IntentState.ENDED:
+                record.orphaned_at = None
+            self.tidy(uid)
+
+    def tidy(self, uid: str) -> None:
+        """Drops a record once it is idle."""
+        record = self._records.get(uid)
+        if record is not None and record.is_idle:
+            del self._records[uid]

@@ -1,0 +1,339 @@
+"""Which step a claim is due for: rows of (objects and what is remembered, decision)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, SecretReference
+from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, CSINode, StorageClass
+from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.claims import reasons as why
+from mooring.controllers.provisioner.claims.decide import decide_claim, fingerprint
+from mooring.controllers.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
+from mooring.controllers.provisioner.claims.node_topology import NodePlaces
+from mooring.controllers.provisioner.claims.outcomes import State
+from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume, Rest
+from mooring.controllers.provisioner.claims.requests import Order, ordered_again
+from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, Looked, View, Wanted
+from mooring.controllers.provisioner.driver_capabilities import DriverFacts, Rules
+from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.controllers.provisioner.intents.states import IntentState
+from mooring.kube.cache.store import Store
+from mooring.kube.errors import Forbidden, NotFound
+
+DRIVER, UID, NAME = "csi.test", "u", "pvc-u"
+ASKED = {names.STORAGE_PROVISIONER: DRIVER}
+NOW = 1000.0
+SECRET = {"csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "ns"}
+IN_TREE = DriverFacts("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
+FOO = {"apiGroup": "x.io", "kind": "Foo", "name": "f"}
+Json = dict[str, Any]
+
+
+def a_claim(annotations: Mapping[str, str] | None = None, size: str = "1Gi", **spec: Any) -> PersistentVolumeClaim:
+    meta = {
+        "name": "c",
+        "namespace": "ns",
+        "uid": UID,
+        "resourceVersion": "1",
+        "annotations": ASKED if annotations is None else annotations,
+    }
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, "storageClassName": "sc", **spec}
+    return msgspec.convert({"metadata": meta, "spec": wanted, "status": {"phase": "Pending"}}, PersistentVolumeClaim)
+
+
+def a_class(parameters: Json | None = None, provisioner: str = DRIVER, **more: Any) -> StorageClass:
+    body = {"metadata": {"name": "sc", "uid": "sc"}, "provisioner": provisioner, "parameters": parameters or {}, **more}
+    return msgspec.convert(body, StorageClass)
+
+
+def a_pv(claim_uid: str = UID, claim_name: str = "c", **spec: Any) -> PersistentVolume:
+    ref = {"namespace": "ns", "name": claim_name, "uid": claim_uid}
+    return msgspec.convert({"metadata": {"name": NAME, "resourceVersion": "1"}, "spec": {"claimRef": ref, **spec}}, PersistentVolume)
+
+
+def a_store(*objects: Any, indexes: Any = None) -> Store[Any]:
+    store: Store[Any] = Store(indexes)
+    for obj in objects:
+        store.apply(obj)
+    return store
+
+
+def a_view(
+    claim: PersistentVolumeClaim | None = None,
+    storage_class: StorageClass | None = None,
+    *volumes: PersistentVolume,
+    intent: Intent | None = None,
+    driver: DriverFacts | None = None,
+    rules: Rules | None = None,
+    node_name: str = "",
+    **remembered: Any,
+) -> View:
+    """remembered: fields of the claim's record; an intent is open unless they say otherwise."""
+    csi_nodes: Store[CSINode] = a_store()
+    records = ClaimRecords()
+    if intent is not None:
+        remembered.setdefault("state", IntentState.OPEN)
+    for field, value in remembered.items():
+        setattr(records.of(UID), field, value)
+    return View(
+        driver=driver or DriverFacts(DRIVER),
+        rules=rules or Rules(),
+        claims=a_store(*([] if claim is None else [claim]), indexes=CLAIM_INDEXES),
+        volumes=a_store(*volumes),
+        classes=a_store(*([] if storage_class is None else [storage_class])),
+        csi_nodes=csi_nodes,
+        nodes=a_store(),
+        grants=a_store(),
+        places=NodePlaces(csi_nodes, a_store()),
+        intents={} if intent is None else {UID: intent},
+        records=records,
+        node_name=node_name,
+    )
+
+
+def decided(view: View, looked: Looked | None = None) -> Decision:
+    return decide_claim(view, UID, NOW, looked or Looked())
+
+
+def order_of(decision: Decision) -> Order:
+    assert isinstance(decision.action, Create), decision
+    return decision.action.order
+
+
+def an_intent(claim: PersistentVolumeClaim | None = None, parameters: Json | None = None, looked: Looked | None = None) -> Intent:
+    """What such a claim is begun with."""
+    return order_of(decided(a_view(claim or a_claim(), a_class(parameters)), looked)).intent
+
+
+def a_secret(found: Any) -> Looked:
+    return Looked({Wanted(SECRETS, "s", "ns"): found})
+
+
+GONE = NotFound("no such secret")
+
+# -- claims that are of no business, or have their volume
+
+NOTHING_TO_TRY = {
+    "P03-the-ga-annotation-wins": (
+        a_view(a_claim({names.STORAGE_PROVISIONER: "other", names.STORAGE_PROVISIONER_BETA: DRIVER}), a_class()),
+        Decision(why.NotAsked("other")),
+    ),
+    "P04-nobody-asked": (a_view(a_claim({}), a_class()), Decision(why.NotAsked(""))),
+    "P05-it-has-a-volume": (a_view(a_claim(volumeName="pv"), a_class()), Decision(why.HasVolume("pv"), has_volume=True)),
+    "P06-no-node-yet": (a_view(a_claim(), a_class(volumeBindingMode="WaitForFirstConsumer")), Decision(why.WaitsForNode())),
+    "P06-an-empty-node": (
+        a_view(a_claim({**ASKED, names.SELECTED_NODE: ""}), a_class(volumeBindingMode="WaitForFirstConsumer")),
+        Decision(why.WaitsForNode()),
+    ),
+    "P06-the-alpha-annotation-makes-nothing-due": (
+        a_view(a_claim({**ASKED, names.SELECTED_NODE_ALPHA: "n"}), a_class(volumeBindingMode="WaitForFirstConsumer")),
+        Decision(why.WaitsForNode()),
+    ),
+    "P07-no-class": (a_view(a_claim()), Decision(why.ClassMissing("sc"), counts_failure=True, class_name="sc")),
+    "P08-a-class-of-another": (a_view(a_claim(), a_class(provisioner="other")), Decision(why.ClassOfAnother("sc", "other"))),
+    "P09-the-volume-is-there": (a_view(a_claim(), a_class(), a_pv()), Decision(why.Provisioned(NAME), has_volume=True)),
+    "P88-another-node": (
+        a_view(a_claim({**ASKED, names.SELECTED_NODE: "n2"}), a_class(), node_name="n1"),
+        Decision(why.OfAnotherNode("n2")),
+    ),
+    "P88-no-node-has-taken-it": (a_view(a_claim(), a_class(), node_name="n1"), Decision(why.OfAnotherNode(""))),
+    "P44-gone-and-nothing-open": (a_view(), Decision(why.Gone(UID))),
+    "in-tree-and-not-migrated": (
+        a_view(a_claim({names.STORAGE_PROVISIONER: "kubernetes.io/aws-ebs"}), a_class(), driver=IN_TREE),
+        Decision(why.NotAsked("kubernetes.io/aws-ebs")),
+    ),
+}
+
+
+@pytest.mark.parametrize(("view", "decision"), [pytest.param(*row, id=name) for name, row in NOTHING_TO_TRY.items()])
+def test_nothing_is_tried(view: View, decision: Decision):
+    assert decision == decided(view)
+
+
+# -- attempts
+
+
+@pytest.mark.parametrize(
+    ("claim", "view"),
+    [
+        pytest.param(a_claim(), {}, id="P01"),
+        pytest.param(a_claim({names.STORAGE_PROVISIONER_BETA: DRIVER}), {}, id="P02"),
+        pytest.param(a_claim({**ASKED, names.SELECTED_NODE: "n1"}), {"node_name": "n1"}, id="P88-our-node"),
+    ],
+)
+def test_a_volume_is_asked_for(claim: PersistentVolumeClaim, view: Json):
+    decision = decided(a_view(claim, a_class(), **view))
+    order = order_of(decision)
+    assert (NAME, False, False) == (order.request.name, order.is_former, order.is_retained)
+    assert (why.Creating(NAME), True, "sc", "") == (decision.because, decision.attempting, decision.class_name, decision.source_kind)
+
+
+def test_P10_the_name_is_made_by_the_flags():
+    rules = Rules(volume_name_prefix="vol", volume_name_uuid_length=1)
+    assert "vol-u" == order_of(decided(a_view(a_claim(), a_class(), rules=rules))).request.name
+
+
+FAILURES = {
+    "P11-no-prefix": ({"rules": Rules(volume_name_prefix="")}, {}, "volume name prefix cannot be of length 0", State.FINISHED),
+    "P12-a-selector": ({}, {"selector": {"matchLabels": {"a": "b"}}}, "claim Selector is not supported", State.FINISHED),
+    "P48-it-creates-nothing": ({"driver": DriverFacts(DRIVER, creates=False)}, {}, "CREATE_DELETE_VOLUME", State.FINISHED),
+    "P64-it-modifies-nothing": ({}, {"volumeAttributesClassName": "gold"}, "MODIFY_VOLUME", State.FINISHED),
+}
+
+
+@pytest.mark.parametrize(("view", "spec", "text", "state"), [pytest.param(*row, id=name) for name, row in FAILURES.items()])
+def test_an_attempt_that_fails_before_the_driver_is_asked(view: Json, spec: Json, text: str, state: State):
+    looked = Looked({Wanted(VOLUME_ATTRIBUTES_CLASSES, "gold"): NotFound("no such class")})
+    decision = decided(a_view(a_claim(**spec), a_class(), **view), looked)
+    assert decision.failure is not None
+    assert (True, None, state) == (decision.attempting, decision.action, decision.failure.state)
+    assert text in decision.failure.error
+
+
+def test_names_cut_short_that_meet_are_told():
+    decision = decided(a_view(a_claim(), a_class(), a_pv("other", "other")))
+    assert decision.failure is not None
+    assert 'belongs to claim "ns/other" already' in decision.failure.error
+
+
+def test_P33_a_secret_is_looked_up_first_and_its_absence_is_told():
+    view = a_view(a_claim(), a_class(SECRET))
+    decision = decided(view)
+    assert (LookUp(Wanted(SECRETS, "s", "ns")), True) == (decision.action, decision.attempting)
+    missing = decided(view, a_secret(GONE))
+    assert missing.failure is not None
+    assert State.NO_CHANGE is missing.failure.state
+    assert SecretReference(name="s", namespace="ns") == order_of(decided(view, a_secret({"user": "me"}))).intent.secret
+
+
+def test_P49_a_claim_with_a_foreign_source_is_left_to_a_populator():
+    decision = decided(a_view(a_claim(dataSourceRef=FOO), a_class()))
+    assert (why.Populated("Foo"), LeaveToPopulator(), True) == (decision.because, decision.action, decision.attempting)
+
+
+# -- claims that rest
+
+
+def resting(claim: PersistentVolumeClaim, storage_class: StorageClass, until: float = NOW + 5) -> Rest:
+    return Rest(until, fingerprint(a_view(), claim, storage_class, Looked()), "bad")
+
+
+@pytest.mark.parametrize(
+    ("rest", "rests"),
+    [
+        pytest.param(resting(a_claim(), a_class()), True, id="P45-as-it-was"),
+        pytest.param(resting(a_claim(), a_class(), NOW), False, id="P45-the-rest-is-over"),
+        pytest.param(resting(a_claim(size="2Gi"), a_class()), False, id="P45-the-claim-changed"),
+        pytest.param(resting(a_claim(), a_class({"a": "b"})), False, id="P45-the-class-changed"),
+        pytest.param(resting(a_claim({**ASKED, names.SELECTED_NODE: "n2"}), a_class()), False, id="P45-another-node"),
+        pytest.param(resting(a_claim({**ASKED, "touched": "yes"}), a_class()), True, id="P45-what-nobody-reads-changed"),
+    ],
+)
+def test_an_infeasible_claim_rests_until_it_or_its_class_changes(rest: Rest, rests: bool):
+    decision = decided(a_view(a_claim(), a_class(), rest=rest))
+    assert rests == (Decision(why.NotYetAgain("bad", 5.0), wait_s=5.0, class_name="sc") == decision)
+    assert rests != isinstance(decision.action, Create)
+
+
+# -- open intents
+
+OPEN = an_intent()
+BIGGER = an_intent(a_claim(size="2Gi"))
+
+
+def is_asked_as(decision: Decision, intent: Intent, *, former: bool) -> bool:
+    order = order_of(decision)
+    again = why.Creating(NAME, again=True)
+    return (intent.request, former, again) == (order.intent.request, order.is_former, decision.because)
+
+
+@pytest.mark.parametrize(
+    ("view", "former"),
+    [
+        pytest.param(a_view(a_claim(), a_class(), intent=OPEN), False, id="P40-as-it-is-wanted"),
+        pytest.param(a_view(None, None, intent=OPEN), True, id="P41-the-claim-is-gone"),
+        pytest.param(a_view(a_claim(), None, intent=OPEN), True, id="the-class-is-gone"),
+        pytest.param(a_view(a_claim(size="2Gi"), a_class(), intent=OPEN), True, id="the-claim-has-changed"),
+        pytest.param(a_view(a_claim(), a_class({"a": "b"}), intent=OPEN), True, id="the-class-has-changed"),
+        pytest.param(a_view(a_claim(selector={}), a_class(), intent=OPEN), True, id="the-claim-can-not-be-served-any-more"),
+        pytest.param(a_view(a_claim(volumeName="other"), a_class(), intent=OPEN), True, id="P42-it-has-another-volume"),
+        pytest.param(a_view(None, None, intent=OPEN, state=IntentState.UNRESOLVED), True, id="P42-refused-and-the-claim-is-gone"),
+        pytest.param(
+            a_view(a_claim(volumeName="other"), a_class(), intent=OPEN, state=IntentState.UNRESOLVED),
+            True,
+            id="P42-refused-and-it-has-another-volume",
+        ),
+    ],
+)
+def test_what_may_exist_is_asked_for_as_it_was(view: View, former: bool):
+    assert is_asked_as(decided(view), OPEN, former=former)
+
+
+def test_P42_what_was_refused_is_asked_for_as_it_is_wanted_by_now():
+    decision = decided(a_view(a_claim(size="2Gi"), a_class(), intent=OPEN, state=IntentState.UNRESOLVED))
+    assert is_asked_as(decision, BIGGER, former=False)
+
+
+def test_P42_what_nobody_waits_for_any_more_is_asked_for_seldom():
+    rest = Rest(NOW + 5, None, "no")
+    view = a_view(None, None, intent=OPEN, state=IntentState.UNRESOLVED, rest=rest)
+    assert Decision(why.NotRuledOut("no", 5.0), wait_s=5.0) == decided(view)
+    assert is_asked_as(decided(a_view(None, None, intent=OPEN, rest=rest)), OPEN, former=True), "but what is not refused at once"
+
+
+@pytest.mark.parametrize(
+    ("claim", "decision"),
+    [
+        pytest.param(None, Decision(why.Provisioned(NAME), settled=True, has_volume=True), id="gone"),
+        pytest.param(a_claim(), Decision(why.Provisioned(NAME), settled=True, has_volume=True), id="there"),
+        pytest.param(a_claim(volumeName=NAME), Decision(why.HasVolume(NAME), settled=True, has_volume=True), id="bound"),
+    ],
+)
+def test_P47_an_intent_whose_volume_is_stored_is_closed(claim: PersistentVolumeClaim | None, decision: Decision):
+    assert decision == decided(a_view(claim, a_class(), a_pv(), intent=OPEN))
+
+
+@pytest.mark.parametrize("claim", [None, a_claim(), a_claim(size="2Gi")])
+def test_P46_a_volume_that_is_to_be_stored_is_not_asked_for(claim: PersistentVolumeClaim | None):
+    pending = PendingVolume(ordered_again(OPEN), "vol", {}, NOW)
+    assert Decision(why.Saving(NAME)) == decided(a_view(claim, a_class(), intent=OPEN, state=IntentState.PENDING, pending=pending))
+
+
+UNATTENDED = dataclasses.replace(OPEN, unattended=True)
+
+
+def test_a_volume_that_may_have_been_kept_is_retained_once_its_claim_is_gone():
+    order = order_of(decided(a_view(None, None, intent=UNATTENDED)))
+    assert order.is_retained
+    assert "Retain" == msgspec.json.decode(order.intent.volume)["spec"]["persistentVolumeReclaimPolicy"]
+    assert not order_of(decided(a_view(a_claim(), a_class(), intent=UNATTENDED))).is_retained, (
+        "nobody takes a volume out of a claim that waits"
+    )
+
+
+WITH_SECRET = an_intent(None, SECRET, a_secret({"user": "me"}))
+
+
+@pytest.mark.parametrize(
+    ("orphaned_at", "found", "is_lost"),
+    [
+        pytest.param(NOW, GONE, True, id="P44-gone-for-good"),
+        pytest.param(NOW, Forbidden("no"), True, id="P44-not-to-be-read"),
+        pytest.param(NOW + 1, GONE, False, id="P44-somebody-may-bring-it-back"),
+        pytest.param(None, GONE, False, id="P44-the-claim-has-just-gone"),
+        pytest.param(NOW, {"user": "me"}, False, id="P44-still-there"),
+    ],
+)
+def test_what_may_exist_is_asked_for_without_a_secret_that_is_lost(orphaned_at: float | None, found: Any, is_lost: bool):
+    decision = decided(a_view(None, None, intent=WITH_SECRET, orphaned_at=orphaned_at), a_secret(found))
+    if isinstance(found, dict) or is_lost:
+        assert is_lost == order_of(decision).secret_is_lost
+    else:
+        assert decision.failure is not None
+        assert State.NO_CHANGE is decision.failure.state
