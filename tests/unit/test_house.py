@@ -138,6 +138,17 @@ def test_every_module_says_what_it_is() -> None:
     assert [] == [below_src(path) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))]
 
 
+def test_no_reason_steers() -> None:
+    """`because` is for people: what happens next stands in the decision's other fields."""
+    asks = re.compile(r"isinstance\([^()]*because\b|case\s+\w*because|because\s*(==|is)\s")
+    assert asks.search("if isinstance(decision.because, why.Full):")
+    assert [] == [
+        below_src(path)
+        for path in SOURCES
+        if asks.search(path.read_text().replace("because is not None", "").replace("because is None", ""))
+    ]
+
+
 def _documented(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
