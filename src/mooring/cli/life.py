@@ -207,7 +207,11 @@ class Life(abc.ABC, Generic[F]):
     def _obstacle(self) -> str:
         if self.is_ending:
             return "ending"
-        return self._missing() or ("" if self._work is None else unfilled(self._work.has_synced, self._work.obstacle))
+        if missing := self._missing():
+            return missing
+        if self._work is not None:
+            return unfilled(self._work.has_synced, self._work.obstacle)
+        return "" if self._elector is None else self._elector.obstacle
 
     def _missing(self) -> str:
         """What the work can't be done without, and is not there yet; "" for nothing."""

@@ -208,7 +208,8 @@ class Orphans:
         if kept:
             raise ConfigError("; ".join(f"--volume: {handle} is not deleted: {report.why_kept(handle)}" for handle in kept))
         if deletable and not report.object_count and (self._flags.yes or not self._named):
-            remedy = "leave out --yes, and answer the question" if self._named else "name the volumes with --volume, without --yes"
+            without = ", without --yes" if self._flags.yes else ""
+            remedy = "leave out --yes, and answer the question" if self._named else f"name the volumes with --volume{without}"
             raise ConfigError(
                 f"the cluster has no PersistentVolume of the driver {self._driver_name}: is it the right one? If it is, {remedy}"
             )

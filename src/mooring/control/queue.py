@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, TypeVar
@@ -23,6 +24,7 @@ from typing import Final, Generic, TypeVar
 from mooring.base.backoff import BackOff
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
+from mooring.base.logform import Lines
 from mooring.base.randomness import Chance
 from mooring.control.queue_metrics import QueueMetrics
 
@@ -170,7 +172,8 @@ class WorkQueue(Generic[K]):
             try:
                 await handle(key)
             except Exception as error:  # must not end the other keys' work
-                _log.error("failed unexpectedly, trying again", error=error, queue=self._name, key=str(key))
+                trace = Lines("".join(traceback.format_exception(error)))
+                _log.error("failed unexpectedly, trying again", error=error, queue=self._name, key=str(key), traceback=trace)
                 self.retry(key)
             finally:
                 self.done(key)

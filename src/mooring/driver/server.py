@@ -41,6 +41,8 @@ async def serving(plugin: object, endpoint: str, *, socket_mode: int = 0o600, gr
     end afterwards; what is left then is cancelled. Raises ConfigError when the endpoint or the driver's name is no good.
     """
     if isinstance(plugin, Plugin) and not _NAME.fullmatch(plugin.name):
+        if not plugin.name:
+            raise ConfigError(f'{type(plugin).__name__} has no name: set `name = "csi.example.com"` in the class')
         raise ConfigError(f"driver name {plugin.name!r} is not of the form a domain has, with 63 characters at the most")
     path = socket_path(endpoint)
     clear(path)

@@ -6,13 +6,19 @@ import asyncio
 
 import pytest
 
+from mooring.apiserver.bootstrap import new_store
+from mooring.apiserver.local import LocalCluster
+from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError, InvariantError
+from mooring.base.randomness import Chance
 from mooring.cli.health import DRIVER_S_MAX
 from mooring.cli.life import DRAIN_S_MAX
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import DriverLost
+from mooring.kube.errors import Forbidden
+from tests.support.recording import RecordingCluster
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.cli.world import SlowWork, World
@@ -276,3 +282,19 @@ async def test_work_that_ends_by_itself_is_a_bug():
     world = World(make=lambda: Lazy(world.clock))
     with pytest.raises(InvariantError, match="the work ended"):
         await ended(world)
+
+
+@in_virtual_time
+async def test_a_life_that_may_not_stand_for_election_is_not_ready():
+    """A rollout without the right to the Lease must not look good; who stands by for another is ready."""
+    clock = LoopClock()
+    cluster = RecordingCluster(LocalCluster(new_store(Chance(1), 0.0), clock=clock, chance=Chance(2)), [])
+    world = World("--leader-election", "--leader-election-namespace=default", cluster=cluster)
+    refusal = cluster.refuse("get leases", times=None, error=Forbidden("leases is forbidden"))
+    async with world.living():
+        await world.clock.sleep(1)
+        assert (503, "not ready: may not stand for leader election: leases is forbidden\n") == _answer(await world.asked("/readyz"))
+        refusal.times = 0
+        await world.clock.sleep(30)
+        assert 200 == (await world.asked("/readyz")).status
+        assert ["run"] == world.works[0].story

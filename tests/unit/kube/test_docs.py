@@ -152,7 +152,8 @@ def test_the_example_runs_as_a_program_until_ctrl_c(tmp_path: Path) -> None:
             eventually(lambda: seen() == "", 20, "it has noted that the volume is attached nowhere")
             example.send(signal.SIGINT)
             assert 0 == example.wait_exit(), example.log_tail()
-            assert "" == example.output()
+            assert '"Starting" program="where"' in example.output()
+            assert '"annotated"' in example.output()
         finally:
             example.kill()
             api.close()

@@ -80,6 +80,7 @@ class LeaderElector:
         self._wake = asyncio.Event()  # the Lease was given back
         self._log = _log.bind(lock=f"{candidate.namespace}/{candidate.lock_name}", identity=candidate.identity)
         self._complaints = Complaints(self._log)
+        self._refusal = ""
         self._announcer = Announcer(candidate.identity, self._log, events, metrics)
 
     @property
@@ -95,6 +96,11 @@ class LeaderElector:
         """Empty when all is well. Else the text for status 500: we hold the Lease and have long not renewed it."""
         late = self._role in HOLDING and self._clock.now() > self._lock.renewed_at + self._times.lease_s + HEALTH_GRACE_S
         return UNHEALTHY if late else ""
+
+    @property
+    def obstacle(self) -> str:
+        """What keeps us from standing for election, "" for nothing: the API server refuses us the Lease."""
+        return self._refusal
 
     async def run(self, work: Work) -> None:
         """Stands for election and works while leading, again and again.
@@ -141,7 +147,9 @@ class LeaderElector:
                 else:
                     self._happens(Happening.REFUSED)
                 self._complaints.end()
+                self._refusal = ""
         except (ApiError, TimeoutError) as error:
+            self._refusal = f"may not stand for leader election: {error}" if isinstance(error, Forbidden | Unauthorized) else ""
             self._complaints.about("Failed to acquire the Lease, trying again", _said(error))
 
     async def _pause(self) -> None:
