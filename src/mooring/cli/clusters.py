@@ -33,10 +33,8 @@ def load_config(path: str, machine: Machine, server: str = "") -> ClusterConfig:
 
 
 def load_config_as_kubectl(path: str, machine: Machine) -> ClusterConfig:
-    """The same for programs of our own: the files of KUBECONFIG count where no path is given. Raises ConfigError."""
-    if machine.environ.get("KUBECONFIG"):
-        return kubeconfig.load(path, machine.environ)
-    return load_config(path, machine)
+    """The same for programs of our own: KUBECONFIG and ~/.kube/config count where no path is given. Raises ConfigError."""
+    return kubeconfig.load(path, machine.environ)
 
 
 def client(name: str, config: ClusterConfig, limit: RequestLimit, *, clock: Clock, chance: Chance, metrics: Metrics) -> HttpCluster:
