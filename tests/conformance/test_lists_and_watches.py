@@ -10,6 +10,7 @@ import pytest
 from tests.conformance.conftest import Server
 from tests.support.apiobjects import SECRETS, VAS, a_secret, a_va
 from tests.support.rest import Rest
+from tests.support.waiting import eventually
 
 END = "k8s.io/initial-events-end"
 LIST_BY_WATCH = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
@@ -36,6 +37,8 @@ def test_AO27_a_watch_from_a_forgotten_version_ends_with_an_error(server: Server
 @pytest.mark.parametrize("version", ["", "0"])
 def test_AO28_a_list_by_watch_is_closed_by_its_bookmark(api: Rest, name: str, version: str) -> None:
     secrets(api, name, 3)
+    listed = lambda: api.get(SECRETS, resourceVersion="0", labelSelector=f"set={name}").json["items"]  # noqa: E731
+    eventually(lambda: 3 == len(listed()), 10, "the real server's cache, which 0 is answered from, has them")
     with api.watch(SECRETS, resourceVersion=version, labelSelector=f"set={name}", **LIST_BY_WATCH) as watch:
         assert [("ADDED", f"{name}-s{n}") for n in range(3)] == sorted(brief(watch.take(3)))
         (end,) = watch.take(1)

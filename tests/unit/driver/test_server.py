@@ -142,7 +142,8 @@ async def test_a_socket_needs_its_folder(tmp_path: Path) -> None:
 async def test_a_driver_needs_a_name(tmp_path: Path, name: str) -> None:
     plugin = OnlyIdentity()
     plugin.name = name
-    assert "driver name" in await refused(plugin, str(tmp_path / "csi.sock"))
+    wrong = "driver name" if name else 'OnlyIdentity has no name: set `name = "csi.example.com"`'
+    assert wrong in await refused(plugin, str(tmp_path / "csi.sock"))
 
 
 async def test_somebody_elses_socket_is_not_removed_at_the_end(tmp_path: Path) -> None:
