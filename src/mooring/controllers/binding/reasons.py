@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple, Protocol
 
+from mooring.control.reasons import reason
+
 
 class Told(NamedTuple):
     """An event. type: Normal or Warning."""
@@ -34,39 +36,27 @@ class _Quiet:
         return None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('"{name}" does not exist: nothing to do')
 class Gone(_Quiet):
     name: str
-
-    def __str__(self) -> str:
-        return f'"{self.name}" does not exist: nothing to do'
 
 
 # -- claims
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('bound to PersistentVolume "{pv_name}"')
 class Bound(_Quiet):
     pv_name: str
 
-    def __str__(self) -> str:
-        return f'bound to PersistentVolume "{self.pv_name}"'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('being bound to PersistentVolume "{pv_name}"')
 class Binding(_Quiet):
     pv_name: str
 
-    def __str__(self) -> str:
-        return f'being bound to PersistentVolume "{self.pv_name}"'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('nobody chose a StorageClass: it gets the default, "{class_name}"')
 class GetsDefaultClass(_Quiet):
     class_name: str
-
-    def __str__(self) -> str:
-        return f'nobody chose a StorageClass: it gets the default, "{self.class_name}"'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,15 +77,12 @@ class WaitsForFirstConsumer:
         return Told("Normal", "WaitForPodScheduled", f"waiting for pod{several} {','.join(self.pods)} to be scheduled")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('the external provisioner "{provisioner}" has been asked for a volume: its move')
 class WaitsForProvisioner:
     """asked: False when the asking is still to be written."""
 
     provisioner: str
     asked: bool = True
-
-    def __str__(self) -> str:
-        return f'the external provisioner "{self.provisioner}" has been asked for a volume: its move'
 
     @property
     def event(self) -> Told | None:
@@ -107,85 +94,61 @@ class WaitsForProvisioner:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("no PersistentVolume fits, and there is no StorageClass to make one")
 class NothingFits:
-    def __str__(self) -> str:
-        return "no PersistentVolume fits, and there is no StorageClass to make one"
-
     @property
     def event(self) -> Told | None:
         return Told("Normal", "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('the StorageClass "{class_name}" does not exist; it goes on when it is created')
 class ClassMissing:
     class_name: str
-
-    def __str__(self) -> str:
-        return f'the StorageClass "{self.class_name}" does not exist; it goes on when it is created'
 
     @property
     def event(self) -> Told | None:
         return Told("Warning", "ProvisioningFailed", f'storageclass.storage.k8s.io "{self.class_name}" not found')
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('the StorageClass "{class_name}" is not in the cache: the API server is asked whether its claims wait for a pod')
 class LooksForClass(_Quiet):
     class_name: str
 
-    def __str__(self) -> str:
-        return f'the StorageClass "{self.class_name}" is not in the cache: the API server is asked whether its claims wait for a pod'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('the PersistentVolume "{pv_name}" is not in the cache: the API server is asked before the claim counts as lost')
 class LooksForVolume(_Quiet):
     pv_name: str
 
-    def __str__(self) -> str:
-        return f'the PersistentVolume "{self.pv_name}" is not in the cache: the API server is asked before the claim counts as lost'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('nothing makes volumes for "{provisioner}": a PersistentVolume that fits has to be created by hand')
 class NoSuchPlugin:
     """A provisioner of a name that only plug-ins inside Kubernetes had; also what a static class shows when no volume fits."""
 
     provisioner: str
-
-    def __str__(self) -> str:
-        return f'nothing makes volumes for "{self.provisioner}": a PersistentVolume that fits has to be created by hand'
 
     @property
     def event(self) -> Told | None:
         return Told("Warning", "ProvisioningFailed", f"no volume plugin matched name: {self.provisioner}")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('it asks for PersistentVolume "{pv_name}", which does not exist yet')
 class VolumeMissing(_Quiet):
     pv_name: str
 
-    def __str__(self) -> str:
-        return f'it asks for PersistentVolume "{self.pv_name}", which does not exist yet'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('it asks for PersistentVolume "{pv_name}", but {why}')
 class VolumeUnsuited:
     pv_name: str
     why: str
-
-    def __str__(self) -> str:
-        return f'it asks for PersistentVolume "{self.pv_name}", but {self.why}'
 
     @property
     def event(self) -> Told | None:
         return Told("Warning", "VolumeMismatch", f'Cannot bind to requested volume "{self.pv_name}": {self.why}')
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('it asks for PersistentVolume "{pv_name}", which belongs to another claim')
 class VolumeTaken:
     pv_name: str
-
-    def __str__(self) -> str:
-        return f'it asks for PersistentVolume "{self.pv_name}", which belongs to another claim'
 
     @property
     def event(self) -> Told | None:
@@ -207,12 +170,9 @@ class ClaimLost:
         return Told("Warning", "ClaimLost", f"Bound claim has lost {lost}. Data on the volume is lost!")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('its PersistentVolume "{pv_name}" belongs to another claim')
 class ClaimMisbound:
     pv_name: str
-
-    def __str__(self) -> str:
-        return f'its PersistentVolume "{self.pv_name}" belongs to another claim'
 
     @property
     def event(self) -> Told | None:
@@ -232,31 +192,22 @@ class Free(_Quiet):
         return f'reserved for the claim "{self.claim}"' if self.claim else "free for any claim that it fits"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('bound to the claim "{claim}"')
 class InUse(_Quiet):
     claim: str
 
-    def __str__(self) -> str:
-        return f'bound to the claim "{self.claim}"'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('the claim "{claim}" is about to be bound to it')
 class ClaimsMove(_Quiet):
     """claim: will be bound to it in its own turn."""
 
     claim: str
 
-    def __str__(self) -> str:
-        return f'the claim "{self.claim}" is about to be bound to it'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('it is reserved for the claim "{claim_name}", which wants another volumeMode')
 class ModesDiffer:
     pv_name: str
     claim_name: str
-
-    def __str__(self) -> str:
-        return f'it is reserved for the claim "{self.claim_name}", which wants another volumeMode'
 
     @property
     def event(self) -> Told | None:
@@ -269,20 +220,14 @@ class ModesDiffer:
         return Told("Warning", "VolumeMismatch", text)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('a claim is being bound to PersistentVolume "{pv_name}": it is looked at afterwards')
 class Locked(_Quiet):
     pv_name: str
 
-    def __str__(self) -> str:
-        return f'a claim is being bound to PersistentVolume "{self.pv_name}": it is looked at afterwards'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('the claim "{claim}" is not in the cache: the API server is asked before the volume is let go')
 class LooksForClaim(_Quiet):
     claim: str
-
-    def __str__(self) -> str:
-        return f'the claim "{self.claim}" is not in the cache: the API server is asked before the volume is let go'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -295,20 +240,14 @@ class Released(_Quiet):
         return f'its claim "{self.claim}" is gone or bound to another volume; {fate} (reclaim policy {self.policy})'
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('the claim "{claim}" has found another volume: this one is free again')
 class GivenBack(_Quiet):
     claim: str
 
-    def __str__(self) -> str:
-        return f'the claim "{self.claim}" has found another volume: this one is free again'
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('nobody knows the reclaim policy "{policy}"')
 class UnknownPolicy:
     policy: str
-
-    def __str__(self) -> str:
-        return f'nobody knows the reclaim policy "{self.policy}"'
 
     @property
     def event(self) -> Told | None:

@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from typing import Final, Protocol
 
+from mooring.control.reasons import reason
 from mooring.controllers.binding.reasons import Told
 
 BOUND_TO_NOTHING: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
@@ -68,7 +69,7 @@ class Rejected:
         return Told("Warning", "FailedScheduling", str(self))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason("running {plugin}: {why}")
 class BindingFailed:
     """A node was chosen, and the pod did not come to it; it is tried again, with another node perhaps.
 
@@ -78,9 +79,6 @@ class BindingFailed:
     why: str
     plugin: str = VOLUME_BINDING
 
-    def __str__(self) -> str:
-        return f"running {self.plugin}: {self.why}"
-
     condition: str = dataclasses.field(default="SchedulerError", init=False)
 
     @property
@@ -88,12 +86,9 @@ class BindingFailed:
         return Told("Warning", "FailedScheduling", str(self))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@reason('it goes to node "{node_name}"')
 class GoesTo:
     node_name: str
-
-    def __str__(self) -> str:
-        return f'it goes to node "{self.node_name}"'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
