@@ -18,3 +18,11 @@ class ConfigError(MooringError):
 
 class InvariantError(MooringError):
     """We must act: something happened that the code rules out. Carries the story of the object."""
+
+
+def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error that the others followed from: groups keep the order in which their tasks failed."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -19,7 +19,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from mooring.base.clock import Clock
 from mooring.base.diagnostics import Diagnostics
-from mooring.base.errors import InvariantError
+from mooring.base.errors import InvariantError, first_of
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
@@ -108,7 +108,7 @@ class Life(abc.ABC, Generic[F]):
             async with asyncio.TaskGroup() as group:
                 self._main = group.create_task(self._live(), name=f"{self._name}/main")
         except BaseExceptionGroup as errors:
-            raise _first(errors) from None  # its own traceback says it all
+            raise first_of(errors) from None  # its own traceback says it all
 
     async def until_signalled(self) -> None:
         """As run(); the first signal is end(), the second ends the process."""
@@ -219,11 +219,3 @@ class Life(abc.ABC, Generic[F]):
 
     def _overdue(self) -> str:
         return "" if self._elector is None else self._elector.healthy()
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error that the others followed from: groups keep the order in which their tasks failed."""
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -29,7 +29,7 @@ from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.server import ApiServer
 from mooring.base.clock import Clock
-from mooring.base.errors import ConfigError
+from mooring.base.errors import ConfigError, first_of
 from mooring.base.folders import refusal
 from mooring.base.randomness import Chance
 from mooring.csi.grpc import GrpcDriver
@@ -85,7 +85,7 @@ async def running(
             for task in tasks:
                 task.cancel()
     except BaseExceptionGroup as errors:
-        raise _first(errors) from errors
+        raise first_of(errors) from errors
 
 
 class _Build:
@@ -195,11 +195,3 @@ async def _end_on_failure(durability: Durability) -> None:
     """Raises ConfigError when the objects can't be saved any more."""
     await durability.failed()
     raise ConfigError(f"the API objects could not be saved: {durability.failure}; a restart shows what was saved last")
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error that the others followed from: groups keep the order in which their tasks failed."""
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key, Object, annotation, finalizers_of, is_deleting
@@ -27,6 +27,7 @@ from mooring.control.slim import WHOLE, Mask, Part, items, only, slim
 from mooring.controllers.attacher.memory import Doubt, Memory
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.cache.reader import Reader
 
 NODE_ID_ANNOTATION: Final = "csi.alpha.kubernetes.io/node-id"
 STATUS_OF_ANNOTATION: Final = "mooring.dev/status-of"
@@ -34,15 +35,6 @@ STATUS_OF_ANNOTATION: Final = "mooring.dev/status-of"
 
 BY_VOLUME: Final = "volume"
 BY_NODE: Final = "node"
-
-T_co = TypeVar("T_co", covariant=True)
-
-
-class Reader(Protocol[T_co]):
-    """The read side of a cache."""
-
-    def get(self, key: Key) -> T_co | None: ...
-    def by(self, index: str, value: str) -> tuple[T_co, ...]: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
@@ -27,6 +27,7 @@ from mooring.controllers.binding.names import (
     has_no_class,
     is_finished,
 )
+from mooring.kube.cache.reader import Reader
 
 BY_CLAIM: Final = "claim"  # volumes by the claim they name; pods by the claims they use
 BY_VOLUME: Final = "volume"  # claims by the volume they name
@@ -38,16 +39,6 @@ BY_ATTRIBUTES: Final = "attributes"  # claims and volumes by attributes class
 BY_NODE: Final = "node"
 UNSET: Final = "(unset)"
 """In place of a class's name: a class has no parentheses."""
-
-T_co = TypeVar("T_co", covariant=True)
-
-
-class Reader(Protocol[T_co]):
-    """The read side of a cache."""
-
-    def get(self, key: Key) -> T_co | None: ...
-    def by(self, index: str, value: str) -> tuple[T_co, ...]: ...
-    def values(self) -> tuple[T_co, ...]: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
 from mooring.control.slim import items, slim, slimmed
 from mooring.controllers.binding.names import SELECTED_NODE, has_annotation
-from mooring.controllers.binding.view import BY_CLASS, BY_NODE, Reader, Volumes
+from mooring.controllers.binding.view import BY_CLASS, BY_NODE, Volumes
 from mooring.controllers.scheduler.assumed_bindings import Plans
+from mooring.kube.cache.reader import Reader
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from mooring.control.slim import changed
 from mooring.controllers.binding.available_volumes import is_free, shape_of_volume
 from mooring.controllers.binding.match import could_take
 from mooring.controllers.binding.names import claim_key, claims_of, is_delayed, is_finished, is_fully_bound
-from mooring.controllers.binding.view import BY_CLAIM, BY_CLASS, BY_SHAPE, BY_VOLUME, UNSET, Reader, View, is_default
+from mooring.controllers.binding.view import BY_CLAIM, BY_CLASS, BY_SHAPE, BY_VOLUME, UNSET, View, is_default
 from mooring.kube.cache.informer import Change
+from mooring.kube.cache.reader import Reader
 
 
 class Offers:

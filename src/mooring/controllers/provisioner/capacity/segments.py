@@ -13,8 +13,8 @@ from mooring.api.core import Node
 from mooring.api.meta import Key
 from mooring.api.storage import CSINode
 from mooring.controllers.provisioner.capacity.items import Segment, segment_of
-from mooring.controllers.provisioner.claims.view import Reader
 from mooring.kube.cache.informer import Change
+from mooring.kube.cache.reader import Reader
 
 
 class Segments:

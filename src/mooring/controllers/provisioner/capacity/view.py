@@ -10,7 +10,7 @@ from mooring.api.meta import Key, OwnerReference
 from mooring.api.storage import CSIStorageCapacity, StorageClass
 from mooring.controllers.provisioner.capacity.items import Item, Segment, counts, index_value, item_of
 from mooring.controllers.provisioner.capacity.requests import Capacity
-from mooring.controllers.provisioner.claims.view import Reader
+from mooring.kube.cache.reader import Reader
 
 BY_ITEM: Final = "item"
 

@@ -10,8 +10,9 @@ from mooring.api.meta import Key
 from mooring.api.storage import CSINode, StorageClass
 from mooring.controllers.provisioner import topology
 from mooring.controllers.provisioner.claims.claim import selected_node
-from mooring.controllers.provisioner.claims.view import Reader, View
+from mooring.controllers.provisioner.claims.view import View
 from mooring.controllers.provisioner.topology import NodeUnknown, Place, Requirements, Term, TopologyError
+from mooring.kube.cache.reader import Reader
 
 
 def requirements(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Requirements | None:

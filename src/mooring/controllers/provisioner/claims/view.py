@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from mooring.api.classes import class_of
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec
@@ -22,20 +22,11 @@ from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.driver_capabilities import DriverFacts, Rules
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.topology import Term
+from mooring.kube.cache.reader import Reader
 
 BY_UID: Final = "uid"
 BY_CLASS: Final = "class"
 BY_SOURCE: Final = "source"
-
-T_co = TypeVar("T_co", covariant=True)
-
-
-class Reader(Protocol[T_co]):
-    """The read side of a cache."""
-
-    def get(self, key: Key) -> T_co | None: ...
-    def by(self, index: str, value: str) -> tuple[T_co, ...]: ...
-    def values(self) -> tuple[T_co, ...]: ...
 
 
 class Places(Protocol):

@@ -13,8 +13,8 @@ from mooring.api.storage import StorageClass, VolumeAttachment
 from mooring.control.slim import Part, slim
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.claims.view import Reader
 from mooring.controllers.provisioner.driver_capabilities import DriverFacts
+from mooring.kube.cache.reader import Reader
 
 BY_VOLUME: Final = "volume"
 

@@ -12,8 +12,9 @@ from mooring.api.snapshot import VolumeSnapshot
 from mooring.base.clock import Instant
 from mooring.control.slim import slim
 from mooring.controllers.provisioner.claims.claim import CLAIM_KIND, SNAPSHOT_KIND, Source
-from mooring.controllers.provisioner.claims.view import BY_SOURCE, CLAIM_INDEXES, Reader, source_key
+from mooring.controllers.provisioner.claims.view import BY_SOURCE, CLAIM_INDEXES, source_key
 from mooring.controllers.provisioner.driver_capabilities import DriverFacts
+from mooring.kube.cache.reader import Reader
 
 
 class Origin(NamedTuple):
