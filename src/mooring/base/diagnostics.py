@@ -45,10 +45,11 @@ Route = Callable[[], Awaitable[Reply]]
 
 
 class Diagnostics:
-    """The server. routes: path to what answers it; a path may be added later, until then it is 404."""
+    """The server. routes: path to what answers it; a path may be added later, until then it is 404. any_method: POST counts as GET does."""
 
-    def __init__(self, routes: Mapping[str, Route]) -> None:
+    def __init__(self, routes: Mapping[str, Route], *, any_method: bool = False) -> None:
         self._routes = routes
+        self._any_method = any_method
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -121,7 +122,7 @@ class Diagnostics:
         route = self._routes.get(path)
         if route is None:
             return Reply(404, "404 page not found\n")
-        if method not in ("GET", "HEAD"):
+        if method not in ("GET", "HEAD") and not self._any_method:
             return Reply(405, "only GET and HEAD are allowed\n")
         try:
             return await route()

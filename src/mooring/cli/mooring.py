@@ -16,8 +16,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "demo": ("mooring.cli.demo", "See the life of a volume, step by step. Begin here."),
     "dev": ("mooring.cli.dev", "Run an API server, a driver and the controllers, until Ctrl-C."),
     "driver": ("mooring.cli.driver", "Run the reference driver: mooring driver hostpath."),
+    "livenessprobe": ("mooring.cli.livenessprobe", "Answer the kubelet's liveness probes for a driver."),
     "orphans": ("mooring.cli.orphans", "Find volumes that no PersistentVolume names, and the reverse."),
     "provisioner": ("mooring.cli.csi_provisioner", "Make and delete a driver's volumes; the same as csi-provisioner."),
+    "registrar": ("mooring.cli.registrar", "Register a driver with the kubelet; the same as csi-node-driver-registrar."),
 }
 """Each subcommand: the module whose `run(argv, prog)` it is, and what it is for."""
 

@@ -51,6 +51,10 @@ class DropInFlags:
     log_text_info_buffer_size: str = flag("log-text-info-buffer-size", _UNSET_SIZE, "", "Alpha.", Section.UNAVAILABLE)
     log_json_split_stream: bool = flag("log-json-split-stream", BOOL, False, "Alpha.", Section.UNAVAILABLE)
     log_json_info_buffer_size: str = flag("log-json-info-buffer-size", _UNSET_SIZE, "", "Alpha.", Section.UNAVAILABLE)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MetricsAddressFlags:
     metrics_address: str = flag(
         "metrics-address", STRING, "", "(deprecated) As http-endpoint, for metrics alone. Only one of both can be set.", Section.DIAGNOSTICS
     )
@@ -64,8 +68,12 @@ class GateFlags:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DriverFlags:
+class AddressFlags:
     csi_address: str = flag("csi-address", STRING, "/run/csi/socket", "The gRPC endpoint of the CSI driver: a unix socket.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DriverFlags(AddressFlags):
     exit_on_lost_connection: bool = flag(
         "exit-on-lost-connection",
         BOOL,
@@ -126,7 +134,7 @@ class ManagerFlags(ProcessFlags, ClusterFlags, DiagnosticsFlags, ElectionFlags):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SidecarFlags(ManagerFlags, DropInFlags, GateFlags, DriverFlags):
+class SidecarFlags(ManagerFlags, DropInFlags, MetricsAddressFlags, GateFlags, DriverFlags):
     """Everything that attacher, provisioner, resizer and snapshotter have in common."""
 
 

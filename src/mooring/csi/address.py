@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from mooring.base.errors import ConfigError
 
-_PATH_BYTES_MAX: Final = 107  # Linux: 108 with the closing zero
+PATH_BYTES_MAX: Final = 107  # Linux: 108 with the closing zero
 
 _IN_WORDS: Final = {
     errno.ENOENT: "the socket does not exist yet: is the driver running, and is the folder of its socket mounted here too?",
@@ -38,9 +38,9 @@ def socket_path(address: str) -> str:
     if path == "/" or "\0" in path:
         raise ConfigError(f"csi-address {address!r} names no socket: give its path, as in /run/csi/socket")
     length = len(os.fsencode(path))
-    if length > _PATH_BYTES_MAX:
+    if length > PATH_BYTES_MAX:
         raise ConfigError(
-            f"csi-address {address!r}: the path has {length} bytes, a socket's may have {_PATH_BYTES_MAX}: "
+            f"csi-address {address!r}: the path has {length} bytes, a socket's may have {PATH_BYTES_MAX}: "
             "let the driver serve in a shorter one"
         )
     return path

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import abc
 import asyncio
+from typing import TYPE_CHECKING
 
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
-from mooring.csi.metrics import CallMetrics
 from mooring.csi.redact import redacted, scrubbed
 from mooring.csi.rpcs import A, Q, Rpc, Rpcs
+
+if TYPE_CHECKING:
+    from mooring.csi.metrics import CallMetrics  # prometheus_client: the registrar has no metrics
 
 _log = logger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.message import DecodeError
 
@@ -20,8 +20,10 @@ from mooring.csi.client import DEADLINE_TEXT, Client
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.csi.grpc_logging import quiet_core
-from mooring.csi.metrics import CallMetrics
 from mooring.csi.rpcs import A, Q, Rpc
+
+if TYPE_CHECKING:
+    from mooring.csi.metrics import CallMetrics
 
 with quiet_core():
     import grpc
@@ -91,6 +93,11 @@ class GrpcDriver(Client):
         self._closed = True
         if self._channel is not None:
             await self._channel.close(None)
+
+    @property
+    def is_connected(self) -> bool:
+        """True while there is a connection, as far as anybody has noticed."""
+        return not self._closed and self._channel is not None and self._channel.get_state() is _READY
 
     async def lost(self) -> None:
         """Returns when the connection breaks, without a call being made; at once if there is none."""

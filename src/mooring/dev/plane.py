@@ -32,13 +32,14 @@ from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError, first_of
 from mooring.base.folders import refusal
 from mooring.base.randomness import Chance
+from mooring.csi.address import PATH_BYTES_MAX
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.session import Session
 from mooring.dev.controllers import Controllers
 from mooring.dev.story import Story
 from mooring.driver.hostpath import HostPath
 from mooring.driver.layout import Segments
-from mooring.driver.server import PATH_BYTES_MAX, serving
+from mooring.driver.server import serving
 from mooring.kube.client import kubeconfig
 
 _CONNECT_S_MAX: Final = 10.0

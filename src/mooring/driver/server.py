@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
-import socket
-import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,10 +12,10 @@ from google.protobuf.message import DecodeError, Message
 
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
-from mooring.csi.address import target
 from mooring.csi.codes import DriverError
 from mooring.csi.grpc_logging import quiet_core
 from mooring.csi.rpcs import RPCS, Rpc
+from mooring.csi.unix_server import check_length, listening, make_room
 from mooring.driver.sdk import Plugin
 
 with quiet_core():
@@ -27,7 +23,6 @@ with quiet_core():
 
 _log = logger(__name__)
 
-PATH_BYTES_MAX: Final = 107  # sun_path of Linux, less its closing zero
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
 _STATUS: Final = {status.value[0]: status for status in grpc.StatusCode}
 
@@ -45,19 +40,10 @@ async def serving(plugin: object, endpoint: str, *, socket_mode: int = 0o600, gr
             raise ConfigError(f'{type(plugin).__name__} has no name: set `name = "csi.example.com"` in the class')
         raise ConfigError(f"driver name {plugin.name!r} is not of the form a domain has, with 63 characters at the most")
     path = socket_path(endpoint)
-    clear(path)
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers(_handlers(plugin))
-    _bind(server, path, socket_mode)
-    await server.start()
-    inode = path.stat().st_ino
-    _log.info(0, "Serving", driver=getattr(plugin, "name", ""), socket=str(path))
-    try:
+    make_room(path)
+    async with listening(_handlers(plugin), path, mode=socket_mode, grace_s=grace_s):
+        _log.info(0, "Serving", driver=getattr(plugin, "name", ""), socket=str(path))
         yield path
-    finally:
-        await server.stop(grace_s)
-        if path.exists() and path.stat().st_ino == inode:
-            path.unlink()
 
 
 def socket_path(endpoint: str) -> Path:
@@ -70,40 +56,7 @@ def socket_path(endpoint: str) -> Path:
     path = Path(re.sub("^//+", "/", rest)).absolute()
     if not rest.strip("/"):
         raise ConfigError(f"endpoint {endpoint!r} names no socket: give one, as in unix:///run/csi/csi.sock")
-    if len(os.fsencode(path)) > PATH_BYTES_MAX:
-        raise ConfigError(f"socket path {str(path)!r} is longer than the {PATH_BYTES_MAX} bytes that the system allows: give a shorter one")
-    return path
-
-
-def clear(path: Path) -> None:
-    """Makes room for a socket. Raises ConfigError when something that isn't a dead socket is in its place."""
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        if not path.parent.is_dir():
-            raise ConfigError(f"the folder of socket {str(path)!r} does not exist") from None
-        return
-    except OSError as error:
-        raise ConfigError(f"socket {str(path)!r} can't be used: {error.strerror}") from None
-    if not stat.S_ISSOCK(mode):
-        raise ConfigError(f"{str(path)!r} exists and is not a socket: choose another path, or move it away")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)  # a full backlog is an answer too
-        refused = probe.connect_ex(str(path))
-    if refused != errno.ECONNREFUSED:
-        raise ConfigError(f"socket {str(path)!r} is in use: another driver answers on it")
-    path.unlink()
-
-
-def _bind(server: grpc.aio.Server, path: Path, mode: int) -> None:
-    """Binds the socket with its permissions from the first moment. Raises ConfigError."""
-    others = os.umask(0o777 & ~mode)  # no await below: nothing else of ours makes files meanwhile
-    try:
-        server.add_insecure_port(target(str(path)))
-    except RuntimeError as error:
-        raise ConfigError(f"socket {str(path)!r} can't be bound: {error}") from None
-    finally:
-        os.umask(others)
+    return check_length(path)
 
 
 def _handlers(plugin: object) -> list[grpc.GenericRpcHandler]:

@@ -1,0 +1,1 @@
+"""The liveness probe: turns the kubelet's GET /healthz into the driver's Probe."""

@@ -1,0 +1,107 @@
+"""Serves the registration of one driver, and knows whether the kubelet has taken it.
+
+The kubelet finds the socket, asks GetInfo, calls the driver's NodeGetInfo, writes CSINode, and only then tells us that the driver is
+registered: `is_registered` therefore means that CSINode names the driver. A refusal ends the process, and leaves the socket where it is:
+the container starts again and makes a new one, which is what the kubelet tries again for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from mooring.base.clock import Clock
+from mooring.base.log import logger
+from mooring.csi.codes import DriverError
+from mooring.csi.proto import pluginregistration_pb2 as registration
+from mooring.csi.registration import CSI_PLUGIN, Registration, handler
+from mooring.csi.unix_server import check_length, listening, make_room
+from mooring.registrar.causes import likely_cause
+
+_log = logger(__name__)
+
+VERSIONS: Final = ("1.0.0",)
+"""Of CSI, as the kubelet compares them; node-driver-registrar says the same for every driver."""
+
+SILENCE_S: Final = 30.0
+"""How long the kubelet may take to ask before that is worth a line: it looks at its folder once a second."""
+
+UNANSWERED_S: Final = 150.0
+"""From its question to its answer: NodeGetInfo alone may take 2 minutes."""
+
+
+class Registrar:
+    """One driver's registration.
+
+    driver_name: as the driver gives it. endpoint: the driver's socket on the host. folder: where the kubelet looks for sockets.
+    on_refusal: called when the kubelet refuses; does not return.
+    """
+
+    def __init__(self, driver_name: str, endpoint: str, folder: Path, *, clock: Clock, on_refusal: Callable[[], None]) -> None:
+        self.socket = folder / f"{driver_name}-reg.sock"
+        self._name, self._endpoint = driver_name, endpoint
+        self._clock, self._on_refusal = clock, on_refusal
+        self._asked = 0
+        self.is_registered = False
+
+    async def run(self) -> None:
+        """Serves until cancelled; then the socket is removed. Raises ConfigError when it can't be made."""
+        check_length(self.socket)
+        make_room(self.socket, even_alive=True)
+        async with listening([handler(self._info, self._notified)], self.socket, mode=0o700, grace_s=0.0):
+            _log.info(0, "Registration socket is there", path=str(self.socket))
+            await self._mind_the_silence()
+
+    async def health(self, timeout_s: float) -> tuple[int, str]:
+        """HTTP status and text: whether the socket is there and answers as it should. The driver is not asked."""
+        if not self.socket.exists():
+            return 404, "registration socket does not exist"
+        plugin = Registration(self.socket)
+        try:
+            name = (await plugin.get_info(timeout_s)).name
+        except DriverError as error:
+            return 500, f"failed to call GetInfo: {error}"
+        finally:
+            await plugin.close()
+        return (200, "ok") if name == self._name else (500, f"invalid driver name: {name}; this is the registrar of {self._name}")
+
+    @property
+    def obstacle(self) -> str:
+        """What keeps the driver from being registered, "" when it is."""
+        if self.is_registered:
+            return ""
+        if not self._asked:
+            return (
+                f"the kubelet has not asked yet: is {self.socket.parent} here its folder plugins_registry "
+                "(/var/lib/kubelet/plugins_registry on most hosts)?"
+            )
+        return (
+            f"the kubelet has asked, and has not said yet whether it takes the driver: it calls NodeGetInfo at {self._endpoint} "
+            "on the host, for 2 minutes at the most, and then writes CSINode"
+        )
+
+    def _info(self) -> registration.PluginInfo:
+        _log.info(2, "The kubelet asks for the driver", name=self._name, endpoint=self._endpoint)
+        self._asked += 1
+        return registration.PluginInfo(type=CSI_PLUGIN, name=self._name, endpoint=self._endpoint, supported_versions=VERSIONS)
+
+    async def _notified(self, status: registration.RegistrationStatus) -> None:
+        if status.plugin_registered:
+            self.is_registered = True
+            _log.info(0, "The kubelet has registered the driver", name=self._name)
+            return
+        cause = likely_cause(status.error, self._endpoint)
+        _log.error("Registration process failed with error, restarting registration container", reason=status.error, cause=cause or None)
+        self._on_refusal()
+
+    async def _mind_the_silence(self) -> None:
+        """Says once what is missing where the kubelet does not ask, and once where it does not answer."""
+        await self._clock.sleep(SILENCE_S)
+        if not self._asked:
+            _log.warning("The driver is not registered", reason=self.obstacle)
+        await self._clock.sleep(UNANSWERED_S)
+        if not self.is_registered:
+            _log.warning("The driver is not registered", reason=self.obstacle)
+        await asyncio.get_running_loop().create_future()
