@@ -66,6 +66,7 @@ class CSINode(ApiStruct, frozen=True):
 
 class CSIDriverSpec(ApiStruct, frozen=True):
     attach_required: bool | None = None
+    pod_info_on_mount: bool | None = None
     storage_capacity: bool | None = None
 
 

@@ -13,6 +13,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "apiserver": ("mooring.cli.apiserver", "Run the embedded API server alone, for kubectl and Go clients."),
     "attacher": ("mooring.cli.csi_attacher", "Attach and detach a driver's volumes; the same as csi-attacher."),
     "binder": ("mooring.cli.binder", "Bind claims to volumes and pods to nodes."),
+    "cluster-registrar": ("mooring.cli.cluster_registrar", "Make a driver's CSIDriver object; the same as cluster-driver-registrar."),
     "demo": ("mooring.cli.demo", "See the life of a volume, step by step. Begin here."),
     "dev": ("mooring.cli.dev", "Run an API server, a driver and the controllers, until Ctrl-C."),
     "driver": ("mooring.cli.driver", "Run the reference driver: mooring driver hostpath."),
@@ -53,7 +54,7 @@ def _nearest(word: str) -> str:
 
 
 def _usage() -> str:
-    lines = [f"  {name:<13}{text}" for name, (_, text) in COMMANDS.items()]
+    lines = [f"  {name:<18}{text}" for name, (_, text) in COMMANDS.items()]
     return "\n".join(["usage: mooring COMMAND [flags]", "", *lines, "", "mooring COMMAND --help lists the flags of a command.", ""])
 
 

@@ -1,0 +1,1 @@
+"""The cluster registrar: makes the CSIDriver object of one driver, where no manifest does."""
