@@ -64,10 +64,26 @@ class CSINode(ApiStruct, frozen=True):
     spec: CSINodeSpec = CSINodeSpec()
 
 
+class TokenRequest(ApiStruct, frozen=True):
+    """expiration_seconds: None is the API server's default, an hour."""
+
+    audience: str = ""
+    expiration_seconds: int | None = None
+
+
 class CSIDriverSpec(ApiStruct, frozen=True):
+    """What is None counts as the API server's default."""
+
     attach_required: bool | None = None
     pod_info_on_mount: bool | None = None
     storage_capacity: bool | None = None
+    fs_group_policy: str | None = None
+    volume_lifecycle_modes: tuple[str, ...] | None = None
+    token_requests: tuple[TokenRequest, ...] | None = None
+    service_account_token_in_secrets: bool | None = None
+    requires_republish: bool | None = None
+    se_linux_mount: bool | None = field(name="seLinuxMount", default=None)
+    node_allocatable_update_period_seconds: int | None = None
 
 
 class CSIDriver(ApiStruct, frozen=True):

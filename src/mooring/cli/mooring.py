@@ -18,6 +18,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "dev": ("mooring.cli.dev", "Run an API server, a driver and the controllers, until Ctrl-C."),
     "driver": ("mooring.cli.driver", "Run the reference driver: mooring driver hostpath."),
     "livenessprobe": ("mooring.cli.livenessprobe", "Answer the kubelet's liveness probes for a driver."),
+    "node-agent": ("mooring.cli.node_agent", "Register drivers on a node and mount the volumes of its pods."),
     "orphans": ("mooring.cli.orphans", "Find volumes that no PersistentVolume names, and the reverse."),
     "provisioner": ("mooring.cli.csi_provisioner", "Make and delete a driver's volumes; the same as csi-provisioner."),
     "registrar": ("mooring.cli.registrar", "Register a driver with the kubelet; the same as csi-node-driver-registrar."),

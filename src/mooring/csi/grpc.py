@@ -75,8 +75,11 @@ class GrpcDriver(Client):
         self._callables: dict[Rpc[Any, Any], grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]] = {}
         self._closed = False
 
-    async def connect(self, timeout_s: float = 30.0) -> None:
-        """Returns when there is a connection; the driver may appear only meanwhile. Raises ConfigError when there is none in time."""
+    async def connect(self, timeout_s: float = 30.0, advice: str = "start the driver, or name its socket with --csi-address") -> None:
+        """Returns when there is a connection; the driver may appear only meanwhile.
+
+        Raises ConfigError when there is none in time; advice: its last words.
+        """
         assert self._channel is None, "connected twice"
         self._channel = grpc.aio.insecure_channel(target(self.path), options=OPTIONS)
         try:
@@ -86,7 +89,7 @@ class GrpcDriver(Client):
             assert limit.expired()
             await self.close()
             what = f"no connection to the CSI driver at {self.path!r} within {timeout_s:g} s: {self._trouble()}"
-            raise ConfigError(f"{what}; start the driver, or name its socket with --csi-address") from None
+            raise ConfigError(f"{what}; {advice}") from None
 
     async def close(self) -> None:
         """Ends the connection. Calls in flight end with Canceled. Cancel who waits in lost() or reconnected() before."""

@@ -1,0 +1,66 @@
+"""`mooring node-agent`: the volume side of a kubelet, for one node."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mooring.base.errors import ConfigError
+from mooring.base.flagkinds import STRING
+from mooring.base.flags import Parsed, flag
+from mooring.cli.process import Command, Machine, Setup, run_command
+from mooring.cli.settings import check_manager
+from mooring.cli.tables import ManagerFlags
+
+if TYPE_CHECKING:
+    from mooring.cli.life import Work
+    from mooring.control.runtime import Runtime
+
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NodeAgentFlags(ManagerFlags):
+    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: those of $KUBECONFIG, else the pod's own.")
+    node_name: str = flag("node-name", STRING, "", "The name of the Node; made where there is none. Empty: the machine's name.")
+    root_dir: str = flag("root-dir", STRING, "/var/lib/kubelet", "The root folder: sockets, staged and published volumes are below it.")
+
+
+def _check(parsed: Parsed[NodeAgentFlags]) -> None:
+    check_manager(parsed)
+    flags = parsed.flags
+    if flags.node_name and (not _NAME.fullmatch(flags.node_name) or len(flags.node_name) > 253):
+        raise ConfigError(f"node-name: {flags.node_name!r} is no name of a Node: lower-case letters, digits, dashes and dots")
+    if not flags.root_dir.startswith("/"):
+        raise ConfigError(f"root-dir: {flags.root_dir!r} is no absolute path, as in /var/lib/kubelet")
+    if flags.leader_election:
+        raise ConfigError("leader-election: a node has one agent, which needs no election; remove the flag")
+
+
+COMMAND: Final[Command[NodeAgentFlags]] = Command(
+    NodeAgentFlags,
+    check=_check,
+    about="Registers CSI drivers on one node and mounts the volumes of its pods, as the kubelet does. It runs no containers.",
+    example="mooring node-agent --kubeconfig ./state/kubeconfig --node-name n1 --root-dir /tmp/n1",
+)
+
+
+def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
+    """argv: the words after `mooring node-agent`. Gives the exit code."""
+    return run_command(COMMAND, argv, prog, lambda setup: _serve(setup, machine or Machine()))
+
+
+def _serve(setup: Setup[NodeAgentFlags], machine: Machine) -> int:
+    from mooring.cli.manager import run_manager  # here, so that --version and --help need not load it
+
+    name = setup.flags.node_name or machine.host_name().lower()
+    return run_manager("mooring-node-agent", setup, machine, lambda runtime: _agent(runtime, name, Path(setup.flags.root_dir)))
+
+
+def _agent(runtime: Runtime, name: str, root: Path) -> Work:
+    from mooring.node.agent import AgentOptions, NodeAgent
+
+    return NodeAgent(runtime, AgentOptions(name, root))

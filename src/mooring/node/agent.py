@@ -1,0 +1,124 @@
+"""The agent of one node: drivers register with it, and pods of the node get their volumes."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from mooring.api.core import NODES
+from mooring.base.folders import hold, refusal
+from mooring.base.log import logger
+from mooring.control.caches import Caches
+from mooring.control.manager import Loop, Manager
+from mooring.control.runtime import Runtime
+from mooring.csi.grpc import GrpcDriver
+from mooring.csi.metrics import CallMetrics
+from mooring.kube.cluster import Patch, PatchType
+from mooring.kube.errors import AlreadyExists, ApiError, NotFound
+from mooring.node.csinode.allocatable import Allocatable
+from mooring.node.csinode.reconcile import NodeObjects
+from mooring.node.layout import Layout
+from mooring.node.plugins.controller import Plugins, told_by
+from mooring.node.plugins.drivers import Drivers
+from mooring.node.plugins.watcher import SocketWatcher
+
+_log = logger(__name__)
+
+CONTROLLED_ATTACH: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
+AGAIN_S: Final = 1.0
+_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AgentOptions:
+    """node_name: of the Node. root: the node's root folder, a kubelet's."""
+
+    node_name: str
+    root: Path
+
+
+class NodeAgent(Manager):
+    """run() until cancelled or drained. Raises ConfigError when the root folder can't be used."""
+
+    def __init__(self, runtime: Runtime, options: AgentOptions, caches: Caches | None = None) -> None:
+        self._cluster, self._clock, self._name = runtime.cluster, runtime.clock, options.node_name
+        self.layout = Layout(options.root)
+        caches = caches or Caches(runtime, f"node/{options.node_name}")
+        metrics = runtime.metrics.once(CallMetrics)
+        self.drivers = Drivers()
+        self._objects = NodeObjects(runtime.cluster, options.node_name, clock=runtime.clock)
+        self._plugins = Plugins(
+            runtime,
+            self.drivers,
+            self._objects,
+            lambda socket: self._watcher.generation(socket),
+            lambda endpoint: GrpcDriver(endpoint, clock=runtime.clock, metrics=metrics),
+        )
+        self._watcher = SocketWatcher(self.layout.registry, self._plugins.changed, clock=runtime.clock)
+        self._allocatable = Allocatable(runtime, caches, self.drivers, self._objects, told_by)
+        self._is_prepared = asyncio.Event()
+        super().__init__(caches, self._plugins.controller, self._allocatable.controller, prepare=self._prepare_node)
+        self.beside("node/registry", Loop(self._watch_registry))
+
+    async def run(self) -> None:
+        try:
+            self.layout.root.mkdir(parents=True, exist_ok=True, mode=0o750)
+            lock = hold(self.layout.root / ".mooring-node.lock", "the node agent")
+        except OSError as error:
+            raise refusal(self.layout.root, error) from None
+        try:
+            await super().run()
+        finally:
+            await self.drivers.close()
+            os.close(lock)
+
+    async def _prepare_node(self) -> None:
+        """Makes the Node and the CSINode where they are missing, however long the API server is away; then sockets are looked for."""
+        await self._persistently(self._make_node)
+        await self._objects.prepare()
+        self._is_prepared.set()
+
+    async def _watch_registry(self) -> None:
+        await self._is_prepared.wait()
+        await self._watcher.run()
+
+    async def _persistently(self, step: Callable[[], Any]) -> None:
+        logged = ""
+        while True:
+            try:
+                await step()
+                return
+            except ApiError as error:
+                if str(error) != logged:
+                    logged = str(error)
+                    _log.error("The Node is not there yet, trying again", error=error, node=self._name)
+            await self._clock.sleep(AGAIN_S)
+
+    async def _make_node(self) -> None:
+        try:
+            node = await self._cluster.get(NODES, self._name)
+        except NotFound:
+            try:
+                await self._cluster.create(NODES, new_node(self._name))
+                return
+            except AlreadyExists:
+                node = await self._cluster.get(NODES, self._name)
+        if (node.metadata.annotations or {}).get(CONTROLLED_ATTACH) != "true":
+            patch = {"metadata": {"annotations": {CONTROLLED_ATTACH: "true"}}}
+            await self._cluster.patch(NODES, self._name, Patch(PatchType.STRATEGIC, patch), subresource="status")
+
+
+def new_node(name: str) -> dict[str, Any]:
+    """The Node of a machine that has none yet."""
+    system, machine = platform.system().lower(), platform.machine()
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": system,
+        "kubernetes.io/arch": _ARCHITECTURES.get(machine, machine),
+    }
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels, "annotations": {CONTROLLED_ATTACH: "true"}}}

@@ -1,0 +1,138 @@
+"""Writes what `decide` asks for: one driver at a time, each try on objects that were read anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+from mooring.api.core import NODES, Node
+from mooring.api.storage import CSI_NODES, CSINode
+from mooring.base.clock import Clock
+from mooring.base.log import logger
+from mooring.kube.cluster import Cluster, Patch, PatchType
+from mooring.kube.errors import AlreadyExists, ApiError, NotFound
+from mooring.node.csinode.decide import (
+    Operations,
+    decide_csinode,
+    decide_csinode_without,
+    decide_migrated,
+    decide_node,
+    decide_node_without,
+    is_of,
+    new_csinode,
+)
+from mooring.node.csinode.decision import DriverOnNode, Refused
+
+_log = logger(__name__)
+
+T = TypeVar("T")
+
+PAUSES_S: Final = (0.01, 0.05, 0.25)
+"""Before the second, third and fourth try of a write: the object has moved, or the server is busy."""
+
+WAIT_S: Final = 1.0
+
+
+class _OfAnother(ApiError):
+    """The CSINode was that of an earlier Node of this name; it was removed."""
+
+
+class NodeObjects:
+    """The Node and the CSINode of this node. All methods raise ApiError, and Refused for what the driver says."""
+
+    def __init__(self, cluster: Cluster, node_name: str, *, clock: Clock) -> None:
+        self._cluster, self._name, self._clock = cluster, node_name, clock
+        self._lock = asyncio.Lock()
+
+    async def prepare(self) -> None:
+        """Waits until there is an API server that knows CSINodes, and makes this node's, without drivers, where there is none.
+
+        The Node has been made.
+        """
+        logged = ""
+        while True:
+            try:
+                await self._locked(self._present)
+                return
+            except ApiError as error:
+                if str(error) != logged:
+                    logged = str(error)
+                    _log.error("CSINode is not there yet, trying again", error=error)
+            await self._clock.sleep(WAIT_S)
+
+    async def enter(self, coming: DriverOnNode) -> None:
+        """Enters the driver: at the Node first, then at the CSINode. Writes nothing where all of it stands there."""
+        if not coming.node_id:
+            raise Refused(f"the driver {coming.driver} gave no node id")
+
+        async def step() -> None:
+            node = await self._cluster.get(NODES, self._name)
+            await self._patch_node(decide_node(node, coming))
+            await self._enter(await self._csinode(node), coming)
+
+        await self._locked(step)
+
+    async def refresh(self, coming: DriverOnNode) -> None:
+        """Enters a limit that may have changed. The Node is not written."""
+
+        async def step() -> None:
+            await self._enter(await self._cluster.get(CSI_NODES, self._name), coming)
+
+        await self._locked(step)
+
+    async def take_off(self, driver: str) -> None:
+        """Takes the driver off the CSINode, then off the Node's annotation. A CSINode that is gone is fine."""
+
+        async def step() -> None:
+            try:
+                operations = decide_csinode_without(await self._cluster.get(CSI_NODES, self._name), driver)
+                if operations:
+                    await self._patch_csinode(operations)
+            except NotFound:
+                pass
+            await self._patch_node(decide_node_without(await self._cluster.get(NODES, self._name), driver))
+
+        await self._locked(step)
+
+    async def _present(self) -> None:
+        csinode = await self._csinode(await self._cluster.get(NODES, self._name))
+        if (patch := decide_migrated(csinode)) is not None:
+            await self._cluster.patch(CSI_NODES, self._name, Patch(PatchType.MERGE, patch))
+
+    async def _csinode(self, node: Node) -> CSINode:
+        """This node's, made where there is none. Raises _OfAnother after one of an earlier Node was removed."""
+        try:
+            found = await self._cluster.get(CSI_NODES, self._name)
+        except NotFound:
+            try:
+                return await self._cluster.create(CSI_NODES, new_csinode(node))
+            except AlreadyExists:
+                found = await self._cluster.get(CSI_NODES, self._name)
+        if is_of(found, node):
+            return found
+        _log.warning("CSINode is that of an earlier Node of this name, removing it", node=self._name)
+        await self._cluster.delete(CSI_NODES, self._name, uid=found.metadata.uid)
+        raise _OfAnother("the CSINode was that of an earlier Node of this name")
+
+    async def _enter(self, csinode: CSINode, coming: DriverOnNode) -> None:
+        while operations := decide_csinode(csinode, coming):
+            csinode = await self._patch_csinode(operations)
+
+    async def _patch_node(self, patch: dict[str, Any] | None) -> None:
+        if patch is not None:
+            await self._cluster.patch(NODES, self._name, Patch(PatchType.STRATEGIC, patch), subresource="status")
+
+    async def _patch_csinode(self, operations: Operations) -> CSINode:
+        return await self._cluster.patch(CSI_NODES, self._name, Patch(PatchType.JSON, list(operations)))
+
+    async def _locked(self, step: Callable[[], Awaitable[T]]) -> T:
+        """One change of this node's objects at a time, tried a few times: what was read may be old by the time of the write."""
+        async with self._lock:
+            for pause_s in PAUSES_S:
+                try:
+                    return await step()
+                except (ApiError, Refused) as error:
+                    _log.info(4, "Node objects could not be written, trying again", reason=str(error))
+                await self._clock.sleep(pause_s)
+            return await step()

@@ -1,0 +1,124 @@
+"""Where everything of a node lies below its root folder, and the names that are made of handles. Pure.
+
+It is the kubelet's layout to the letter, so that the agent and a kubelet can take over each other's mounts on the same root.
+Names that come from the API (handles, volume names, pod uids) are hashed, or checked here: none leads out of its folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import Final
+
+from mooring.base.errors import MooringError
+
+PLUGIN: Final = "kubernetes.io/csi"
+_PLUGIN_FOLDER: Final = PLUGIN.replace("/", "~")
+NAME_BYTES_MAX: Final = 255
+
+
+class BadName(MooringError):
+    """A name from the API that can't be a folder's."""
+
+
+def digest(*parts: str) -> str:
+    """SHA-256 of the parts, one after the other, as 64 lower-case hex digits."""
+    return hashlib.sha256("".join(parts).encode()).hexdigest()
+
+
+def attachment_name(driver: str, handle: str, node: str) -> str:
+    """Of the VolumeAttachment of a volume on a node."""
+    return f"csi-{digest(handle, driver, node)}"
+
+
+def inline_volume_id(pod_uid: str, volume_name: str) -> str:
+    """The volume id of an inline volume, which only its pod has."""
+    return f"csi-{digest(pod_uid, volume_name)}"
+
+
+def unique_name(driver: str, handle: str) -> str:
+    """Of a PersistentVolume's volume, as in node.status.volumesInUse. A driver's name has no ^, a handle may: the first one parts them."""
+    return f"{PLUGIN}/{driver}^{handle}"
+
+
+def inline_unique_name(pod_uid: str, volume_name: str) -> str:
+    return f"{PLUGIN}/{pod_uid}-{volume_name}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths below root, which is absolute. spec_name: the PersistentVolume's name, or the pod's name for an inline volume.
+
+    Methods raise BadName for a name that can't be one folder's.
+    """
+
+    root: Path
+
+    @property
+    def registry(self) -> Path:
+        """Where registration sockets appear."""
+        return self.root / "plugins_registry"
+
+    @property
+    def csi(self) -> Path:
+        """What is staged, by driver; block volumes apart."""
+        return self.root / "plugins" / PLUGIN
+
+    @property
+    def pods(self) -> Path:
+        return self.root / "pods"
+
+    def staging(self, driver: str, handle: str) -> Path:
+        """The staging path of a volume with a file system. Its record lies beside it."""
+        return self.csi / _folder(driver) / digest(handle) / "globalmount"
+
+    def pod(self, uid: str) -> Path:
+        return self.pods / _folder(uid)
+
+    def pod_volumes(self, uid: str) -> Path:
+        """The volumes with a file system of one pod."""
+        return self.pod(uid) / "volumes" / _PLUGIN_FOLDER
+
+    def target(self, uid: str, spec_name: str) -> Path:
+        """The publish path of a volume with a file system. The driver makes it; its record lies beside it."""
+        return self.pod_volumes(uid) / _folder(_escaped(spec_name)) / "mount"
+
+    @property
+    def block(self) -> Path:
+        return self.csi / "volumeDevices"
+
+    def block_volume(self, spec_name: str) -> Path:
+        return self.block / _folder(_escaped(spec_name))
+
+    def block_record_folder(self, spec_name: str) -> Path:
+        return self.block_volume(spec_name) / "data"
+
+    def block_map(self, spec_name: str) -> Path:
+        """The folder with a file for each pod, on which the device is mounted."""
+        return self.block_volume(spec_name) / "dev"
+
+    def block_staging(self, spec_name: str) -> Path:
+        return self.block / "staging" / _folder(spec_name)
+
+    def block_publish(self, spec_name: str, uid: str) -> Path:
+        """The device file for one pod, which the driver makes."""
+        return self.block / "publish" / _folder(spec_name) / _folder(uid)
+
+    def pod_devices(self, uid: str) -> Path:
+        return self.pod(uid) / "volumeDevices" / _PLUGIN_FOLDER
+
+    def block_link(self, uid: str, spec_name: str) -> Path:
+        """What the pod's runtime opens: a link to the device file."""
+        return self.pod_devices(uid) / _folder(spec_name)
+
+
+def _escaped(name: str) -> str:
+    return name.replace("/", "~")
+
+
+def _folder(name: str) -> str:
+    """The name. Raises BadName unless it is that of exactly one folder."""
+    if not name or name in (".", "..") or "/" in name or "\0" in name or len(name.encode()) > NAME_BYTES_MAX:
+        raise BadName(f"{name!r} can't be the name of a folder: it is empty, has a slash or is longer than {NAME_BYTES_MAX} bytes")
+    return name

@@ -1,0 +1,1 @@
+"""What is mounted on this machine, and how to change it."""

@@ -1,0 +1,182 @@
+"""Registers the plugins whose sockets appear, and unregisters those whose sockets go.
+
+A plugin is asked what it is, its driver's node service is asked about the node, Node and CSINode are written, and the plugin is told.
+Whatever fails on the way is told to the plugin, undone, and tried again with a back-off, or at once when the socket is made anew.
+Source: kubelet 1.36, pkg/kubelet/pluginmanager. Differs: nothing is polled, and a driver of a name belongs to the socket that registered
+it last: another socket that goes does not take it along.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from mooring.base.errors import ConfigError, MooringError
+from mooring.base.log import logger
+from mooring.control.controller import Controller
+from mooring.control.queue import BackOff
+from mooring.control.result import Result, Retry
+from mooring.control.runtime import Runtime
+from mooring.csi.codes import DriverError
+from mooring.csi.driver import Call
+from mooring.csi.grpc import GrpcDriver
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.proto import pluginregistration_pb2 as registration
+from mooring.csi.registration import CSI_PLUGIN, Registration
+from mooring.kube.errors import ApiError
+from mooring.node.csinode.decision import DriverOnNode, Refused
+from mooring.node.csinode.reconcile import NodeObjects
+from mooring.node.plugins.decide import Step, decide_plugin
+from mooring.node.plugins.drivers import CALL_S, Drivers, NodeDriver
+from mooring.node.plugins.versions import Version, highest_supported
+
+_log = logger(__name__)
+
+INFO_S: Final = 1.0
+DIAL_S: Final = 10.0
+NOTIFY_S: Final = 5.0
+BACK_OFF: Final = BackOff(0.5, 122.0)
+WORKERS: Final = 10
+_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]{0,61}[A-Za-z0-9])?")
+
+
+class _Refusal(MooringError):
+    """The plugin is refused, and is told this text."""
+
+
+class Plugins:
+    """The registration of drivers. generation: of a socket in the folder, None when it is not there."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        drivers: Drivers,
+        objects: NodeObjects,
+        generation: Callable[[Path], int | None],
+        connect: Callable[[str], GrpcDriver],
+        registered: Callable[[DriverOnNode], None] = lambda _: None,
+    ) -> None:
+        self._drivers, self._objects = drivers, objects
+        self._generation, self._connect, self._on_registered = generation, connect, registered
+        self._registered: dict[Path, int] = {}  # of the sockets whose plugin was registered: the generation
+        self._told: dict[Path, int] = {}
+        self.controller: Controller[Path] = Controller(
+            runtime, "node-plugins", self.reconcile, workers=WORKERS, backoff=BACK_OFF, label="socket", log=_log
+        )
+
+    def changed(self, socket: Path) -> None:
+        """The socket has come, gone, or was made anew: what failed with the old one is history."""
+        self.controller.forget(socket)
+        self.controller.add(socket)
+
+    async def reconcile(self, socket: Path) -> Result:
+        """Raises Retry."""
+        present = self._generation(socket)
+        decision = decide_plugin(present, self._registered.get(socket))
+        if decision.step is Step.UNREGISTER:
+            await self._unregister(socket)
+            return Result(decision.because, done="Plugin unregistered", again=True)
+        if decision.step is Step.REGISTER:
+            assert present is not None
+            await self._register(socket, present)
+            return Result(decision.because, done="Plugin registered", again=True)
+        return Result(decision.because)
+
+    async def _register(self, socket: Path, generation: int) -> None:
+        plugin = Registration(socket)
+        try:
+            await self._register_with(plugin, socket, generation)
+        except _Refusal as refusal:
+            text = f"RegisterPlugin error -- {refusal}"
+            await self._notify(plugin, text)
+            raise Retry(text) from None
+        except DriverError as error:
+            raise Retry(f"the plugin at {socket} does not answer: {error}") from None
+        finally:
+            await plugin.close()
+
+    async def _register_with(self, plugin: Registration, socket: Path, generation: int) -> None:
+        info = await plugin.get_info(DIAL_S + INFO_S)
+        if info.type != CSI_PLUGIN:
+            raise _Refusal(f"no handler registered for plugin type: {info.type} at socket {socket}")
+        version = self._valid(info, socket)
+        endpoint = info.endpoint or str(socket)
+        self._registered[socket] = generation  # from here on, a socket that goes is unregistered
+        driver = NodeDriver(info.name, socket, endpoint, version, self._client(endpoint))
+        try:
+            coming = await self._introduced(driver)
+            await self._objects.enter(coming)
+            await self._drivers.put(driver)
+            await plugin.notify(registered=True, timeout_s=NOTIFY_S)
+        except (DriverError, ApiError, Refused, ConfigError) as error:
+            await self._undo(socket, driver)
+            raise _Refusal(f"plugin registration failed with err: {error}") from None
+        self._on_registered(coming)
+
+    def _valid(self, info: registration.PluginInfo, socket: Path) -> Version:
+        """The version of CSI to speak. Raises _Refusal."""
+        if not _NAME.fullmatch(info.name):
+            raise _Refusal(f"plugin validation failed with err: {info.name!r} is no driver name: 1 to 63 letters, digits, dashes and dots")
+        version = highest_supported(info.supported_versions)
+        if version is None:
+            versions = ", ".join(info.supported_versions) or "none"
+            raise _Refusal(f"plugin validation failed with err: none of the CSI versions reported are supported: {versions}")
+        present = self._drivers.find(info.name)
+        if present is not None and present.socket != socket and present.version >= version:
+            raise _Refusal(
+                f"plugin validation failed with err: CSI driver {info.name} is already registered with a higher supported version, "
+                f"{_text(present.version)}, by the socket {present.socket}"
+            )
+        return version
+
+    def _client(self, endpoint: str) -> GrpcDriver:
+        """Raises _Refusal for an endpoint that is no socket's."""
+        try:
+            return self._connect(endpoint)
+        except ConfigError as error:
+            raise _Refusal(f"plugin validation failed with err: endpoint: {error}") from None
+
+    async def _introduced(self, driver: NodeDriver) -> DriverOnNode:
+        await driver.client.connect(DIAL_S, advice="the plugin's endpoint must be the driver's socket as this node sees it")
+        answer = await driver.rpc.node_get_info(csi.NodeGetInfoRequest(), Call(CALL_S))
+        return told_by(driver.name, answer)
+
+    async def _undo(self, socket: Path, driver: NodeDriver) -> None:
+        """The driver is not registered, and nothing of an earlier registration of it is left."""
+        self._registered.pop(socket, None)
+        if (present := self._drivers.find(driver.name)) is not None and present.socket not in (socket,) and present is not driver:
+            await driver.client.close()
+            return
+        await self._drivers.remove(driver.name)
+        await driver.client.close()
+        await self._taken_off(driver.name)
+
+    async def _unregister(self, socket: Path) -> None:
+        self._registered.pop(socket)
+        for driver in self._drivers:
+            if driver.socket == socket:
+                await self._drivers.remove(driver.name)
+                await self._taken_off(driver.name)
+
+    async def _taken_off(self, name: str) -> None:
+        try:
+            await self._objects.take_off(name)
+        except (ApiError, Refused) as error:
+            _log.error("The driver could not be taken off Node and CSINode", error=error, driver=name)
+
+    async def _notify(self, plugin: Registration, text: str) -> None:
+        try:
+            await plugin.notify(registered=False, error=text, timeout_s=NOTIFY_S)
+        except DriverError as error:
+            _log.info(2, "The plugin could not be told that it was refused", reason=str(error))
+
+
+def told_by(name: str, answer: csi.NodeGetInfoResponse) -> DriverOnNode:
+    """The answer to NodeGetInfo as Node and CSINode are written from it."""
+    return DriverOnNode(name, answer.node_id, answer.max_volumes_per_node, dict(answer.accessible_topology.segments))
+
+
+def _text(version: Version) -> str:
+    return ".".join(map(str, version))

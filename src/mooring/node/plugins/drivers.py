@@ -1,0 +1,105 @@
+"""The drivers that are registered on this node: one connection for each, its capabilities asked once for each connection."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from mooring.base.errors import MooringError
+from mooring.csi.driver import Call, Driver
+from mooring.csi.grpc import GrpcDriver
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.node.plugins.versions import Version
+
+CALL_S: Final = 120.0
+"""Of one call to a driver's node service, as in the kubelet."""
+
+
+class NotRegistered(MooringError):
+    """No driver of this name is registered on the node; its registration ends the wait."""
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class NodeDriver:
+    """One registered driver. socket: its registration's. endpoint: its own. version: of CSI, the highest that both speak."""
+
+    name: str
+    socket: Path
+    endpoint: str
+    version: Version
+    client: GrpcDriver
+    _capabilities: frozenset[int] | None = None
+
+    @property
+    def rpc(self) -> Driver:
+        """The driver's calls."""
+        return self.client
+
+    async def capabilities(self) -> frozenset[int]:
+        """Of its node service, as numbers. Raises DriverError."""
+        if self._capabilities is None:
+            answer = await self.client.node_get_capabilities(csi.NodeGetCapabilitiesRequest(), Call(CALL_S))
+            self._capabilities = frozenset(capability.rpc.type for capability in answer.capabilities)
+        return self._capabilities
+
+    async def mind(self, returned: Callable[[], None]) -> None:
+        """Follows the connection until cancelled. returned: called when the driver is back, perhaps with other capabilities."""
+        while True:
+            await self.client.lost()
+            self._capabilities = None
+            await self.client.reconnected()
+            returned()
+
+
+class Drivers:
+    """The registered drivers by name."""
+
+    def __init__(self) -> None:
+        self._drivers: dict[str, NodeDriver] = {}
+        self._minding: dict[str, asyncio.Task[None]] = {}
+        self._handlers: list[Callable[[str], None]] = []
+
+    def on_change(self, handler: Callable[[str], None]) -> None:
+        """Calls the handler with a driver's name when it was registered, has gone, or is back after a loss."""
+        self._handlers.append(handler)
+
+    def find(self, name: str) -> NodeDriver | None:
+        return self._drivers.get(name)
+
+    def get(self, name: str) -> NodeDriver:
+        """Raises NotRegistered."""
+        if (found := self._drivers.get(name)) is None:
+            raise NotRegistered(f"driver name {name} not found in the list of registered CSI drivers")
+        return found
+
+    def __iter__(self) -> Iterator[NodeDriver]:
+        return iter(tuple(self._drivers.values()))
+
+    async def put(self, driver: NodeDriver) -> None:
+        """Registers the driver; one that had its name is closed."""
+        await self.remove(driver.name)
+        self._drivers[driver.name] = driver
+        self._minding[driver.name] = asyncio.create_task(driver.mind(lambda: self._tell(driver.name)), name=f"node/driver/{driver.name}")
+        self._tell(driver.name)
+
+    async def remove(self, name: str) -> None:
+        """Takes the driver off, and ends its connection. One that is not there is fine."""
+        if (driver := self._drivers.pop(name, None)) is None:
+            return
+        minding = self._minding.pop(name)
+        minding.cancel()
+        await asyncio.gather(minding, return_exceptions=True)
+        await driver.client.close()
+        self._tell(name)
+
+    async def close(self) -> None:
+        """Ends every connection."""
+        for name in list(self._drivers):
+            await self.remove(name)
+
+    def _tell(self, name: str) -> None:
+        for handler in self._handlers:
+            handler(name)
