@@ -190,8 +190,15 @@ class NodeSpec(ApiStruct, frozen=True):
     taints: tuple[Taint, ...] | None = None
 
 
+class AttachedVolume(ApiStruct, frozen=True):
+    name: str = ""
+    device_path: str = ""
+
+
 class NodeStatus(ApiStruct, frozen=True):
     conditions: tuple[Condition, ...] | None = None
+    volumes_attached: tuple[AttachedVolume, ...] | None = None
+    volumes_in_use: tuple[str, ...] | None = None
 
 
 class Node(ApiStruct, frozen=True):

@@ -22,8 +22,16 @@ class EphemeralVolumeSource(ApiStruct, frozen=True):
     volume_claim_template: PersistentVolumeClaimTemplate | None = None
 
 
+class LocalObjectReference(ApiStruct, frozen=True):
+    name: str = ""
+
+
 class CSIVolumeSource(ApiStruct, frozen=True):
     driver: str = ""
+    read_only: bool | None = None
+    fs_type: str | None = None
+    volume_attributes: dict[str, str] | None = None
+    node_publish_secret_ref: LocalObjectReference | None = None
 
 
 class Volume(ApiStruct, frozen=True):
@@ -56,7 +64,32 @@ class PodSchedulingGate(ApiStruct, frozen=True):
     name: str = ""
 
 
+class VolumeMount(ApiStruct, frozen=True):
+    name: str = ""
+
+
+class VolumeDevice(ApiStruct, frozen=True):
+    name: str = ""
+
+
+class Container(ApiStruct, frozen=True):
+    """Which of the pod's volumes it uses, and how."""
+
+    name: str = ""
+    volume_mounts: tuple[VolumeMount, ...] | None = None
+    volume_devices: tuple[VolumeDevice, ...] | None = None
+
+
+class PodSecurityContext(ApiStruct, frozen=True):
+    fs_group: int | None = None
+    fs_group_change_policy: str | None = None
+
+
 class PodSpec(ApiStruct, frozen=True):
+    containers: tuple[Container, ...] | None = None
+    init_containers: tuple[Container, ...] | None = None
+    service_account_name: str = ""
+    security_context: PodSecurityContext | None = None
     volumes: tuple[Volume, ...] | None = None
     node_name: str = ""
     scheduler_name: str = ""

@@ -1,0 +1,65 @@
+"""Why something is done with a volume on a node, or not yet. Texts of the kubelet's, which monitoring greps, stay as they are."""
+
+from __future__ import annotations
+
+from mooring.control.reasons import reason
+
+
+@reason("all pods that use it have it")
+class Settled:
+    pass
+
+
+@reason("no pod on this node uses it any more, and nothing of it is left here")
+class Forgotten:
+    pass
+
+
+@reason("a pod uses it: it is reported in use before anything is mounted, so that nobody detaches it")
+class ToBeReported:
+    pass
+
+
+@reason("waits until the Node's status lists it as attached")
+class NotAttached:
+    pass
+
+
+@reason("driver name {driver} not found in the list of registered CSI drivers")
+class NoDriver:
+    driver: str
+
+
+@reason("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
+class TakenByAnotherPod:
+    pass
+
+
+@reason("the driver stages it for this node")
+class Staging:
+    pass
+
+
+@reason("the driver publishes it for pod {pod}")
+class Publishing:
+    pod: str
+
+
+@reason("pod {pod} is gone: the driver takes it back")
+class Unpublishing:
+    pod: str
+
+
+@reason("no pod on this node uses it: the driver takes it off the node")
+class Unstaging:
+    pass
+
+
+@reason("failed, and is tried again: {text}")
+class Failing:
+    text: str
+
+
+@reason("whether its pods still want it is not known yet")
+class PodsUnknown:
+    pass

@@ -1,0 +1,55 @@
+"""What has been done with one volume on this node, as far as anybody knows. In memory; after a restart it is read from the disk again."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+
+from mooring.node.volumes.volume import Volume
+
+
+class Stand(enum.Enum):
+    """How far a step of the driver's has come. UNCERTAIN: it may have been done, wholly, in part or not at all; the records stay."""
+
+    ABSENT = "absent"
+    UNCERTAIN = "uncertain"
+    DONE = "done"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failure:
+    """What went wrong last, how often in a row, and when it may be tried again (monotonic seconds)."""
+
+    text: str
+    count: int
+    not_before: float
+
+
+@dataclasses.dataclass(slots=True)
+class Publication:
+    """The volume in one pod. spec_name: in whose folder. was_found: at a restart, and not published anew since."""
+
+    spec_name: str
+    stand: Stand
+    was_found: bool = False
+    is_outdated: bool = False
+    failure: Failure | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class VolumeState:
+    """One volume. attachable: None while it is not known whether it needs an attachment (found at a restart)."""
+
+    volume: Volume
+    device: Stand = Stand.ABSENT
+    device_was_found: bool = False
+    attachable: bool = False
+    context: Mapping[str, str] | None = None
+    device_failure: Failure | None = None
+    publications: dict[str, Publication] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing of the volume is on this node."""
+        return self.device is Stand.ABSENT and all(one.stand is Stand.ABSENT for one in self.publications.values())
