@@ -1,0 +1,71 @@
+"""What the pods of this node want: which volume each of them uses, and which pods are not looked at yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from mooring.node.volumes.requests import PodUse
+from mooring.node.volumes.volume import Volume
+
+
+class Desired:
+    """changed: called with a volume's unique name when a pod's wish for it has come, changed or gone."""
+
+    def __init__(self, changed: Callable[[str], None]) -> None:
+        self._changed = changed
+        self._volumes: dict[str, Volume] = {}
+        self._uses: dict[str, dict[str, PodUse]] = {}  # by volume, then by pod
+        self._of_pod: dict[str, frozenset[str]] = {}  # the volumes of each pod that was looked at
+        self._alive: set[str] = set()
+
+    def appeared(self, pod_uid: str) -> None:
+        """The pod is there, and is going to be looked at: what it has stays as it is until then."""
+        self._alive.add(pod_uid)
+
+    def set(self, pod_uid: str, wanted: Mapping[str, tuple[Volume, PodUse]]) -> None:
+        """All that the pod wants, by unique name."""
+        self._alive.add(pod_uid)
+        before = self._of_pod.get(pod_uid, frozenset())
+        self._of_pod[pod_uid] = frozenset(wanted)
+        for unique in before - wanted.keys():
+            self._drop(unique, pod_uid)
+        for unique, (volume, use) in wanted.items():
+            uses = self._uses.setdefault(unique, {})
+            if uses.get(pod_uid) != use or self._volumes.get(unique) != volume:
+                uses[pod_uid] = use
+                self._volumes[unique] = volume
+                self._changed(unique)
+
+    def gone(self, pod_uid: str) -> None:
+        """The pod wants nothing any more."""
+        self._alive.discard(pod_uid)
+        for unique in self._of_pod.pop(pod_uid, frozenset()):
+            self._drop(unique, pod_uid)
+
+    def volume(self, unique: str) -> Volume | None:
+        """What a pod says of it, None when no pod wants it."""
+        return self._volumes.get(unique)
+
+    def uses(self, unique: str) -> Mapping[str, PodUse]:
+        """By pod uid."""
+        return self._uses.get(unique, {})
+
+    def is_unsure(self, pod_uid: str) -> bool:
+        """True for a pod that is alive and was not looked at yet."""
+        return pod_uid in self._alive and pod_uid not in self._of_pod
+
+    @property
+    def has_unsure(self) -> bool:
+        return any(uid not in self._of_pod for uid in self._alive)
+
+    @property
+    def volumes(self) -> tuple[Volume, ...]:
+        return tuple(self._volumes.values())
+
+    def _drop(self, unique: str, pod_uid: str) -> None:
+        uses = self._uses.get(unique, {})
+        uses.pop(pod_uid, None)
+        if not uses:
+            self._uses.pop(unique, None)
+            self._volumes.pop(unique, None)
+        self._changed(unique)

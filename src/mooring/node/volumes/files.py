@@ -1,0 +1,79 @@
+"""Folders and records around a driver's mounts. Everything here blocks, and runs on a thread of the driver's own.
+
+What is mounted is read from the mount table, never by stat: a mount whose server is gone would hold the thread for ever. Folders are
+removed one by one when they are empty and nothing is mounted on them; nothing is ever removed with what is in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from mooring.base.errors import MooringError
+from mooring.node import records
+from mooring.node.mounts.mountinfo import MountTable, parse
+
+_MOUNTINFO: Final = Path("/proc/self/mountinfo")
+_MODE: Final = 0o750
+
+
+class LeftOver(MooringError):
+    """Something is in the way of a clean end: a mount, or files in a folder that should be empty."""
+
+
+def read_mount_table() -> MountTable:
+    """What is mounted now, in this process' mount namespace."""
+    return MountTable(parse(_MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape")))
+
+
+class VolumeFiles:
+    """mount_table: what is mounted now."""
+
+    def __init__(self, mount_table: Callable[[], MountTable] = read_mount_table) -> None:
+        self._mount_table = mount_table
+
+    def begin(self, folder: Path, record: Mapping[str, str], own: str = "") -> None:
+        """Makes the volume's folder and its record, durably. own: a folder in it that is made, too. Raises OSError."""
+        (folder / own).mkdir(mode=_MODE, parents=True, exist_ok=True)
+        (folder / own).chmod(_MODE)
+        records.write(folder, record)
+
+    def is_mounted(self, path: Path) -> bool:
+        return self._mount_table().at(str(path)) is not None
+
+    def end(self, folder: Path, mounted: str) -> None:
+        """Removes what `begin` made, with the folder `mounted` in it, after the driver has said that nothing is left.
+
+        The record goes last but for its folder: as long as it is there, the volume is found again. Raises LeftOver, with everything
+        in place, when there still is a mount, or a file where none belongs; OSError.
+        """
+        point = folder / mounted
+        if (below := self._mount_table().below(str(point))) and below:
+            raise LeftOver(f"{below[-1].point} is still mounted, although the driver says that it has taken the volume back")
+        _remove_folder(point)
+        records.remove(folder)
+        with contextlib.suppress(LeftOver):
+            _remove_folder(folder)
+
+    def foreign_references(self, staging: Path, root: Path) -> tuple[str, ...]:
+        """Other places where what is staged is mounted; those below the root folder's own plugins aside."""
+        part = str(staging).removeprefix(str(root))
+        return tuple(point for point in self._mount_table().references(str(staging)) if part not in point)
+
+
+def _remove_folder(folder: Path) -> None:
+    """An empty folder; one that is not there is fine. Raises LeftOver."""
+    try:
+        os.rmdir(folder)
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise LeftOver(f"{folder} is no folder: look what it is, and remove it by hand") from None
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EBUSY, errno.EEXIST):
+            raise LeftOver(f"{folder} can't be removed ({error.strerror}): look what is in it, and remove it by hand") from None
+        raise
