@@ -222,6 +222,26 @@ class Event(ApiStruct, frozen=True):
 
 PERSISTENT_VOLUMES: Final = Kind("", "v1", "PersistentVolume", "persistentvolumes", False, PersistentVolume)
 PERSISTENT_VOLUME_CLAIMS: Final = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, PersistentVolumeClaim)
+
+
+class TokenStatus(ApiStruct, frozen=True):
+    """expiration_timestamp: RFC 3339."""
+
+    token: str = ""
+    expiration_timestamp: str = ""
+
+    def __repr__(self) -> str:
+        return f"TokenStatus(hidden, until {self.expiration_timestamp})"
+
+
+class TokenRequestObject(ApiStruct, frozen=True):
+    """authentication.k8s.io/v1 TokenRequest, which the sub-resource `token` of a ServiceAccount answers."""
+
+    metadata: ObjectMeta
+    status: TokenStatus = TokenStatus()
+
+
+SERVICE_ACCOUNT_TOKENS: Final = Kind("", "v1", "TokenRequest", "serviceaccounts", True, TokenRequestObject)
 SECRETS: Final = Kind("", "v1", "Secret", "secrets", True, Secret)
 NODES: Final = Kind("", "v1", "Node", "nodes", False, Node)
 NAMESPACES: Final = Kind("", "v1", "Namespace", "namespaces", False, Namespace)

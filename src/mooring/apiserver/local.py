@@ -96,6 +96,8 @@ class LocalCluster(Cluster):
         resource = self._resource(request.kind, "" if request.verb is Verb.POST else request.subresource)
         if request.verb is Verb.LIST:
             return await self._listed(request, resource)
+        if request.verb is Verb.CREATE and request.subresource:
+            return await self._posted(request, self._resource(request.kind), _key(request.kind, request.name, request.namespace))
         if request.verb is Verb.CREATE:
             paths_of(request.kind).collection(request.namespace)
             body = self._decoded(request, resource)
@@ -126,13 +128,15 @@ class LocalCluster(Cluster):
         found = await self._told(lambda: self.store.list(resource, scope, options))
         return Page(tuple(_typed(request.kind, stored) for stored in found.items), str(found.version), found.continue_token)
 
-    async def _posted(self, request: Request, resource: Resource, key: Key) -> None:
+    async def _posted(self, request: Request, resource: Resource, key: Key) -> Any:
+        """What the sub-resource answers, for a CREATE as an object of the kind."""
         action = resource.action(request.subresource)
         if action is None or action.asks is None or action.asks.answer is None:
             raise api_errors.no_such_resource()
         decoded, _ = decode_object(action.asks, _plain(request.body), FieldValidation.WARN, [])
         answer, call = action.asks.answer, Call(self.store, resource, key, decoded, self._now(), OWNER)
-        await self._told(lambda: answer(call))
+        answered = await self._told(lambda: answer(call))
+        return codec_of(request.kind.struct).object(msgspec.json.encode(answered)) if request.verb is Verb.CREATE else None
 
     async def _written(self, request: Request, write: Callable[[], Written]) -> Any:
         return _typed(request.kind, (await self._told(write)).stored)

@@ -171,10 +171,13 @@ class Cluster(abc.ABC):
         found: T = await self.ask(Request(Verb.GET, kind, name, namespace))
         return found
 
-    async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "") -> T:
-        """body: the whole object, as JSON values or as a struct. Raises AlreadyExists, Invalid."""
+    async def create(self, kind: Kind[T], body: Mapping[str, Any] | T, namespace: str = "", *, of: tuple[str, str] | None = None) -> T:
+        """body: the whole object, as JSON values or as a struct. of: the object and its sub-resource that answers, as a service account's
+        `token`; what it answers is of this kind. Raises AlreadyExists, Invalid.
+        """
         values: Mapping[str, Any] = body if isinstance(body, Mapping) else msgspec.to_builtins(body)
-        made: T = await self.ask(Request(Verb.CREATE, kind, _name_in(values), namespace, body=values))
+        name, subresource = of or (_name_in(values), "")
+        made: T = await self.ask(Request(Verb.CREATE, kind, name, namespace, subresource, values))
         return made
 
     async def replace(self, kind: Kind[T], body: Mapping[str, Any], namespace: str = "", *, subresource: str = "") -> T:

@@ -14,6 +14,7 @@ from mooring.api.core import NODES
 from mooring.base.folders import hold, refusal
 from mooring.base.log import logger
 from mooring.control.caches import Caches
+from mooring.control.events import EventRecorder
 from mooring.control.manager import Loop, Manager
 from mooring.control.runtime import Runtime
 from mooring.csi.grpc import GrpcDriver
@@ -26,6 +27,7 @@ from mooring.node.layout import Layout
 from mooring.node.plugins.controller import Plugins, told_by
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.plugins.watcher import SocketWatcher
+from mooring.node.volumes.controller import COMPONENT, NodeVolumes
 
 _log = logger(__name__)
 
@@ -61,9 +63,20 @@ class NodeAgent(Manager):
         )
         self._watcher = SocketWatcher(self.layout.registry, self._plugins.changed, clock=runtime.clock)
         self._allocatable = Allocatable(runtime, caches, self.drivers, self._objects, told_by)
+        events = EventRecorder(runtime.cluster, COMPONENT, clock=runtime.clock, chance=runtime.chance)
+        self._volumes = NodeVolumes(runtime, caches, options.node_name, self.layout, self.drivers, events)
         self._is_prepared = asyncio.Event()
-        super().__init__(caches, self._plugins.controller, self._allocatable.controller, prepare=self._prepare_node)
+        super().__init__(
+            caches,
+            self._plugins.controller,
+            self._allocatable.controller,
+            self._volumes.pods,
+            self._volumes.volumes,
+            prepare=self._prepare_node,
+        )
+        self.beside("node/events", events)
         self.beside("node/registry", Loop(self._watch_registry))
+        self.beside("node/in-use", Loop(self._volumes.in_use.run))
 
     async def run(self) -> None:
         try:
@@ -74,6 +87,7 @@ class NodeAgent(Manager):
         try:
             await super().run()
         finally:
+            self._volumes.close()
             await self.drivers.close()
             os.close(lock)
 
@@ -81,10 +95,13 @@ class NodeAgent(Manager):
         """Makes the Node and the CSINode where they are missing, however long the API server is away; then sockets are looked for."""
         await self._persistently(self._make_node)
         await self._objects.prepare()
+        await self._volumes.prepare(await self._cluster.get(NODES, self._name))
         self._is_prepared.set()
 
     async def _watch_registry(self) -> None:
         await self._is_prepared.wait()
+        await self.caches.synced()
+        await self._volumes.remove_orphans()
         await self._watcher.run()
 
     async def _persistently(self, step: Callable[[], Any]) -> None:

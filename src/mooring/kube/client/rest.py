@@ -107,14 +107,14 @@ def _as_http(request: Request) -> tuple[str, str, object, str]:
         return method, paths.collection(selection.namespace) + query, None, _JSON
     if request.verb is Verb.SERVES:
         return method, paths.version, None, _JSON
-    if request.verb is Verb.CREATE:
+    if request.verb is Verb.CREATE and not request.subresource:
         return method, paths.collection(request.namespace), _typed(kind, request.body), _JSON
     path = paths.object(request.name, request.namespace, request.subresource)
     if request.verb is Verb.PATCH:
         return method, path, request.body.body, request.body.type.value
     if request.verb is Verb.DELETE:
         return method, path, _delete_options(request), _JSON
-    return method, path, _typed(kind, request.body) if request.verb is Verb.REPLACE else request.body, _JSON
+    return method, path, request.body if request.verb is Verb.POST else _typed(kind, request.body), _JSON
 
 
 def _delete_options(request: Request) -> dict[str, Any] | None:
@@ -182,4 +182,4 @@ def _why(error: Exception) -> str:
 
 
 def _may_show(kind: Kind[Any]) -> bool:
-    return kind.plural != "secrets"
+    return kind.plural != "secrets" and kind.name != "TokenRequest"

@@ -6,6 +6,7 @@ look that comes once a minute. Where there is no inotify the look comes every se
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -24,6 +25,15 @@ DEPTH_MAX: Final = 8
 """Folders below the registry; deeper ones are not looked into."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Seen:
+    """A socket at its first sight."""
+
+    inode: int
+    changed_ns: int
+    generation: int
+
+
 class SocketWatcher:
     """The registry folder. changed: called with a socket's path when it has come, gone, or was made anew."""
 
@@ -31,14 +41,15 @@ class SocketWatcher:
         self._registry, self._changed, self._clock = registry, changed, clock
         self._inotify = Inotify(self._happened)
         self._has_inotify = False
-        self._sockets: dict[Path, tuple[int, int]] = {}  # path → inode, generation
+        self._sockets: dict[Path, _Seen] = {}
+        self._made: set[Path] = set()  # by what inotify tells, since the last look
         self._count = 0
         self._complained: set[Path] = set()
 
     def generation(self, socket: Path) -> int | None:
         """A number that is another one each time the socket is made; None when it is not there."""
         found = self._sockets.get(socket)
-        return found[1] if found is not None else None
+        return found.generation if found is not None else None
 
     async def run(self) -> None:
         """Makes the folder and watches it until cancelled. Raises OSError when it can't be made or read."""
@@ -55,7 +66,7 @@ class SocketWatcher:
 
     def _happened(self, event: Happened) -> None:
         if event.folder is not None and event.mask & (Mask.CREATE | Mask.MOVED_TO):
-            self._sockets.pop(path := event.folder / event.name, None)  # made anew, perhaps with its old inode
+            self._made.add(path := event.folder / event.name)
             self._complained.discard(path)
         self._look()
 
@@ -64,15 +75,23 @@ class SocketWatcher:
         gone = [path for path in self._sockets if path not in found]
         for path in gone:
             del self._sockets[path]
-        come = [path for path, inode in found.items() if self._sockets.get(path, (None,))[0] != inode]
+        come = [path for path, status in found.items() if self._is_new(path, status)]
         for path in come:
             self._count += 1
-            self._sockets[path] = found[path], self._count
+            self._sockets[path] = _Seen(found[path].st_ino, found[path].st_ctime_ns, self._count)
+        self._made.clear()
         for path in (*gone, *come):
             self._changed(path)
 
-    def _walk(self, folder: Path, depth: int) -> Iterator[tuple[Path, int]]:
-        """Sockets and their inodes. Names that begin with a dot are passed over."""
+    def _is_new(self, path: Path, status: os.stat_result) -> bool:
+        """A socket that was made anew may have its old inode; one that a look saw first is told of by inotify only afterwards."""
+        before = self._sockets.get(path)
+        if before is None or before.inode != status.st_ino:
+            return True
+        return path in self._made and before.changed_ns != status.st_ctime_ns
+
+    def _walk(self, folder: Path, depth: int) -> Iterator[tuple[Path, os.stat_result]]:
+        """Sockets with their status. Names that begin with a dot are passed over."""
         try:
             if self._has_inotify:
                 self._inotify.watch(folder)
@@ -91,7 +110,7 @@ class SocketWatcher:
             if stat.S_ISDIR(status.st_mode) and depth > 0:
                 yield from self._walk(path, depth - 1)
             elif stat.S_ISSOCK(status.st_mode):
-                yield path, status.st_ino
+                yield path, status
             elif path not in self._complained:
                 self._complained.add(path)
                 _log.warning("Not a socket, passed over", path=str(path))

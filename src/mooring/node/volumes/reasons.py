@@ -63,3 +63,28 @@ class Failing:
 @reason("whether its pods still want it is not known yet")
 class PodsUnknown:
     pass
+
+
+@reason("the pod is gone, and nothing of its volumes is left here")
+class PodGone:
+    pass
+
+
+@reason("the pod has ended: its volumes are being taken away")
+class PodLeaves:
+    pass
+
+
+@reason("the pod has finished, and nothing of its volumes is left here")
+class PodFinished:
+    pass
+
+
+@reason("the pod has all its volumes")
+class PodRuns:
+    pass
+
+
+@reason("the pod waits for volumes")
+class PodWaits:
+    pass

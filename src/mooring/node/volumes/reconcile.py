@@ -7,6 +7,7 @@ for sure leaves nothing; one that may have happened leaves everything, and count
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from mooring.api.core import SecretReference
@@ -25,6 +26,7 @@ from mooring.node.layout import Layout, attachment_name
 from mooring.node.plugins.drivers import CALL_S, Drivers, NodeDriver, NotRegistered
 from mooring.node.volumes import requests
 from mooring.node.volumes.files import LeftOver, VolumeFiles
+from mooring.node.volumes.injected import Injected, Injector
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import Failure, Publication, Stand, VolumeState
 from mooring.node.volumes.threads import Threads
@@ -96,14 +98,15 @@ class Steps:
         volume, step = state.volume, "SetUp"
         driver, able = await self._able(volume, step)
         staging = self._layout.staging(volume.driver, volume.handle) if requests.STAGES in able and not volume.is_inline else None
-        injected = await self._injected.context(volume, use)
+        injected = await self._injection(volume, use, step)
         secrets = await self._secret(volume.publish_secret, step)
         target = self._layout.target(use.uid, volume.spec_name)
         publication = state.publications.setdefault(use.uid, Publication(volume.spec_name, Stand.ABSENT))
         before = publication.stand
         await self._begin(volume, target.parent, self._publish_record(volume), "", step)
         publication.stand = Stand.UNCERTAIN
-        request = requests.publish(volume, use, target, staging, able, state.context or {}, {**secrets, **injected.secrets}, injected.context)
+        all_secrets = {**secrets, **injected.secrets}
+        request = requests.publish(volume, use, target, staging, able, state.context or {}, all_secrets, injected.context)
         try:
             await driver.rpc.node_publish_volume(request, Call(CALL_S))
         except DriverError as error:
@@ -185,6 +188,12 @@ class Steps:
             return await self._secrets.get(reference)
         except (ApiError, SecretError) as error:
             raise StepFailed(step, f"fetching secret {reference.namespace}/{reference.name} failed: {error}") from None
+
+    async def _injection(self, volume: Volume, use: PodUse, step: str) -> Injected:
+        try:
+            return await self._injected.of(volume, use)
+        except ApiError as error:
+            raise StepFailed(step, f"failed to get service account token attributes: {error}") from None
 
     def _forget_secret(self, reference: SecretReference | None) -> None:
         if reference is not None:

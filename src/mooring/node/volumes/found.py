@@ -1,0 +1,90 @@
+"""What is on the disk at a start: every record is a volume that may be mounted, and so are the folders of pods that are no more.
+
+Reads records and the mount table; what is mounted itself is never touched. Source: kubelet 1.36, reconstruct.go. Differs: staged volumes
+whose pods' records are gone are found, too, by the records beside their staging paths.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from mooring.base.log import logger
+from mooring.node import records
+from mooring.node.layout import Layout, digest, inline_unique_name, unique_name
+from mooring.node.volumes.files import read_mount_table
+from mooring.node.volumes.state import Publication, Stand, VolumeState
+from mooring.node.volumes.volume import Volume
+
+_log = logger(__name__)
+
+
+def find_volumes(layout: Layout) -> list[VolumeState]:
+    """Every volume that a record tells of, as uncertain. Blocks. Raises OSError when the folders themselves can't be read."""
+    states: dict[str, VolumeState] = {}
+    for folder in _folders(layout.pods):
+        for volume_folder in _folders(layout.pod_volumes(folder.name)):
+            if (record := _read(volume_folder)) is not None:
+                _published(states, folder.name, record)
+    for driver_folder in _folders(layout.csi):
+        for volume_folder in _folders(driver_folder):
+            record = _read(volume_folder)
+            if record is not None and volume_folder.name == digest(record["volumeHandle"]):
+                _staged(states, record)
+    return list(states.values())
+
+
+def remove_pod_folder(layout: Layout, uid: str) -> None:
+    """Removes the folder of a pod that is gone, bottom up, as long as every folder is empty and nothing is mounted below it.
+
+    Blocks. Raises OSError for a folder that has something in it: nothing is ever removed with what it holds.
+    """
+    folder = layout.pod(uid)
+    if read_mount_table().below(str(folder)):
+        return
+    for path in sorted(_tree(layout.pod_volumes(uid)), key=lambda path: len(path.parts), reverse=True):
+        os.rmdir(path)
+    for path in (layout.pod_volumes(uid).parent, folder):
+        if path.is_dir() and not any(path.iterdir()):
+            os.rmdir(path)
+
+
+def _tree(folder: Path) -> Iterator[Path]:
+    if folder.is_dir() and not folder.is_symlink():
+        yield folder
+        for path in folder.iterdir():
+            yield from _tree(path)
+
+
+def _folders(folder: Path) -> Iterator[Path]:
+    """Its folders, by name; links are passed over."""
+    if not folder.is_dir():
+        return
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.is_dir(follow_symlinks=False):
+            yield Path(entry.path)
+
+
+def _read(folder: Path) -> dict[str, str] | None:
+    try:
+        return records.read(folder)
+    except (records.BadRecord, OSError) as error:
+        _log.error("A volume's record can't be read; put it right, or remove it and what is mounted beside it", error=error)
+        return None
+
+
+def _published(states: dict[str, VolumeState], uid: str, record: dict[str, str]) -> None:
+    driver, handle, spec_name = record["driverName"], record["volumeHandle"], record.get("specVolID", "")
+    is_inline = record.get("volumeLifecycleMode") == records.EPHEMERAL
+    unique = inline_unique_name(uid, spec_name) if is_inline else unique_name(driver, handle)
+    volume = Volume(unique, driver, handle, spec_name, is_inline=is_inline, is_known=False)
+    state = states.setdefault(unique, VolumeState(volume))
+    state.publications[uid] = Publication(spec_name, Stand.UNCERTAIN, was_found=True)
+
+
+def _staged(states: dict[str, VolumeState], record: dict[str, str]) -> None:
+    driver, handle = record["driverName"], record["volumeHandle"]
+    unique = unique_name(driver, handle)
+    state = states.setdefault(unique, VolumeState(Volume(unique, driver, handle, "", is_known=False)))
+    state.device, state.device_was_found = Stand.UNCERTAIN, True

@@ -1,0 +1,132 @@
+"""What is read of a pod and of what its volumes name. Pure, but for the GETs that `Resolver` makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
+from mooring.api.pods import Pod
+from mooring.api.pods import Volume as PodVolume
+from mooring.base.errors import MooringError
+from mooring.kube.cluster import Cluster
+from mooring.kube.errors import ApiError, NotFound
+from mooring.node.volumes.requests import PodUse
+from mooring.node.volumes.volume import Volume, of_inline_source, of_persistent_volume
+
+BOUND: Final = "Bound"
+PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
+FINISHED: Final = ("Succeeded", "Failed")
+
+
+class Unusable(MooringError):
+    """A volume that the pod can't have as things are; str() is for the pod's event."""
+
+
+def is_leaving(pod: Pod) -> bool:
+    """True for a pod whose volumes are to be taken away. Nothing runs in the pods of this agent: one that is deleted has ended at once."""
+    return pod.metadata.deletion_timestamp is not None or pod.status.phase in FINISHED
+
+
+def used_volumes(pod: Pod) -> tuple[tuple[PodVolume, bool, bool], ...]:
+    """Those of the pod's CSI volumes that some container uses; each with whether it is used as a folder, and as a device."""
+    mounted, devices = set[str](), set[str]()
+    for container in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())):
+        mounted.update(mount.name for mount in container.volume_mounts or ())
+        devices.update(device.name for device in container.volume_devices or ())
+    return tuple(
+        (volume, volume.name in mounted, volume.name in devices)
+        for volume in pod.spec.volumes or ()
+        if (volume.csi or volume.persistent_volume_claim or volume.ephemeral) and volume.name in mounted | devices
+    )
+
+
+class Resolver:
+    """Finds out what a pod's volumes are: one GET for the claim and one for its PersistentVolume."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def resolve(self, pod: Pod) -> tuple[Mapping[str, tuple[Volume, PodUse]], list[str]]:
+        """What the pod wants, by unique name, and what is wrong with the rest."""
+        wanted: dict[str, tuple[Volume, PodUse]] = {}
+        problems: list[str] = []
+        for pod_volume, is_mounted, is_device in used_volumes(pod):
+            try:
+                volume, use = await self._resolved(pod, pod_volume)
+                _check_mode(volume, pod_volume.name, is_mounted=is_mounted, is_device=is_device)
+            except Unusable as error:
+                problems.append(str(error))
+            except ApiError as error:
+                problems.append(f'failed to get volume "{pod_volume.name}": {error}')
+            else:
+                wanted[volume.unique] = volume, use
+        return wanted, problems
+
+    async def _resolved(self, pod: Pod, pod_volume: PodVolume) -> tuple[Volume, PodUse]:
+        if pod_volume.csi is not None:
+            source = pod_volume.csi
+            volume = of_inline_source(source, pod_uid=pod.metadata.uid, pod_namespace=pod.metadata.namespace, volume_name=pod_volume.name)
+            return volume, _use(pod, pod_volume.name, read_only=bool(source.read_only))
+        claim = await self._claim(pod, pod_volume)
+        pv = await self._persistent_volume(claim)
+        if pv.spec.csi is None:
+            raise Unusable(f'PersistentVolume "{pv.metadata.name}" is no CSI volume; this agent mounts no others')
+        source_claim = pod_volume.persistent_volume_claim
+        return of_persistent_volume(pv), _use(pod, pod_volume.name, read_only=source_claim is not None and source_claim.read_only)
+
+    async def _claim(self, pod: Pod, pod_volume: PodVolume) -> PersistentVolumeClaim:
+        source = pod_volume.persistent_volume_claim
+        name = source.claim_name if source is not None else f"{pod.metadata.name}-{pod_volume.name}"
+        where = f"error processing PVC {pod.metadata.namespace}/{name}"
+        try:
+            claim = await self._cluster.get(PERSISTENT_VOLUME_CLAIMS, name, pod.metadata.namespace)
+        except NotFound as error:
+            raise Unusable(f"{where}: failed to fetch PVC from API server: {error}") from None
+        if source is None and not any(owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references or ()):
+            raise Unusable(f"{where}: the PVC was not created for the pod (the pod is not its owner)")
+        if claim.metadata.deletion_timestamp is not None and PVC_PROTECTION not in (claim.metadata.finalizers or ()):
+            raise Unusable(f"{where}: PVC is being deleted")
+        if claim.status.phase != BOUND:
+            raise Unusable(f"{where}: PVC is not bound")
+        if not claim.spec.volume_name:
+            raise Unusable(f"{where}: PVC has a phase of Bound and no volume name")
+        return claim
+
+    async def _persistent_volume(self, claim: PersistentVolumeClaim) -> PersistentVolume:
+        where = f"error processing PVC {claim.metadata.namespace}/{claim.metadata.name}"
+        try:
+            pv = await self._cluster.get(PERSISTENT_VOLUMES, claim.spec.volume_name)
+        except NotFound as error:
+            raise Unusable(f"{where}: failed to fetch PV {claim.spec.volume_name} from API server: {error}") from None
+        if pv.spec.claim_ref is None:
+            nil = "it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim"
+            raise Unusable(f"{where}: found PV object {pv.metadata.name} but {nil}")
+        if pv.spec.claim_ref.uid != claim.metadata.uid:
+            raise Unusable(
+                f"{where}: found PV object {pv.metadata.name} but its pv.Spec.ClaimRef.UID {pv.spec.claim_ref.uid} does not point to "
+                f"claim.UID {claim.metadata.uid}"
+            )
+        return pv
+
+
+def _use(pod: Pod, volume_name: str, *, read_only: bool) -> PodUse:
+    security = pod.spec.security_context
+    return PodUse(
+        uid=pod.metadata.uid,
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        volume_name=volume_name,
+        service_account=pod.spec.service_account_name,
+        read_only=read_only,
+        fs_group=security.fs_group if security is not None else None,
+        fs_group_policy=(security.fs_group_change_policy if security is not None else None) or "",
+    )
+
+
+def _check_mode(volume: Volume, name: str, *, is_mounted: bool, is_device: bool) -> None:
+    """Raises Unusable."""
+    if volume.is_block and is_mounted:
+        raise Unusable(f"volume {name} has volumeMode Block, but is specified in volumeMounts")
+    if not volume.is_block and is_device:
+        raise Unusable(f"volume {name} has volumeMode Filesystem, but is specified in volumeDevices")
