@@ -114,7 +114,7 @@ def _as_http(request: Request) -> tuple[str, str, object, str]:
         return method, path, request.body.body, request.body.type.value
     if request.verb is Verb.DELETE:
         return method, path, _delete_options(request), _JSON
-    return method, path, request.body if request.verb is Verb.POST else _typed(kind, request.body), _JSON
+    return method, path, _typed(kind, request.body) if request.verb in (Verb.CREATE, Verb.REPLACE) else request.body, _JSON
 
 
 def _delete_options(request: Request) -> dict[str, Any] | None:

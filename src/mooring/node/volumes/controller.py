@@ -70,7 +70,17 @@ class NodeVolumes:
         self.in_use = InUseReport(runtime.cluster, node_name, self._names_in_use, self._reported, clock=runtime.clock)
         injector = Injector(runtime.cluster, self._csi_drivers, runtime.clock)
         secrets = SecretCache(runtime.cluster, runtime.clock)
-        self._steps = Steps(node_name, layout, drivers, secrets, injector, clock=runtime.clock, chance=runtime.chance)
+        self._steps = Steps(
+            node_name,
+            layout,
+            drivers,
+            secrets,
+            injector,
+            self._csi_drivers,
+            self._tell_pod,
+            clock=runtime.clock,
+            chance=runtime.chance,
+        )
         self.volumes: Controller[str] = Controller(
             runtime, "node-volumes", self._reconcile_volume, workers=WORKERS, label="volume", log=_log
         )
@@ -306,7 +316,7 @@ class NodeVolumes:
                     self._wake_pod(uid)
                 case Step.UNPUBLISH:
                     await self._steps.unpublish(state, uid)
-                    self._wake_pod(uid)
+                    await self._after_unpublish(uid)
                 case Step.UNSTAGE:
                     await self._steps.unstage(state)
                     state.device_failure = state.context = None
@@ -346,6 +356,19 @@ class NodeVolumes:
 
     def _any_use(self, state: VolumeState) -> PodUse:
         return next(iter(self._desired.uses(state.volume.unique).values()))
+
+    async def _after_unpublish(self, uid: str) -> None:
+        key = self._keys.get(uid)
+        if key is not None and (pod := self._pods.store.get(key)) is not None and pod.metadata.uid == uid:
+            self.pods.add(key)
+        elif not any(uid in state.publications for state in self._states.values()):
+            self._keys.pop(uid, None)
+            await self._remove_pod_folder(uid)
+
+    def _tell_pod(self, use: PodUse, reason: str, text: str) -> None:
+        key = self._keys.get(use.uid)
+        if key is not None and (pod := self._pods.store.get(key)) is not None:
+            self._events.event(_reference(pod), "Warning", reason, text)
 
     def _wake_pod(self, uid: str) -> None:
         if (key := self._keys.get(uid)) is not None:

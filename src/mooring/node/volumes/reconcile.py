@@ -6,11 +6,14 @@ for sure leaves nothing; one that may have happened leaves everything, and count
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from mooring.api.core import SecretReference
+from mooring.api.meta import Key
+from mooring.api.storage import CSIDriver
 from mooring.base.backoff import BackOff
 from mooring.base.clock import Clock
 from mooring.base.errors import MooringError
@@ -20,12 +23,14 @@ from mooring.control.secrets import SecretCache, SecretError
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.cache.informer import Informer
 from mooring.kube.errors import ApiError
 from mooring.node import records
 from mooring.node.layout import Layout, attachment_name
 from mooring.node.plugins.drivers import CALL_S, Drivers, NodeDriver, NotRegistered
 from mooring.node.volumes import requests
 from mooring.node.volumes.files import LeftOver, VolumeFiles
+from mooring.node.volumes.fs_group import POLICY_DEFAULT, Walk, sets_group
 from mooring.node.volumes.injected import Injected, Injector
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import Failure, Publication, Stand, VolumeState
@@ -34,6 +39,7 @@ from mooring.node.volumes.volume import Volume
 
 _log = logger(__name__)
 
+SLOW_S: Final = 30.0
 BACK_OFF: Final = BackOff(0.5, 122.0, jitter=0.0)
 
 
@@ -56,6 +62,8 @@ class Steps:
         drivers: Drivers,
         secrets: SecretCache,
         injected: Injector,
+        csi_drivers: Informer[CSIDriver],
+        tell: Callable[[PodUse, str, str], None],
         *,
         clock: Clock,
         chance: Chance,
@@ -63,6 +71,7 @@ class Steps:
     ) -> None:
         self._node, self._layout, self._drivers, self._secrets = node_name, layout, drivers, secrets
         self._injected, self._clock, self._chance = injected, clock, chance
+        self._csi_drivers, self._tell = csi_drivers, tell
         self._files, self._threads = files or VolumeFiles(), Threads()
 
     def close(self) -> None:
@@ -98,6 +107,7 @@ class Steps:
         volume, step = state.volume, "SetUp"
         driver, able = await self._able(volume, step)
         staging = self._layout.staging(volume.driver, volume.handle) if requests.STAGES in able and not volume.is_inline else None
+        policy = self._policy(volume, step)
         injected = await self._injection(volume, use, step)
         secrets = await self._secret(volume.publish_secret, step)
         target = self._layout.target(use.uid, volume.spec_name)
@@ -117,6 +127,8 @@ class Steps:
                 await self._end(volume, target.parent, target.name, step)
                 publication.stand = Stand.ABSENT
             raise StepFailed(step, str(error), uncertain=not error.final) from None
+        if sets_group(volume, use, policy, able):
+            await self._set_group(volume, use, target, step)
         publication.stand, publication.is_outdated, publication.was_found = Stand.DONE, False, False
 
     # -- taking away
@@ -194,6 +206,39 @@ class Steps:
             return await self._injected.of(volume, use)
         except ApiError as error:
             raise StepFailed(step, f"failed to get service account token attributes: {error}") from None
+
+    def _policy(self, volume: Volume, step: str) -> str:
+        """The driver's fsGroupPolicy. Raises StepFailed for a driver that does not take volumes of this kind."""
+        found = self._csi_drivers.store.get(Key("", volume.driver))
+        mode = records.EPHEMERAL if volume.is_inline else records.PERSISTENT
+        modes = (found.spec.volume_lifecycle_modes if found is not None else None) or (records.PERSISTENT,)
+        if mode not in modes:
+            raise StepFailed(step, f'volume mode "{mode}" not supported by driver {volume.driver} (only supports {", ".join(modes)})')
+        return (found.spec.fs_group_policy if found is not None else None) or POLICY_DEFAULT
+
+    async def _set_group(self, volume: Volume, use: PodUse, target: Path, step: str) -> None:
+        assert use.fs_group is not None
+        walk = Walk(target, use.fs_group, use.fs_group_policy)
+        try:
+            async with asyncio.TaskGroup() as group:
+                minding = group.create_task(self._mind(walk, use), name=f"node/fs-group/{use.uid}")
+                await self._threads.run(volume.driver, walk.run, limit_s=None)
+                minding.cancel()
+        except* OSError as errors:
+            text = f"applyFSGroup failed for vol {volume.handle}: {errors.exceptions[0]}"
+            raise StepFailed(step, text, uncertain=True) from None
+
+    async def _mind(self, walk: Walk, use: PodUse) -> None:
+        """Tells the pod's users of a walk that takes long, after SLOW_S and then every minute."""
+        await self._clock.sleep(SLOW_S)
+        where = f"{use.uid}/volumes/{use.volume_name}"
+        text = f"Setting volume ownership for {where} is taking longer than expected, consider using OnRootMismatch"
+        self._tell(
+            use, "VolumePermissionChangeInProgress", f"{text} - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/"
+        )
+        while True:
+            await self._clock.sleep(60.0)
+            self._tell(use, "VolumePermissionChangeInProgress", f"{text}, processed {walk.count} files.")
 
     def _forget_secret(self, reference: SecretReference | None) -> None:
         if reference is not None:

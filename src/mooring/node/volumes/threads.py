@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, TypeVar
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 THREADS: Final = 4
@@ -20,13 +19,13 @@ class Threads:
     def __init__(self) -> None:
         self._pools: dict[str, ThreadPoolExecutor] = {}
 
-    async def run(self, driver: str, work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """What the work returns, or raises. TimeoutError after WAIT_S: the thread is left to itself, for nothing can end it."""
+    async def run(self, driver: str, work: Callable[..., T], *args: Any, limit_s: float | None = WAIT_S) -> T:
+        """What the work returns, or raises. TimeoutError after limit_s: the thread is left to itself, for nothing can end it."""
         pool = self._pools.get(driver)
         if pool is None:
             pool = self._pools[driver] = ThreadPoolExecutor(THREADS, thread_name_prefix=f"node/{driver}")
-        async with asyncio.timeout(WAIT_S):
-            return await asyncio.get_running_loop().run_in_executor(pool, lambda: work(*args, **options))
+        async with asyncio.timeout(limit_s):
+            return await asyncio.get_running_loop().run_in_executor(pool, work, *args)
 
     def close(self) -> None:
         """Waits for nothing."""
