@@ -34,9 +34,11 @@ from mooring.node.volumes.desired import Desired
 from mooring.node.volumes.found import find_volumes, remove_pod_folder
 from mooring.node.volumes.in_use import InUseReport
 from mooring.node.volumes.injected import Injector
-from mooring.node.volumes.reconcile import StepFailed, Steps
+from mooring.node.volumes.reconcile import FileSystemSteps
+from mooring.node.volumes.reconcile_block import BlockSteps
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import Publication, Stand, VolumeState
+from mooring.node.volumes.step_tools import StepFailed, Surroundings
 from mooring.node.volumes.view import Resolver, is_leaving
 from mooring.node.volumes.volume import Volume
 
@@ -68,19 +70,19 @@ class NodeVolumes:
         self._resolver = Resolver(runtime.cluster)
         self._desired = Desired(self._wish_changed)
         self.in_use = InUseReport(runtime.cluster, node_name, self._names_in_use, self._reported, clock=runtime.clock)
-        injector = Injector(runtime.cluster, self._csi_drivers, runtime.clock)
-        secrets = SecretCache(runtime.cluster, runtime.clock)
-        self._steps = Steps(
+        around = Surroundings(
             node_name,
             layout,
             drivers,
-            secrets,
-            injector,
+            SecretCache(runtime.cluster, runtime.clock),
+            Injector(runtime.cluster, self._csi_drivers, runtime.clock),
             self._csi_drivers,
             self._tell_pod,
-            clock=runtime.clock,
-            chance=runtime.chance,
+            runtime.clock,
+            runtime.chance,
         )
+        self._threads = around.threads
+        self._file_system, self._block = FileSystemSteps(around), BlockSteps(around)
         self.volumes: Controller[str] = Controller(
             runtime, "node-volumes", self._reconcile_volume, workers=WORKERS, label="volume", log=_log
         )
@@ -113,7 +115,7 @@ class NodeVolumes:
                 await self._remove_pod_folder(uid)
 
     def close(self) -> None:
-        self._steps.close()
+        self._threads.close()
 
     # -- what wakes what
 
@@ -302,23 +304,24 @@ class NodeVolumes:
 
     async def _carry_out(self, state: VolumeState, decision: Decision) -> None:
         uid = decision.pod
+        steps = self._steps(state)
         try:
             match decision.step:
                 case Step.STAGE:
                     await self._attachment(state)
-                    await self._steps.stage(state, self._any_use(state).fs_group)
+                    await steps.stage(state, self._any_use(state).fs_group)
                     state.device_failure = None
                 case Step.PUBLISH:
                     await self._attachment(state)
-                    await self._steps.publish(state, self._desired.uses(state.volume.unique)[uid])
+                    await steps.publish(state, self._desired.uses(state.volume.unique)[uid])
                     state.publications[uid].failure = None
                     self._announced.pop((uid, state.volume.unique), None)
                     self._wake_pod(uid)
                 case Step.UNPUBLISH:
-                    await self._steps.unpublish(state, uid)
+                    await steps.unpublish(state, uid)
                     await self._after_unpublish(uid)
                 case Step.UNSTAGE:
-                    await self._steps.unstage(state)
+                    await steps.unstage(state)
                     state.device_failure = state.context = None
                 case Step.FORGET:
                     del self._states[state.volume.unique]
@@ -327,16 +330,18 @@ class NodeVolumes:
 
     def _failed(self, state: VolumeState, decision: Decision, error: StepFailed) -> None:
         if decision.step in (Step.STAGE, Step.UNSTAGE):
-            failure = state.device_failure = self._steps.failure(state.device_failure, error)
+            failure = state.device_failure = self._steps(state).failure(state.device_failure, error)
             pods = list(self._desired.uses(state.volume.unique))
         else:
             publication = state.publications.setdefault(decision.pod, Publication(state.volume.spec_name, Stand.ABSENT))
-            failure = publication.failure = self._steps.failure(publication.failure, error)
+            failure = publication.failure = self._steps(state).failure(publication.failure, error)
             pods = [decision.pod]
         retry_in_s = round(failure.not_before - self._clock.now(), 3)
         _log.error("A step of a volume failed", step=error.step, volume=state.volume.unique, reason=str(error), retry_in_s=retry_in_s)
         for uid in pods:
-            self._announce(uid, state.volume.unique, f'MountVolume.{error.step} failed for volume "{state.volume.spec_name}" : {error}')
+            verb = "MapVolume" if state.volume.is_block else "MountVolume"
+            text = f'{verb}.{error.step} failed for volume "{state.volume.spec_name}" : {error}'
+            self._announce(uid, state.volume.unique, text, error.reason)
 
     async def _attachment(self, state: VolumeState) -> None:
         """Reads what the attacher noted for the node, once for as long as the volume is here. Raises StepFailed."""
@@ -354,6 +359,9 @@ class NodeVolumes:
             raise StepFailed("WaitForAttach", error_text or f"volume {state.volume.handle} is not attached: {name} does not say so")
         state.context = attachment.status.attachment_metadata or {}
 
+    def _steps(self, state: VolumeState) -> FileSystemSteps | BlockSteps:
+        return self._block if state.volume.is_block else self._file_system
+
     def _any_use(self, state: VolumeState) -> PodUse:
         return next(iter(self._desired.uses(state.volume.unique).values()))
 
@@ -365,10 +373,10 @@ class NodeVolumes:
             self._keys.pop(uid, None)
             await self._remove_pod_folder(uid)
 
-    def _tell_pod(self, use: PodUse, reason: str, text: str) -> None:
+    def _tell_pod(self, use: PodUse, type: str, reason: str, text: str) -> None:
         key = self._keys.get(use.uid)
         if key is not None and (pod := self._pods.store.get(key)) is not None:
-            self._events.event(_reference(pod), "Warning", reason, text)
+            self._events.event(_reference(pod), type, reason, text)
 
     def _wake_pod(self, uid: str) -> None:
         if (key := self._keys.get(uid)) is not None:
@@ -379,14 +387,14 @@ class NodeVolumes:
             text = f'MountVolume.NewMounter initialization failed for volume "{state.volume.spec_name}" : {because}'
             self._announce(uid, state.volume.unique, text)
 
-    def _announce(self, uid: str, unique: str, text: str) -> None:
+    def _announce(self, uid: str, unique: str, text: str, reason: str = "FailedMount") -> None:
         """A Warning for the pod's users, once for each text."""
         key = self._keys.get(uid)
         pod = self._pods.store.get(key) if key is not None else None
         if pod is None or self._announced.get((uid, unique)) == text:
             return
         self._announced[uid, unique] = text
-        self._events.event(_reference(pod), "Warning", "FailedMount", text)
+        self._events.event(_reference(pod), "Warning", reason, text)
 
 
 def _reference(pod: Pod) -> ObjectReference:

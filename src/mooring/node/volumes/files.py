@@ -54,10 +54,10 @@ class VolumeFiles:
         point = folder / mounted
         if (below := self._mount_table().below(str(point))) and below:
             raise LeftOver(f"{below[-1].point} is still mounted, although the driver says that it has taken the volume back")
-        _remove_folder(point)
+        remove_folder(point)
         records.remove(folder)
         with contextlib.suppress(LeftOver):
-            _remove_folder(folder)
+            remove_folder(folder)
 
     def foreign_references(self, staging: Path, root: Path) -> tuple[str, ...]:
         """Other places where what is staged is mounted; those below the root folder's own plugins aside."""
@@ -65,7 +65,7 @@ class VolumeFiles:
         return tuple(point for point in self._mount_table().references(str(staging)) if part not in point)
 
 
-def _remove_folder(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """An empty folder; one that is not there is fine. Raises LeftOver."""
     try:
         os.rmdir(folder)

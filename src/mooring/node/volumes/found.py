@@ -32,6 +32,10 @@ def find_volumes(layout: Layout) -> list[VolumeState]:
             record = _read(volume_folder)
             if record is not None and volume_folder.name == digest(record["volumeHandle"]):
                 _staged(states, record)
+    for spec_folder in _folders(layout.block):
+        record = _read(spec_folder / "data")
+        if record is not None:
+            _mapped(states, layout, record)
     return list(states.values())
 
 
@@ -43,9 +47,9 @@ def remove_pod_folder(layout: Layout, uid: str) -> None:
     folder = layout.pod(uid)
     if read_mount_table().below(str(folder)):
         return
-    for path in sorted(_tree(layout.pod_volumes(uid)), key=lambda path: len(path.parts), reverse=True):
+    for path in sorted((*_tree(layout.pod_volumes(uid)), *_tree(layout.pod_devices(uid))), key=lambda path: len(path.parts), reverse=True):
         os.rmdir(path)
-    for path in (layout.pod_volumes(uid).parent, folder):
+    for path in (layout.pod_volumes(uid).parent, layout.pod_devices(uid).parent, folder):
         if path.is_dir() and not any(path.iterdir()):
             os.rmdir(path)
 
@@ -81,6 +85,22 @@ def _published(states: dict[str, VolumeState], uid: str, record: dict[str, str])
     volume = Volume(unique, driver, handle, spec_name, is_inline=is_inline, is_known=False)
     state = states.setdefault(unique, VolumeState(volume))
     state.publications[uid] = Publication(spec_name, Stand.UNCERTAIN, was_found=True)
+
+
+def _mapped(states: dict[str, VolumeState], layout: Layout, record: dict[str, str]) -> None:
+    """A raw device, with every pod for which a file or a link of it is there."""
+    driver, handle, spec_name = record["driverName"], record["volumeHandle"], record.get("specVolID", "")
+    unique = unique_name(driver, handle)
+    state = VolumeState(Volume(unique, driver, handle, spec_name, is_block=True, is_known=False), Stand.UNCERTAIN, device_was_found=True)
+    states[unique] = state
+    linked = {folder.name for folder in _folders(layout.pods) if layout.block_link(folder.name, spec_name).is_symlink()}
+    published = layout.block_publish(spec_name, "pod").parent
+    for uid in sorted(linked | _names(published) | _names(layout.block_map(spec_name))):
+        state.publications[uid] = Publication(spec_name, Stand.UNCERTAIN, was_found=True)
+
+
+def _names(folder: Path) -> set[str]:
+    return {entry.name for entry in os.scandir(folder)} if folder.is_dir() else set()
 
 
 def _staged(states: dict[str, VolumeState], record: dict[str, str]) -> None:

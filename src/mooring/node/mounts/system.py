@@ -1,0 +1,81 @@
+"""Changes to mounts and loop devices, by the system's own tools: mount(8), umount(8), losetup(8). Everything here blocks.
+
+The tools know the helpers of file systems, and take the same locks as everybody else who mounts. A tool that hangs is left to itself
+after TOOL_S: the thread is the driver's own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from mooring.base.errors import MooringError
+
+TOOL_S: Final = 60.0
+_BLOCK: Final = Path("/sys/block")
+_TRIES: Final = 3
+
+
+class ToolFailed(MooringError):
+    """A tool of the system's ended with an error, does not end, or is not there."""
+
+
+def missing_tools(names: Sequence[str] = ("mount", "umount", "losetup")) -> tuple[str, ...]:
+    """Those that are not on this machine."""
+    return tuple(name for name in names if shutil.which(name) is None)
+
+
+def bind(source: Path, target: Path) -> None:
+    """Mounts a file or folder on another. Raises ToolFailed."""
+    _run("mount", "--bind", str(source), str(target))
+
+
+def unmount(target: Path) -> None:
+    """Raises ToolFailed."""
+    _run("umount", str(target))
+
+
+def loop_devices_of(backing: Path) -> tuple[Path, ...]:
+    """The loop devices over this file, as /dev/loopN. Raises OSError."""
+    found = []
+    for entry in sorted(_BLOCK.glob("loop*/loop/backing_file")):
+        try:
+            name = entry.read_text(encoding="utf-8", errors="surrogateescape").strip()
+        except OSError:  # it was given back just now
+            continue
+        if name.removesuffix(" (deleted)").removesuffix("(deleted)").rstrip() == str(backing):
+            found.append(Path("/dev") / entry.parts[3])
+    return tuple(found)
+
+
+def attach_loop(backing: Path) -> None:
+    """A loop device over the file, unless there is one. Raises ToolFailed."""
+    if loop_devices_of(backing):
+        return
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            _run("losetup", "-f", str(backing))
+            return
+        except ToolFailed:  # two who look for a free device at once may find the same one
+            if not tries_left:
+                raise
+
+
+def detach_loops(backing: Path) -> None:
+    """Gives back every loop device over the file. Raises ToolFailed."""
+    for device in loop_devices_of(backing):
+        _run("losetup", "-d", str(device))
+
+
+def _run(*command: str) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TOOL_S, check=False)
+    except FileNotFoundError:
+        raise ToolFailed(f"{command[0]} is not on this machine; install the package that has it (util-linux)") from None
+    except subprocess.TimeoutExpired:
+        raise ToolFailed(f"{' '.join(command)}: no end after {TOOL_S:g} s") from None
+    if done.returncode != 0:
+        raise ToolFailed(f"{' '.join(command)}: {(done.stderr or done.stdout).strip() or f'exit code {done.returncode}'}")

@@ -1,0 +1,129 @@
+"""What the steps of all volumes have in common: the driver and its abilities, secrets, what is injected, threads, and failures."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from mooring.api.core import SecretReference
+from mooring.api.storage import CSIDriver
+from mooring.base.backoff import BackOff
+from mooring.base.clock import Clock
+from mooring.base.errors import MooringError
+from mooring.base.randomness import Chance
+from mooring.control.secrets import SecretCache, SecretError
+from mooring.csi.codes import DriverError
+from mooring.kube.cache.informer import Informer
+from mooring.kube.errors import ApiError
+from mooring.node import records
+from mooring.node.layout import Layout, attachment_name
+from mooring.node.mounts.system import ToolFailed
+from mooring.node.plugins.drivers import Drivers, NodeDriver, NotRegistered
+from mooring.node.volumes.files import LeftOver
+from mooring.node.volumes.injected import Injected, Injector
+from mooring.node.volumes.requests import PodUse
+from mooring.node.volumes.state import Failure
+from mooring.node.volumes.threads import WAIT_S, Threads
+from mooring.node.volumes.volume import Volume
+
+T = TypeVar("T")
+
+BACK_OFF: Final = BackOff(0.5, 122.0, jitter=0.0)
+
+
+class StepFailed(MooringError):
+    """A step did not come to its end; str() is for the pod's event.
+
+    step: `MountDevice`, `SetUp`, and others of the kubelet's names. reason: of the event. uncertain: it may be going on still.
+    """
+
+    def __init__(self, step: str, text: str, *, reason: str = "FailedMount", uncertain: bool = False) -> None:
+        super().__init__(text)
+        self.step = step
+        self.reason = reason
+        self.uncertain = uncertain
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every step may need. tell: an event for a pod, with its type, reason and text."""
+
+    node_name: str
+    layout: Layout
+    drivers: Drivers
+    secrets: SecretCache
+    injector: Injector
+    csi_drivers: Informer[CSIDriver]
+    tell: Callable[[PodUse, str, str, str], None]
+    clock: Clock
+    chance: Chance
+    threads: Threads = dataclasses.field(default_factory=Threads)
+
+
+class StepTools:
+    """reason: of the events of steps that failed."""
+
+    reason = "FailedMount"
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around, self._layout = around, around.layout
+
+    def failure(self, before: Failure | None, error: StepFailed) -> Failure:
+        """What is remembered of a step that failed: the next try is twice as far away as the last."""
+        count = before.count + 1 if before is not None else 1
+        return Failure(str(error), count, self._around.clock.now() + BACK_OFF.jittered_s(count, self._around.chance))
+
+    def _failed(self, step: str, text: str, *, uncertain: bool = False) -> StepFailed:
+        return StepFailed(step, text, reason=self.reason, uncertain=uncertain)
+
+    def _driver(self, volume: Volume, step: str) -> NodeDriver:
+        try:
+            return self._around.drivers.get(volume.driver)
+        except NotRegistered as error:
+            raise self._failed(step, f"kubernetes.io/csi: {error}") from None
+
+    async def _able(self, volume: Volume, step: str) -> tuple[NodeDriver, frozenset[int]]:
+        driver = self._driver(volume, step)
+        try:
+            return driver, await driver.capabilities()
+        except DriverError as error:
+            raise self._failed(step, str(error), uncertain=True) from None
+
+    async def _secret(self, reference: SecretReference | None, step: str) -> Mapping[str, str]:
+        if reference is None:
+            return {}
+        try:
+            return await self._around.secrets.get(reference)
+        except (ApiError, SecretError) as error:
+            raise self._failed(step, f"fetching secret {reference.namespace}/{reference.name} failed: {error}") from None
+
+    def _forget_secret(self, reference: SecretReference | None) -> None:
+        if reference is not None:
+            self._around.secrets.forget(reference)
+
+    async def _injection(self, volume: Volume, use: PodUse, step: str) -> Injected:
+        try:
+            return await self._around.injector.of(volume, use)
+        except ApiError as error:
+            raise self._failed(step, f"failed to get service account token attributes: {error}") from None
+
+    def _publish_record(self, volume: Volume, mode: str) -> dict[str, str]:
+        """mode: the volume's lifecycle mode, "" for a raw device."""
+        return records.publish_record(
+            volume.driver,
+            volume.handle,
+            spec_name=volume.spec_name,
+            node=self._around.node_name,
+            attachment=attachment_name(volume.driver, volume.handle, self._around.node_name),
+            mode=mode,
+        )
+
+    async def _on_disk(self, volume: Volume, step: str, work: Callable[..., T], *args: Any, limit_s: float | None = WAIT_S) -> T:
+        """Work on files and mounts, on a thread of the driver's. Raises StepFailed: what was begun may be half done."""
+        try:
+            return await self._around.threads.run(volume.driver, work, *args, limit_s=limit_s)
+        except TimeoutError:
+            raise self._failed(step, "the file system does not answer", uncertain=True) from None
+        except (LeftOver, ToolFailed, OSError, records.BadRecord) as error:
+            raise self._failed(step, str(error), uncertain=True) from None
