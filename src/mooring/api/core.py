@@ -158,6 +158,8 @@ class PersistentVolumeClaimStatus(ApiStruct, frozen=True):
     conditions: tuple[Condition, ...] | None = None
     current_volume_attributes_class_name: str | None = None
     modify_volume_status: ModifyVolumeStatus | None = None
+    allocated_resources: dict[str, str] | None = None
+    allocated_resource_statuses: dict[str, str] | None = None
 
 
 class PersistentVolumeClaim(ApiStruct, frozen=True):

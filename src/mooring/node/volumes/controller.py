@@ -36,6 +36,7 @@ from mooring.node.volumes.in_use import InUseReport
 from mooring.node.volumes.injected import Injector
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.reconcile_block import BlockSteps
+from mooring.node.volumes.reconcile_growth import GrowthSteps
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import Publication, Stand, VolumeState
 from mooring.node.volumes.step_tools import StepFailed, Surroundings
@@ -82,6 +83,7 @@ class NodeVolumes:
             runtime.chance,
         )
         self._threads = around.threads
+        self._growth = GrowthSteps(around, runtime.cluster)
         self._file_system, self._block = FileSystemSteps(around), BlockSteps(around)
         self.volumes: Controller[str] = Controller(
             runtime, "node-volumes", self._reconcile_volume, workers=WORKERS, label="volume", log=_log
@@ -240,7 +242,7 @@ class NodeVolumes:
         uid, key = pod.metadata.uid, key_of(pod)
         self._desired.gone(uid)
         self._looked_at.pop(uid, None)
-        if any(uid in state.publications for state in self._states.values()):
+        if any(one.stand is not Stand.ABSENT for state in self._states.values() if (one := state.publications.get(uid)) is not None):
             return Result(why.PodLeaves())
         await self._remove_pod_folder(uid)
         if pod.metadata.deletion_timestamp is None:
@@ -291,6 +293,8 @@ class NodeVolumes:
 
     def _facts(self, state: VolumeState) -> Facts:
         unique = state.volume.unique
+        for uid in [uid for uid, one in state.publications.items() if one.stand is Stand.ABSENT and uid not in self._desired.uses(unique)]:
+            del state.publications[uid]
         node = self._nodes.store.get(Key("", self._node_name))
         return Facts(
             wanted={uid: use.name for uid, use in self._desired.uses(unique).items()},
@@ -300,6 +304,7 @@ class NodeVolumes:
             attached=node is not None and unique in _attached(node),
             has_driver=self._drivers.find(state.volume.driver) is not None,
             now=self._clock.now(),
+            readers=frozenset(uid for uid, use in self._desired.uses(unique).items() if use.read_only),
         )
 
     async def _carry_out(self, state: VolumeState, decision: Decision) -> None:
@@ -323,6 +328,8 @@ class NodeVolumes:
                 case Step.UNSTAGE:
                     await steps.unstage(state)
                     state.device_failure = state.context = None
+                case Step.EXPAND:
+                    await self._growth.expand(state, self._desired.uses(state.volume.unique)[uid])
                 case Step.FORGET:
                     del self._states[state.volume.unique]
         except StepFailed as error:
@@ -332,6 +339,11 @@ class NodeVolumes:
         if decision.step in (Step.STAGE, Step.UNSTAGE):
             failure = state.device_failure = self._steps(state).failure(state.device_failure, error)
             pods = list(self._desired.uses(state.volume.unique))
+        elif decision.step is Step.EXPAND:
+            failure = state.growth_failure = self._growth.failure(state.growth_failure, error)
+            pods = [decision.pod]
+            self._looked_at.pop(decision.pod, None)  # the claim is another one by now
+            self._wake_pod(decision.pod)
         else:
             publication = state.publications.setdefault(decision.pod, Publication(state.volume.spec_name, Stand.ABSENT))
             failure = publication.failure = self._steps(state).failure(publication.failure, error)

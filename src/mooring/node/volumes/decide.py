@@ -21,6 +21,7 @@ class Step(enum.Enum):
     PUBLISH = "publish"
     UNPUBLISH = "unpublish"
     UNSTAGE = "unstage"
+    EXPAND = "expand"
     FORGET = "forget"
 
 
@@ -40,7 +41,8 @@ class Facts:
 
     wanted: the pods that use the volume, by uid, to their names. unsure: pods that are alive, and whose volumes are not known yet.
     may_take_away: False until every pod of this node was looked at after a start. reported: the Node's status says that it is in use.
-    attached: the Node's status lists it. has_driver: its driver is registered. now: monotonic seconds.
+    attached: the Node's status lists it. has_driver: its driver is registered. now: monotonic seconds. readers: the
+    pods that only read it.
     """
 
     wanted: Mapping[str, str]
@@ -50,6 +52,7 @@ class Facts:
     attached: bool
     has_driver: bool
     now: float
+    readers: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ def _leaving(state: VolumeState, facts: Facts) -> Decision | None:
 def _arriving(state: VolumeState, facts: Facts) -> Decision:
     due = {uid: name for uid, name in facts.wanted.items() if _needs(state.publications.get(uid))}
     if not due:
-        return Decision(why.Settled())
+        return _growing(state, facts) or Decision(why.Settled())
     if state.attachable and not facts.reported:
         return Decision(why.ToBeReported(), waits=Waits.REPORT)
     if state.attachable and not facts.attached:
@@ -126,6 +129,17 @@ def _arriving(state: VolumeState, facts: Facts) -> Decision:
         return Decision(why.Publishing(due[ready[0]]), Step.PUBLISH, ready[0])
     failures = [one.failure for uid in due if (one := state.publications.get(uid)) is not None and one.failure is not None]
     return _failing(min(failures, key=lambda failure: failure.not_before), facts)
+
+
+def _growing(state: VolumeState, facts: Facts) -> Decision | None:
+    """The volume is where it is wanted: what its size still asks of the node, None for nothing."""
+    growth = state.volume.growth
+    if growth is None or state.may_not_grow or state.grown == growth.claim_version or not facts.has_driver:
+        return None
+    writers = [uid for uid in facts.wanted if uid not in facts.readers]
+    if not writers:
+        return None
+    return _once_due(state.growth_failure, facts) or Decision(why.Growing(growth.size), Step.EXPAND, writers[0])
 
 
 def _needs(publication: Publication | None) -> bool:

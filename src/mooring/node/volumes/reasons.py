@@ -88,3 +88,8 @@ class PodRuns:
 @reason("the pod waits for volumes")
 class PodWaits:
     pass
+
+
+@reason("its claim has grown: the driver expands it to {size} on this node")
+class Growing:
+    size: str

@@ -90,6 +90,20 @@ def stage(
     )
 
 
+def expand(
+    volume: Volume, path: Path, staging: Path, able: Collection[int], size_bytes: int, secrets: Mapping[str, str]
+) -> csi.NodeExpandVolumeRequest:
+    """path: where the volume is published."""
+    return csi.NodeExpandVolumeRequest(
+        volume_id=volume.handle,
+        volume_path=str(path),
+        staging_target_path=str(staging),
+        capacity_range=csi.CapacityRange(required_bytes=size_bytes),
+        volume_capability=capability(volume, able, None),
+        secrets=secrets,
+    )
+
+
 def publish(
     volume: Volume,
     use: PodUse,

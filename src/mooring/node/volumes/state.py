@@ -39,7 +39,11 @@ class Publication:
 
 @dataclasses.dataclass(slots=True)
 class VolumeState:
-    """One volume. attachable: None while it is not known whether it needs an attachment (found at a restart)."""
+    """One volume.
+
+    attachable: it needs an attachment. context: what the attacher noted for this node. grown: the version of the claim whose growth is
+    done with. may_not_grow: the driver says that it is in use; not asked again until the volume has left the node.
+    """
 
     volume: Volume
     device: Stand = Stand.ABSENT
@@ -47,6 +51,9 @@ class VolumeState:
     attachable: bool = False
     context: Mapping[str, str] | None = None
     device_failure: Failure | None = None
+    growth_failure: Failure | None = None
+    grown: str = ""
+    may_not_grow: bool = False
     publications: dict[str, Publication] = dataclasses.field(default_factory=dict)
 
     @property

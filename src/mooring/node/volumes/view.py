@@ -11,6 +11,7 @@ from mooring.api.pods import Volume as PodVolume
 from mooring.base.errors import MooringError
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, NotFound
+from mooring.node.volumes.expansion import decide_growth
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.volume import Volume, of_inline_source, of_persistent_volume
 
@@ -73,7 +74,8 @@ class Resolver:
         if pv.spec.csi is None:
             raise Unusable(f'PersistentVolume "{pv.metadata.name}" is no CSI volume; this agent mounts no others')
         source_claim = pod_volume.persistent_volume_claim
-        return of_persistent_volume(pv), _use(pod, pod_volume.name, read_only=source_claim is not None and source_claim.read_only)
+        read_only = source_claim is not None and source_claim.read_only
+        return of_persistent_volume(pv, decide_growth(claim, pv)), _use(pod, pod_volume.name, read_only=read_only)
 
     async def _claim(self, pod: Pod, pod_volume: PodVolume) -> PersistentVolumeClaim:
         source = pod_volume.persistent_volume_claim

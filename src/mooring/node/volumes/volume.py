@@ -9,6 +9,7 @@ from typing import Final
 from mooring.api.core import PersistentVolume, SecretReference
 from mooring.api.pods import CSIVolumeSource
 from mooring.node.layout import inline_unique_name, inline_volume_id, unique_name
+from mooring.node.volumes.expansion import Growth
 
 READ_WRITE_ONCE: Final = "ReadWriteOnce"
 READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
@@ -20,7 +21,7 @@ class Volume:
 
     unique: its name in volumesInUse, and the key of all work on it. handle: the driver's id. spec_name: the PersistentVolume's name, or
     the pod's for an inline volume. is_block: a raw device. is_inline: it lives and dies with one pod. is_known: False for what a record
-    alone tells of: enough to take it away, not to mount it.
+    alone tells of: enough to take it away, not to mount it. growth: what the node is to do for its size.
     """
 
     unique: str
@@ -37,6 +38,7 @@ class Volume:
     stage_secret: SecretReference | None = None
     publish_secret: SecretReference | None = None
     expand_secret: SecretReference | None = None
+    growth: Growth | None = None
 
     @property
     def access_mode(self) -> str:
@@ -47,7 +49,7 @@ class Volume:
         return self.access_modes == (READ_WRITE_ONCE_POD,)
 
 
-def of_persistent_volume(pv: PersistentVolume) -> Volume:
+def of_persistent_volume(pv: PersistentVolume, growth: Growth | None = None) -> Volume:
     """pv: has a CSI source."""
     source = pv.spec.csi
     assert source is not None
@@ -64,6 +66,7 @@ def of_persistent_volume(pv: PersistentVolume) -> Volume:
         stage_secret=source.node_stage_secret_ref,
         publish_secret=source.node_publish_secret_ref,
         expand_secret=source.node_expand_secret_ref,
+        growth=growth,
     )
 
 

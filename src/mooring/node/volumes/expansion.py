@@ -1,0 +1,96 @@
+"""The node's part in growing a volume: whether it is due, and what is written to the claim. Pure.
+
+Source: kubelet 1.36, pkg/volume/util/operationexecutor/node_expander.go. The resizer hands over by the claim's allocated resources and
+their status; a claim without either was grown by an old resizer, and the node compares sizes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Final
+
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.quantity import parse_quantity
+from mooring.csi.codes import Code, DriverError
+
+PENDING: Final = "NodeResizePending"
+IN_PROGRESS: Final = "NodeResizeInProgress"
+INFEASIBLE: Final = "NodeResizeInfeasible"
+INFEASIBLE_CODES: Final = frozenset({Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.NOT_FOUND})
+_CONDITIONS: Final = ("Resizing", "FileSystemResizePending", "ControllerResizeError", "NodeResizeError")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Growth:
+    """What the node is to do for one claim.
+
+    size: a quantity as text, as it is going to stand in the claim. in_progress: the claim says already that the node is at work.
+    is_old: from a resizer that sets no status. requested: what the claim asks for by now.
+    """
+
+    namespace: str
+    claim: str
+    claim_version: str
+    size: str
+    in_progress: bool = False
+    is_old: bool = False
+    requested: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        return math.ceil(parse_quantity(self.size).value)
+
+    @property
+    def is_another_size_wanted(self) -> bool:
+        return bool(self.requested) and parse_quantity(self.requested).value != parse_quantity(self.size).value
+
+
+def decide_growth(claim: PersistentVolumeClaim, pv: PersistentVolume) -> Growth | None:
+    """What is due on the node, None for nothing."""
+    status = claim.status
+    allocated, step = (status.allocated_resources or {}).get("storage"), (status.allocated_resource_statuses or {}).get("storage", "")
+    requested = (claim.spec.resources.requests or {}).get("storage", "")
+    meta = claim.metadata
+    if step in (PENDING, IN_PROGRESS) and allocated:
+        return Growth(meta.namespace, meta.name, meta.resource_version, allocated, step == IN_PROGRESS, requested=requested)
+    if allocated or step:
+        return None
+    has, is_given = (status.capacity or {}).get("storage"), (pv.spec.capacity or {}).get("storage")
+    if has and is_given and parse_quantity(has).value < parse_quantity(is_given).value:
+        return Growth(meta.namespace, meta.name, meta.resource_version, is_given, is_old=True, requested=requested)
+    return None
+
+
+def begun_patch(growth: Growth) -> dict[str, Any]:
+    """A strategic merge patch of the claim's status: the node is at work. It holds only for the claim as it was read."""
+    return {
+        "metadata": {"resourceVersion": growth.claim_version},
+        "status": {"allocatedResourceStatuses": {"storage": IN_PROGRESS}},
+    }
+
+
+def done_patch(growth: Growth, version: str) -> dict[str, Any]:
+    """The same: the claim has its size, and nothing is left of the way there. version: the claim's, as it was written last."""
+    return {
+        "metadata": {"resourceVersion": version},
+        "status": {
+            "capacity": {"storage": growth.size},
+            "allocatedResourceStatuses": None,
+            "conditions": [{"$patch": "delete", "type": kind} for kind in _CONDITIONS],
+        },
+    }
+
+
+def failed_patch(growth: Growth, error: DriverError, *, has_failed_before: bool, now: str) -> dict[str, Any]:
+    """The same, after a refusal. now: RFC 3339."""
+    condition = {
+        "type": "NodeResizeError",
+        "status": "True",
+        "lastTransitionTime": now,
+        "message": f"failed to expand pvc with {error}",
+    }
+    status: dict[str, Any] = {"conditions": [condition]}
+    if not growth.is_old and (error.code in INFEASIBLE_CODES or (has_failed_before and growth.is_another_size_wanted)):
+        status["allocatedResourceStatuses"] = {"storage": INFEASIBLE}
+    return {"status": status}
