@@ -28,6 +28,7 @@ from mooring.node.plugins.controller import Plugins, told_by
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.plugins.watcher import SocketWatcher
 from mooring.node.volumes.controller import COMPONENT, NodeVolumes
+from mooring.node.volumes.stats import VolumeStats
 
 _log = logger(__name__)
 
@@ -38,10 +39,11 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """node_name: of the Node. root: the node's root folder, a kubelet's."""
+    """node_name: of the Node. root: the node's root folder, a kubelet's. watches_health: volumes that are not well become events."""
 
     node_name: str
     root: Path
+    watches_health: bool = False
 
 
 class NodeAgent(Manager):
@@ -65,6 +67,14 @@ class NodeAgent(Manager):
         self._allocatable = Allocatable(runtime, caches, self.drivers, self._objects, told_by)
         events = EventRecorder(runtime.cluster, COMPONENT, clock=runtime.clock, chance=runtime.chance)
         self._volumes = NodeVolumes(runtime, caches, options.node_name, self.layout, self.drivers, events)
+        stats = VolumeStats(
+            self.drivers,
+            self._volumes.published,
+            self._volumes.tell_abnormal if options.watches_health else lambda *_: None,
+            runtime.metrics.registry,
+            clock=runtime.clock,
+            chance=runtime.chance,
+        )
         self._is_prepared = asyncio.Event()
         super().__init__(
             caches,
@@ -76,6 +86,7 @@ class NodeAgent(Manager):
         )
         self.beside("node/events", events)
         self.beside("node/registry", Loop(self._watch_registry))
+        self.beside("node/stats", Loop(stats.run))
         self.beside("node/in-use", Loop(self._volumes.in_use.run))
 
     async def run(self) -> None:

@@ -8,7 +8,7 @@ Source: kubelet 1.36, pkg/kubelet/volumemanager. Differs: nothing is polled, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from mooring.api.core import NODES, Node, ObjectReference
@@ -39,6 +39,7 @@ from mooring.node.volumes.reconcile_block import BlockSteps
 from mooring.node.volumes.reconcile_growth import GrowthSteps
 from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.state import Publication, Stand, VolumeState
+from mooring.node.volumes.stats import Asked
 from mooring.node.volumes.step_tools import StepFailed, Surroundings
 from mooring.node.volumes.view import Resolver, is_leaving
 from mooring.node.volumes.volume import Volume
@@ -115,6 +116,20 @@ class NodeVolumes:
         for uid in await asyncio.to_thread(_names_in, self._layout):
             if uid not in published and uid not in alive:
                 await self._remove_pod_folder(uid)
+
+    def published(self) -> Iterator[Asked]:
+        """Every volume that a pod has now, for its statistics."""
+        for state in self._states.values():
+            volume = state.volume
+            for uid, publication in state.publications.items():
+                use = self._desired.uses(volume.unique).get(uid)
+                if publication.stand is Stand.DONE and use is not None:
+                    path = self._layout.block_map(volume.spec_name) / uid if volume.is_block else self._layout.target(uid, volume.spec_name)
+                    yield Asked(volume.driver, volume.handle, path, use.namespace, use.claim, use)
+
+    def tell_abnormal(self, asked: Asked, text: str) -> None:
+        """The driver says that a volume is not well."""
+        self._tell_pod(asked.use, "Warning", "VolumeConditionAbnormal", f"Volume {asked.use.volume_name}: {text}")
 
     def close(self) -> None:
         self._threads.close()

@@ -46,7 +46,7 @@ TOKENS: Final = "csi.storage.k8s.io/serviceAccount.tokens"
 class PodUse:
     """One pod's wish for one volume.
 
-    volume_name: the volume's name in the pod. read_only: as the pod says, which is not what the PersistentVolume says. fs_group,
+    volume_name: the volume's name in the pod. claim: its claim's name, "" for an inline volume. read_only: as the pod says, which is not what the PersistentVolume says. fs_group,
     fs_group_policy: of the pod's security context.
     """
 
@@ -54,6 +54,7 @@ class PodUse:
     namespace: str
     name: str
     volume_name: str
+    claim: str = ""
     service_account: str = ""
     read_only: bool = False
     fs_group: int | None = None

@@ -75,7 +75,9 @@ class Resolver:
             raise Unusable(f'PersistentVolume "{pv.metadata.name}" is no CSI volume; this agent mounts no others')
         source_claim = pod_volume.persistent_volume_claim
         read_only = source_claim is not None and source_claim.read_only
-        return of_persistent_volume(pv, decide_growth(claim, pv)), _use(pod, pod_volume.name, read_only=read_only)
+        return of_persistent_volume(pv, decide_growth(claim, pv)), _use(
+            pod, pod_volume.name, read_only=read_only, claim=claim.metadata.name
+        )
 
     async def _claim(self, pod: Pod, pod_volume: PodVolume) -> PersistentVolumeClaim:
         source = pod_volume.persistent_volume_claim
@@ -112,13 +114,14 @@ class Resolver:
         return pv
 
 
-def _use(pod: Pod, volume_name: str, *, read_only: bool) -> PodUse:
+def _use(pod: Pod, volume_name: str, *, read_only: bool, claim: str = "") -> PodUse:
     security = pod.spec.security_context
     return PodUse(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         volume_name=volume_name,
+        claim=claim,
         service_account=pod.spec.service_account_name,
         read_only=read_only,
         fs_group=security.fs_group if security is not None else None,

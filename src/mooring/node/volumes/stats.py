@@ -1,0 +1,151 @@
+"""How full the volumes are, and whether they are well: the driver is asked once a minute for each volume of each pod.
+
+Source: kubelet 1.36, pkg/kubelet/metrics/collectors/volume_stats.go. Differs: volumes are asked for in turn, not all at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.registry import Collector
+
+from mooring.base.clock import Clock
+from mooring.base.log import logger
+from mooring.base.randomness import Chance
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver import Call
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.node.plugins.drivers import CALL_S, Drivers, NotRegistered
+from mooring.node.volumes.requests import STATS, PodUse
+
+_log = logger(__name__)
+
+PERIOD_S: Final = 60.0
+_Unit = csi.VolumeUsage
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asked:
+    """One volume in one pod. claim: its namespace and name, "" for an inline volume. path: where it is published. use: of the pod."""
+
+    driver: str
+    handle: str
+    path: Path
+    namespace: str
+    claim: str
+    use: PodUse
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Usage:
+    """Bytes and inodes; None for what the driver does not tell. abnormal: in the driver's words, "" for a volume that is well."""
+
+    capacity: int | None = None
+    available: int | None = None
+    used: int | None = None
+    inodes: int | None = None
+    inodes_free: int | None = None
+    inodes_used: int | None = None
+    abnormal: str = ""
+
+
+class NoStats(Exception):
+    """The driver gave no usage at all."""
+
+
+def usage_of(answer: csi.NodeGetVolumeStatsResponse) -> Usage:
+    """Raises NoStats for an answer without usage and without a condition."""
+    found = Usage(abnormal=answer.volume_condition.message if answer.volume_condition.abnormal else "")
+    for entry in answer.usage:
+        if entry.unit == _Unit.BYTES:
+            found = dataclasses.replace(found, capacity=entry.total, available=entry.available, used=entry.used)
+        elif entry.unit == _Unit.INODES:
+            found = dataclasses.replace(found, inodes=entry.total, inodes_free=entry.available, inodes_used=entry.used)
+        else:
+            _log.error("Unknown unit of a volume's usage", unit=int(entry.unit))
+    if not answer.usage and not answer.HasField("volume_condition"):
+        raise NoStats("the driver answered without any usage")
+    return found
+
+
+class VolumeStats(Collector):
+    """Asks, and shows what it was told as metrics. volumes: all that are published now. abnormal: told of a volume that is not well."""
+
+    def __init__(
+        self,
+        drivers: Drivers,
+        volumes: Callable[[], Iterable[Asked]],
+        abnormal: Callable[[Asked, str], None],
+        registry: CollectorRegistry,
+        *,
+        clock: Clock,
+        chance: Chance,
+    ) -> None:
+        self._drivers, self._volumes, self._abnormal, self._clock, self._chance = drivers, volumes, abnormal, clock, chance
+        self._usages: dict[Asked, Usage] = {}
+        registry.register(self)
+
+    async def run(self) -> None:
+        """Asks until cancelled."""
+        while True:
+            await self._clock.sleep(PERIOD_S * self._chance.uniform(1, 2))
+            await self.ask_all()
+
+    async def ask_all(self) -> None:
+        """Asks once for each volume; what has gone is forgotten."""
+        volumes = list(self._volumes())
+        self._usages = {volume: self._usages[volume] for volume in volumes if volume in self._usages}
+        for volume in volumes:
+            try:
+                usage = await self._asked(volume)
+            except (DriverError, NoStats, NotRegistered) as error:
+                _log.info(2, "No usage of a volume", volume=volume.handle, reason=str(error))
+                continue
+            if usage is None:
+                continue
+            self._usages[volume] = usage
+            if usage.abnormal:
+                self._abnormal(volume, usage.abnormal)
+
+    async def _asked(self, volume: Asked) -> Usage | None:
+        """None for a driver that tells nothing."""
+        driver = self._drivers.get(volume.driver)
+        if STATS not in await driver.capabilities():
+            return None
+        request = csi.NodeGetVolumeStatsRequest(volume_id=volume.handle, volume_path=str(volume.path))
+        try:
+            return usage_of(await driver.rpc.node_get_volume_stats(request, Call(CALL_S)))
+        except DriverError as error:
+            if error.code == Code.UNIMPLEMENTED:
+                return None
+            raise
+
+    def describe(self) -> Iterable[Metric]:
+        return [Metric(name, text, "gauge") for name, (text, _) in _GAUGES.items()]
+
+    def collect(self) -> Iterable[Metric]:
+        for name, (text, value_of) in _GAUGES.items():
+            metric = Metric(name, text, "gauge")
+            for volume, usage in self._usages.items():
+                value = value_of(usage)
+                if volume.claim and value is not None:
+                    metric.add_sample(name, {"namespace": volume.namespace, "persistentvolumeclaim": volume.claim}, value)
+            yield metric
+
+
+_GAUGES: Final[dict[str, tuple[str, Callable[[Usage], float | None]]]] = {
+    "kubelet_volume_stats_capacity_bytes": ("[ALPHA] Capacity in bytes of the volume", lambda usage: usage.capacity),
+    "kubelet_volume_stats_available_bytes": ("[ALPHA] Number of available bytes in the volume", lambda usage: usage.available),
+    "kubelet_volume_stats_used_bytes": ("[ALPHA] Number of used bytes in the volume", lambda usage: usage.used),
+    "kubelet_volume_stats_inodes": ("[ALPHA] Maximum number of inodes in the volume", lambda usage: usage.inodes),
+    "kubelet_volume_stats_inodes_free": ("[ALPHA] Number of free inodes in the volume", lambda usage: usage.inodes_free),
+    "kubelet_volume_stats_inodes_used": ("[ALPHA] Number of used inodes in the volume", lambda usage: usage.inodes_used),
+    "kubelet_volume_stats_health_status_abnormal": (
+        "[ALPHA] Abnormal volume health status. The count is either 1 or 0. 1 indicates the volume is unhealthy, 0 indicates volume is healthy",
+        lambda usage: float(bool(usage.abnormal)),
+    ),
+}
