@@ -66,7 +66,7 @@ class NodeAgent(Manager):
         self._watcher = SocketWatcher(self.layout.registry, self._plugins.changed, clock=runtime.clock)
         self._allocatable = Allocatable(runtime, caches, self.drivers, self._objects, told_by)
         events = EventRecorder(runtime.cluster, COMPONENT, clock=runtime.clock, chance=runtime.chance)
-        self._volumes = NodeVolumes(runtime, caches, options.node_name, self.layout, self.drivers, events)
+        self._volumes = NodeVolumes(runtime, caches, options.node_name, self.layout, self.drivers, events, self._allocatable.refresh_now)
         stats = VolumeStats(
             self.drivers,
             self._volumes.published,

@@ -8,7 +8,7 @@ Source: kubelet 1.36, pkg/kubelet/volumemanager. Differs: nothing is polled, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from mooring.api.core import NODES, Node, ObjectReference
@@ -23,6 +23,7 @@ from mooring.control.queue import BackOff
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
+from mooring.csi.codes import Code
 from mooring.kube.cache.informer import Change
 from mooring.kube.cluster import Patch, PatchType, Selection
 from mooring.kube.errors import ApiError, NotFound
@@ -51,15 +52,28 @@ WORKERS: Final = 64
 
 POD_WORKERS: Final = 16
 BACK_OFF: Final = BackOff(0.5, 10.0)
+ATTACH_WAIT_S: Final = 123.0
+"""How long pods wait for an attachment before that is told: the kubelet's limit of one wait for volumes."""
+
 REPORTED: Final = "in-use-report"
 COMPONENT: Final = "kubelet"
 """Of events, as the kubelet's."""
 
 
 class NodeVolumes:
-    """Pods and volumes of one node."""
+    """Pods and volumes of one node. on_full: told of a driver whose node takes no more volumes."""
 
-    def __init__(self, runtime: Runtime, caches: Caches, node_name: str, layout: Layout, drivers: Drivers, events: EventRecorder) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        caches: Caches,
+        node_name: str,
+        layout: Layout,
+        drivers: Drivers,
+        events: EventRecorder,
+        on_full: Callable[[str], None],
+    ) -> None:
+        self._on_full = on_full
         self._cluster, self._clock = runtime.cluster, runtime.clock
         self._node_name, self._layout, self._drivers, self._events = node_name, layout, drivers, events
         self._nodes = caches.of(NODES, selection=Selection(field_selector=f"metadata.name={node_name}"))
@@ -282,6 +296,9 @@ class NodeVolumes:
             return Result(why.Forgotten())
         decision = decide_volume(state, self._facts(state))
         self._tell_refused(state, decision)
+        if decision.waits is Waits.ATTACHMENT:
+            return Result(decision.because, after_s=await self._wait_for_attachment(state))
+        state.unattached_since = None
         if decision.step is Step.NOTHING:
             topics = frozenset({REPORTED}) if decision.waits is Waits.REPORT else frozenset[str]()
             return Result(decision.because, waits_for=topics, after_s=decision.after_s)
@@ -369,6 +386,49 @@ class NodeVolumes:
             verb = "MapVolume" if state.volume.is_block else "MountVolume"
             text = f'{verb}.{error.step} failed for volume "{state.volume.spec_name}" : {error}'
             self._announce(uid, state.volume.unique, text, error.reason)
+
+    async def _wait_for_attachment(self, state: VolumeState) -> float:
+        """Seconds until the next look. A wait that is too long is told to the pods, with what the attacher says; a full node rejects them."""
+        now, volume = self._clock.now(), state.volume
+        if state.unattached_since is None:
+            state.unattached_since = now
+        left_s = state.unattached_since + ATTACH_WAIT_S - now
+        if left_s > 0:
+            return left_s
+        state.unattached_since = now
+        cause, code = await self._attach_error(volume)
+        is_full = code == Code.RESOURCE_EXHAUSTED and self._is_refreshed(volume)
+        if is_full:
+            self._on_full(volume.driver)
+        for uid, use in list(self._desired.uses(volume.unique).items()):
+            lists = f"unmounted volumes=[{use.volume_name}], unattached volumes=[{use.volume_name}], failed to process volumes=[]"
+            self._announce(uid, volume.unique, f"Unable to attach or mount volumes: {lists}: {cause}")
+            if is_full:
+                text = f"Node has reached its volume attachment limit, rejecting pod. {lists}: {cause}"
+                await self._reject(uid, "VolumeAttachmentLimitExceeded", text)
+        return ATTACH_WAIT_S
+
+    async def _attach_error(self, volume: Volume) -> tuple[str, int | None]:
+        """Why the volume is not attached, as far as its VolumeAttachment tells, and the driver's code."""
+        name = attachment_name(volume.driver, volume.handle, self._node_name)
+        try:
+            error = (await self._cluster.get(VOLUME_ATTACHMENTS, name)).status.attach_error
+        except ApiError as refusal:
+            return str(refusal), None
+        return (error.message, error.error_code) if error is not None else ("the attacher has not attached it yet", None)
+
+    def _is_refreshed(self, volume: Volume) -> bool:
+        found = self._csi_drivers.store.get(Key("", volume.driver))
+        return found is not None and bool(found.spec.node_allocatable_update_period_seconds)
+
+    async def _reject(self, uid: str, reason: str, message: str) -> None:
+        if (key := self._keys.get(uid)) is None:
+            return
+        patch = {"metadata": {"uid": uid}, "status": {"phase": "Failed", "reason": reason, "message": message}}
+        try:
+            await self._cluster.patch(PODS, key.name, Patch(PatchType.STRATEGIC, patch), key.namespace, subresource="status")
+        except ApiError as error:
+            _log.error("A pod could not be rejected", error=error, pod=str(key))
 
     async def _attachment(self, state: VolumeState) -> None:
         """Reads what the attacher noted for the node, once for as long as the volume is here. Raises StepFailed."""

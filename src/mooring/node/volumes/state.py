@@ -43,6 +43,7 @@ class VolumeState:
 
     attachable: it needs an attachment. context: what the attacher noted for this node. grown: the version of the claim whose growth is
     done with. may_not_grow: the driver says that it is in use; not asked again until the volume has left the node.
+    unattached_since: monotonic seconds, while pods wait for its attachment.
     """
 
     volume: Volume
@@ -54,6 +55,7 @@ class VolumeState:
     growth_failure: Failure | None = None
     grown: str = ""
     may_not_grow: bool = False
+    unattached_since: float | None = None
     publications: dict[str, Publication] = dataclasses.field(default_factory=dict)
 
     @property

@@ -145,7 +145,8 @@ _GAUGES: Final[dict[str, tuple[str, Callable[[Usage], float | None]]]] = {
     "kubelet_volume_stats_inodes_free": ("[ALPHA] Number of free inodes in the volume", lambda usage: usage.inodes_free),
     "kubelet_volume_stats_inodes_used": ("[ALPHA] Number of used inodes in the volume", lambda usage: usage.inodes_used),
     "kubelet_volume_stats_health_status_abnormal": (
-        "[ALPHA] Abnormal volume health status. The count is either 1 or 0. 1 indicates the volume is unhealthy, 0 indicates volume is healthy",
+        "[ALPHA] Abnormal volume health status. The count is either 1 or 0. 1 indicates the volume is unhealthy, "
+        "0 indicates volume is healthy",
         lambda usage: float(bool(usage.abnormal)),
     ),
 }

@@ -75,9 +75,8 @@ class Resolver:
             raise Unusable(f'PersistentVolume "{pv.metadata.name}" is no CSI volume; this agent mounts no others')
         source_claim = pod_volume.persistent_volume_claim
         read_only = source_claim is not None and source_claim.read_only
-        return of_persistent_volume(pv, decide_growth(claim, pv)), _use(
-            pod, pod_volume.name, read_only=read_only, claim=claim.metadata.name
-        )
+        volume, name = of_persistent_volume(pv, decide_growth(claim, pv)), claim.metadata.name
+        return volume, _use(pod, pod_volume.name, read_only=read_only, claim=name)
 
     async def _claim(self, pod: Pod, pod_volume: PodVolume) -> PersistentVolumeClaim:
         source = pod_volume.persistent_volume_claim
