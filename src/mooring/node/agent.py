@@ -80,8 +80,8 @@ class NodeAgent(Manager):
             caches,
             self._plugins.controller,
             self._allocatable.controller,
-            self._volumes.pods,
-            self._volumes.volumes,
+            self._volumes.pods.controller,
+            self._volumes.controller,
             prepare=self._prepare_node,
         )
         self.beside("node/events", events)
@@ -112,7 +112,7 @@ class NodeAgent(Manager):
     async def _watch_registry(self) -> None:
         await self._is_prepared.wait()
         await self.caches.synced()
-        await self._volumes.remove_orphans()
+        await self._volumes.pods.remove_orphans()
         await self._watcher.run()
 
     async def _persistently(self, step: Callable[[], Any]) -> None:

@@ -8,7 +8,7 @@ from mooring.node.volumes.requests import PodUse
 from mooring.node.volumes.volume import Volume
 
 
-class Desired:
+class DesiredState:
     """changed: called with a volume's unique name when a pod's wish for it has come, changed or gone."""
 
     def __init__(self, changed: Callable[[str], None]) -> None:
@@ -49,6 +49,10 @@ class Desired:
     def uses(self, unique: str) -> Mapping[str, PodUse]:
         """By pod uid."""
         return self._uses.get(unique, {})
+
+    def of_pod(self, pod_uid: str) -> Mapping[str, Volume]:
+        """The volumes that the pod wants, by unique name."""
+        return {unique: self._volumes[unique] for unique in sorted(self._of_pod.get(pod_uid, ()))}
 
     def is_unsure(self, pod_uid: str) -> bool:
         """True for a pod that is alive and was not looked at yet."""

@@ -1,0 +1,115 @@
+"""What the pods and the volumes of one node know of each other: caches, wishes, what has been done, and what users were told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mooring.api.core import NODES, Node, ObjectReference
+from mooring.api.meta import Key
+from mooring.api.pods import PODS, Pod
+from mooring.api.storage import CSI_DRIVERS, CSIDriverSpec
+from mooring.control.caches import Caches
+from mooring.control.events import EventRecorder
+from mooring.kube.cluster import Selection
+from mooring.node.volumes.desired import DesiredState
+from mooring.node.volumes.requests import PodUse
+from mooring.node.volumes.state import Stand, VolumeState
+from mooring.node.volumes.volume import Volume
+
+_NO_SPEC = CSIDriverSpec()
+
+
+class ActualState:
+    """One node's. states: by the volume's unique name. keys: of pods, by uid; those that are gone stay until their volumes have gone."""
+
+    def __init__(self, caches: Caches, node_name: str, desired: DesiredState, events: EventRecorder) -> None:
+        self.node_name, self.desired = node_name, desired
+        self.nodes = caches.of(NODES, selection=Selection(field_selector=f"metadata.name={node_name}"))
+        self.pods = caches.of(PODS, selection=Selection(field_selector=f"spec.nodeName={node_name}"))
+        self.csi_drivers = caches.of(CSI_DRIVERS)
+        self.states: dict[str, VolumeState] = {}
+        self.keys: dict[str, Key] = {}
+        self._events = events
+        self._announced: dict[tuple[str, str], str] = {}
+
+    # -- what is known
+
+    def driver_spec(self, driver: str) -> CSIDriverSpec:
+        """Of its CSIDriver, with nothing set where there is none."""
+        found = self.csi_drivers.store.get(Key("", driver))
+        return found.spec if found is not None else _NO_SPEC
+
+    def is_attachable(self, volume: Volume) -> bool:
+        """True for a volume that the controller attaches to the node first."""
+        return not volume.is_inline and self.driver_spec(volume.driver).attach_required is not False
+
+    @property
+    def attached(self) -> frozenset[str]:
+        """The volumes that the Node's status lists as attached."""
+        node = self.nodes.store.get(Key("", self.node_name))
+        return attached_to(node) if node is not None else frozenset()
+
+    @property
+    def in_use(self) -> set[str]:
+        """What the Node is to report: all that pods want, and all that is here."""
+        wanted = {volume.unique for volume in self.desired.volumes if self.is_attachable(volume)}
+        return wanted | {unique for unique, state in self.states.items() if state.attachable and not state.is_empty}
+
+    def pod(self, uid: str) -> Pod | None:
+        """The pod of this uid, None when it is gone."""
+        key = self.keys.get(uid)
+        found = self.pods.store.get(key) if key is not None else None
+        return found if found is not None and found.metadata.uid == uid else None
+
+    def states_of_pod(self, uid: str) -> Iterator[VolumeState]:
+        """The volumes of which something is, or may be, in the pod's folder."""
+        for state in self.states.values():
+            one = state.publications.get(uid)
+            if one is not None and one.stand is not Stand.ABSENT:
+                yield state
+
+    def states_of_driver(self, driver: str) -> list[VolumeState]:
+        return [state for state in self.states.values() if state.volume.driver == driver]
+
+    def has_all(self, uid: str) -> bool:
+        """True when everything that the pod wants is published to it."""
+        return all(self._has(uid, volume) for volume in self.desired.of_pod(uid).values())
+
+    def _has(self, uid: str, volume: Volume) -> bool:
+        state = self.states.get(volume.unique)
+        one = state.publications.get(uid) if state is not None else None
+        return one is not None and one.stand is Stand.DONE
+
+    # -- what users are told
+
+    def announce(self, uid: str, about: str, text: str, reason: str = "FailedMount") -> None:
+        """A Warning for the pod's users, once for each text. about: the volume, "" for the pod as a whole."""
+        pod = self.pod(uid)
+        if pod is None or self._announced.get((uid, about)) == text:
+            return
+        self._announced[uid, about] = text
+        self._events.event(_reference(pod), "Warning", reason, text)
+
+    def announced_no_more(self, uid: str, about: str) -> None:
+        """What was told is over: if it comes again, it is told again."""
+        self._announced.pop((uid, about), None)
+
+    def tell(self, use: PodUse, type: str, reason: str, text: str) -> None:
+        """An event for the pod, each time. type: Normal or Warning."""
+        if (pod := self.pod(use.uid)) is not None:
+            self._events.event(_reference(pod), type, reason, text)
+
+    def forget_pod(self, uid: str) -> None:
+        """Neither the pod nor anything of its volumes is here."""
+        self.keys.pop(uid, None)
+        for known in [known for known in self._announced if known[0] == uid]:
+            del self._announced[known]
+
+
+def attached_to(node: Node) -> frozenset[str]:
+    return frozenset(volume.name for volume in node.status.volumes_attached or ())
+
+
+def _reference(pod: Pod) -> ObjectReference:
+    meta = pod.metadata
+    return ObjectReference("v1", "Pod", meta.namespace, meta.name, meta.uid, meta.resource_version)

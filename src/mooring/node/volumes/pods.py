@@ -1,0 +1,179 @@
+"""The pods of one node: each is looked at when it changes, runs once its volumes are there, and goes once they are gone.
+
+Nothing runs in them: a pod whose volumes are all there counts as running, one that is deleted has ended at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from mooring.api.meta import Key, key_of
+from mooring.api.pods import PODS, Pod
+from mooring.base.log import logger
+from mooring.control.controller import Controller
+from mooring.control.queue import BackOff
+from mooring.control.result import Result, Retry
+from mooring.control.runtime import Runtime
+from mooring.kube.cache.informer import Change
+from mooring.kube.cluster import Patch, PatchType
+from mooring.kube.errors import NotFound
+from mooring.node.layout import Layout
+from mooring.node.volumes import reasons as why
+from mooring.node.volumes.actual import ActualState
+from mooring.node.volumes.found import remove_pod_folder
+from mooring.node.volumes.view import Resolver, is_leaving
+
+_log = logger(__name__)
+
+WORKERS: Final = 16
+BACK_OFF: Final = BackOff(0.5, 10.0)
+REPUBLISH_S: Final = 75.0
+"""Between two publications of a volume whose driver wants to be asked again; the kubelet takes 60 to 90 s."""
+
+_CONDITIONS: Final = tuple({"type": kind, "status": "True"} for kind in ("Initialized", "ContainersReady", "Ready"))
+
+
+class NodePods:
+    """wake: called with the name of a volume that is to be looked at."""
+
+    def __init__(self, runtime: Runtime, actual: ActualState, layout: Layout, wake: Callable[[str], None]) -> None:
+        self._cluster, self._clock = runtime.cluster, runtime.clock
+        self._actual, self._desired, self._layout, self._wake = actual, actual.desired, layout, wake
+        self._resolver = Resolver(runtime.cluster)
+        self._looked_at: dict[str, tuple[str, float]] = {}  # by uid: the resource version that was resolved, and when
+        self.controller: Controller[Key] = Controller(
+            runtime, "node-pods", self._reconcile, workers=WORKERS, backoff=BACK_OFF, label="pod", log=_log
+        )
+        actual.pods.on_change(self._changed)
+
+    def look_again(self, uid: str) -> None:
+        """What its claims say has changed."""
+        self._looked_at.pop(uid, None)
+        self.wake(uid)
+
+    def wake(self, uid: str) -> None:
+        """Something was done with one of its volumes."""
+        if (key := self._actual.keys.get(uid)) is not None:
+            self.controller.add(key)
+
+    async def unpublished(self, uid: str) -> None:
+        """A volume was taken from the pod; with the last one of a pod that is gone its folder goes, too."""
+        if self._actual.pod(uid) is not None:
+            self.wake(uid)
+        elif not any(self._actual.states_of_pod(uid)):
+            self._actual.forget_pod(uid)
+            await self._remove_folder(uid)
+
+    async def remove_orphans(self) -> None:
+        """Removes the folders of pods that are no more, as far as nothing is in them. The pods are known."""
+        for uid in await asyncio.to_thread(_folders, self._layout):
+            if self._actual.pod(uid) is None and not any(self._actual.states_of_pod(uid)):
+                await self._remove_folder(uid)
+
+    def _changed(self, change: Change[Pod]) -> None:
+        uid = change.object.metadata.uid
+        if change.new is None:
+            self._gone(uid)
+        else:
+            self._actual.keys[uid] = change.key
+            if not is_leaving(change.object):
+                self._desired.appeared(uid)
+        self.controller.add(change.key)
+
+    def _gone(self, uid: str) -> None:
+        self._desired.gone(uid)
+        self._looked_at.pop(uid, None)
+        left = list(self._actual.states_of_pod(uid))
+        for state in left:
+            self._wake(state.volume.unique)
+        if not left:
+            self._actual.forget_pod(uid)
+
+    async def _reconcile(self, key: Key) -> Result:
+        """Raises Retry, ApiError."""
+        pod = self._actual.pods.store.get(key)
+        if pod is None:
+            return Result(why.PodGone())
+        if is_leaving(pod):
+            return await self._leave(pod)
+        uid = pod.metadata.uid
+        if not self._is_up_to_date(pod):
+            await self._look_at(pod)
+        if not self._actual.has_all(uid):
+            return Result(why.PodWaits())
+        done = ""
+        if pod.status.phase != "Running":
+            await self._set_running(pod)
+            done = "All volumes of the pod are there"
+        return Result(why.PodRuns(), done=done, after_s=REPUBLISH_S if self._republishes(uid) else None)
+
+    def _is_up_to_date(self, pod: Pod) -> bool:
+        version, at = self._looked_at.get(pod.metadata.uid, ("", 0.0))
+        if version != pod.metadata.resource_version:
+            return False
+        return not self._republishes(pod.metadata.uid) or self._clock.now() - at < REPUBLISH_S
+
+    async def _look_at(self, pod: Pod) -> None:
+        """Finds out what the pod wants. What was known before stays wanted as long as something can't be found out. Raises Retry."""
+        uid = pod.metadata.uid
+        wanted, problems = await self._resolver.resolve(pod)
+        if problems:
+            before = {unique: (volume, self._desired.uses(unique)[uid]) for unique, volume in self._desired.of_pod(uid).items()}
+            self._desired.set(uid, {**before, **wanted})
+            text = f"Unable to attach or mount volumes: failed to process volumes: {'; '.join(problems)}"
+            self._actual.announce(uid, "", text)
+            raise Retry(text)
+        self._actual.announced_no_more(uid, "")
+        is_first = uid not in self._looked_at
+        self._desired.set(uid, wanted)
+        self._looked_at[uid] = pod.metadata.resource_version, self._clock.now()
+        if not is_first:
+            self._outdate(uid)
+
+    def _outdate(self, uid: str) -> None:
+        """Volumes of drivers that want to be asked again are published again."""
+        for state in self._actual.states_of_pod(uid):
+            if self._actual.driver_spec(state.volume.driver).requires_republish:
+                state.publications[uid].is_outdated = True
+                self._wake(state.volume.unique)
+
+    def _republishes(self, uid: str) -> bool:
+        return any(self._actual.driver_spec(volume.driver).requires_republish for volume in self._desired.of_pod(uid).values())
+
+    async def _set_running(self, pod: Pod) -> None:
+        patch = Patch(
+            PatchType.STRATEGIC, {"metadata": {"uid": pod.metadata.uid}, "status": {"phase": "Running", "conditions": _CONDITIONS}}
+        )
+        key = key_of(pod)
+        answer = await self._actual.pods.write(key, self._cluster.patch(PODS, key.name, patch, key.namespace, subresource="status"))
+        self._looked_at[pod.metadata.uid] = answer.metadata.resource_version, self._clock.now()
+
+    async def _leave(self, pod: Pod) -> Result:
+        """Its volumes are taken away, then the object goes."""
+        uid, key = pod.metadata.uid, key_of(pod)
+        self._desired.gone(uid)
+        self._looked_at.pop(uid, None)
+        if left := list(self._actual.states_of_pod(uid)):
+            for state in left:
+                self._wake(state.volume.unique)
+            return Result(why.PodLeaves())
+        await self._remove_folder(uid)
+        if pod.metadata.deletion_timestamp is None:
+            return Result(why.PodFinished())
+        try:
+            await self._cluster.delete(PODS, key.name, key.namespace, uid=uid, grace_period_s=0)
+        except NotFound:
+            pass
+        return Result(why.PodGone(), done="The pod's volumes are taken away, the pod is removed")
+
+    async def _remove_folder(self, uid: str) -> None:
+        try:
+            await asyncio.to_thread(remove_pod_folder, self._layout, uid)
+        except OSError as error:
+            _log.error("The folder of a pod that is gone can't be removed; look what is in it", error=error, pod_uid=uid)
+
+
+def _folders(layout: Layout) -> list[str]:
+    return sorted(entry.name for entry in layout.pods.iterdir()) if layout.pods.is_dir() else []
