@@ -22,8 +22,8 @@ from mooring.kube.cache.informer import Change
 from mooring.node.layout import Layout
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.volumes import reasons as why
-from mooring.node.volumes.attachment import Attachments
 from mooring.node.volumes.actual import ActualState, attached_to
+from mooring.node.volumes.attachment import Attachments
 from mooring.node.volumes.decide import Decision, Facts, Step, Waits, decide_volume
 from mooring.node.volumes.desired import DesiredState
 from mooring.node.volumes.found import find_volumes

@@ -1,0 +1,158 @@
+"""The next step for a volume on a node: a row for each state that matters. Ids: the scenarios of the node."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from mooring.node.volumes import reasons as why
+from mooring.node.volumes.decide import Decision, Facts, Step, Waits, decide_volume
+from mooring.node.volumes.expansion import Growth
+from mooring.node.volumes.state import Failure, Publication, Stand, VolumeState
+from mooring.node.volumes.volume import READ_WRITE_ONCE_POD, Volume
+
+ABSENT, UNCERTAIN, DONE = Stand.ABSENT, Stand.UNCERTAIN, Stand.DONE
+VOLUME = Volume("kubernetes.io/csi/d^h", "d", "h", "pv")
+NOW = 100.0
+LATER = Failure("no", 1, NOW + 5)
+PAST = Failure("no", 1, NOW - 5)
+
+
+def state(
+    device: Stand = ABSENT, *, volume: Volume = VOLUME, attachable: bool = False, failure: Failure | None = None, **pods: Any
+) -> VolumeState:
+    """pods: by uid, a stand, or a whole publication."""
+    publications = {uid: one if isinstance(one, Publication) else Publication("pv", one) for uid, one in pods.items()}
+    return VolumeState(volume, device, attachable=attachable, device_failure=failure, publications=publications)
+
+
+def facts(*wanted: str, **changes: Any) -> Facts:
+    values = {
+        "unsure": frozenset(),
+        "may_take_away": True,
+        "reported": True,
+        "attached": True,
+        "has_driver": True,
+        "now": NOW,
+        **changes,
+    }
+    return Facts(wanted={uid: f"pod-{uid}" for uid in wanted}, **values)
+
+
+ONE_POD = dataclasses.replace(VOLUME, access_modes=(READ_WRITE_ONCE_POD,))
+GROWING = dataclasses.replace(VOLUME, growth=Growth("ns", "claim", "7", "2Gi"))
+INLINE = dataclasses.replace(VOLUME, is_inline=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "known", "decision"),
+    [
+        pytest.param(state(), facts("a"), Decision(why.Staging(), Step.STAGE), id="MNT-1-staged-first"),
+        pytest.param(state(DONE), facts("a"), Decision(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="MNT-1-then-published"),
+        pytest.param(state(DONE, a=DONE), facts("a"), Decision(why.Settled()), id="all-have-it"),
+        pytest.param(
+            state(volume=INLINE), facts("a"), Decision(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="MNT-18-inline-is-not-staged"
+        ),
+        pytest.param(state(attachable=True), facts("a", reported=False), Decision(why.ToBeReported(), waits=Waits.REPORT), id="VM-1"),
+        pytest.param(state(attachable=True), facts("a", attached=False), Decision(why.NotAttached(), waits=Waits.ATTACHMENT), id="VM-2"),
+        pytest.param(
+            state(), facts("a", reported=False, attached=False), Decision(why.Staging(), Step.STAGE), id="MNT-3-no-attachment-needed"
+        ),
+        pytest.param(
+            state(),
+            facts("a", has_driver=False),
+            Decision(why.NoDriver("d"), waits=Waits.DRIVER, refused={"a": why.NoDriver("d")}),
+            id="MNT-12-mount",
+        ),
+        pytest.param(state(DONE, a=DONE), facts(has_driver=False), Decision(why.NoDriver("d"), waits=Waits.DRIVER), id="MNT-12-unpublish"),
+        pytest.param(state(DONE), facts(has_driver=False), Decision(why.NoDriver("d"), waits=Waits.DRIVER), id="MNT-12-unstage"),
+        pytest.param(
+            state(DONE, a=DONE), facts("a", "b"), Decision(why.Publishing("pod-b"), Step.PUBLISH, "b"), id="MNT-11-the-second-pod"
+        ),
+        pytest.param(
+            state(DONE, a=DONE, b=DONE), facts("b"), Decision(why.Unpublishing("a"), Step.UNPUBLISH, "a"), id="MNT-11-the-first-goes"
+        ),
+        pytest.param(state(DONE, b=DONE), facts("b"), Decision(why.Settled()), id="MNT-11-no-unstage-while-one-is-left"),
+        pytest.param(state(DONE), facts(), Decision(why.Unstaging(), Step.UNSTAGE), id="MNT-11-unstaged-after-the-last"),
+        pytest.param(state(UNCERTAIN), facts(), Decision(why.Unstaging(), Step.UNSTAGE), id="MNT-6-may-have-been-staged"),
+        pytest.param(
+            state(DONE, a=UNCERTAIN), facts(), Decision(why.Unpublishing("a"), Step.UNPUBLISH, "a"), id="MNT-8-may-have-been-published"
+        ),
+        pytest.param(state(DONE, a=ABSENT), facts(), Decision(why.Unstaging(), Step.UNSTAGE), id="MNT-9-was-not-published"),
+        pytest.param(state(), facts(), Decision(why.Forgotten(), Step.FORGET), id="nothing-is-left"),
+        pytest.param(state(failure=LATER), facts("a"), Decision(why.Failing("no"), after_s=5.0), id="the-device-rests"),
+        pytest.param(state(failure=PAST), facts("a"), Decision(why.Staging(), Step.STAGE), id="the-device-is-due"),
+        pytest.param(
+            state(DONE, a=Publication("pv", ABSENT, failure=LATER)),
+            facts("a", "b"),
+            Decision(why.Publishing("pod-b"), Step.PUBLISH, "b"),
+            id="one-pod-rests-the-other-does-not-wait",
+        ),
+        pytest.param(
+            state(DONE, a=Publication("pv", UNCERTAIN, failure=LATER)), facts(), Decision(why.Failing("no"), after_s=5.0), id="UNM-3-rests"
+        ),
+        pytest.param(
+            state(DONE, a=Publication("pv", UNCERTAIN, failure=LATER)),
+            facts("b"),
+            Decision(why.Publishing("pod-b"), Step.PUBLISH, "b"),
+            id="UNM-3-a-new-pod-does-not-wait-for-it",
+        ),
+        pytest.param(
+            state(DONE, a=Publication("pv", DONE, is_outdated=True)),
+            facts("a"),
+            Decision(why.Publishing("pod-a"), Step.PUBLISH, "a"),
+            id="VM-6-published-again",
+        ),
+        pytest.param(
+            state(DONE, volume=ONE_POD, a=DONE),
+            facts("a", "b"),
+            Decision(why.TakenByAnotherPod(), waits=Waits.OTHER_POD, refused={"b": why.TakenByAnotherPod()}),
+            id="MNT-21",
+        ),
+        pytest.param(
+            state(DONE, a=UNCERTAIN),
+            facts(unsure=frozenset({"a"})),
+            Decision(why.PodsUnknown(), waits=Waits.PODS),
+            id="RST-1-not-yet-known",
+        ),
+        pytest.param(state(UNCERTAIN, a=UNCERTAIN), facts("a"), Decision(why.Staging(), Step.STAGE), id="RST-1-staged-again"),
+        pytest.param(
+            state(DONE, a=UNCERTAIN), facts("a"), Decision(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="RST-1-published-again"
+        ),
+        pytest.param(
+            state(DONE, a=DONE), facts(may_take_away=False), Decision(why.PodsUnknown(), waits=Waits.PODS), id="RST-2-waits-for-all-pods"
+        ),
+        pytest.param(
+            state(DONE), facts(may_take_away=False), Decision(why.PodsUnknown(), waits=Waits.PODS), id="RST-2-the-device-waits-too"
+        ),
+        pytest.param(state(DONE, volume=GROWING, a=DONE), facts("a"), Decision(why.Growing("2Gi"), Step.EXPAND, "a"), id="EXP-1"),
+        pytest.param(
+            state(DONE, volume=GROWING, a=DONE), facts("a", readers=frozenset({"a"})), Decision(why.Settled()), id="EXP-not-for-readers"
+        ),
+    ],
+)
+def test_a_volume_s_next_step(before: VolumeState, known: Facts, decision: Decision) -> None:
+    assert decision == decide_volume(before, known)
+
+
+@pytest.mark.parametrize("changes", [{"grown": "7"}, {"may_not_grow": True}], ids=["EXP-2-done-with", "EXP-4-in-use"])
+def test_a_growth_that_is_done_with_is_not_tried_again(changes: dict[str, Any]) -> None:
+    before = dataclasses.replace(state(DONE, volume=GROWING, a=DONE), **changes)
+    assert Decision(why.Settled()) == decide_volume(before, facts("a"))
+
+
+def test_reasons_are_sentences() -> None:
+    shown = [
+        why.Settled(),
+        why.Forgotten(),
+        why.ToBeReported(),
+        why.NotAttached(),
+        why.NoDriver("d"),
+        why.TakenByAnotherPod(),
+        why.Staging(),
+    ]
+    shown += [why.Publishing("a"), why.Unpublishing("a"), why.Unstaging(), why.Failing("x"), why.PodsUnknown(), why.Growing("1Gi")]
+    shown += [why.PodGone(), why.PodLeaves(), why.PodFinished(), why.PodRuns(), why.PodWaits()]
+    assert len({str(reason) for reason in shown}) == len(shown)
