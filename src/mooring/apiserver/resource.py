@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from mooring.api import names
 from mooring.api.meta import Key
 from mooring.apiserver import deletion
-from mooring.apiserver.codecs.schema import Message
+from mooring.apiserver.codecs.schema import Message, Messages
 from mooring.apiserver.custom.facts import Custom
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.field_errors import Cause
@@ -171,7 +171,7 @@ class Resource:
     """
 
     group: str
-    version: str
+    version: str = "v1"
     kind: str
     plural: str
     namespaced: bool
@@ -255,3 +255,9 @@ class Resource:
     def path(self) -> tuple[str, str, str]:
         """What a URL or a `Kind` finds it by: group, version, plural."""
         return self.group, self.version, self.plural
+
+
+def answered_kind(group: str, kind: str, messages: Messages, answer: Answer, *, namespaced: bool = False) -> Resource:
+    """A kind that is answered and never stored."""
+    plural = f"{kind.lower()}s"
+    return Resource(group=group, kind=kind, plural=plural, namespaced=namespaced, message=messages[kind], answer=answer)

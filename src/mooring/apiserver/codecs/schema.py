@@ -95,6 +95,13 @@ class Messages(Mapping[str, Message]):
             name, _, fields = line.strip().partition(": ")
             self._own[name] = Message(name, tuple(_field(part) for part in fields.split(", ")) if fields else (), self)
 
+    def extended(self, text: str) -> Messages:
+        """These and the ones that the text declares."""
+        return Messages(text, self)
+
+    def __or__(self, other: Messages) -> Messages:
+        return Messages("", self, other)
+
     def __getitem__(self, name: str) -> Message:
         return self._own[name]
 

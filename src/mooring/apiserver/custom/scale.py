@@ -6,18 +6,15 @@ import dataclasses
 from typing import Any, Final
 
 from mooring.apiserver import objectmeta
-from mooring.apiserver.codecs.schema import Messages, decode
+from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.custom.facts import ScalePaths
 from mooring.apiserver.resource import Action, Form, Json, Resource
 
-_MESSAGES: Final = Messages(
-    """
+_MESSAGES: Final = objectmeta.MESSAGES.extended("""
 Scale: 1 metadata ObjectMeta!, 2 spec ScaleSpec!, 3 status ScaleStatus!
 ScaleSpec: 1 replicas i32
 ScaleStatus: 1 replicas i32!, 2 selector s
-""",
-    objectmeta.MESSAGES,
-)
+""")
 _VERSION: Final = "autoscaling/v1"
 _SHOWN: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from mooring.apiserver import api_errors, objectmeta
 from mooring.apiserver.codecs.bounds import VALUES_MAX
-from mooring.apiserver.codecs.schema import Messages, decode
+from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.custom import conditions, lifecycle
 from mooring.apiserver.custom.columns import columns_of, fields_of, scale_of
 from mooring.apiserver.custom.embedded import decode_embedded
@@ -25,7 +25,7 @@ from mooring.kube.errors import Forbidden
 if TYPE_CHECKING:
     from mooring.apiserver.custom.rules import Rules
 
-_METADATA: Final = Messages("Custom: 1 metadata ObjectMeta!", objectmeta.MESSAGES)["Custom"]
+_METADATA: Final = objectmeta.MESSAGES.extended("Custom: 1 metadata ObjectMeta!")["Custom"]
 
 
 def storage_of(definition: Json) -> tuple[str, str, str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from mooring.apiserver import objectmeta
 from mooring.apiserver.codecs.schema import Field, Message
 from mooring.apiserver.discovery.fieldwords import words_for
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.rules import meta
 from mooring.apiserver.server_side_apply import shapes
 
 PATCH: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch"
@@ -104,7 +104,7 @@ class Schemas:
 
     def __init__(self) -> None:
         self._made: dict[str, Json] = {}
-        self._packages: dict[int, str] = {id(meta.MESSAGES): _META}
+        self._packages: dict[int, str] = {id(objectmeta.MESSAGES): _META}
 
     def all(self) -> dict[str, Json]:
         return dict(sorted(self._made.items()))
@@ -151,7 +151,7 @@ class Schemas:
         own = {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            "metadata": {"allOf": [self._ref(meta.MESSAGES["ObjectMeta"])]},
+            "metadata": {"allOf": [self._ref(objectmeta.MESSAGES["ObjectMeta"])]},
         }
         properties = {**given, **own}
         return {**schema, "type": "object", "properties": dict(sorted(properties.items()))}

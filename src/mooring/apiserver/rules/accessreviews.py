@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import api_errors, field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.resource import Answer, Call, Json, Resource
-from mooring.apiserver.rules import meta
+from mooring.apiserver.resource import Call, Json, answered_kind
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 SelfSubjectAccessReview: 1 metadata ObjectMeta!, 2 spec SelfSubjectAccessReviewSpec!, 3 status SubjectAccessReviewStatus!
 SelfSubjectAccessReviewSpec: 1 resourceAttributes ResourceAttributes?, 2 nonResourceAttributes NonResourceAttributes?
 SubjectAccessReview: 1 metadata ObjectMeta!, 2 spec SubjectAccessReviewSpec!, 3 status SubjectAccessReviewStatus!
@@ -29,9 +26,7 @@ SelfSubjectRulesReviewSpec: 1 namespace s
 SubjectRulesReviewStatus: 1 resourceRules *ResourceRule!, 2 nonResourceRules *NonResourceRule!, 3 incomplete b!, 4 evaluationError s
 ResourceRule: 1 verbs *s!, 2 apiGroups *s, 3 resources *s, 4 resourceNames *s
 NonResourceRule: 1 verbs *s!, 2 nonResourceURLs *s
-""",  # noqa: E501
-    meta.MESSAGES,
-)
+""")  # noqa: E501
 
 _GROUP: Final = "authorization.k8s.io"
 _ALL: Final = ["*"]
@@ -98,21 +93,9 @@ def _check(call: Call, found: list[Cause]) -> None:
         raise field_errors.invalid_object(call.body["kind"], _GROUP, "", found)
 
 
-def _kind(kind: str, answer: Answer, *, namespaced: bool = False) -> Resource:
-    return Resource(
-        group=_GROUP,
-        version="v1",
-        kind=kind,
-        plural=f"{kind.lower()}s",
-        namespaced=namespaced,
-        message=MESSAGES[kind],
-        answer=answer,
-    )
-
-
 ACCESS_REVIEWS: Final = (
-    _kind("LocalSubjectAccessReview", _allowed_here, namespaced=True),
-    _kind("SelfSubjectAccessReview", _allowed_to_self),
-    _kind("SelfSubjectRulesReview", _rules),
-    _kind("SubjectAccessReview", _allowed),
+    answered_kind(_GROUP, "LocalSubjectAccessReview", MESSAGES, _allowed_here, namespaced=True),
+    answered_kind(_GROUP, "SelfSubjectAccessReview", MESSAGES, _allowed_to_self),
+    answered_kind(_GROUP, "SelfSubjectRulesReview", MESSAGES, _rules),
+    answered_kind(_GROUP, "SubjectAccessReview", MESSAGES, _allowed),
 )

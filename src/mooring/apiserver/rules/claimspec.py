@@ -6,22 +6,18 @@ from typing import Final
 
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import amounts, checks, labelselector, meta
+from mooring.apiserver.rules import amounts, checks, labelselector
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 PersistentVolumeClaimTemplate: 1 metadata ObjectMeta!, 2 spec PersistentVolumeClaimSpec!
 PersistentVolumeClaimSpec: 1 accessModes *s, 4 selector LabelSelector?, 2 resources VolumeResourceRequirements!, 3 volumeName s, 5 storageClassName s?, 6 volumeMode s?, 7 dataSource TypedLocalObjectReference?, 8 dataSourceRef TypedObjectReference?, 9 volumeAttributesClassName s?
 VolumeResourceRequirements: 1 limits {q}, 2 requests {q}
 TypedLocalObjectReference: 1 apiGroup s!?, 2 kind s!, 3 name s!
 TypedObjectReference: 1 apiGroup s!?, 2 kind s!, 3 name s!, 4 namespace s?
-""",  # noqa: E501
-    meta.MESSAGES,
-)
+""")  # noqa: E501
 
 _OWN_SOURCES: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 from typing import Final
 
-from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
-from mooring.apiserver.rules import checks, meta
+from mooring.apiserver.rules import checks
 from mooring.apiserver.rules.secret import FROZEN, key_reasons
 
-MESSAGES: Final = Messages("ConfigMap: 1 metadata ObjectMeta!, 4 immutable b?, 2 data {s}, 3 binaryData {y}", meta.MESSAGES)
+MESSAGES: Final = objectmeta.MESSAGES.extended("ConfigMap: 1 metadata ObjectMeta!, 4 immutable b?, 2 data {s}, 3 binaryData {y}")
 
 _BYTES_MAX: Final = 1024 * 1024
 
@@ -36,7 +35,6 @@ def _validate_update(new: Json, old: Json) -> list[Cause]:
 
 CONFIG_MAPS: Final = Resource(
     group="",
-    version="v1",
     kind="ConfigMap",
     plural="configmaps",
     namespaced=True,

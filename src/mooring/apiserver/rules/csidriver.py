@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import field_errors, objectmeta
 from mooring.apiserver.deletion import GENERATION_MAX
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
-from mooring.apiserver.rules import checks, meta
+from mooring.apiserver.rules import checks
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 CSIDriver: 1 metadata ObjectMeta!, 2 spec CSIDriverSpec!
 CSIDriverSpec: 1 attachRequired b?, 2 podInfoOnMount b?, 3 volumeLifecycleModes *s, 4 storageCapacity b?, 5 fsGroupPolicy s?, 6 tokenRequests *TokenRequest, 7 requiresRepublish b?, 8 seLinuxMount b?, 9 nodeAllocatableUpdatePeriodSeconds i64?, 10 serviceAccountTokenInSecrets b?, 11 preventPodSchedulingIfMissing b?
 TokenRequest: 1 audience s!, 2 expirationSeconds i64?
-""",  # noqa: E501
-    meta.MESSAGES,
-)
+""")  # noqa: E501
 
 _DEFAULTS: Final[dict[str, Any]] = {
     "attachRequired": True,
@@ -95,7 +91,6 @@ def _warnings(new: Json, old: Json | None) -> list[str]:
 
 CSI_DRIVERS: Final = Resource(
     group="storage.k8s.io",
-    version="v1",
     kind="CSIDriver",
     plural="csidrivers",
     namespaced=False,

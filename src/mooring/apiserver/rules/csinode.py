@@ -5,21 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.api import names
-from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
-from mooring.apiserver.rules import checks, meta
+from mooring.apiserver.rules import checks
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 CSINode: 1 metadata ObjectMeta!, 2 spec CSINodeSpec!
 CSINodeSpec: 1 drivers *CSINodeDriver!@name
 CSINodeDriver: 1 name s!, 2 nodeID s!, 3 topologyKeys *s!, 4 allocatable VolumeNodeResources?
 VolumeNodeResources: 1 count i32?
-""",
-    meta.MESSAGES,
-)
+""")
 
 _NODE_ID_MAX: Final = 256
 
@@ -67,7 +63,6 @@ def _identity(driver: Json) -> Json:
 
 CSI_NODES: Final = Resource(
     group="storage.k8s.io",
-    version="v1",
     kind="CSINode",
     plural="csinodes",
     namespaced=False,

@@ -6,18 +6,14 @@ from typing import Final
 
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
-from mooring.apiserver.rules import checks, labelselector, meta
+from mooring.apiserver.rules import checks, labelselector
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 CSIStorageCapacity: 1 metadata ObjectMeta!, 2 nodeTopology LabelSelector?, 3 storageClassName s!, 4 capacity q?, 5 maximumVolumeSize q?
-""",
-    meta.MESSAGES,
-)
+""")
 
 
 def _validate(new: Json) -> list[Cause]:
@@ -34,7 +30,6 @@ def _validate_update(new: Json, old: Json) -> list[Cause]:
 
 CSI_STORAGE_CAPACITIES: Final = Resource(
     group="storage.k8s.io",
-    version="v1",
     kind="CSIStorageCapacity",
     plural="csistoragecapacities",
     namespaced=True,

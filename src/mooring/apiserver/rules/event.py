@@ -7,19 +7,15 @@ from typing import Final
 
 from mooring.api import names
 from mooring.apiserver import deletion, field_errors
-from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, volumesources
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = volumesources.MESSAGES.extended("""
 Event: 1 metadata ObjectMeta!, 2 involvedObject ObjectReference!, 3 reason s, 4 message s, 5 source EventSource!, 6 firstTimestamp time!, 7 lastTimestamp time!, 8 count i32, 9 type s, 10 eventTime micro!, 11 series EventSeries?, 12 action s, 13 related ObjectReference?, 14 reportingComponent s!, 15 reportingInstance s!
 EventSource: 1 component s, 2 host s
 EventSeries: 1 count i32, 2 lastObservedTime micro!
-""",  # noqa: E501
-    volumesources.MESSAGES,
-)
+""")  # noqa: E501
 
 TTL_S: Final = 3600.0
 _MESSAGE_MAX: Final = 1024
@@ -78,7 +74,6 @@ def _fields(event: Json) -> dict[str, str]:
 
 EVENTS: Final = Resource(
     group="",
-    version="v1",
     kind="Event",
     plural="events",
     namespaced=True,

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.apiserver import api_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import api_errors, objectmeta
 from mooring.apiserver.identity.accounts import ISSUER, bearer_of
 from mooring.apiserver.identity.users import User
-from mooring.apiserver.resource import Answer, Call, Json, Resource
-from mooring.apiserver.rules import meta
+from mooring.apiserver.resource import Call, Json, answered_kind
 from mooring.base.clock import rfc3339
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 SelfSubjectReview: 1 metadata ObjectMeta!, 2 status SelfSubjectReviewStatus!
 SelfSubjectReviewStatus: 1 userInfo UserInfo!
 TokenReview: 1 metadata ObjectMeta!, 2 spec TokenReviewSpec!, 3 status TokenReviewStatus!
 TokenReviewSpec: 1 token s, 2 audiences *s
 TokenReviewStatus: 1 authenticated b, 2 user UserInfo!, 4 audiences *s, 3 error s
 UserInfo: 1 username s, 2 uid s, 3 groups *s, 4 extra {any}
-""",
-    meta.MESSAGES,
-)
+""")
 
 
 def _who_am_i(call: Call) -> Json:
@@ -60,16 +55,7 @@ def _quoted(audiences: list[str]) -> str:
     return " ".join(f'"{audience}"' for audience in audiences)
 
 
-def _kind(kind: str, answer: Answer) -> Resource:
-    return Resource(
-        group="authentication.k8s.io",
-        version="v1",
-        kind=kind,
-        plural=f"{kind.lower()}s",
-        namespaced=False,
-        message=MESSAGES[kind],
-        answer=answer,
-    )
-
-
-IDENTITY_REVIEWS: Final = (_kind("SelfSubjectReview", _who_am_i), _kind("TokenReview", _whose_token))
+IDENTITY_REVIEWS: Final = (
+    answered_kind("authentication.k8s.io", "SelfSubjectReview", MESSAGES, _who_am_i),
+    answered_kind("authentication.k8s.io", "TokenReview", MESSAGES, _whose_token),
+)

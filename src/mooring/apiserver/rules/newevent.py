@@ -6,18 +6,14 @@ from typing import Final
 
 from mooring.api import names
 from mooring.apiserver import deletion, field_errors
-from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Form, Json, Resource
 from mooring.apiserver.rules import checks, event
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = event.MESSAGES.extended("""
 Event: 1 metadata ObjectMeta!, 2 eventTime micro!, 3 series NewEventSeries?, 4 reportingController s, 5 reportingInstance s, 6 action s, 7 reason s, 8 regarding ObjectReference!, 9 related ObjectReference?, 10 note s, 11 type s, 12 deprecatedSource EventSource!, 13 deprecatedFirstTimestamp time!, 14 deprecatedLastTimestamp time!, 15 deprecatedCount i32
 NewEventSeries: 1 count i32!, 2 lastObservedTime micro!
-""",  # noqa: E501
-    event.MESSAGES,
-)
+""")  # noqa: E501
 
 _NAMES: Final = {
     "regarding": "involvedObject",
@@ -80,7 +76,6 @@ def _validate_series(new: Json) -> list[Cause]:
 
 NEW_EVENTS: Final = Resource(
     group="events.k8s.io",
-    version="v1",
     kind="Event",
     plural="events",
     namespaced=True,

@@ -8,14 +8,12 @@ from typing import Final
 
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource, Status, View
-from mooring.apiserver.rules import amounts, checks, meta
+from mooring.apiserver.rules import amounts, checks
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 Node: 1 metadata ObjectMeta!, 2 spec NodeSpec!, 3 status NodeStatus!
 NodeSpec: 1 podCIDR s, 7 podCIDRs *s@, 3 providerID s, 4 unschedulable b, 5 taints *Taint, 6 configSource NodeConfigSource?, 2 externalID s
 Taint: 1 key s!, 2 value s, 3 effect s!, 4 timeAdded time?
@@ -34,9 +32,7 @@ NodeConfigStatus: 1 assigned NodeConfigSource?, 2 active NodeConfigSource?, 3 la
 NodeRuntimeHandler: 1 name s!, 2 features NodeRuntimeHandlerFeatures?
 NodeRuntimeHandlerFeatures: 1 recursiveReadOnlyMounts b?, 2 userNamespaces b?
 NodeFeatures: 1 supplementalGroupsPolicy b?
-""",  # noqa: E501
-    meta.MESSAGES,
-)
+""")  # noqa: E501
 
 _NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -140,7 +136,6 @@ def _validate_update(new: Json, old: Json) -> list[Cause]:
 
 NODES: Final = Resource(
     group="",
-    version="v1",
     kind="Node",
     plural="nodes",
     namespaced=False,

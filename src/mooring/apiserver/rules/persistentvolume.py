@@ -8,23 +8,18 @@ from mooring.api import names
 from mooring.api.classes import CLASS_BETA
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import amounts, checks, nodeselector, volumesources
 from mooring.apiserver.rules.protection import protected_by
 from mooring.base.clock import rfc3339
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = (volumesources.MESSAGES | nodeselector.MESSAGES).extended("""
 PersistentVolume: 1 metadata ObjectMeta!, 2 spec PersistentVolumeSpec!, 3 status PersistentVolumeStatus!
 PersistentVolumeSpec: 1 capacity {q}, 2 <> PersistentVolumeSource, 3 accessModes *s, 4 claimRef ObjectReference?, 5 persistentVolumeReclaimPolicy s, 6 storageClassName s, 7 mountOptions *s, 8 volumeMode s?, 9 nodeAffinity VolumeNodeAffinity?, 10 volumeAttributesClassName s?
 PersistentVolumeStatus: 1 phase s, 2 message s, 3 reason s, 4 lastPhaseTransitionTime time?
 VolumeNodeAffinity: 1 required NodeSelector?
-""",  # noqa: E501
-    volumesources.MESSAGES,
-    nodeselector.MESSAGES,
-)
+""")  # noqa: E501
 
 PROTECTION: Final = "kubernetes.io/pv-protection"
 _MOUNT_OPTIONS: Final = "volume.beta.kubernetes.io/mount-options"
@@ -148,7 +143,6 @@ def _warnings(new: Json, _old: Json | None) -> list[str]:
 
 PERSISTENT_VOLUMES: Final = Resource(
     group="",
-    version="v1",
     kind="PersistentVolume",
     plural="persistentvolumes",
     namespaced=False,

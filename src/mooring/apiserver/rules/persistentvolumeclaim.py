@@ -7,22 +7,18 @@ from typing import Final
 from mooring.api.classes import CLASS_BETA
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import api_errors
-from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource, Status, View
 from mooring.apiserver.rules import amounts, claimchanges, claimspec, claimstatus
 from mooring.apiserver.rules.protection import protected_by
 from mooring.apiserver.rules.storageclass import STORAGE_CLASSES, default_class
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = claimspec.MESSAGES.extended("""
 PersistentVolumeClaim: 1 metadata ObjectMeta!, 2 spec PersistentVolumeClaimSpec!, 3 status PersistentVolumeClaimStatus!
 PersistentVolumeClaimStatus: 1 phase s, 2 accessModes *s, 3 capacity {q}, 4 conditions *PersistentVolumeClaimCondition@type, 5 allocatedResources {q}, 7 allocatedResourceStatuses {s}, 8 currentVolumeAttributesClassName s?, 9 modifyVolumeStatus ModifyVolumeStatus?
 PersistentVolumeClaimCondition: 1 type s!, 2 status s!, 3 lastProbeTime time!, 4 lastTransitionTime time!, 5 reason s, 6 message s
 ModifyVolumeStatus: 1 targetVolumeAttributesClassName s, 2 status s!
-""",  # noqa: E501
-    claimspec.MESSAGES,
-)
+""")  # noqa: E501
 
 PROTECTION: Final = "kubernetes.io/pvc-protection"
 _NOT_EXPANDABLE: Final = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
@@ -80,7 +76,6 @@ def _validate(new: Json) -> list[Cause]:
 
 PERSISTENT_VOLUME_CLAIMS: Final = Resource(
     group="",
-    version="v1",
     kind="PersistentVolumeClaim",
     plural="persistentvolumeclaims",
     namespaced=True,

@@ -115,7 +115,6 @@ def _fields(pod: Json) -> Mapping[str, str]:
 
 PODS: Final = Resource(
     group="",
-    version="v1",
     kind="Pod",
     plural="pods",
     namespaced=True,

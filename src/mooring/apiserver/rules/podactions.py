@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.resource import Action, Call, Json, Resource
-from mooring.apiserver.rules import checks, meta, podcontainers, podmounts, podresources, podspec
+from mooring.apiserver.resource import Action, Call, Json, answered_kind
+from mooring.apiserver.rules import checks, podcontainers, podmounts, podresources, podspec
 from mooring.apiserver.rules.podshape import MESSAGES as SHAPES
 from mooring.base.clock import rfc3339
 from mooring.kube.errors import Conflict, ServerError
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = SHAPES.extended("""
 Binding: 1 metadata ObjectMeta!, 2 target ObjectReference!
 Eviction: 1 metadata ObjectMeta!, 2 deleteOptions DeleteOptions?
-""",
-    SHAPES,
-    meta.MESSAGES,
-)
+""")
 
 _READ_AND_WRITE: Final = ("get", "patch", "update")
 _NOT_EPHEMERAL: Final = ("ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy")
@@ -218,20 +213,8 @@ def _no_kubelet(call: Call) -> None:
     raise ServerError(text, reason="ServiceUnavailable", code=503)
 
 
-def _asked(group: str, kind: str, answer: Any) -> Resource:
-    return Resource(
-        group=group,
-        version="v1",
-        kind=kind,
-        plural=f"{kind.lower()}s",
-        namespaced=True,
-        message=MESSAGES[kind],
-        answer=answer,
-    )
-
-
-BINDINGS: Final = _asked("", "Binding", bind)
-_EVICTIONS: Final = _asked("policy", "Eviction", _evict)
+BINDINGS: Final = answered_kind("", "Binding", MESSAGES, bind, namespaced=True)
+_EVICTIONS: Final = answered_kind("policy", "Eviction", MESSAGES, _evict, namespaced=True)
 
 ACTIONS: Final = (
     Action(name="attach", verbs=("create", "get"), kind="PodAttachOptions", connect=_no_kubelet),

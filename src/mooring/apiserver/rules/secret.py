@@ -8,18 +8,14 @@ from typing import Final
 
 import msgspec
 
-from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
-from mooring.apiserver.rules import checks, meta
+from mooring.apiserver.rules import checks
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 Secret: 1 metadata ObjectMeta!, 5 immutable b?, 2 data {y}, 4 stringData {s}, 3 type s
-""",
-    meta.MESSAGES,
-)
+""")
 
 _BYTES_MAX: Final = 1024 * 1024
 _KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
@@ -102,7 +98,6 @@ def _validate_update(new: Json, old: Json) -> list[Cause]:
 
 SECRETS: Final = Resource(
     group="",
-    version="v1",
     kind="Secret",
     plural="secrets",
     namespaced=True,

@@ -5,20 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.api import names
-from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource, View
-from mooring.apiserver.rules import checks, meta, nodeselector, parameters
+from mooring.apiserver.rules import checks, nodeselector, parameters
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 StorageClass: 1 metadata ObjectMeta!, 2 provisioner s!, 3 parameters {s}, 4 reclaimPolicy s?, 5 mountOptions *s, 6 allowVolumeExpansion b?, 7 volumeBindingMode s?, 8 allowedTopologies *TopologySelectorTerm
 TopologySelectorTerm: 1 matchLabelExpressions *TopologySelectorLabelRequirement
 TopologySelectorLabelRequirement: 1 key s!, 2 values *s!
-""",  # noqa: E501
-    meta.MESSAGES,
-)
+""")  # noqa: E501
 
 _DEFAULT_ANNOTATIONS: Final = (
     "storageclass.kubernetes.io/is-default-class",
@@ -84,7 +80,6 @@ def _validate_update(new: Json, old: Json) -> list[Cause]:
 
 STORAGE_CLASSES: Final = Resource(
     group="storage.k8s.io",
-    version="v1",
     kind="StorageClass",
     plural="storageclasses",
     namespaced=False,

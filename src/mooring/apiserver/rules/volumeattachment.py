@@ -6,22 +6,18 @@ from typing import Final
 
 from mooring.api import names
 from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.metadata import total_bytes
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import amounts, checks, persistentvolume, volumesources
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = persistentvolume.MESSAGES.extended("""
 VolumeAttachment: 1 metadata ObjectMeta!, 2 spec VolumeAttachmentSpec!, 3 status VolumeAttachmentStatus!
 VolumeAttachmentSpec: 1 attacher s!, 2 source VolumeAttachmentSource!, 3 nodeName s!
 VolumeAttachmentSource: 1 persistentVolumeName s?, 2 inlineVolumeSpec PersistentVolumeSpec?
 VolumeAttachmentStatus: 1 attached b!, 2 attachmentMetadata {s}, 3 attachError VolumeError?, 4 detachError VolumeError?
 VolumeError: 1 time time!, 2 message s, 3 errorCode i32?
-""",
-    persistentvolume.MESSAGES,
-)
+""")
 
 _MESSAGE_BYTES_MAX: Final = 1024
 _METADATA_BYTES_MAX: Final = 262_144
@@ -98,7 +94,6 @@ def _validate_error(error: Json, field: str) -> list[Cause]:
 
 VOLUME_ATTACHMENTS: Final = Resource(
     group="storage.k8s.io",
-    version="v1",
     kind="VolumeAttachment",
     plural="volumeattachments",
     namespaced=False,

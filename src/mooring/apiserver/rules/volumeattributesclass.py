@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
-from mooring.apiserver.rules import meta, parameters
+from mooring.apiserver.rules import parameters
 from mooring.apiserver.rules.protection import protected_by
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 VolumeAttributesClass: 1 metadata ObjectMeta!, 2 driverName s!, 3 parameters {s}
-""",
-    meta.MESSAGES,
-)
+""")
 
 PROTECTION: Final = "kubernetes.io/vac-protection"
 
@@ -32,7 +28,6 @@ def _validate_update(new: Json, old: Json) -> list[Cause]:
 
 VOLUME_ATTRIBUTES_CLASSES: Final = Resource(
     group="storage.k8s.io",
-    version="v1",
     kind="VolumeAttributesClass",
     plural="volumeattributesclasses",
     namespaced=False,

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mooring.api import names
-from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks, meta
+from mooring.apiserver.rules import checks
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 PersistentVolumeSource: 1 gcePersistentDisk GCEPersistentDiskVolumeSource?, 2 awsElasticBlockStore AWSElasticBlockStoreVolumeSource?, 3 hostPath HostPathVolumeSource?, 4 glusterfs GlusterfsPersistentVolumeSource?, 5 nfs NFSVolumeSource?, 6 rbd RBDPersistentVolumeSource?, 7 iscsi ISCSIPersistentVolumeSource?, 8 cinder CinderPersistentVolumeSource?, 9 cephfs CephFSPersistentVolumeSource?, 10 fc FCVolumeSource?, 11 flocker FlockerVolumeSource?, 12 flexVolume FlexPersistentVolumeSource?, 13 azureFile AzureFilePersistentVolumeSource?, 14 vsphereVolume VsphereVirtualDiskVolumeSource?, 15 quobyte QuobyteVolumeSource?, 16 azureDisk AzureDiskVolumeSource?, 17 photonPersistentDisk PhotonPersistentDiskVolumeSource?, 18 portworxVolume PortworxVolumeSource?, 19 scaleIO ScaleIOPersistentVolumeSource?, 20 local LocalVolumeSource?, 21 storageos StorageOSPersistentVolumeSource?, 22 csi CSIPersistentVolumeSource?
 SecretReference: 1 name s, 2 namespace s
 ObjectReference: 1 kind s, 2 namespace s, 3 name s, 4 uid s, 5 apiVersion s, 6 resourceVersion s, 7 fieldPath s
@@ -38,9 +36,7 @@ ScaleIOPersistentVolumeSource: 1 gateway s!, 2 system s!, 3 secretRef SecretRefe
 LocalVolumeSource: 1 path s!, 2 fsType s?
 StorageOSPersistentVolumeSource: 1 volumeName s, 2 volumeNamespace s, 3 fsType s, 4 readOnly b, 5 secretRef ObjectReference?
 CSIPersistentVolumeSource: 1 driver s!, 2 volumeHandle s!, 3 readOnly b, 4 fsType s, 5 volumeAttributes {s}, 6 controllerPublishSecretRef SecretReference?, 7 nodeStageSecretRef SecretReference?, 8 nodePublishSecretRef SecretReference?, 9 controllerExpandSecretRef SecretReference?, 10 nodeExpandSecretRef SecretReference?
-""",  # noqa: E501
-    meta.MESSAGES,
-)
+""")  # noqa: E501
 
 SOURCES: Final = tuple(MESSAGES["PersistentVolumeSource"].fields)
 """The members of a PersistentVolume's spec of which it has exactly one; csi is the last."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mooring.apiserver.rules import meta
+from mooring.apiserver import objectmeta
 from mooring.apiserver.server_side_apply.shapes import ANYTHING, Form, Shape, object_shape
 
 _SCALARS: Final = {"string": "string", "boolean": "boolean", "integer": "numeric", "number": "numeric"}
@@ -13,7 +13,7 @@ _SCALARS: Final = {"string": "string", "boolean": "boolean", "integer": "numeric
 
 def custom_shape(schema: Mapping[str, Any]) -> Shape:
     """A whole object. schema: an openAPIV3Schema. apiVersion, kind and metadata are what they are everywhere."""
-    metadata = object_shape(meta.MESSAGES["ObjectMeta"])
+    metadata = object_shape(objectmeta.MESSAGES["ObjectMeta"])
     text = Shape(Form.SCALAR, type="string")
     own = _shape(schema, embedded=False)
     common = {"apiVersion": text, "kind": text, "metadata": metadata}

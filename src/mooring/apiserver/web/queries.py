@@ -6,13 +6,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mooring.apiserver import api_errors, field_errors
+from mooring.apiserver import api_errors, field_errors, objectmeta
 from mooring.apiserver.codecs.codec import FieldValidation
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.listing import ListOptions
-from mooring.apiserver.rules import meta
 from mooring.apiserver.watch_options import WatchOptions
 
 Query = Mapping[str, str]
@@ -93,7 +92,7 @@ def delete_options(query: Query, body: Any) -> DeleteOptions:
     if not isinstance(given, dict) or given.get("kind", "DeleteOptions") != "DeleteOptions":
         raise api_errors.bad_request("the object provided is unrecognized (must be of type DeleteOptions)")
     try:
-        options = decode(meta.MESSAGES["DeleteOptions"], given, [])
+        options = decode(objectmeta.MESSAGES["DeleteOptions"], given, [])
     except ValueError as error:
         raise api_errors.bad_request(str(error)) from error
     wrong = _wrong_dry_run(*options.get("dryRun", ())) + _wrong_propagation(options)

@@ -21,9 +21,9 @@ from mooring.apiserver.discovery.about import About
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.identity.users import Tokens
 from mooring.apiserver.listing import check_match
+from mooring.apiserver.objectmeta import MESSAGES as META
 from mooring.apiserver.resource import Action, Call, Json, Resource
 from mooring.apiserver.results import Listing, Written
-from mooring.apiserver.rules.meta import MESSAGES as META
 from mooring.apiserver.scope import Scope, checked, parsed
 from mooring.apiserver.server_side_apply.apply import apply
 from mooring.apiserver.server_side_apply.tracking import Writer
