@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mooring.apiserver.rules.storageclass import STORAGE_CLASSES
+from mooring.apiserver.rules.classes import STORAGE_CLASSES
 from mooring.apiserver.server_side_apply import managed
 from mooring.apiserver.server_side_apply.apply import LAST_APPLIED, apply
 from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, field_set, named

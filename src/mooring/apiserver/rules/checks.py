@@ -1,4 +1,4 @@
-"""Checks that several kinds share."""
+"""Defaults, checks and admission that several kinds share."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from mooring.api import names
+from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.resource import Json
+from mooring.apiserver.resource import Json, View
 
 DRIVER_NAME_MAX: Final = 63
 ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -54,3 +55,37 @@ def at_least(value: int | None, field: str, least: int) -> list[Cause]:
 def unchanged(new: Json, old: Json, part: str, field: str) -> list[Cause]:
     """part: the member compared; field: how the cause names it."""
     return [] if new.get(part) == old.get(part) else [field_errors.immutable(field, new.get(part))]
+
+
+_FINEST: Final = -3
+
+
+def default_amounts(amounts: dict[str, str] | None) -> None:
+    """Rounds up to thousandths: nothing finer is stored."""
+    for name, text in (amounts or {}).items():
+        assert amounts is not None
+        amounts[name] = str(parse_quantity(text).rounded_up(_FINEST))
+
+
+def is_fractional(text: str) -> bool:
+    return not parse_quantity(text).is_whole
+
+
+def fraction_warnings(resources: dict[str, Any], field: str) -> list[str]:
+    """What is told about storage in parts of a byte."""
+    return [
+        f'{field}.{part}[storage]: fractional byte value "{resources[part]["storage"]}" is invalid, must be an integer'
+        for part in ("requests", "limits")
+        if "storage" in (resources.get(part) or {}) and is_fractional(resources[part]["storage"])
+    ]
+
+
+def protected_by(finalizer: str) -> Callable[[Json, View], None]:
+    """An `admit` that adds this finalizer."""
+
+    def admit(new: Json, _view: View) -> None:
+        finalizers = new["metadata"].setdefault("finalizers", [])
+        if finalizer not in finalizers:
+            finalizers.append(finalizer)
+
+    return admit

@@ -9,7 +9,7 @@ from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import amounts, checks, labelselector
+from mooring.apiserver.rules import checks, selectors
 
 MESSAGES: Final = objectmeta.MESSAGES.extended("""
 PersistentVolumeClaimTemplate: 1 metadata ObjectMeta!, 2 spec PersistentVolumeClaimSpec!
@@ -25,7 +25,7 @@ _OWN_SOURCES: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io"
 def default(spec: Json) -> None:
     spec.setdefault("volumeMode", "Filesystem")
     for part in ("limits", "requests"):
-        amounts.default(spec["resources"].get(part))
+        checks.default_amounts(spec["resources"].get(part))
 
 
 def prepare(spec: Json, old: Json | None = None) -> None:
@@ -43,11 +43,11 @@ def prepare(spec: Json, old: Json | None = None) -> None:
 
 def warnings(spec: Json, field: str) -> list[str]:
     """What is taken, but told."""
-    return amounts.fraction_warnings(spec["resources"], f"{field}.resources")
+    return checks.fraction_warnings(spec["resources"], f"{field}.resources")
 
 
 def validate(spec: Json, field: str) -> list[Cause]:
-    found = labelselector.validate(spec.get("selector") or {}, f"{field}.selector")
+    found = selectors.validate_labels(spec.get("selector") or {}, f"{field}.selector")
     found += checks.access_modes(spec.get("accessModes") or [], f"{field}.accessModes", "at least 1 access mode is required")
     found += _validate_request(spec["resources"].get("requests") or {}, f"{field}.resources")
     if spec.get("storageClassName"):

@@ -11,7 +11,7 @@ from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource, Status, View
-from mooring.apiserver.rules import amounts, checks
+from mooring.apiserver.rules import checks
 
 MESSAGES: Final = objectmeta.MESSAGES.extended("""
 Node: 1 metadata ObjectMeta!, 2 spec NodeSpec!, 3 status NodeStatus!
@@ -47,8 +47,8 @@ _SET_ONCE: Final = ("podCIDRs", "providerID")
 
 def _default(new: Json) -> None:
     status = new["status"]
-    amounts.default(status.get("capacity"))
-    amounts.default(status.get("allocatable"))
+    checks.default_amounts(status.get("capacity"))
+    checks.default_amounts(status.get("allocatable"))
     if "capacity" in status:
         status.setdefault("allocatable", dict(status["capacity"]))
     spec = new["spec"]

@@ -10,11 +10,11 @@ from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource, Status
-from mooring.apiserver.rules import amounts, checks, nodeselector, volumesources
-from mooring.apiserver.rules.protection import protected_by
+from mooring.apiserver.rules import checks, selectors, volumesources
+from mooring.apiserver.rules.checks import protected_by
 from mooring.base.clock import rfc3339
 
-MESSAGES: Final = (volumesources.MESSAGES | nodeselector.MESSAGES).extended("""
+MESSAGES: Final = (volumesources.MESSAGES | selectors.NODE_MESSAGES).extended("""
 PersistentVolume: 1 metadata ObjectMeta!, 2 spec PersistentVolumeSpec!, 3 status PersistentVolumeStatus!
 PersistentVolumeSpec: 1 capacity {q}, 2 <> PersistentVolumeSource, 3 accessModes *s, 4 claimRef ObjectReference?, 5 persistentVolumeReclaimPolicy s, 6 storageClassName s, 7 mountOptions *s, 8 volumeMode s?, 9 nodeAffinity VolumeNodeAffinity?, 10 volumeAttributesClassName s?
 PersistentVolumeStatus: 1 phase s, 2 message s, 3 reason s, 4 lastPhaseTransitionTime time?
@@ -31,7 +31,7 @@ _RECYCLE_WARNING: Final = (
 
 def _default(new: Json) -> None:
     volumesources.default(new["spec"])
-    amounts.default(new["spec"].get("capacity"))
+    checks.default_amounts(new["spec"].get("capacity"))
     new["spec"].setdefault("volumeMode", "Filesystem")
     new["spec"].setdefault("persistentVolumeReclaimPolicy", "Retain")
     new["status"].setdefault("phase", "Pending")
@@ -90,7 +90,7 @@ def _validate_path_volumes(spec: Json) -> list[Cause]:
 def _validate_affinity(affinity: Json) -> list[Cause]:
     if "required" not in affinity:
         return [field_errors.required("spec.nodeAffinity.required", "must specify required node constraints")]
-    return nodeselector.validate(affinity["required"], "spec.nodeAffinity.required")
+    return selectors.validate_nodes(affinity["required"], "spec.nodeAffinity.required")
 
 
 def _validate_attributes_class(spec: Json) -> list[Cause]:
@@ -115,7 +115,7 @@ def _validate_update(new: Json, old: Json) -> list[Cause]:
     if _source_for_comparison(spec, before) != volumesources.chosen(before):
         found.append(field_errors.forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"))
     found += checks.unchanged(spec, before, "volumeMode", "volumeMode")
-    if "nodeAffinity" in before and not nodeselector.same_but_for_ga_labels(spec.get("nodeAffinity"), before["nodeAffinity"]):
+    if "nodeAffinity" in before and not selectors.same_but_for_ga_labels(spec.get("nodeAffinity"), before["nodeAffinity"]):
         text = "field is immutable, except for updating from beta label to GA"
         found.append(field_errors.invalid("nodeAffinity", spec.get("nodeAffinity"), text))
     if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in spec:
@@ -133,7 +133,7 @@ def _source_for_comparison(spec: Json, before: Json) -> Json:
 
 def _warnings(new: Json, _old: Json | None) -> list[str]:
     told = volumesources.warnings(new["spec"], "spec")
-    told += nodeselector.warnings(new["spec"].get("nodeAffinity", {}).get("required") or {}, "spec.nodeAffinity.required")
+    told += selectors.node_warnings(new["spec"].get("nodeAffinity", {}).get("required") or {}, "spec.nodeAffinity.required")
     if new["spec"].get("persistentVolumeReclaimPolicy") == "Recycle":
         told.append(_RECYCLE_WARNING)
     if CLASS_BETA in (new["metadata"].get("annotations") or {}):

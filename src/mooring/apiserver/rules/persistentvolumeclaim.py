@@ -1,17 +1,149 @@
-"""core/v1 PersistentVolumeClaim."""
+"""core/v1 PersistentVolumeClaim. Its spec, which pods' ephemeral volumes have, too: `rules/claimspec.py`."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from mooring.api import names
 from mooring.api.classes import CLASS_BETA
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import api_errors
+from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource, Status, View
-from mooring.apiserver.rules import amounts, claimchanges, claimspec, claimstatus
-from mooring.apiserver.rules.protection import protected_by
-from mooring.apiserver.rules.storageclass import STORAGE_CLASSES, default_class
+from mooring.apiserver.rules import checks, claimspec
+from mooring.apiserver.rules.checks import protected_by
+from mooring.apiserver.rules.classes import STORAGE_CLASSES, default_class
+
+RESIZE_STATES: Final = (
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+)
+_OWN_SUFFIX: Final = "kubernetes.io"
+
+
+def _validate_status(new: Json, _old: Json) -> list[Cause]:
+    status = new["status"]
+    found = _validate_status_amounts(status.get("capacity") or {}, "status.capacity")
+    states, field = status.get("allocatedResourceStatuses") or {}, "status.allocatedResourceStatuses"
+    for resource, state in states.items():
+        found += _validate_status_resource(resource, field)
+        if state not in RESIZE_STATES:
+            found.append(field_errors.not_supported(field, resource, RESIZE_STATES))  # (so the real one: it shows the resource)
+    allocated, field = status.get("allocatedResources") or {}, "status.allocatedResources"
+    for resource in allocated:
+        found += _validate_status_resource(resource, field)
+    return found + _validate_status_amounts(allocated, field)
+
+
+def _validate_status_resource(resource: str, field: str) -> list[Cause]:
+    """Names of Kubernetes' own: storage alone. Others have a prefix."""
+    found = checks.named(resource, field, names.qualified_name)
+    if found:
+        return found
+    prefix = resource.rpartition("/")[0]
+    if resource == "storage" or (prefix and not prefix.endswith(_OWN_SUFFIX)):
+        return []
+    return [field_errors.not_supported(field, resource, ["storage"])]
+
+
+def _validate_status_amounts(amounts: dict[str, str], field: str) -> list[Cause]:
+    return [
+        field_errors.invalid(f"{field}[{name}]", amount, "must be a valid resource quantity")
+        for name, amount in amounts.items()
+        if parse_quantity(amount).value < 0
+    ]
+
+
+"""The old way to name a class; it wins over the field."""
+
+_FROZEN: Final = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+_FREE_WHEN_BOUND: Final = "volumeAttributesClassName"
+
+
+def _validate_update(new: Json, old: Json) -> list[Cause]:
+    """Everything that an update changes and may not."""
+    becomes_named = _class_from_annotation(new, old)
+    found = []
+    if _frozen_part(new["spec"], new, old, becomes_named) != _frozen_part(old["spec"], new, old, becomes_named):
+        found.append(field_errors.forbidden("spec", _FROZEN))
+    found += _validate_shrinking(new, old) + checks.unchanged(new["spec"], old["spec"], "volumeMode", "volumeMode")
+    if not becomes_named or CLASS_BETA in _annotations(new):  # (it may go when the field has taken over)
+        found += _validate_annotation(new, old)
+    return found + _validate_attributes_class(new, old)
+
+
+def _request(claim: Json) -> str:
+    """The storage that the claim asks for."""
+    return str((claim["spec"]["resources"].get("requests") or {}).get("storage", "0"))
+
+
+def _class_name(claim: Json) -> str:
+    """The class that the claim names, "" for none."""
+    return str(_annotations(claim).get(CLASS_BETA, claim["spec"].get("storageClassName", "")))
+
+
+def _frozen_part(spec: Json, new: Json, old: Json, becomes_named: bool) -> Json:
+    """The spec without what this update may change."""
+    kept = dict(spec)
+    if not old["spec"].get("volumeName"):
+        kept.pop("volumeName", None)
+    if becomes_named or _class_from_nothing(new, old):
+        kept.pop("storageClassName", None)
+    if new["status"]["phase"] == "Bound":
+        kept.pop(_FREE_WHEN_BOUND, None)
+    is_free = new["status"]["phase"] == "Bound" and bool(new["spec"]["resources"].get("requests"))
+    kept["resources"] = _amounts_but(spec["resources"], but="storage" if is_free else "")
+    return kept
+
+
+def _amounts_but(resources: Json, but: str) -> Json:
+    """What is asked for, however it is written. but: a request that may change."""
+    requests = {name: parse_quantity(text).value for name, text in (resources.get("requests") or {}).items() if name != but}
+    limits = {name: parse_quantity(text).value for name, text in (resources.get("limits") or {}).items()}
+    return {**resources, "requests": requests, "limits": limits}
+
+
+def _class_from_annotation(new: Json, old: Json) -> bool:
+    """True when the class that an annotation has named moves into the field."""
+    named = _annotations(old).get(CLASS_BETA)
+    return named is not None and "storageClassName" not in old["spec"] and new["spec"].get("storageClassName") == named
+
+
+def _class_from_nothing(new: Json, old: Json) -> bool:
+    """True when a claim without a class gets one."""
+    return CLASS_BETA not in _annotations(old) and "storageClassName" not in old["spec"] and "storageClassName" in new["spec"]
+
+
+def _validate_shrinking(new: Json, old: Json) -> list[Cause]:
+    """A claim may take back a growth that has not come about yet."""
+    wanted = parse_quantity(_request(new)).value
+    if wanted >= parse_quantity(_request(old)).value:
+        return []
+    if wanted > parse_quantity((old["status"].get("capacity") or {}).get("storage", "0")).value:
+        return []
+    return [field_errors.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")]
+
+
+def _validate_annotation(new: Json, old: Json) -> list[Cause]:
+    now, before = _annotations(new).get(CLASS_BETA, ""), _annotations(old).get(CLASS_BETA, "")
+    return [] if now == before else [field_errors.immutable(f"metadata.annotations.{CLASS_BETA}", now)]
+
+
+def _validate_attributes_class(new: Json, old: Json) -> list[Cause]:
+    """A volume that has a class of attributes may get another, but not none."""
+    part, since = "volumeAttributesClassName", "is forbidden when status.currentVolumeAttributesClassName is not nil"
+    name = new["spec"].get(part)
+    if name == old["spec"].get(part) or name or "currentVolumeAttributesClassName" not in old["status"]:
+        return []
+    return [field_errors.forbidden(f"spec.{part}", f"update to {'nil' if name is None else 'empty string'} {since}")]
+
+
+def _annotations(claim: Json) -> dict[str, str]:
+    return claim["metadata"].get("annotations") or {}
+
 
 MESSAGES: Final = claimspec.MESSAGES.extended("""
 PersistentVolumeClaim: 1 metadata ObjectMeta!, 2 spec PersistentVolumeClaimSpec!, 3 status PersistentVolumeClaimStatus!
@@ -29,7 +161,7 @@ def _default(new: Json) -> None:
     claimspec.default(new["spec"])
     new["status"].setdefault("phase", "Pending")
     for part in ("capacity", "allocatedResources"):
-        amounts.default(new["status"].get(part))
+        checks.default_amounts(new["status"].get(part))
 
 
 def _prepare_create(new: Json, _now: float) -> None:
@@ -51,14 +183,14 @@ def _admit(new: Json, view: View) -> None:
 
 
 def _admit_update(new: Json, old: Json, view: View) -> None:
-    if parse_quantity(claimchanges.request(new)).value > parse_quantity(claimchanges.request(old)).value and not _may_grow(new, old, view):
+    if parse_quantity(_request(new)).value > parse_quantity(_request(old)).value and not _may_grow(new, old, view):
         raise api_errors.forbidden(PERSISTENT_VOLUME_CLAIMS, old["metadata"]["name"], _NOT_EXPANDABLE)
 
 
 def _may_grow(new: Json, old: Json, view: View) -> bool:
     """Only where the class says so, and is named all along."""
-    name = claimchanges.class_name(new)
-    if not name or name != claimchanges.class_name(old):
+    name = _class_name(new)
+    if not name or name != _class_name(old):
         return False
     return bool((view.get(STORAGE_CLASSES.path, name) or {}).get("allowVolumeExpansion"))
 
@@ -88,7 +220,7 @@ PERSISTENT_VOLUME_CLAIMS: Final = Resource(
     prepare_create=_prepare_create,
     prepare_update=_prepare_update,
     validate=_validate,
-    validate_update=claimchanges.validate,
-    validate_status=claimstatus.validate,
+    validate_update=_validate_update,
+    validate_status=_validate_status,
     warnings=_warnings,
 )

@@ -9,7 +9,7 @@ from mooring.api import names
 from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks, labelselector, nodeselector
+from mooring.apiserver.rules import checks, selectors
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -49,10 +49,10 @@ def _validate_affinity(affinity: Json, field: str) -> list[Cause]:
     found: list[Cause] = []
     node = affinity.get("nodeAffinity") or {}
     if _REQUIRED in node:
-        found += nodeselector.validate(node[_REQUIRED], f"{field}.nodeAffinity.{_REQUIRED}")
+        found += selectors.validate_nodes(node[_REQUIRED], f"{field}.nodeAffinity.{_REQUIRED}")
     for number, term in enumerate(node.get(_PREFERRED) or []):
         at = f"{field}.nodeAffinity.{_PREFERRED}[{number}]"
-        found += _weight(term, at) + nodeselector.validate_term(term["preference"], f"{at}.preference")
+        found += _weight(term, at) + selectors.validate_term(term["preference"], f"{at}.preference")
     for part in ("podAffinity", "podAntiAffinity"):
         content = affinity.get(part) or {}
         for number, term in enumerate(content.get(_REQUIRED) or []):
@@ -71,7 +71,7 @@ def _weight(term: Json, field: str) -> list[Cause]:
 def _validate_pod_term(term: Json, field: str) -> list[Cause]:
     found = []
     for selector in ("labelSelector", "namespaceSelector"):
-        found += labelselector.validate(term.get(selector) or {}, f"{field}.{selector}")
+        found += selectors.validate_labels(term.get(selector) or {}, f"{field}.{selector}")
     for namespace in term.get("namespaces") or []:
         found += checks.named(namespace, f"{field}.namespace", names.dns_label)
     for part in ("matchLabelKeys", "mismatchLabelKeys"):
@@ -103,5 +103,5 @@ def _validate_spread(constraints: Sequence[Json], field: str) -> list[Cause]:
         if least is not None and when != "DoNotSchedule":
             text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {when}"
             found.append(field_errors.invalid(f"{at}.minDomains", least, text))
-        found += labelselector.validate(constraint.get("labelSelector") or {}, f"{at}.labelSelector")
+        found += selectors.validate_labels(constraint.get("labelSelector") or {}, f"{at}.labelSelector")
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.apiserver.rules import claimspec, nodeselector, volumesources
+from mooring.apiserver.rules import claimspec, selectors, volumesources
 
 _VOLUMES: Final = (volumesources.MESSAGES | claimspec.MESSAGES).extended("""
 Volume: 1 name s!, 2 <> VolumeSource
@@ -103,7 +103,7 @@ ContainerExtendedResourceRequest: 1 containerName s!, 2 resourceName s!, 3 reque
 NodeAllocatableResourceClaimStatus: 1 resourceClaimName s!, 2 containers *s, 3 resources {q}!
 """)  # noqa: E501
 
-MESSAGES: Final = (_STATUS | nodeselector.MESSAGES).extended("""
+MESSAGES: Final = (_STATUS | selectors.NODE_MESSAGES).extended("""
 Pod: 1 metadata ObjectMeta!, 2 spec PodSpec!, 3 status PodStatus!
 PodSpec: 1 volumes *Volume@name, 2 containers *Container!@name, 3 restartPolicy s, 4 terminationGracePeriodSeconds i64?, 5 activeDeadlineSeconds i64?, 6 dnsPolicy s, 7 nodeSelector {s}, 8 serviceAccountName s, 9 serviceAccount s, 10 nodeName s, 11 hostNetwork b, 12 hostPID b, 13 hostIPC b, 14 securityContext PodSecurityContext?, 15 imagePullSecrets *LocalObjectReference@name, 16 hostname s, 17 subdomain s, 18 affinity Affinity?, 19 schedulerName s, 20 initContainers *Container@name, 21 automountServiceAccountToken b?, 22 tolerations *Toleration, 23 hostAliases *HostAlias@ip, 24 priorityClassName s, 25 priority i32?, 26 dnsConfig PodDNSConfig?, 27 shareProcessNamespace b?, 28 readinessGates *PodReadinessGate, 29 runtimeClassName s?, 30 enableServiceLinks b?, 31 preemptionPolicy s?, 32 overhead {q}, 33 topologySpreadConstraints *TopologySpreadConstraint@topologyKey, 34 ephemeralContainers *EphemeralContainer@name, 35 setHostnameAsFQDN b?, 36 os PodOS?, 37 hostUsers b?, 38 schedulingGates *PodSchedulingGate@name, 39 resourceClaims *PodResourceClaim@name, 40 resources ResourceRequirements?, 41 hostnameOverride s?, 43 schedulingGroup PodSchedulingGroup?
 PodSecurityContext: 1 seLinuxOptions SELinuxOptions?, 2 runAsUser i64?, 3 runAsNonRoot b?, 4 supplementalGroups *i64, 5 fsGroup i64?, 6 runAsGroup i64?, 7 sysctls *Sysctl, 8 windowsOptions WindowsSecurityContextOptions?, 9 fsGroupChangePolicy s?, 10 seccompProfile SeccompProfile?, 11 appArmorProfile AppArmorProfile?, 12 supplementalGroupsPolicy s?, 13 seLinuxChangePolicy s?

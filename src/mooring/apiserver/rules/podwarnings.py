@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mooring.api import names
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import amounts, claimspec, nodeselector, volumesources
+from mooring.apiserver.rules import checks, claimspec, selectors, volumesources
 
 _OLD_VOLUMES: Final = {
     "gitRepo": "v1.11, and disabled by default in v1.33+",
@@ -51,13 +51,13 @@ def _of_metadata(meta: Json) -> Iterator[str]:
 
 def _of_placement(spec: Json) -> Iterator[str]:
     for key in spec.get("nodeSelector") or {}:
-        yield from nodeselector.renamed(key, f"spec.nodeSelector[{key}]")
+        yield from selectors.renamed(key, f"spec.nodeSelector[{key}]")
     affinity = spec.get("affinity") or {}
     node, field = affinity.get("nodeAffinity") or {}, "spec.affinity.nodeAffinity"
     if _REQUIRED in node:
-        yield from nodeselector.warnings(node[_REQUIRED], f"{field}.{_REQUIRED}")
+        yield from selectors.node_warnings(node[_REQUIRED], f"{field}.{_REQUIRED}")
     for number, term in enumerate(node.get(_PREFERRED) or []):
-        yield from nodeselector.term_warnings(term["preference"], f"{field}.{_PREFERRED}[{number}].preference")
+        yield from selectors.term_warnings(term["preference"], f"{field}.{_PREFERRED}[{number}].preference")
     for part in ("podAffinity", "podAntiAffinity"):
         for number, term in enumerate((affinity.get(part) or {}).get(_REQUIRED) or []):
             if "labelSelector" not in term:
@@ -67,7 +67,7 @@ def _of_placement(spec: Json) -> Iterator[str]:
                 yield f"spec.affinity.{part}.{_PREFERRED}[{number}].podAffinityTerm.labelSelector: {_NULL_SELECTOR}"
     for number, constraint in enumerate(spec.get("topologySpreadConstraints") or []):
         field = f"spec.topologySpreadConstraints[{number}]"
-        yield from nodeselector.outdated(constraint["topologyKey"], f"{field}.topologyKey")
+        yield from selectors.outdated(constraint["topologyKey"], f"{field}.topologyKey")
         if "labelSelector" not in constraint:
             yield f"{field}.labelSelector: {_NULL_SELECTOR}"
 
@@ -115,7 +115,7 @@ def _of_containers(spec: Json) -> Iterator[str]:
 def _of_amounts(resources: Json, field: str) -> Iterator[str]:
     for part in ("limits", "requests"):
         for name, text in (resources.get(part) or {}).items():
-            if name in _WHOLE_BYTES and amounts.is_fractional(text):
+            if name in _WHOLE_BYTES and checks.is_fractional(text):
                 yield f'{field}.{part}[{name}]: fractional byte value "{text}" is invalid, must be an integer'
 
 

@@ -1,4 +1,4 @@
-"""core/v1 Secret."""
+"""core/v1 Secret and ConfigMap."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEY_TEXT: Final = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', "
     f"regex used for validation is '{_KEY.pattern}')"
 )
-FROZEN: Final = "field is immutable when `immutable` is set"
+_FROZEN: Final = "field is immutable when `immutable` is set"
 _REQUIRED_KEYS: Final = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
@@ -90,9 +90,9 @@ def _validate_update(new: Json, old: Json) -> list[Cause]:
     found = checks.unchanged(new, old, "type", "type")
     if old.get("immutable"):
         if not new.get("immutable"):
-            found.append(field_errors.forbidden("immutable", FROZEN))
+            found.append(field_errors.forbidden("immutable", _FROZEN))
         if new.get("data") != old.get("data"):
-            found.append(field_errors.forbidden("data", FROZEN))
+            found.append(field_errors.forbidden("data", _FROZEN))
     return found
 
 
@@ -108,4 +108,37 @@ SECRETS: Final = Resource(
     validate_update=_validate_update,
     field_names=frozenset({"type"}),
     fields=lambda secret: {"type": secret["type"]},
+)
+
+
+_MAP_MESSAGES: Final = objectmeta.MESSAGES.extended("ConfigMap: 1 metadata ObjectMeta!, 4 immutable b?, 2 data {s}, 3 binaryData {y}")
+
+
+def _validate_map(new: Json) -> list[Cause]:
+    texts, binaries = new.get("data") or {}, new.get("binaryData") or {}
+    found = [cause for key in texts for cause in checks.named(key, f"data[{key}]", key_reasons)]
+    for key in binaries:
+        found += checks.named(key, f"binaryData[{key}]", key_reasons)
+    found += [field_errors.invalid(f"data[{key}]", key, "duplicate of key present in binaryData") for key in texts if key in binaries]
+    size = sum(len(text.encode()) for text in texts.values()) + sum(len(base64.b64decode(text)) for text in binaries.values())
+    return found + ([field_errors.too_long("", _BYTES_MAX)] if size > _BYTES_MAX else [])
+
+
+def _validate_map_update(new: Json, old: Json) -> list[Cause]:
+    if not old.get("immutable"):
+        return []
+    found = [] if new.get("immutable") else [field_errors.forbidden("immutable", _FROZEN)]
+    return found + [field_errors.forbidden(part, _FROZEN) for part in ("data", "binaryData") if new.get(part) != old.get(part)]
+
+
+CONFIG_MAPS: Final = Resource(
+    group="",
+    kind="ConfigMap",
+    plural="configmaps",
+    namespaced=True,
+    short_names=("cm",),
+    message=_MAP_MESSAGES["ConfigMap"],
+    delete_answers_object=False,
+    validate=_validate_map,
+    validate_update=_validate_map_update,
 )

@@ -9,7 +9,7 @@ from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.metadata import total_bytes
 from mooring.apiserver.resource import Json, Resource, Status
-from mooring.apiserver.rules import amounts, checks, persistentvolume, volumesources
+from mooring.apiserver.rules import checks, persistentvolume, volumesources
 
 MESSAGES: Final = persistentvolume.MESSAGES.extended("""
 VolumeAttachment: 1 metadata ObjectMeta!, 2 spec VolumeAttachmentSpec!, 3 status VolumeAttachmentStatus!
@@ -30,7 +30,7 @@ def _default(new: Json) -> None:
     inline = new["spec"]["source"].get("inlineVolumeSpec")
     if inline is not None:
         volumesources.default(inline)
-        amounts.default(inline.get("capacity"))
+        checks.default_amounts(inline.get("capacity"))
 
 
 def _prepare_create(new: Json, _now: float) -> None:

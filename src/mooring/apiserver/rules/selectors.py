@@ -1,4 +1,4 @@
-"""core/v1 NodeSelector, as a PersistentVolume's node affinity uses it."""
+"""LabelSelector and NodeSelector as fields of other kinds: what is valid in them, and which labels are outdated."""
 
 from __future__ import annotations
 
@@ -6,13 +6,40 @@ import json
 from typing import Any, Final
 
 from mooring.api import names
-from mooring.apiserver import field_errors
+from mooring.apiserver import field_errors, metadata
 from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 
-MESSAGES: Final = Messages("""
+
+def validate_labels(selector: Json, field: str) -> list[Cause]:
+    found = metadata.labels(selector.get("matchLabels") or {}, f"{field}.matchLabels")
+    for number, requirement in enumerate(selector.get("matchExpressions") or []):
+        found += _validate_label_requirement(requirement, f"{field}.matchExpressions[{number}]")
+    return found
+
+
+def _validate_label_requirement(requirement: Json, field: str) -> list[Cause]:
+    values, found = requirement.get("values") or [], []
+    match requirement["operator"]:
+        case "In" | "NotIn":
+            if not values:
+                found.append(field_errors.required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+        case "Exists" | "DoesNotExist":
+            if values:
+                found.append(
+                    field_errors.forbidden(f"{field}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+                )
+        case operator:
+            found.append(field_errors.invalid(f"{field}.operator", operator, "not a valid selector operator"))
+    found += checks.named(requirement["key"], f"{field}.key", names.qualified_name)
+    for index, value in enumerate(values):
+        found += checks.named(value, f"{field}.values[{index}]", names.label_value)
+    return found
+
+
+NODE_MESSAGES: Final = Messages("""
 NodeSelector: 1 nodeSelectorTerms *NodeSelectorTerm!
 NodeSelectorTerm: 1 matchExpressions *NodeSelectorRequirement, 2 matchFields *NodeSelectorRequirement
 NodeSelectorRequirement: 1 key s!, 2 operator s!, 3 values *s
@@ -27,7 +54,7 @@ _GA_LABELS: Final = {
 }
 
 
-def validate(selector: Json, field: str) -> list[Cause]:
+def validate_nodes(selector: Json, field: str) -> list[Cause]:
     terms = selector.get("nodeSelectorTerms") or []
     if not terms:
         return [field_errors.required(f"{field}.nodeSelectorTerms", "must have at least one node selector term")]
@@ -46,7 +73,7 @@ def validate_term(term: Json, field: str) -> list[Cause]:
     return found
 
 
-def warnings(selector: Json, field: str) -> list[str]:
+def node_warnings(selector: Json, field: str) -> list[str]:
     """What is told about labels that have other names by now."""
     terms = enumerate(selector.get("nodeSelectorTerms") or [])
     return [text for number, term in terms for text in term_warnings(term, f"{field}.nodeSelectorTerms[{number}]")]

@@ -1,4 +1,4 @@
-"""storage.k8s.io/v1 StorageClass."""
+"""storage.k8s.io/v1 StorageClass and VolumeAttributesClass."""
 
 from __future__ import annotations
 
@@ -7,10 +7,33 @@ from typing import Final
 from mooring.api import names
 from mooring.apiserver import field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.metadata import total_bytes
 from mooring.apiserver.resource import Json, Resource, View
-from mooring.apiserver.rules import checks, nodeselector, parameters
+from mooring.apiserver.rules import checks, selectors
+from mooring.apiserver.rules.checks import protected_by
 
-MESSAGES: Final = objectmeta.MESSAGES.extended("""
+PARAMETERS_MAX: Final = 512
+PARAMETER_BYTES_MAX: Final = 256 * 1024
+
+
+def _validate_driver(name: str, field: str) -> list[Cause]:
+    """Laxer than a driver's name elsewhere: a qualified name after lower-casing."""
+    return checks.named(name.lower(), field, names.qualified_name) if name else [field_errors.required(field)]
+
+
+def _validate_parameters(given: dict[str, str], *, allow_empty: bool) -> list[Cause]:
+    """What is wrong with them, at the field `parameters`."""
+    if not given and not allow_empty:
+        return [field_errors.required("parameters", "must contain at least one key/value pair")]
+    if len(given) > PARAMETERS_MAX:
+        return [field_errors.too_many("parameters", PARAMETERS_MAX)]
+    found = [field_errors.invalid("parameters", key, "field can not be empty.") for key in given if not key]
+    if total_bytes(given) > PARAMETER_BYTES_MAX:
+        found.append(field_errors.too_long("parameters", PARAMETER_BYTES_MAX))
+    return found
+
+
+_STORAGE_MESSAGES: Final = objectmeta.MESSAGES.extended("""
 StorageClass: 1 metadata ObjectMeta!, 2 provisioner s!, 3 parameters {s}, 4 reclaimPolicy s?, 5 mountOptions *s, 6 allowVolumeExpansion b?, 7 volumeBindingMode s?, 8 allowedTopologies *TopologySelectorTerm
 TopologySelectorTerm: 1 matchLabelExpressions *TopologySelectorLabelRequirement
 TopologySelectorLabelRequirement: 1 key s!, 2 values *s!
@@ -23,14 +46,14 @@ _DEFAULT_ANNOTATIONS: Final = (
 _IMMUTABLE: Final = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
 
 
-def _default(new: Json) -> None:
+def _default_storage(new: Json) -> None:
     new.setdefault("reclaimPolicy", "Delete")
     new.setdefault("volumeBindingMode", "Immediate")
 
 
-def _validate(new: Json) -> list[Cause]:
-    found = parameters.driver(new["provisioner"], "provisioner")
-    found += parameters.validate(new.get("parameters") or {}, allow_empty=True)
+def _validate_storage(new: Json) -> list[Cause]:
+    found = _validate_driver(new["provisioner"], "provisioner")
+    found += _validate_parameters(new.get("parameters") or {}, allow_empty=True)
     if new["reclaimPolicy"]:  # (so the real one: an empty one is stored as it is)
         found += checks.one_of(new["reclaimPolicy"], "reclaimPolicy", ("Delete", "Retain"))
     found += checks.one_of(new["volumeBindingMode"], "volumeBindingMode", ("Immediate", "WaitForFirstConsumer"))
@@ -64,17 +87,17 @@ def _validate_requirement(requirement: Json, field: str) -> list[Cause]:
     return found + checks.named(requirement["key"], f"{field}.key", names.qualified_name)
 
 
-def _warnings(new: Json, _old: Json | None) -> list[str]:
+def _storage_warnings(new: Json, _old: Json | None) -> list[str]:
     terms = new.get("allowedTopologies") or []
     keys = {
         f"allowedTopologies[{number}].matchLabelExpressions[{index}].key": requirement["key"]
         for number, term in enumerate(terms)
         for index, requirement in enumerate(term.get("matchLabelExpressions") or [])
     }
-    return [told for field, key in keys.items() for told in nodeselector.renamed(key, field)]
+    return [told for field, key in keys.items() for told in selectors.renamed(key, field)]
 
 
-def _validate_update(new: Json, old: Json) -> list[Cause]:
+def _validate_storage_update(new: Json, old: Json) -> list[Cause]:
     return [cause for part in _IMMUTABLE for cause in checks.unchanged(new, old, part, part)]
 
 
@@ -84,11 +107,11 @@ STORAGE_CLASSES: Final = Resource(
     plural="storageclasses",
     namespaced=False,
     short_names=("sc",),
-    message=MESSAGES["StorageClass"],
-    default=_default,
-    validate=_validate,
-    validate_update=_validate_update,
-    warnings=_warnings,
+    message=_STORAGE_MESSAGES["StorageClass"],
+    default=_default_storage,
+    validate=_validate_storage,
+    validate_update=_validate_storage_update,
+    warnings=_storage_warnings,
 )
 
 
@@ -101,3 +124,32 @@ def default_class(view: View) -> str | None:
         if any(annotations.get(name) == "true" for name in _DEFAULT_ANNOTATIONS) and meta["creationTimestamp"] > newest:
             newest, chosen = meta["creationTimestamp"], meta["name"]
     return chosen
+
+
+_ATTRIBUTES_MESSAGES: Final = objectmeta.MESSAGES.extended("""
+VolumeAttributesClass: 1 metadata ObjectMeta!, 2 driverName s!, 3 parameters {s}
+""")
+
+PROTECTION: Final = "kubernetes.io/vac-protection"
+
+
+def _validate_attributes(new: Json) -> list[Cause]:
+    return _validate_driver(new["driverName"], "driverName") + _validate_parameters(new.get("parameters") or {}, allow_empty=False)
+
+
+def _validate_attributes_update(new: Json, old: Json) -> list[Cause]:
+    changed = [part for part in ("driverName", "parameters") if new.get(part) != old.get(part)]
+    return [field_errors.forbidden(part, f"updates to {part} are forbidden.") for part in changed]
+
+
+VOLUME_ATTRIBUTES_CLASSES: Final = Resource(
+    group="storage.k8s.io",
+    kind="VolumeAttributesClass",
+    plural="volumeattributesclasses",
+    namespaced=False,
+    short_names=("vac",),
+    message=_ATTRIBUTES_MESSAGES["VolumeAttributesClass"],
+    admit=protected_by(PROTECTION),
+    validate=_validate_attributes,
+    validate_update=_validate_attributes_update,
+)
