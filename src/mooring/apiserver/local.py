@@ -19,10 +19,9 @@ from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.identity.users import OWNER
 from mooring.apiserver.listing import ListOptions
 from mooring.apiserver.resource import Call, Json, Resource, Status
-from mooring.apiserver.results import Written
 from mooring.apiserver.scope import scope_of
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Stored
+from mooring.apiserver.table import Stored, Written
 from mooring.apiserver.watch import WatchHub
 from mooring.apiserver.watch_buffer import Notice
 from mooring.apiserver.watch_options import WatchOptions

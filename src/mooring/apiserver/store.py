@@ -21,17 +21,15 @@ from typing import Final
 import msgspec
 
 from mooring.api.meta import Key
-from mooring.apiserver import api_errors, field_errors, metadata, naming, write_pipeline
+from mooring.apiserver import api_errors, field_errors, metadata, write_pipeline
 from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions
 from mooring.apiserver.kinds import Kinds
 from mooring.apiserver.listing import PLAIN_LIST, ListOptions, moment_of, parse_version, token_after
 from mooring.apiserver.resource import Json, Resource
-from mooring.apiserver.results import Deleted, Listing, Written
 from mooring.apiserver.scope import Scope
 from mooring.apiserver.server_side_apply import managed
-from mooring.apiserver.server_side_apply.tracking import SERVER, Writer, record_after
-from mooring.apiserver.table import DEFAULT_LIMITS, Change, HistoryLimits, Stored, Table
-from mooring.apiserver.view import StoreView
+from mooring.apiserver.server_side_apply.managed import SERVER, Writer, record_after
+from mooring.apiserver.table import DEFAULT_LIMITS, Change, Deleted, HistoryLimits, Listing, Stored, StoreView, Table, Written
 from mooring.base.randomness import Chance
 
 _NAMESPACES: Final = ("", "v1", "namespaces")
@@ -144,7 +142,7 @@ class ObjectStore:
         metadata.stamp_new(body, self._chance.uid(), now)
         metadata.put_record(body, record)
         namespace, table = meta.get("namespace", ""), self.table(resource)
-        naming.generate(meta, self._chance, lambda name: table.get(Key(namespace, name)) is not None)
+        write_pipeline.generate_name(meta, self._chance, lambda name: table.get(Key(namespace, name)) is not None)
         resource.prepare_create(body, now)
         wrong = metadata.validate(meta, resource.name_rule, resource.namespaced, bare_finalizers=resource.bare_finalizers)
         wrong += resource.validate(body)
@@ -155,7 +153,7 @@ class ObjectStore:
             raise api_errors.bad_request("resourceVersion should not be set on objects to be created")
         holder = table.get(Key(namespace, meta["name"]))
         if holder is not None:
-            raise naming.taken(resource, meta, holder)
+            raise write_pipeline.name_taken(resource, meta, holder)
         stored = self._stored(resource, body) if dry_run else self._commit(resource, None, body, now, bounded=True)
         return Written(stored.shown_by(resource), created=True, warnings=warnings)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api.meta import Key
-from mooring.apiserver.resource import Form, Resource
+from mooring.apiserver.resource import Form, Json, Resource
 from mooring.kube.cluster import EventType
 
 _encode = msgspec.json.encode
@@ -229,3 +229,50 @@ def _version(change: Change) -> int:
 def _weight(change: Change) -> int:
     """Bytes that forgetting the change sets free, roughly: the content before it."""
     return len(change.old.body) if change.old is not None else 0
+
+
+class StoreView:
+    """A `resource.View` on the tables of a store. A kind that is not served has no objects."""
+
+    def __init__(self, tables: Mapping[tuple[str, str, str], Table]) -> None:
+        self._tables = tables
+
+    def get(self, path: tuple[str, str, str], name: str, namespace: str = "") -> Json | None:
+        table = self._tables.get(path)
+        stored = table.get(Key(namespace, name)) if table is not None else None
+        return None if stored is None else stored.whole()
+
+    def all(self, path: tuple[str, str, str], namespace: str | None = None) -> Iterator[Json]:
+        table = self._tables.get(path)
+        if table is None:
+            return
+        for stored in table.items(namespace):
+            yield stored.whole()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listing:
+    """A list or a page of it. remaining: None where it is not known."""
+
+    items: tuple[Stored, ...]
+    version: int
+    continue_token: str = ""
+    remaining: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """What a create, update or patch left behind. gone: the last finalizer went, and the object with it."""
+
+    stored: Stored
+    created: bool = False
+    gone: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Deleted:
+    """gone: False when finalizers hold the object, which is then marked."""
+
+    stored: Stored
+    gone: bool

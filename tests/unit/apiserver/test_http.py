@@ -22,9 +22,9 @@ from mooring.apiserver.table import Stored
 from mooring.apiserver.watch_buffer import Notice
 from mooring.apiserver.web.bodies import BODY_BYTES_MAX
 from mooring.apiserver.web.connection import Limits
-from mooring.apiserver.web.lines import Lines
 from mooring.apiserver.web.server import ApiServer
 from mooring.apiserver.web.service import Service
+from mooring.apiserver.web.streams import _Lines
 from mooring.base import log
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
@@ -231,7 +231,7 @@ def test_an_event_is_encoded_once_for_all_watchers() -> None:
     store = a_store()
     create(store, VOLUME_ATTACHMENTS, a_va("va"))
     stored = store.get(VOLUME_ATTACHMENTS, Key("", "va"))
-    lines = Lines()
+    lines = _Lines()
     first = lines.line(VOLUME_ATTACHMENTS, Notice(EventType.ADDED, stored.rv, stored))
     assert first is lines.line(VOLUME_ATTACHMENTS, Notice(EventType.ADDED, stored.rv, stored))
     assert first is not lines.line(VOLUME_ATTACHMENTS, Notice(EventType.MODIFIED, stored.rv, stored))

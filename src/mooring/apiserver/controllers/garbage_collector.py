@@ -12,23 +12,69 @@ such an object stays as it is. Work is done in small portions, since requests wa
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from itertools import islice
 from typing import Any, Final
 
 from mooring.api.meta import Key
-from mooring.apiserver.controllers import ownerwarning
 from mooring.apiserver.controllers.owners import Dependents, KindIndex, Links, Owner, Place, links_of
 from mooring.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Change, Stored
+from mooring.base.clock import rfc3339
 from mooring.base.log import logger
 from mooring.kube.errors import ApiError
 
+_EVENTS: Final = ("", "v1", "events")
+_NAMESPACES: Final = ("", "v1", "namespaces")
+_COMPONENT: Final = "garbage-collector-controller"
+
+
+def _lives_somewhere(store: ObjectStore, kind: Resource, owner: Owner) -> bool:
+    """True when the owner is there, in whatever namespace. kind: the one that the reference names."""
+    namespaces = store.kinds.get(_NAMESPACES)
+    if namespaces is None:
+        return False
+    table = store.table(kind)
+    found = (table.get(Key(space.key.name, owner.name)) for space in store.table(namespaces).items())
+    return any(stored is not None and stored.uid == owner.uid for stored in found)
+
+
+def _write_event(store: ObjectStore, resource: Resource, stored: Stored, owner: Owner, now: float) -> None:
+    """Writes an event about the dependent, where its namespace still takes one."""
+    events = store.kinds.get(_EVENTS)
+    if events is None:
+        return
+    with contextlib.suppress(ApiError):
+        store.create(events, _event(resource, stored, owner, now), stored.key.namespace or "default", now)
+
+
+def _event(resource: Resource, stored: Stored, owner: Owner, now: float) -> Json:
+    namespace, moment = stored.key.namespace, rfc3339(now)
+    named = f"[{owner.api_version}/{owner.kind}, namespace: {namespace}, name: {owner.name}, uid: {owner.uid}]"
+    involved = {"kind": resource.kind, "apiVersion": resource.api_version, "name": stored.key.name, "uid": stored.uid}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{stored.key.name}."},
+        "involvedObject": {**involved, **({"namespace": namespace} if namespace else {})},
+        "reason": "OwnerRefInvalidNamespace",
+        "message": f'ownerRef {named} does not exist in namespace "{namespace}"',
+        "source": {"component": _COMPONENT},
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "count": 1,
+        "type": "Warning",
+        "eventTime": None,
+        "reportingComponent": _COMPONENT,
+        "reportingInstance": "",
+    }
+
+
 _log = logger(__name__)
 
-_EVENTS: Final = ("", "v1", "events")
 """They may name owners, and don't follow them."""
 
 
@@ -191,8 +237,8 @@ class Collector:
         """Tells of owners that live where a reference can't reach them: in another namespace."""
         for owner in missing:
             kind = self._kinds.of(owner)
-            if kind is not None and kind.namespaced and ownerwarning.lives_somewhere(self._store, kind, owner):
-                ownerwarning.tell(self._store, resource, stored, owner, now)
+            if kind is not None and kind.namespaced and _lives_somewhere(self._store, kind, owner):
+                _write_event(self._store, resource, stored, owner, now)
 
     def _waits_for_dependents(self, place: Place) -> bool:
         resource = self._kinds.at(place.storage)

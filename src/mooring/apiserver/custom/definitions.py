@@ -6,7 +6,7 @@ It follows the store's changes and acts at once, in the same turn: who sees the 
 from __future__ import annotations
 
 from mooring.api.meta import Key
-from mooring.apiserver.custom import conditions, lifecycle
+from mooring.apiserver.custom import lifecycle
 from mooring.apiserver.custom.serving import resources_of, stored_resource
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
@@ -44,14 +44,14 @@ class Definitions:
         self._remove(change.key.name)
         group = change.old.whole()["spec"]["group"]
         for other in self._all():
-            if other["spec"]["group"] == group and not conditions.is_true(other, "NamesAccepted"):
+            if other["spec"]["group"] == group and not lifecycle.has_condition(other, "NamesAccepted"):
                 self._settle(other, change.at)  # (a name may have become free)
 
     def _settle(self, definition: Json, now: float) -> None:
         """Writes the status that follows; that write leads here again, and then the kinds are served."""
         name, group = definition["metadata"]["name"], definition["spec"]["group"]
         others = [other for other in self._all() if other["spec"]["group"] == group and other["metadata"]["name"] != name]
-        status = conditions.settled(definition, others, now)
+        status = lifecycle.status_of(definition, others, now)
         if status != definition["status"]:
             self._write_status(name, status, now)
             return
@@ -91,7 +91,7 @@ class Definitions:
         """Lets the definition go when nothing is left of its kind, else says what it waits for."""
         name, finalizers = definition["metadata"]["name"], definition["metadata"].get("finalizers") or []
         if len(self._store.table(self._stored[name])):
-            status = conditions.emptying(definition["status"], now)
+            status = lifecycle.emptying(definition["status"], now)
             if status != definition["status"]:
                 self._write_status(name, status, now)
         elif lifecycle.CLEANUP in finalizers:

@@ -13,7 +13,7 @@ Json = dict[str, Any]
 class Column:
     """A column of a table. cell: its value for an object as the kind shows it; None where there is none.
 
-    `printers/jsonpath.py` reads paths; `printers/printer.py` shows the values.
+    `printers/jsonpath.py` reads paths; `printers/kinds.py` shows the values.
     """
 
     name: str

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from mooring.apiserver import field_errors
-from mooring.apiserver.custom.rule import is_of_change, wrong_message, wrong_rule
+from mooring.apiserver.custom.rules import is_of_change, wrong_message, wrong_rule
 from mooring.apiserver.custom.structure import Structure, structure_of
 from mooring.apiserver.field_errors import Cause
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from mooring.api import names as rules
 from mooring.apiserver import field_errors
-from mooring.apiserver.custom import conditions, lifecycle
+from mooring.apiserver.custom import lifecycle
 from mooring.apiserver.custom.structural import unknown_formats, wrong_schema
 from mooring.apiserver.custom.views import wrong_columns, wrong_scale, wrong_selectable
 from mooring.apiserver.field_errors import Cause
@@ -54,7 +54,7 @@ def validate_update(new: Json, old: Json) -> list[Cause]:
         found.append(field_errors.immutable("spec.group", spec["group"]))
     if spec["names"]["plural"] != before["names"]["plural"]:
         found.append(field_errors.immutable("spec.names.plural", spec["names"]["plural"]))
-    if conditions.is_true(old, "Established"):
+    if lifecycle.has_condition(old, "Established"):
         if spec["scope"] != before["scope"]:
             found.append(field_errors.immutable("spec.scope", spec["scope"]))
         if spec["names"]["kind"] != before["names"]["kind"]:
@@ -111,12 +111,12 @@ def _group(new: Json) -> Iterator[Cause]:
         yield field_errors.required("spec.scope")
     elif scope not in _SCOPES:
         yield field_errors.not_supported("spec.scope", scope, _SCOPES)
-    if conditions.is_protected(group):
-        yield from _approval((new["metadata"].get("annotations") or {}).get(conditions.APPROVED, ""))
+    if lifecycle.is_protected(group):
+        yield from _approval((new["metadata"].get("annotations") or {}).get(lifecycle.APPROVED, ""))
 
 
 def _approval(given: str) -> Iterator[Cause]:
-    field, text = f"metadata.annotations[{conditions.APPROVED}]", f'protected groups must have approval annotation "{conditions.APPROVED}"'
+    field, text = f"metadata.annotations[{lifecycle.APPROVED}]", f'protected groups must have approval annotation "{lifecycle.APPROVED}"'
     if not given:
         yield field_errors.required(field, f"{text}, {_SEE}")
     elif not given.startswith("unapproved") and not _is_url(given):

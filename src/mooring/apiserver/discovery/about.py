@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver import openapi_v2
-from mooring.apiserver.discovery import aggregated, groups
+from mooring.apiserver.discovery import groups
 from mooring.apiserver.discovery.openapi import openapi_document, openapi_roots
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.compression import packed
@@ -19,7 +19,7 @@ from mooring.apiserver.web.messages import JSON, Reply, Request
 _NOT_MODIFIED: Final = 304
 _AGGREGATED: Final = "aggregated"
 _PACKED: Final = "packed"
-_OWN: Final = {_AGGREGATED: aggregated.MEDIA_TYPE, _PACKED: openapi_v2.PROTOBUF}
+_OWN: Final = {_AGGREGATED: groups.AGGREGATED, _PACKED: openapi_v2.PROTOBUF}
 """How answers in another form are kept, and their media type. In a URL these names mean nothing."""
 
 
@@ -42,7 +42,7 @@ class About:
         path, accept = request.path, request.headers.get("accept", "")
         if path[0] in _OWN:
             return None
-        if path in (("api",), ("apis",)) and aggregated.is_wanted(accept):
+        if path in (("api",), ("apis",)) and groups.is_aggregated_wanted(accept):
             path = (_AGGREGATED, *path)
         elif path == ("openapi", "v2") and openapi_v2.wants_protobuf(accept):
             path = (_PACKED, *path)
@@ -74,9 +74,9 @@ class About:
             case ("apis",):
                 return groups.groups(self._store)
             case ("aggregated", "api"):
-                return aggregated.core(self._store)
+                return groups.aggregated_core(self._store)
             case ("aggregated", "apis"):
-                return aggregated.groups(self._store)
+                return groups.aggregated_groups(self._store)
             case ("apis", group):
                 return groups.group(self._store, group)
             case ("api", version):

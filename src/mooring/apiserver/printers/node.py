@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mooring.apiserver.printers.ages import UNKNOWN
-from mooring.apiserver.printers.column import AGE, NAME, NONE, Cell, Column, Json, plain
+from mooring.apiserver.printers.column import AGE, NAME, NONE, UNKNOWN, Cell, Column, Json, plain
 
 _ROLE_PREFIX: Final = "node-role.kubernetes.io/"
 _ROLE: Final = "kubernetes.io/role"

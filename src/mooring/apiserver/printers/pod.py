@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any, Final
 
-from mooring.apiserver.printers import ages
+from mooring.apiserver.printers import column
 from mooring.apiserver.printers.column import AGE, NAME, NONE, Column, Json, is_deleted, plain
 
 _OVER: Final = ("Succeeded", "Failed")
@@ -25,7 +25,7 @@ class _Restarts:
         self.last = max(self.last, ended or "")
 
     def shown(self, now: float) -> str:
-        return f"{self.count} ({ages.since(self.last, now)} ago)" if self.count and self.last else str(self.count)
+        return f"{self.count} ({column.age_of(self.last, now)} ago)" if self.count and self.last else str(self.count)
 
 
 @dataclasses.dataclass(slots=True)

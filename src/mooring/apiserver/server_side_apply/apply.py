@@ -17,9 +17,8 @@ from mooring.apiserver import api_errors
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply import managed
 from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, FieldSet, shown
-from mooring.apiserver.server_side_apply.managed import Entry, Managed, Manager
+from mooring.apiserver.server_side_apply.managed import Entry, Managed, Manager, empty_object, shape_of, unwritten, without_record
 from mooring.apiserver.server_side_apply.shapes import Shape
-from mooring.apiserver.server_side_apply.tracking import empty_object, shape_of, unwritten, without_record
 from mooring.apiserver.server_side_apply.typed import Untyped, check, compare, fields_of, merge, remove, with_named
 from mooring.kube.errors import Conflict, ServerError
 
@@ -51,7 +50,7 @@ def apply(resource: Resource, live: Json, config: Json, writer: str, now: str, *
     _check(resource, config)
     empty = empty_object(resource)
     live = live or empty
-    record = managed.read(live["metadata"].get("managedFields"))
+    record = managed.read_entries(live["metadata"].get("managedFields"))
     ignored = unwritten(resource, subresource)
     shape = shape_of(resource)
     is_first = not record
@@ -64,7 +63,7 @@ def apply(resource: Resource, live: Json, config: Json, writer: str, now: str, *
     except Conflicting as error:
         raise _refused(error.fields) from error
     if not is_first or applying.manager in outcome.managed:  # (who owns nothing begins no record)
-        outcome.obj["metadata"]["managedFields"] = managed.write(outcome.managed)
+        outcome.obj["metadata"]["managedFields"] = managed.written_entries(outcome.managed)
     return outcome.obj
 
 

@@ -14,8 +14,7 @@ import msgspec
 
 from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.codecs.bounds import TOO_DEEP, check_bounds
-from mooring.apiserver.codecs.duplicates import duplicate_fields
-from mooring.apiserver.codecs.jsonbody import hugest, parse_json
+from mooring.apiserver.codecs.jsonbody import duplicate_fields, hugest, parse_json
 from mooring.apiserver.codecs.protobody import PROTOBUF, parse_protobuf
 from mooring.apiserver.codecs.schema import Message
 from mooring.apiserver.codecs.yamlbody import BYTES_MAX, dump_yaml, parse_yaml

@@ -23,12 +23,11 @@ from mooring.apiserver.identity.users import Tokens
 from mooring.apiserver.listing import check_match
 from mooring.apiserver.objectmeta import MESSAGES as META
 from mooring.apiserver.resource import Action, Call, Json, Resource
-from mooring.apiserver.results import Listing, Written
 from mooring.apiserver.scope import Scope, checked, parsed
 from mooring.apiserver.server_side_apply.apply import apply
-from mooring.apiserver.server_side_apply.tracking import Writer
+from mooring.apiserver.server_side_apply.managed import Writer
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Stored
+from mooring.apiserver.table import Listing, Stored, Written
 from mooring.apiserver.watch_options import start_of
 from mooring.apiserver.web import negotiation, queries
 from mooring.apiserver.web.compression import packed

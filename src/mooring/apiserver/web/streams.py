@@ -7,16 +7,78 @@ seen. A stream whose client does not read is left out until it does; the server 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from typing import Final, Protocol
+from collections import OrderedDict, deque
+from typing import Any, Final, Protocol
 
+import msgspec
+
+from mooring.apiserver.codecs.schema import decode
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.table import Stored
 from mooring.apiserver.watch import Cursor, Place, WatchHub
-from mooring.apiserver.watch_buffer import Batch
-from mooring.apiserver.web.lines import Lines
+from mooring.apiserver.watch_buffer import Batch, Notice
 from mooring.apiserver.web.messages import WatchReply
 from mooring.apiserver.web.metrics import Measured
-from mooring.apiserver.web.rendered import RenderedLines
-from mooring.apiserver.web.rendering import WHOLE
+from mooring.apiserver.web.rendering import WHOLE, Rendering
+from mooring.base.clock import Clock
+from mooring.kube.cluster import EventType
+
+_KEPT: Final = 512
+_KEPT_BYTES: Final = 4 * 1024 * 1024
+
+
+class _Lines:
+    """Watch lines, the latest kept: who comes second finds them encoded."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[Stored, EventType], bytes] = OrderedDict()
+        self._bytes = 0
+
+    def line(self, resource: Resource, notice: Notice) -> bytes:
+        """One event as a line of JSON."""
+        if notice.stored is None:
+            return _bookmark(resource, notice)
+        key = (notice.stored, notice.type)  # (the same object for all who see it alike)
+        line = self._kept.get(key)
+        if line is None:
+            line = b'{"type":"%s","object":%s}\n' % (notice.type.value.encode(), notice.stored.body)
+            self._kept[key] = line
+            self._bytes += len(line)
+            while len(self._kept) > _KEPT or self._bytes > _KEPT_BYTES:
+                self._bytes -= len(self._kept.popitem(last=False)[1])
+        return line
+
+
+def _bookmark(resource: Resource, notice: Notice) -> bytes:
+    """The line that says how far the watch has come."""
+    meta: dict[str, Any] = {"resourceVersion": str(notice.version)}
+    if notice.initial_end:
+        meta["annotations"] = {"k8s.io/initial-events-end": "true"}
+    empty = decode(resource.message, {}, []) if resource.custom is None else {}
+    obj = {"kind": resource.kind, "apiVersion": resource.api_version, **empty, "metadata": meta}
+    return msgspec.json.encode({"type": "BOOKMARK", "object": obj}) + b"\n"
+
+
+class _RenderedLines:
+    """One watch's lines: it knows which is the first, since only that one explains the columns. Nothing is kept: ages go on."""
+
+    def __init__(self, rendering: Rendering, clock: Clock) -> None:
+        self._rendering, self._clock = rendering, clock
+        self._is_first = True
+
+    def line(self, resource: Resource, notice: Notice) -> bytes:
+        """One event as a line of JSON."""
+        first, self._is_first = self._is_first, False
+        return b'{"type":"%s","object":%s}\n' % (notice.type.value.encode(), self._object(resource, notice, first))
+
+    def _object(self, resource: Resource, notice: Notice, first: bool) -> bytes:
+        if notice.stored is not None:
+            return self._rendering.event(resource, notice.stored, self._clock.wall_s(), first=first)
+        meta: dict[str, Any] = {"resourceVersion": str(notice.version)}
+        if notice.initial_end:
+            meta["annotations"] = {"k8s.io/initial-events-end": "true"}
+        return self._rendering.bookmark(resource, meta, first=first)
+
 
 _PER_TURN: Final = 256
 _WRITE_BYTES: Final = 64 * 1024
@@ -43,7 +105,7 @@ class Stream:
 
     __slots__ = ("_cursor", "_is_chunked", "_lines", "_outlet", "_reply", "is_woken", "place", "timer")
 
-    def __init__(self, reply: WatchReply, cursor: Cursor, outlet: Outlet, lines: Lines | RenderedLines, *, is_chunked: bool) -> None:
+    def __init__(self, reply: WatchReply, cursor: Cursor, outlet: Outlet, lines: _Lines | _RenderedLines, *, is_chunked: bool) -> None:
         self._reply, self._cursor, self._outlet, self._lines, self._is_chunked = reply, cursor, outlet, lines, is_chunked
         self.timer: asyncio.TimerHandle | None = None
         self.place: Place = reply.resource.storage
@@ -84,7 +146,7 @@ class Streams:
     """All streams of a server, by what wakes them."""
 
     def __init__(self, hub: WatchHub, measured: Measured) -> None:
-        self._hub, self._measured, self._lines = hub, measured, Lines()
+        self._hub, self._measured, self._lines = hub, measured, _Lines()
         self._at: dict[Place, dict[Stream, None]] = {}
         self._woken: deque[Stream] = deque()
         hub.on_wake(self._wake)
@@ -95,7 +157,7 @@ class Streams:
     def prepare(self, reply: WatchReply, outlet: Outlet, *, is_chunked: bool) -> Stream:
         """A stream that has told nothing yet. Raises what `start_of` raises."""
         cursor = self._hub.cursor(reply.resource, reply.scope, reply.options)
-        lines = self._lines if reply.rendering is WHOLE else RenderedLines(reply.rendering, self._hub.clock)
+        lines = self._lines if reply.rendering is WHOLE else _RenderedLines(reply.rendering, self._hub.clock)
         return Stream(reply, cursor, outlet, lines, is_chunked=is_chunked)
 
     def begin(self, stream: Stream) -> None:
