@@ -8,77 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from mooring.apiserver.codecs.protoscalars import EMPTY, NUMBERS, SCALARS, One, expect, strings, text
 from mooring.apiserver.codecs.protowire import BYTES, VARINT, fields, varint
 from mooring.apiserver.codecs.schema import Field, Message, Messages
-
-_SCHEMA: Final = "JSONSchemaProps"
-
-
-class Reading(Protocol):
-    """What a union needs of the body that is being read."""
-
-    data: bytes
-
-    def message(self, message: Message, start: int, end: int, into: dict[str, Any], depth: int) -> dict[str, Any]: ...
-
-
-_Part = tuple[int, int, int, int]
-"""Number, wire type, start, end."""
-
-_Union = Callable[[Reading, Message, _Part, int], Any]
-"""Reads what one field of a message that is one thing or another stands for."""
-
-
-def _schema(reading: Reading, message: Message, part: _Part, depth: int) -> dict[str, Any]:
-    expect(part[1], BYTES)
-    return reading.message(message, part[2], part[3], {}, depth + 1)
-
-
-def _parts(reading: Reading, begin: int, end: int) -> list[_Part]:
-    return list(fields(reading.data, begin, end))
-
-
-def _items(reading: Reading, message: Message, part: _Part, depth: int) -> Any:
-    """A schema, or a list of them."""
-    found = [(inner[0], _schema(reading, message, inner, depth)) for inner in _parts(reading, part[2], part[3]) if inner[0] in (1, 2)]
-    alone = [schema for number, schema in found if number == 1]
-    return alone[-1] if alone else [schema for _, schema in found]
-
-
-def _schema_or_bool(reading: Reading, message: Message, part: _Part, depth: int) -> Any:
-    """A schema, or whether anything is allowed."""
-    value: Any = False
-    for inner in _parts(reading, part[2], part[3]):
-        if inner[0] == 2:
-            value = _schema(reading, message, inner, depth)
-        elif inner[0] == 1 and not isinstance(value, dict):
-            value = SCALARS["b"](reading.data, *inner[1:])
-    return value
-
-
-def _schema_or_names(reading: Reading, message: Message, part: _Part, depth: int) -> Any:
-    """A schema, or names of properties."""
-    parts = _parts(reading, part[2], part[3])
-    alone = [_schema(reading, message, inner, depth) for inner in parts if inner[0] == 1]
-    return alone[-1] if alone else [text(reading.data, *inner[1:]) for inner in parts if inner[0] == 2]
-
-
-def _any_json(reading: Reading, _message: Message, part: _Part, _depth: int) -> Any:
-    return SCALARS["any"](reading.data, *part[1:])
-
-
-_UNIONS: Final[Mapping[str, tuple[str, _Union]]] = {
-    "items": ("", _items),
-    "additionalItems": ("", _schema_or_bool),
-    "additionalProperties": ("", _schema_or_bool),
-    "dependencies": ("{", _schema_or_names),
-    "enum": ("*", _any_json),
-}
-"""By the field's name: its shape in protobuf, and what reads one of it."""
-
 
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 
@@ -251,3 +185,62 @@ def _packed(reading: _Reading, one: One, at: int, end: int) -> list[Any]:
         value, at = varint(reading.data, at, end)
         found.append(one(reading.data, VARINT, value, at))
     return found
+
+
+# fields of JSONSchemaProps that hold one thing or another, which protobuf wraps into messages of their own
+
+_SCHEMA: Final = "JSONSchemaProps"
+
+_Part = tuple[int, int, int, int]
+"""Number, wire type, start, end."""
+
+_Union = Callable[[_Reading, Message, _Part, int], Any]
+"""Reads what one field of a message that is one thing or another stands for."""
+
+
+def _schema(reading: _Reading, message: Message, part: _Part, depth: int) -> dict[str, Any]:
+    expect(part[1], BYTES)
+    return reading.message(message, part[2], part[3], {}, depth + 1)
+
+
+def _parts(reading: _Reading, begin: int, end: int) -> list[_Part]:
+    return list(fields(reading.data, begin, end))
+
+
+def _items(reading: _Reading, message: Message, part: _Part, depth: int) -> Any:
+    """A schema, or a list of them."""
+    found = [(inner[0], _schema(reading, message, inner, depth)) for inner in _parts(reading, part[2], part[3]) if inner[0] in (1, 2)]
+    alone = [schema for number, schema in found if number == 1]
+    return alone[-1] if alone else [schema for _, schema in found]
+
+
+def _schema_or_bool(reading: _Reading, message: Message, part: _Part, depth: int) -> Any:
+    """A schema, or whether anything is allowed."""
+    value: Any = False
+    for inner in _parts(reading, part[2], part[3]):
+        if inner[0] == 2:
+            value = _schema(reading, message, inner, depth)
+        elif inner[0] == 1 and not isinstance(value, dict):
+            value = SCALARS["b"](reading.data, *inner[1:])
+    return value
+
+
+def _schema_or_names(reading: _Reading, message: Message, part: _Part, depth: int) -> Any:
+    """A schema, or names of properties."""
+    parts = _parts(reading, part[2], part[3])
+    alone = [_schema(reading, message, inner, depth) for inner in parts if inner[0] == 1]
+    return alone[-1] if alone else [text(reading.data, *inner[1:]) for inner in parts if inner[0] == 2]
+
+
+def _any_json(reading: _Reading, _message: Message, part: _Part, _depth: int) -> Any:
+    return SCALARS["any"](reading.data, *part[1:])
+
+
+_UNIONS: Final[Mapping[str, tuple[str, _Union]]] = {
+    "items": ("", _items),
+    "additionalItems": ("", _schema_or_bool),
+    "additionalProperties": ("", _schema_or_bool),
+    "dependencies": ("{", _schema_or_names),
+    "enum": ("*", _any_json),
+}
+"""By the field's name: its shape in protobuf, and what reads one of it."""

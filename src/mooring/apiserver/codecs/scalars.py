@@ -16,12 +16,15 @@ _TIME_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
 _MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
 
 
+_GO_TYPES: Final = {"boolean": "bool", "integer": "number"}
+
+
 class WrongType(ValueError):
     """A value of another JSON type than the field's; reads like encoding/json's error."""
 
     def __init__(self, wanted: str, found: Any, path: str) -> None:
         where = f"Go struct field {path}" if path else "Go value"
-        kind = _json_type(found)
+        kind = _GO_TYPES.get(type_of(found), type_of(found))
         if kind == "number" and wanted.startswith(("int", "float")):
             kind = f"number {found!s}"
         super().__init__(f"json: cannot unmarshal {kind} into {where} of type {wanted}")
@@ -150,12 +153,15 @@ def _parsed_time(text: str, layout: str, exact_decimals: int | None) -> datetime
     return moment.astimezone(datetime.UTC)
 
 
-def _json_type(value: Any) -> str:
+def type_of(value: Any) -> str:
+    """A JSON value's type as schemas name it."""
     match value:
         case None:
             return "null"
         case bool():
-            return "bool"
+            return "boolean"
+        case int() if -(2**63) <= value < 2**63:
+            return "integer"
         case int() | float():
             return "number"
         case str():

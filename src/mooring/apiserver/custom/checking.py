@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from mooring.apiserver import field_errors
+from mooring.apiserver.codecs.scalars import type_of
 from mooring.apiserver.custom.formats import fits
 from mooring.apiserver.custom.goregexp import GoRegexp, go_regexp
 from mooring.apiserver.custom.lists import counterparts
@@ -78,24 +79,6 @@ def _check(value: Any, schema: Json, path: str, old: Any, work: _Work) -> list[C
     if wrong or value is None:
         return wrong if value is None else [*wrong, *_enum(value, schema, path, work)]
     return [*_enum(value, schema, path, work), *_own(value, schema, path, old, work), *_joined(value, schema, path, old, work)]
-
-
-def type_of(value: Any) -> str:
-    """A JSON value's type as messages name it."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int() if -(2**63) <= value < 2**63:
-            return "integer"
-        case int() | float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-    return "object"
 
 
 def _type(value: Any, schema: Json, path: str) -> list[Cause]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from mooring.apiserver.resource import Action, Resource, Status
@@ -36,8 +37,7 @@ def core_versions() -> dict[str, Any]:
 
 def groups(store: ObjectStore) -> dict[str, Any]:
     """`/apis`."""
-    names = dict.fromkeys(resource.group for resource in store.resources if resource.group)
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(store, name) for name in names]}
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(store, name) for name in _group_names(store)]}
 
 
 def group(store: ObjectStore, name: str) -> dict[str, Any] | None:
@@ -56,6 +56,10 @@ def resources(store: ObjectStore, group_name: str, version: str) -> dict[str, An
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": served[0].api_version, "resources": found}
 
 
+def _group_names(store: ObjectStore) -> Iterable[str]:
+    return dict.fromkeys(resource.group for resource in store.resources if resource.group)
+
+
 def _group(store: ObjectStore, name: str) -> dict[str, Any]:
     versions = dict.fromkeys(resource.version for resource in store.resources if resource.group == name)
     told = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
@@ -68,15 +72,16 @@ def _served(store: ObjectStore, group_name: str, version: str) -> list[Resource]
 
 def _entries(resource: Resource) -> list[dict[str, Any]]:
     common = {"singularName": "", "namespaced": resource.namespaced, "kind": resource.kind}
-    entry = {**common, "name": resource.plural, "singularName": resource.singular, "verbs": list(resource.verbs)}
-    if resource.short_names:
-        entry["shortNames"] = list(resource.short_names)
-    if resource.categories:
-        entry["categories"] = list(resource.categories)
+    entry = {**common, "name": resource.plural, "singularName": resource.singular, "verbs": list(resource.verbs), **_aliases(resource)}
     below = [{**common, "name": f"{resource.plural}/{action.name}", **_action(action)} for action in resource.actions]
     if resource.status is not Status.NONE:
         below.append({**common, "name": f"{resource.plural}/status", "verbs": STATUS_VERBS})
     return [entry, *sorted(below, key=lambda found: str(found["name"]))]
+
+
+def _aliases(resource: Resource) -> dict[str, list[str]]:
+    given = {"shortNames": resource.short_names, "categories": resource.categories}
+    return {name: list(values) for name, values in given.items() if values}
 
 
 def _action(action: Action) -> dict[str, Any]:
@@ -111,8 +116,7 @@ def aggregated_core(store: ObjectStore) -> dict[str, Any]:
 
 def aggregated_groups(store: ObjectStore) -> dict[str, Any]:
     """`/apis`."""
-    names = dict.fromkeys(resource.group for resource in store.resources if resource.group)
-    return _aggregated_list([_aggregated_group(store, name) for name in names])
+    return _aggregated_list([_aggregated_group(store, name) for name in _group_names(store)])
 
 
 def _aggregated_list(items: list[dict[str, Any]]) -> dict[str, Any]:
@@ -137,11 +141,8 @@ def _aggregated_resource(resource: Resource) -> dict[str, Any]:
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": list(resource.verbs),
+        **_aliases(resource),
     }
-    if resource.short_names:
-        told["shortNames"] = list(resource.short_names)
-    if resource.categories:
-        told["categories"] = list(resource.categories)
     below = [_aggregated_action(resource, action) for action in resource.actions]
     if resource.status is not Status.NONE:
         below.append({"subresource": "status", "responseKind": _response_kind(resource, resource.kind), "verbs": STATUS_VERBS})

@@ -12,6 +12,8 @@ from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, View
 
 DRIVER_NAME_MAX: Final = 63
+_TOKEN_LIFE_S_MIN: Final = 600
+_TOKEN_LIFE_S_MAX: Final = 2**32
 ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 
@@ -50,6 +52,21 @@ def at_least(value: int | None, field: str, least: int) -> list[Cause]:
     if value is None or value >= least:
         return []
     return [field_errors.invalid(field, value, f"must be greater than or equal to {least}")]
+
+
+def token_life(life_s: int, field: str) -> list[Cause]:
+    """The life of a service account's token, in seconds."""
+    if life_s < _TOKEN_LIFE_S_MIN:
+        return [field_errors.invalid(field, life_s, "may not specify a duration less than 10 minutes")]
+    if life_s > _TOKEN_LIFE_S_MAX:
+        return [field_errors.invalid(field, life_s, "may not specify a duration larger than 2^32 seconds")]
+    return []
+
+
+def repeated(values: Iterable[Any]) -> set[int]:
+    """The places of values that stand before, too."""
+    first: dict[Any, int] = {}
+    return {number for number, value in enumerate(values) if first.setdefault(value, number) != number}
 
 
 def unchanged(new: Json, old: Json, part: str, field: str) -> list[Cause]:

@@ -27,8 +27,6 @@ _DRIVER_DEFAULTS: Final[dict[str, Any]] = {
     "requiresRepublish": False,
     "seLinuxMount": False,
 }
-_TOKEN_S_MIN: Final = 600
-_TOKEN_S_MAX: Final = 2**32
 _UPDATE_PERIOD_S_MIN: Final = 10
 _TOKENS_WARNING: Final = (
     "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens "
@@ -65,18 +63,14 @@ def _validate_driver(new: Json) -> list[Cause]:
 
 def _validate_tokens(requests: list[Json]) -> list[Cause]:
     found: list[Cause] = []
-    audiences: set[str] = set()
+    repeated = checks.repeated(request["audience"] for request in requests)
     for number, request in enumerate(requests):
         field = f"spec.tokenRequests[{number}]"
-        if request["audience"] in audiences:
+        if number in repeated:
             found.append(field_errors.duplicate(f"{field}.audience", request["audience"]))
             continue
-        audiences.add(request["audience"])
         seconds = request.get("expirationSeconds")
-        if seconds is not None and seconds < _TOKEN_S_MIN:
-            found.append(field_errors.invalid(f"{field}.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"))
-        if seconds is not None and seconds > _TOKEN_S_MAX:
-            found.append(field_errors.invalid(f"{field}.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds"))
+        found += [] if seconds is None else checks.token_life(seconds, f"{field}.expirationSeconds")
     return found
 
 
@@ -118,13 +112,13 @@ _NODE_ID_MAX: Final = 256
 
 def _validate_node(new: Json) -> list[Cause]:
     found: list[Cause] = []
-    seen: set[str] = set()
-    for number, driver in enumerate(new["spec"]["drivers"] or []):
+    drivers = new["spec"]["drivers"] or []
+    repeated = checks.repeated(driver["name"] for driver in drivers)
+    for number, driver in enumerate(drivers):
         field = f"spec.drivers[{number}]"
         found += _validate_node_driver(driver, field)
-        if driver["name"] in seen:
+        if number in repeated:
             found.append(field_errors.duplicate(f"{field}.name", driver["name"]))
-        seen.add(driver["name"])
     return found
 
 
@@ -134,11 +128,10 @@ def _validate_node_driver(driver: Json, field: str) -> list[Cause]:
         found.append(field_errors.required(f"{field}.nodeID"))
     elif len(driver["nodeID"]) > _NODE_ID_MAX:
         found.append(field_errors.invalid(f"{field}.nodeID", driver["nodeID"], f"must be {_NODE_ID_MAX} characters or less"))
-    keys: set[str] = set()
-    for key in driver["topologyKeys"] or []:
-        if key in keys:
+    repeated = checks.repeated(driver["topologyKeys"] or [])
+    for number, key in enumerate(driver["topologyKeys"] or []):
+        if number in repeated:
             found.append(field_errors.duplicate(field, key))
-        keys.add(key)
         found += ([] if key else [field_errors.required(field)]) + checks.named(key, field, names.qualified_name)
     return found + checks.at_least((driver.get("allocatable") or {}).get("count"), f"{field}.allocatable.count", 0)
 

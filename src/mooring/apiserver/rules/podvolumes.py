@@ -26,7 +26,6 @@ _MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
 _CLAIM_METADATA: Final = ("name", "generateName", "namespace", "ownerReferences", "finalizers")
 _DOWNWARD: Final = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
 _WITH_KEY: Final = re.compile(r"metadata\.(annotations|labels)\['.+'\]")
-_TOKEN_LIFE_S: Final = (600, 2**32)
 
 
 def validate(spec: Json, pod_name: str) -> list[Cause]:
@@ -158,13 +157,7 @@ def _validate_token(content: Json, field: str, volume: str, spec: Json) -> list[
     found = []
     if not spec.get("serviceAccountName"):
         found.append(field_errors.forbidden(field, "must not be specified when serviceAccountName is not set"))
-    least, most = _TOKEN_LIFE_S
-    life_s = content["expirationSeconds"]
-    if life_s < least:
-        found.append(field_errors.invalid(f"{field}.expirationSeconds", life_s, "may not specify a duration less than 10 minutes"))
-    if life_s > most:
-        found.append(field_errors.invalid(f"{field}.expirationSeconds", life_s, "may not specify a duration larger than 2^32 seconds"))
-    return found + _file(content["path"], f"{volume}.path")
+    return found + checks.token_life(content["expirationSeconds"], f"{field}.expirationSeconds") + _file(content["path"], f"{volume}.path")
 
 
 def _paths(source: Json) -> list[str]:

@@ -51,7 +51,7 @@ def _of_metadata(meta: Json) -> Iterator[str]:
 
 def _of_placement(spec: Json) -> Iterator[str]:
     for key in spec.get("nodeSelector") or {}:
-        yield from selectors.renamed(key, f"spec.nodeSelector[{key}]")
+        yield from selectors.outdated(key, f"spec.nodeSelector[{key}]", alone=True)
     affinity = spec.get("affinity") or {}
     node, field = affinity.get("nodeAffinity") or {}, "spec.affinity.nodeAffinity"
     if _REQUIRED in node:

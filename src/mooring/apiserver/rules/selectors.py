@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 from mooring.api import names
@@ -21,22 +22,30 @@ def validate_labels(selector: Json, field: str) -> list[Cause]:
 
 
 def _validate_label_requirement(requirement: Json, field: str) -> list[Cause]:
-    values, found = requirement.get("values") or [], []
-    match requirement["operator"]:
-        case "In" | "NotIn":
-            if not values:
-                found.append(field_errors.required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-        case "Exists" | "DoesNotExist":
-            if values:
-                found.append(
-                    field_errors.forbidden(f"{field}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-                )
-        case operator:
-            found.append(field_errors.invalid(f"{field}.operator", operator, "not a valid selector operator"))
-    found += checks.named(requirement["key"], f"{field}.key", names.qualified_name)
-    for index, value in enumerate(values):
+    return _validate_operator(requirement, field, ()) + _validate_operands(requirement, field)
+
+
+def _validate_operands(requirement: Json, field: str) -> list[Cause]:
+    found = checks.named(requirement["key"], f"{field}.key", names.qualified_name)
+    for index, value in enumerate(requirement.get("values") or []):
         found += checks.named(value, f"{field}.values[{index}]", names.label_value)
     return found
+
+
+def _validate_operator(requirement: Json, field: str, comparing: Sequence[str]) -> list[Cause]:
+    """comparing: operators that take one value."""
+    operator, values = requirement["operator"], requirement.get("values") or []
+    if operator in comparing:
+        text = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+        return [] if len(values) == 1 else [field_errors.required(f"{field}.values", text)]
+    match operator:
+        case "In" | "NotIn":
+            text = "must be specified when `operator` is 'In' or 'NotIn'"
+            return [] if values else [field_errors.required(f"{field}.values", text)]
+        case "Exists" | "DoesNotExist":
+            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            return [field_errors.forbidden(f"{field}.values", text)] if values else []
+    return [field_errors.invalid(f"{field}.operator", operator, "not a valid selector operator")]
 
 
 NODE_MESSAGES: Final = Messages("""
@@ -67,7 +76,8 @@ def validate_nodes(selector: Json, field: str) -> list[Cause]:
 def validate_term(term: Json, field: str) -> list[Cause]:
     found = []
     for index, requirement in enumerate(term.get("matchExpressions") or []):
-        found += _validate_expression(requirement, f"{field}.matchExpressions[{index}]")
+        at = f"{field}.matchExpressions[{index}]"
+        found += _validate_operands(requirement, at) + _validate_operator(requirement, at, ("Gt", "Lt"))
     for index, requirement in enumerate(term.get("matchFields") or []):
         found += _validate_field(requirement, f"{field}.matchFields[{index}]")
     return found
@@ -84,47 +94,17 @@ def term_warnings(term: Json, field: str) -> list[str]:
     return [text for number, key in keys for text in outdated(key, f"{field}.matchExpressions[{number}].key")]
 
 
-def outdated(key: str, field: str) -> list[str]:
-    """The warning about a label that has another name by now, as fields say it that hold more than the label."""
+def outdated(key: str, field: str, *, alone: bool = False) -> list[str]:
+    """The warning about a label that has another name by now. alone: the field holds nothing but the label."""
     if key not in _GA_LABELS:
         return []
     label, since = _GA_LABELS[key]
-    return [f'{field}: {key} is deprecated since {since}; use "{label}" instead']
-
-
-def renamed(key: str, field: str) -> list[str]:
-    """The warning about a label that has another name by now, as fields say it that hold nothing but the label."""
-    if key not in _GA_LABELS:
-        return []
-    label, since = _GA_LABELS[key]
-    return [f'{field}: deprecated since {since}; use "{label}" instead']
+    return [f'{field}: {"" if alone else f"{key} is "}deprecated since {since}; use "{label}" instead']
 
 
 def same_but_for_ga_labels(new: Any, old: Any) -> bool:
     """True if nothing changed but beta labels that became the GA ones, in both directions of reading."""
     return new is not None and _with_ga_labels(new) == _with_ga_labels(old) and (new == old or _has_beta_label(old))
-
-
-def _validate_expression(requirement: Json, field: str) -> list[Cause]:
-    values = requirement.get("values") or []
-    found = checks.named(requirement["key"], f"{field}.key", names.qualified_name)
-    for index, value in enumerate(values):
-        found += checks.named(value, f"{field}.values[{index}]", names.label_value)
-    match requirement["operator"]:
-        case "In" | "NotIn":
-            if not values:
-                found.append(field_errors.required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-        case "Exists" | "DoesNotExist":
-            if values:
-                found.append(
-                    field_errors.forbidden(f"{field}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-                )
-        case "Gt" | "Lt":
-            if len(values) != 1:
-                found.append(field_errors.required(f"{field}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
-        case operator:
-            found.append(field_errors.invalid(f"{field}.operator", operator, "not a valid selector operator"))
-    return found
 
 
 def _validate_field(requirement: Json, field: str) -> list[Cause]:

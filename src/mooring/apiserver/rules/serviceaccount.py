@@ -8,6 +8,7 @@ from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors, objectmeta
 from mooring.apiserver.identity.accounts import ISSUER, claims_of
 from mooring.apiserver.resource import Action, Call, Json, Resource, answered_kind
+from mooring.apiserver.rules import checks
 from mooring.base.clock import rfc3339
 from mooring.kube.errors import ServerError
 
@@ -23,8 +24,6 @@ TokenRequestStatus: 1 token s!, 2 expirationTimestamp time!
 
 _GROUP: Final = "authentication.k8s.io"
 _HOUR_S: Final = 3600
-_LIFE_S_MIN: Final = 600
-_LIFE_S_MAX: Final = 2**32
 _BINDABLE: Final = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
@@ -37,7 +36,9 @@ def _token(call: Call) -> Json:
         raise field_errors.invalid_object("TokenRequest", _GROUP, call.key.name, [wrong])
     spec["audiences"] = spec["audiences"] or [ISSUER]
     life_s = spec["expirationSeconds"] = _HOUR_S if spec["expirationSeconds"] is None else spec["expirationSeconds"]
-    _check_life(life_s)
+    wrong_life = checks.token_life(life_s, "spec.expirationSeconds")
+    if wrong_life:
+        raise field_errors.invalid_object("TokenRequest", _GROUP, "", wrong_life)
     bound = None if spec["boundObjectRef"] is None else _bound(call, spec["boundObjectRef"])
     if call.tokens is None:
         raise ServerError("this server has no key that could sign tokens", reason="NotImplemented", code=501)
@@ -50,17 +51,6 @@ def _token(call: Call) -> Json:
     }
     status = {"token": call.tokens.sign(claims), "expirationTimestamp": rfc3339(claims["exp"])}
     return {**call.body, "metadata": {**meta, **own}, "status": status}
-
-
-def _check_life(life_s: int) -> None:
-    field = "spec.expirationSeconds"
-    wrong = []
-    if life_s < _LIFE_S_MIN:
-        wrong.append(field_errors.invalid(field, life_s, "may not specify a duration less than 10 minutes"))
-    if life_s > _LIFE_S_MAX:
-        wrong.append(field_errors.invalid(field, life_s, "may not specify a duration larger than 2^32 seconds"))
-    if wrong:
-        raise field_errors.invalid_object("TokenRequest", _GROUP, "", wrong)
 
 
 def _bound(call: Call, reference: Json) -> Json:

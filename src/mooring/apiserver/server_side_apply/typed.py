@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from mooring.apiserver import field_errors
+from mooring.apiserver.equality import equal_json
 from mooring.apiserver.server_side_apply.fieldsets import FieldSet, FieldSetBuilder, Path, keyed, named, shown, valued
 from mooring.apiserver.server_side_apply.shapes import ANYTHING, Form, Shape, resolved
 
@@ -246,7 +247,7 @@ class _Comparer:
             self._maps(shape, old if isinstance(old, dict) else {}, new if isinstance(new, dict) else {}, path)
         elif shape.form is Form.LIST and not _is_leaf(shape, old, new, list):
             self._lists(shape, old if isinstance(old, list) else [], new if isinstance(new, list) else [], path)
-        elif old is not ABSENT and new is not ABSENT and not _same(old, new):
+        elif old is not ABSENT and new is not ABSENT and not equal_json(old, new):
             self.modified.add(path)
 
     def _maps(self, shape: Shape, old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
@@ -265,7 +266,7 @@ class _Comparer:
                 self.added.add(place)
             elif not right:
                 self.removed.add(place)
-            elif not _same(left, right):
+            elif not equal_json(left, right):
                 self.modified.add(place)
 
 
@@ -310,12 +311,3 @@ def _merge_lists(shape: Shape, live: list[Any], config: list[Any]) -> list[Any]:
     while waiting:
         take(waiting[0])
     return merged
-
-
-def _same(left: Any, right: Any) -> bool:
-    """Equal as JSON: True is not 1."""
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_same, left, right))
-    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)

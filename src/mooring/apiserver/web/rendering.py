@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.printers.column import Column
 from mooring.apiserver.printers.kinds import columns_of, row_conditions_of
 from mooring.apiserver.resource import Resource
@@ -59,7 +60,8 @@ class Whole:
         return stored.body
 
     def bookmark(self, resource: Resource, meta: dict[str, Any], *, first: bool) -> bytes:
-        return _encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta})
+        empty = decode(resource.message, {}, []) if resource.custom is None else {}
+        return _encode({"kind": resource.kind, "apiVersion": resource.api_version, **empty, "metadata": meta})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,9 +10,6 @@ import asyncio
 from collections import OrderedDict, deque
 from typing import Any, Final, Protocol
 
-import msgspec
-
-from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Stored
 from mooring.apiserver.watch import Cursor, Place, WatchHub
@@ -37,11 +34,11 @@ class _Lines:
     def line(self, resource: Resource, notice: Notice) -> bytes:
         """One event as a line of JSON."""
         if notice.stored is None:
-            return _bookmark(resource, notice)
+            return _line(notice, WHOLE.bookmark(resource, _bookmark_meta(notice), first=False))
         key = (notice.stored, notice.type)  # (the same object for all who see it alike)
         line = self._kept.get(key)
         if line is None:
-            line = b'{"type":"%s","object":%s}\n' % (notice.type.value.encode(), notice.stored.body)
+            line = _line(notice, notice.stored.body)
             self._kept[key] = line
             self._bytes += len(line)
             while len(self._kept) > _KEPT or self._bytes > _KEPT_BYTES:
@@ -49,14 +46,15 @@ class _Lines:
         return line
 
 
-def _bookmark(resource: Resource, notice: Notice) -> bytes:
-    """The line that says how far the watch has come."""
+def _line(notice: Notice, obj: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (notice.type.value.encode(), obj)
+
+
+def _bookmark_meta(notice: Notice) -> dict[str, Any]:
     meta: dict[str, Any] = {"resourceVersion": str(notice.version)}
     if notice.initial_end:
         meta["annotations"] = {"k8s.io/initial-events-end": "true"}
-    empty = decode(resource.message, {}, []) if resource.custom is None else {}
-    obj = {"kind": resource.kind, "apiVersion": resource.api_version, **empty, "metadata": meta}
-    return msgspec.json.encode({"type": "BOOKMARK", "object": obj}) + b"\n"
+    return meta
 
 
 class _RenderedLines:
@@ -69,15 +67,9 @@ class _RenderedLines:
     def line(self, resource: Resource, notice: Notice) -> bytes:
         """One event as a line of JSON."""
         first, self._is_first = self._is_first, False
-        return b'{"type":"%s","object":%s}\n' % (notice.type.value.encode(), self._object(resource, notice, first))
-
-    def _object(self, resource: Resource, notice: Notice, first: bool) -> bytes:
-        if notice.stored is not None:
-            return self._rendering.event(resource, notice.stored, self._clock.wall_s(), first=first)
-        meta: dict[str, Any] = {"resourceVersion": str(notice.version)}
-        if notice.initial_end:
-            meta["annotations"] = {"k8s.io/initial-events-end": "true"}
-        return self._rendering.bookmark(resource, meta, first=first)
+        if notice.stored is None:
+            return _line(notice, self._rendering.bookmark(resource, _bookmark_meta(notice), first=first))
+        return _line(notice, self._rendering.event(resource, notice.stored, self._clock.wall_s(), first=first))
 
 
 _PER_TURN: Final = 256
