@@ -14,11 +14,11 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from mooring.apiserver.durability import Durability, InMemory
+from mooring.apiserver.listing import WatchOptions, watch_start_of
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.scope import Scope
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.watch_buffer import BATCH_MAX, Batch, Channel, Notice, fitting
-from mooring.apiserver.watch_options import WatchOptions, start_of
 from mooring.base.clock import Clock
 from mooring.base.randomness import Chance
 from mooring.kube.cluster import EventType
@@ -38,7 +38,7 @@ class Cursor:
     def __init__(self, hub: WatchHub, channel: Channel, resource: Resource, scope: Scope, options: WatchOptions) -> None:
         self._hub, self._channel, self.resource = hub, channel, resource
         store = hub.store
-        start = start_of(options, store.version, store.table(resource).history.floor)
+        start = watch_start_of(options, store.version, store.table(resource).history.floor)
         self._version = start.version
         self._found = store.list(resource, scope).items if start.initial else ()
         self._bookmarks, self._initial_end = options.bookmarks, start.initial and options.bookmarks

@@ -70,7 +70,7 @@ def run(argv: Sequence[str], prog: str) -> int:
 
 def _examples(flags: DevFlags) -> int:
     check_server_parts()
-    from mooring.dev.examples import examples
+    from mooring.dev.seed_objects import examples
     from mooring.driver.hostpath import DRIVER_NAME
 
     kubeconfig = str(Path(flags.state).absolute() / "kubeconfig") if flags.state else ""

@@ -12,9 +12,9 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Persi
 from mooring.api.meta import finalizers_of
 from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.csi.driver import Driver
-from mooring.dev.objects import claim, csi_node, storage_class, volume_attachment
 from mooring.dev.plane import Plane
 from mooring.dev.polling import DemoFailed, Looks
+from mooring.dev.seed_objects import claim, csi_node, storage_class, volume_attachment
 from mooring.dev.story import Story
 from mooring.kube.cluster import Cluster
 

@@ -20,8 +20,8 @@ from mooring.apiserver.rules import VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
 from mooring.apiserver.watch_buffer import Notice
-from mooring.apiserver.web.bodies import BODY_BYTES_MAX
 from mooring.apiserver.web.connection import Limits
+from mooring.apiserver.web.http1 import BODY_BYTES_MAX
 from mooring.apiserver.web.server import ApiServer
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.streams import _Lines

@@ -10,13 +10,13 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from mooring.api.meta import Key
+from mooring.apiserver.listing import WatchOptions
 from mooring.apiserver.rules import SECRETS, VOLUME_ATTACHMENTS
 from mooring.apiserver.scope import Scope, scope_of
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
 from mooring.apiserver.watch import BOOKMARK_PERIOD_S, WatchHub
 from mooring.apiserver.watch_buffer import Notice
-from mooring.apiserver.watch_options import WatchOptions
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Chance
 from mooring.kube.errors import Gone

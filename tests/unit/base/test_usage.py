@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from mooring.base.flagkinds import BOOL, DURATION, STRING
 from mooring.base.flags import Section, flag, flags_of
 from mooring.base.gates import GATES, Gate, Stage, gates_help
-from mooring.base.usage import WIDTH, usage
+from mooring.cli.process import WIDTH, usage
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -14,9 +14,8 @@ from mooring.base.log import logger
 from mooring.base.randomness import Chance
 from mooring.csi.codes import Code, DriverError
 from mooring.dev.loglines import log_told_in
-from mooring.dev.repeats import KNOWN_MAX, Repeats
 from mooring.dev.screen import PlainScreen
-from mooring.dev.story import Story
+from mooring.dev.story import KNOWN_MAX, Repeats, Story
 from mooring.dev.traced_cluster import WatchedCluster
 from mooring.driver.guard import CallRecord
 from mooring.kube.cluster import Patch, PatchType

@@ -15,8 +15,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver import statefile
 from mooring.driver.journal import Journal
 from mooring.driver.state import State, Volume
-from mooring.driver.statefile import StateFolder, read_state
-from mooring.driver.statetext import decoded, encoded
+from mooring.driver.statefile import StateFolder, decoded, encoded, read_state
 from tests.unit.driver.calls import a_creation, a_driver, a_publication, created, published_nodes, refused
 
 ID = "vol-00000000-0000-4000-8000-000000000001"

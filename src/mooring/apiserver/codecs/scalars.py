@@ -11,6 +11,21 @@ from typing import Any, Final
 from mooring.api.quantity import PATTERN_TEXT, parse_quantity
 from mooring.apiserver.codecs.jsonbody import Huge, hugest
 
+
+def equal_json(left: Any, right: Any) -> bool:
+    """True for the same value, whatever the order of members."""
+    return bool(left == right) and _same_types(left, right)
+
+
+def _same_types(left: Any, right: Any) -> bool:
+    """Of values that Python takes for equal."""
+    if isinstance(left, dict):
+        return all(_same_types(inner, right[name]) for name, inner in left.items())
+    if isinstance(left, list):
+        return all(map(_same_types, left, right))
+    return isinstance(left, bool) == isinstance(right, bool)
+
+
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _TIME_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
 _MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.scalars import type_of
+from mooring.apiserver.codecs.scalars import equal_json, type_of
 from mooring.apiserver.custom.formats import fits
 from mooring.apiserver.custom.goregexp import GoRegexp, go_regexp
 from mooring.apiserver.custom.lists import counterparts
 from mooring.apiserver.custom.regexsyntax import RegexpError
 from mooring.apiserver.custom.structure import NOTHING
-from mooring.apiserver.equality import equal_json
 from mooring.apiserver.field_errors import Cause
 
 Json = dict[str, Any]

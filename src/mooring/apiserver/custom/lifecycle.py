@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from mooring.apiserver import deletion
+from mooring.apiserver.codecs.scalars import equal_json
 from mooring.apiserver.deletion import DeleteOptions
-from mooring.apiserver.equality import equal_json
 from mooring.base.clock import rfc3339
 
 Json = dict[str, Any]

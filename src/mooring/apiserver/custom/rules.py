@@ -12,11 +12,10 @@ from mooring.apiserver.cel.checker import STRING, CompileError, Kind, checked, m
 from mooring.apiserver.cel.compiler import OverBudget, Program, Scope, compiled
 from mooring.apiserver.cel.values import NONE, CelError, Optional
 from mooring.apiserver.cel.work import STEPS_MAX
-from mooring.apiserver.codecs.scalars import type_of
+from mooring.apiserver.codecs.scalars import equal_json, type_of
 from mooring.apiserver.custom.celtypes import Converter, converter_of, kind_of
 from mooring.apiserver.custom.lists import counterparts
 from mooring.apiserver.custom.structure import NOTHING, Structure
-from mooring.apiserver.equality import equal_json
 from mooring.apiserver.field_errors import Cause
 
 Json = dict[str, Any]

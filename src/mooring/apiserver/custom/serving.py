@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mooring.apiserver import api_errors, objectmeta
 from mooring.apiserver.codecs.bounds import VALUES_MAX
+from mooring.apiserver.codecs.scalars import equal_json
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.custom import lifecycle
-from mooring.apiserver.custom.embedded import decode_embedded
 from mooring.apiserver.custom.facts import Custom, ScalePaths
 from mooring.apiserver.custom.prune_default import drop_nulls, fill, prune, whole_numbers
 from mooring.apiserver.custom.structure import Structure, has_rules, structure_of
-from mooring.apiserver.custom.validate import Judge
+from mooring.apiserver.custom.validate import Judge, decode_embedded
 from mooring.apiserver.custom.views import columns_of, fields_of, scale_of
-from mooring.apiserver.equality import equal_json
 from mooring.apiserver.kinds import version_order
 from mooring.apiserver.resource import Action, Form, Json, Resource, Status, View
 from mooring.kube.errors import Forbidden

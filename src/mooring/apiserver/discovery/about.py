@@ -9,17 +9,15 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.apiserver import openapi_v2
-from mooring.apiserver.discovery import groups
+from mooring.apiserver.discovery import groups, openapi
 from mooring.apiserver.discovery.openapi import openapi_document, openapi_roots
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.web.compression import packed
-from mooring.apiserver.web.messages import JSON, Reply, Request
+from mooring.apiserver.web.messages import JSON, Reply, Request, packed
 
 _NOT_MODIFIED: Final = 304
 _AGGREGATED: Final = "aggregated"
 _PACKED: Final = "packed"
-_OWN: Final = {_AGGREGATED: groups.AGGREGATED, _PACKED: openapi_v2.PROTOBUF}
+_OWN: Final = {_AGGREGATED: groups.AGGREGATED, _PACKED: openapi.V2_PROTOBUF}
 """How answers in another form are kept, and their media type. In a URL these names mean nothing."""
 
 
@@ -44,7 +42,7 @@ class About:
             return None
         if path in (("api",), ("apis",)) and groups.is_aggregated_wanted(accept):
             path = (_AGGREGATED, *path)
-        elif path == ("openapi", "v2") and openapi_v2.wants_protobuf(accept):
+        elif path == ("openapi", "v2") and openapi.wants_packed_v2(accept):
             path = (_PACKED, *path)
         made = self._made(path)
         if made is None:
@@ -84,9 +82,9 @@ class About:
             case ("apis", group, version) if group:
                 return groups.resources(self._store, group, version)
             case ("openapi", "v2"):
-                return openapi_v2.document(self._store)
+                return openapi.openapi_v2_document(self._store)
             case ("packed", "openapi", "v2"):
-                return openapi_v2.packed_document(self._store)
+                return openapi.packed_v2_document(self._store)
             case ("openapi", "v3"):
                 return self._index()
             case ("openapi", "v3", *root):

@@ -12,8 +12,8 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from mooring.apiserver.codecs.scalars import equal_json
 from mooring.apiserver.codecs.schema import decode
-from mooring.apiserver.equality import equal_json
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, FieldSet, field_set, from_json, named
 from mooring.apiserver.server_side_apply.shapes import Shape, custom_shape, object_shape

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from mooring.apiserver import field_errors
-from mooring.apiserver.equality import equal_json
+from mooring.apiserver.codecs.scalars import equal_json
 from mooring.apiserver.server_side_apply.fieldsets import FieldSet, FieldSetBuilder, Path, keyed, named, shown, valued
 from mooring.apiserver.server_side_apply.shapes import ANYTHING, Form, Shape, resolved
 

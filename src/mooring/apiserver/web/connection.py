@@ -15,8 +15,7 @@ import enum
 import math
 from typing import Any, Final, Protocol
 
-from mooring.apiserver.web.bodies import Body
-from mooring.apiserver.web.http1 import HEAD_BYTES_MAX, Head, Malformed, parse_head, rendered, status_line
+from mooring.apiserver.web.http1 import HEAD_BYTES_MAX, Body, Head, Malformed, parse_head, rendered, status_line
 from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request
 from mooring.apiserver.web.tls_transport import Link
 

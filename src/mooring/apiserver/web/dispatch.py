@@ -12,13 +12,12 @@ from mooring.apiserver import api_errors
 from mooring.apiserver.durability import Durability
 from mooring.apiserver.identity.tls import user_of
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.web.bodies import BODY_BYTES_MAX
 from mooring.apiserver.web.connection import Connection, Limits
 from mooring.apiserver.web.health import is_health
-from mooring.apiserver.web.http1 import Head
+from mooring.apiserver.web.http1 import BODY_BYTES_MAX, Head
 from mooring.apiserver.web.messages import Reply, Request, WatchReply, error_reply
 from mooring.apiserver.web.metrics import CONTENT_TYPE, Asked, Measured, asked
-from mooring.apiserver.web.routes import Route, route_of
+from mooring.apiserver.web.queries import Route, route_of
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.streams import Stream, Streams
 from mooring.base.clock import Clock

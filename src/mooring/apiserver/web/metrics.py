@@ -14,8 +14,7 @@ from prometheus_client.registry import Collector
 
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.messages import Request
-from mooring.apiserver.web.queries import is_watch
-from mooring.apiserver.web.routes import Route
+from mooring.apiserver.web.queries import Route, is_watch
 from mooring.base.metrics import CONTENT_TYPE, Metrics
 
 __all__ = ["CONTENT_TYPE", "Asked", "Measured", "asked"]

@@ -20,7 +20,7 @@ from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.discovery.about import About
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.identity.users import Tokens
-from mooring.apiserver.listing import check_match
+from mooring.apiserver.listing import check_match, watch_start_of
 from mooring.apiserver.objectmeta import MESSAGES as META
 from mooring.apiserver.resource import Action, Call, Json, Resource
 from mooring.apiserver.scope import Scope, checked, parsed
@@ -28,14 +28,11 @@ from mooring.apiserver.server_side_apply.apply import apply
 from mooring.apiserver.server_side_apply.managed import Writer
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Listing, Stored, Written
-from mooring.apiserver.watch_options import start_of
 from mooring.apiserver.web import negotiation, queries
-from mooring.apiserver.web.compression import packed
 from mooring.apiserver.web.health import WHICH, health, is_health
-from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request, WatchReply, error_reply, json_reply, status_of
-from mooring.apiserver.web.queries import WriteOptions
+from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request, WatchReply, error_reply, json_reply, packed, status_of
+from mooring.apiserver.web.queries import Route, WriteOptions, route_of
 from mooring.apiserver.web.rendering import Rendering
-from mooring.apiserver.web.routes import Route, route_of
 from mooring.base.clock import Clock, rfc3339
 from mooring.kube.errors import ApiError, Gone, MethodNotAllowed, NotFound, ServerError, Unauthorized
 
@@ -194,7 +191,7 @@ class _Verbs:
     def _watch(self) -> Reply | WatchReply:
         scope, options = checked(self._resource, self._parsed_scope()), queries.watch_options(self._request.query)
         try:
-            start_of(options, self._store.version, self._store.table(self._resource).history.floor)
+            watch_start_of(options, self._store.version, self._store.table(self._resource).history.floor)
         except (Gone, ServerError) as error:
             return Reply(200, msgspec.json.encode({"type": "ERROR", "object": status_of(error)}) + b"\n")
         return WatchReply(self._resource, scope, options, self._rendering)
