@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -138,22 +139,21 @@ def _key_of(start: str, namespaced: bool) -> Key:
 
 def check_match(options: ListOptions) -> None:
     """Raises Invalid for a resourceVersionMatch that does not fit the other options."""
-    wrong = _wrong_match(options) if options.resource_version_match else []
+    wrong = list(_wrong_match(options)) if options.resource_version_match else []
     if wrong:
         raise field_errors.invalid_object("ListOptions", "meta.k8s.io", "", wrong)
 
 
-def _wrong_match(options: ListOptions) -> list[Cause]:
-    match, field, found = options.resource_version_match, "resourceVersionMatch", []
+def _wrong_match(options: ListOptions) -> Iterator[Cause]:
+    match, field = options.resource_version_match, "resourceVersionMatch"
     if not options.resource_version:
-        found.append(field_errors.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+        yield field_errors.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided")
     if options.continue_token:
-        found.append(field_errors.forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
+        yield field_errors.forbidden(field, "resourceVersionMatch is forbidden when continue is provided")
     if match not in _MATCHES:
-        found.append(field_errors.not_supported(field, match, [*_MATCHES, ""]))
+        yield field_errors.not_supported(field, match, [*_MATCHES, ""])
     if match == "Exact" and options.resource_version == "0":
-        found.append(field_errors.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
-    return found
+        yield field_errors.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from mooring.api import names
@@ -97,7 +97,7 @@ class Action:
     asks: Resource | None = None
     part: Resource | None = None
     prepare: Callable[[Json, Json, float], None] | None = None
-    validate: Callable[[Json, Json], list[Cause]] = lambda _new, _old: []
+    validate: Callable[[Json, Json], Iterable[Cause]] = lambda _new, _old: []
     connect: Callable[[Call], None] | None = None
 
     def __post_init__(self) -> None:
@@ -194,10 +194,10 @@ class Resource:
     holds: Callable[[Json], bool] = lambda _obj: False
     delete: Callable[[Json, DeleteOptions, float], Json | None] = deletion.plain
     undeletable: frozenset[str] = frozenset()
-    validate: Callable[[Json], list[Cause]] = _no_causes
-    validate_create: Callable[[Json], list[Cause]] = _no_causes
-    validate_update: Callable[[Json, Json], list[Cause]] = _no_update_causes
-    validate_status: Callable[[Json, Json], list[Cause]] = _no_update_causes
+    validate: Callable[[Json], Iterable[Cause]] = _no_causes
+    validate_create: Callable[[Json], Iterable[Cause]] = _no_causes
+    validate_update: Callable[[Json, Json], Iterable[Cause]] = _no_update_causes
+    validate_status: Callable[[Json, Json], Iterable[Cause]] = _no_update_causes
     fields: Callable[[Json], Mapping[str, str]] = lambda _obj: {}
     field_names: frozenset[str] = frozenset()
     warnings: Callable[[Json, Json | None], list[str]] = lambda _new, _old: []

@@ -144,7 +144,7 @@ class ObjectStore:
         namespace, table = meta.get("namespace", ""), self.table(resource)
         write_pipeline.generate_name(meta, self._chance, lambda name: table.get(Key(namespace, name)) is not None)
         resource.prepare_create(body, now)
-        wrong = metadata.validate(meta, resource.name_rule, resource.namespaced, bare_finalizers=resource.bare_finalizers)
+        wrong = list(metadata.validate(meta, resource.name_rule, resource.namespaced, bare_finalizers=resource.bare_finalizers))
         wrong += resource.validate(body)
         wrong += resource.validate_create(body)
         if wrong:
@@ -292,7 +292,7 @@ class ObjectStore:
         metadata.put_record(new, record)
         write_pipeline.reset_for(resource, new, before, now, subresource)
         meta = new["metadata"]
-        wrong = metadata.validate_update(meta, before["metadata"], bare_finalizers=resource.bare_finalizers)
+        wrong = list(metadata.validate_update(meta, before["metadata"], bare_finalizers=resource.bare_finalizers))
         wrong += write_pipeline.wrong_in(resource, new, before, subresource)
         if wrong:
             raise field_errors.invalid_object(resource.kind, resource.storage[0], old.key.name, wrong)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from mooring.apiserver import api_errors, field_errors, metadata
@@ -123,13 +123,13 @@ def reset_for(resource: Resource, new: Json, before: Json, now: float, subresour
     resource.prepare_status(new, before, now)
 
 
-def wrong_in(resource: Resource, new: Json, before: Json, subresource: str) -> list[field_errors.Cause]:
+def wrong_in(resource: Resource, new: Json, before: Json, subresource: str) -> Iterable[field_errors.Cause]:
     action = resource.action(subresource)
     if action is not None:
         return action.validate(new, before)
     if subresource:
         return resource.validate_status(new, before)
-    return resource.validate(new) + resource.validate_update(new, before)
+    return [*resource.validate(new), *resource.validate_update(new, before)]
 
 
 def is_finished(resource: Resource, new: Json) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from mooring.api import names
@@ -37,14 +37,14 @@ def all_of(values: Iterable[Any], field: str, allowed: Sequence[str]) -> list[Ca
     return [cause for value in values for cause in one_of(value, field, allowed)]
 
 
-def access_modes(modes: Sequence[str], field: str, detail: str = "") -> list[Cause]:
+def access_modes(modes: Sequence[str], field: str, detail: str = "") -> Iterator[Cause]:
     """At least one, each known, ReadWriteOncePod only alone. detail: what is said when there is none."""
     if not modes:
-        return [field_errors.required(field, detail)]
-    found = all_of(modes, field, ACCESS_MODES)
+        yield field_errors.required(field, detail)
+        return
+    yield from all_of(modes, field, ACCESS_MODES)
     if "ReadWriteOncePod" in modes and len(set(ACCESS_MODES).intersection(modes)) > 1:
-        found.append(field_errors.forbidden(field, "may not use ReadWriteOncePod with other access modes"))
-    return found
+        yield field_errors.forbidden(field, "may not use ReadWriteOncePod with other access modes")
 
 
 def at_least(value: int | None, field: str, least: int) -> list[Cause]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from mooring.api import names
@@ -46,17 +47,16 @@ def warnings(spec: Json, field: str) -> list[str]:
     return checks.fraction_warnings(spec["resources"], f"{field}.resources")
 
 
-def validate(spec: Json, field: str) -> list[Cause]:
-    found = selectors.validate_labels(spec.get("selector") or {}, f"{field}.selector")
-    found += checks.access_modes(spec.get("accessModes") or [], f"{field}.accessModes", "at least 1 access mode is required")
-    found += _validate_request(spec["resources"].get("requests") or {}, f"{field}.resources")
+def validate(spec: Json, field: str) -> Iterator[Cause]:
+    yield from selectors.validate_labels(spec.get("selector") or {}, f"{field}.selector")
+    yield from checks.access_modes(spec.get("accessModes") or [], f"{field}.accessModes", "at least 1 access mode is required")
+    yield from _validate_request(spec["resources"].get("requests") or {}, f"{field}.resources")
     if spec.get("storageClassName"):
-        found += checks.named(spec["storageClassName"], f"{field}.storageClassName", names.dns_subdomain)
-    found += checks.one_of(spec["volumeMode"], f"{field}.volumeMode", ("Block", "Filesystem"))
-    found += _validate_sources(spec, field)
+        yield from checks.named(spec["storageClassName"], f"{field}.storageClassName", names.dns_subdomain)
+    yield from checks.one_of(spec["volumeMode"], f"{field}.volumeMode", ("Block", "Filesystem"))
+    yield from _validate_sources(spec, field)
     if spec.get("volumeAttributesClassName"):
-        found += checks.named(spec["volumeAttributesClassName"], f"{field}.volumeAttributesClassName", names.dns_subdomain)
-    return found
+        yield from checks.named(spec["volumeAttributesClassName"], f"{field}.volumeAttributesClassName", names.dns_subdomain)
 
 
 def _validate_request(requests: Json, field: str) -> list[Cause]:
@@ -67,26 +67,26 @@ def _validate_request(requests: Json, field: str) -> list[Cause]:
     return []
 
 
-def _validate_sources(spec: Json, field: str) -> list[Cause]:
+def _validate_sources(spec: Json, field: str) -> Iterator[Cause]:
     source, ref = spec.get("dataSource"), spec.get("dataSourceRef")
-    found = [] if source is None else _validate_source(source, f"{field}.dataSource")
-    found += [] if ref is None else _validate_source(ref, f"{field}.dataSourceRef")
+    if source is not None:
+        yield from _validate_source(source, f"{field}.dataSource")
+    if ref is not None:
+        yield from _validate_source(ref, f"{field}.dataSourceRef")
     if source is not None and ref is not None and ref.get("namespace"):
-        found.append(field_errors.invalid(field, source, "may not be specified when dataSourceRef.namespace is specified"))
+        yield field_errors.invalid(field, source, "may not be specified when dataSourceRef.namespace is specified")
     elif source is not None and ref is not None and source != _without_namespace(ref):
-        found.append(field_errors.invalid(field, source, "must match dataSourceRef"))
-    return found
+        yield field_errors.invalid(field, source, "must match dataSourceRef")
 
 
 def _without_namespace(ref: Json) -> Json:
     return {part: value for part, value in ref.items() if part != "namespace"}
 
 
-def _validate_source(source: Json, field: str) -> list[Cause]:
-    found = [field_errors.required(f"{field}.{part}") for part in ("name", "kind") if not source[part]]
+def _validate_source(source: Json, field: str) -> Iterator[Cause]:
+    yield from (field_errors.required(f"{field}.{part}") for part in ("name", "kind") if not source[part])
     if not source["apiGroup"] and source["kind"] != "PersistentVolumeClaim":
         text = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
-        found.append(field_errors.invalid(field, source["kind"], text))
+        yield field_errors.invalid(field, source["kind"], text)
     if source["apiGroup"]:
-        found += checks.named(source["apiGroup"], f"{field}.apiGroup", names.dns_subdomain)
-    return found
+        yield from checks.named(source["apiGroup"], f"{field}.apiGroup", names.dns_subdomain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from mooring.api import names
@@ -51,32 +52,30 @@ def _default_storage(new: Json) -> None:
     new.setdefault("volumeBindingMode", "Immediate")
 
 
-def _validate_storage(new: Json) -> list[Cause]:
-    found = _validate_driver(new["provisioner"], "provisioner")
-    found += _validate_parameters(new.get("parameters") or {}, allow_empty=True)
+def _validate_storage(new: Json) -> Iterator[Cause]:
+    yield from _validate_driver(new["provisioner"], "provisioner")
+    yield from _validate_parameters(new.get("parameters") or {}, allow_empty=True)
     if new["reclaimPolicy"]:  # (so the real one: an empty one is stored as it is)
-        found += checks.one_of(new["reclaimPolicy"], "reclaimPolicy", ("Delete", "Retain"))
-    found += checks.one_of(new["volumeBindingMode"], "volumeBindingMode", ("Immediate", "WaitForFirstConsumer"))
-    return found + _validate_topologies(new.get("allowedTopologies") or [])
+        yield from checks.one_of(new["reclaimPolicy"], "reclaimPolicy", ("Delete", "Retain"))
+    yield from checks.one_of(new["volumeBindingMode"], "volumeBindingMode", ("Immediate", "WaitForFirstConsumer"))
+    yield from _validate_topologies(new.get("allowedTopologies") or [])
 
 
-def _validate_topologies(terms: list[Json]) -> list[Cause]:
+def _validate_topologies(terms: list[Json]) -> Iterator[Cause]:
     """No term twice. One that selects nothing is refused as a repetition, too."""
-    found: list[Cause] = []
     seen: set[frozenset[tuple[str, frozenset[str]]]] = {frozenset()}
     for number, term in enumerate(terms):
         field = f"allowedTopologies[{number}].matchLabelExpressions"
         wanted: dict[str, frozenset[str]] = {}
         for index, requirement in enumerate(term.get("matchLabelExpressions") or []):
-            found += _validate_requirement(requirement, f"{field}[{index}]")
+            yield from _validate_requirement(requirement, f"{field}[{index}]")
             if requirement["key"] in wanted:
-                found.append(field_errors.duplicate(f"{field}[{index}].key", requirement["key"]))
+                yield field_errors.duplicate(f"{field}[{index}].key", requirement["key"])
             wanted[requirement["key"]] = frozenset(requirement["values"] or [])
         meant = frozenset(wanted.items())
         if meant in seen:
-            found.append(field_errors.duplicate(field, ""))
+            yield field_errors.duplicate(field, "")
         seen.add(meant)
-    return found
 
 
 def _validate_requirement(requirement: Json, field: str) -> list[Cause]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from mooring.api import names
@@ -46,37 +47,35 @@ def _prepare_driver_update(new: Json, old: Json, _now: float) -> None:
         new["metadata"]["generation"] = min(old["metadata"].get("generation", 0) + 1, GENERATION_MAX)
 
 
-def _validate_driver(new: Json) -> list[Cause]:
+def _validate_driver(new: Json) -> Iterator[Cause]:
     spec = new["spec"]
-    found = checks.all_of(spec["volumeLifecycleModes"], "spec.volumeLifecycleModes", ("Persistent", "Ephemeral"))
-    found += checks.one_of(spec["fsGroupPolicy"], "spec.fsGroupPolicy", ("File", "None", "ReadWriteOnceWithFSType"))
+    yield from checks.all_of(spec["volumeLifecycleModes"], "spec.volumeLifecycleModes", ("Persistent", "Ephemeral"))
+    yield from checks.one_of(spec["fsGroupPolicy"], "spec.fsGroupPolicy", ("File", "None", "ReadWriteOnceWithFSType"))
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
     if period is not None and period < _UPDATE_PERIOD_S_MIN:
         text = f"must be greater than or equal to {_UPDATE_PERIOD_S_MIN} seconds"
-        found.append(field_errors.invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, text))
-    found += _validate_tokens(spec.get("tokenRequests") or [])
+        yield field_errors.invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, text)
+    yield from _validate_tokens(spec.get("tokenRequests") or [])
     if spec.get("serviceAccountTokenInSecrets") is not None and not spec.get("tokenRequests"):
         text = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
-        found.append(field_errors.invalid("spec.serviceAccountTokenInSecrets", spec["serviceAccountTokenInSecrets"], text))
-    return found
+        yield field_errors.invalid("spec.serviceAccountTokenInSecrets", spec["serviceAccountTokenInSecrets"], text)
 
 
-def _validate_tokens(requests: list[Json]) -> list[Cause]:
-    found: list[Cause] = []
+def _validate_tokens(requests: list[Json]) -> Iterator[Cause]:
     repeated = checks.repeated(request["audience"] for request in requests)
     for number, request in enumerate(requests):
         field = f"spec.tokenRequests[{number}]"
         if number in repeated:
-            found.append(field_errors.duplicate(f"{field}.audience", request["audience"]))
+            yield field_errors.duplicate(f"{field}.audience", request["audience"])
             continue
         seconds = request.get("expirationSeconds")
-        found += [] if seconds is None else checks.token_life(seconds, f"{field}.expirationSeconds")
-    return found
+        if seconds is not None:
+            yield from checks.token_life(seconds, f"{field}.expirationSeconds")
 
 
-def _validate_driver_update(new: Json, old: Json) -> list[Cause]:
-    found = checks.unchanged(new["spec"], old["spec"], "attachRequired", "spec.attachedRequired")
-    return found + checks.unchanged(new["spec"], old["spec"], "volumeLifecycleModes", "spec.volumeLifecycleModes")
+def _validate_driver_update(new: Json, old: Json) -> Iterator[Cause]:
+    yield from checks.unchanged(new["spec"], old["spec"], "attachRequired", "spec.attachedRequired")
+    yield from checks.unchanged(new["spec"], old["spec"], "volumeLifecycleModes", "spec.volumeLifecycleModes")
 
 
 def _driver_warnings(new: Json, old: Json | None) -> list[str]:
@@ -110,16 +109,14 @@ VolumeNodeResources: 1 count i32?
 _NODE_ID_MAX: Final = 256
 
 
-def _validate_node(new: Json) -> list[Cause]:
-    found: list[Cause] = []
+def _validate_node(new: Json) -> Iterator[Cause]:
     drivers = new["spec"]["drivers"] or []
     repeated = checks.repeated(driver["name"] for driver in drivers)
     for number, driver in enumerate(drivers):
         field = f"spec.drivers[{number}]"
-        found += _validate_node_driver(driver, field)
+        yield from _validate_node_driver(driver, field)
         if number in repeated:
-            found.append(field_errors.duplicate(f"{field}.name", driver["name"]))
-    return found
+            yield field_errors.duplicate(f"{field}.name", driver["name"])
 
 
 def _validate_node_driver(driver: Json, field: str) -> list[Cause]:
@@ -136,14 +133,14 @@ def _validate_node_driver(driver: Json, field: str) -> list[Cause]:
     return found + checks.at_least((driver.get("allocatable") or {}).get("count"), f"{field}.allocatable.count", 0)
 
 
-def _validate_node_update(new: Json, old: Json) -> list[Cause]:
+def _validate_node_update(new: Json, old: Json) -> Iterator[Cause]:
     """An entry may come and go; while it is there only its allocatable may change."""
     before = {driver["name"]: driver for driver in old["spec"]["drivers"] or []}
-    return [
+    yield from (
         field_errors.immutable("spec.drivers", driver)
         for driver in new["spec"]["drivers"] or []
         if driver["name"] in before and _identity(driver) != _identity(before[driver["name"]])
-    ]
+    )
 
 
 def _identity(driver: Json) -> Json:
@@ -167,12 +164,11 @@ CSIStorageCapacity: 1 metadata ObjectMeta!, 2 nodeTopology LabelSelector?, 3 sto
 """)
 
 
-def _validate_capacity(new: Json) -> list[Cause]:
-    found = selectors.validate_labels(new.get("nodeTopology") or {}, "nodeTopology")
-    found += checks.named(new["storageClassName"], "storageClassName", names.dns_subdomain)
+def _validate_capacity(new: Json) -> Iterator[Cause]:
+    yield from selectors.validate_labels(new.get("nodeTopology") or {}, "nodeTopology")
+    yield from checks.named(new["storageClassName"], "storageClassName", names.dns_subdomain)
     if "capacity" in new and parse_quantity(new["capacity"]).value < 0:  # (nobody looks at maximumVolumeSize)
-        found.append(field_errors.invalid("capacity", new["capacity"], "must be greater than or equal to 0"))
-    return found
+        yield field_errors.invalid("capacity", new["capacity"], "must be greater than or equal to 0")
 
 
 def _validate_capacity_update(new: Json, old: Json) -> list[Cause]:

@@ -5,7 +5,7 @@ The rules of both, of which the newer ones are stricter, run on the shape of cor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from mooring.api import names
@@ -31,32 +31,30 @@ NEW_FIELD_NAMES: Final = frozenset({*(f"regarding.{part}" for part in _INVOLVED)
 """The field selectors of events.k8s.io/v1."""
 
 
-def rules(controller: str) -> Callable[[Json], list[Cause]]:
+def rules(controller: str) -> Callable[[Json], Iterator[Cause]]:
     """What both APIs ask for. controller: what the API calls reportingComponent."""
 
-    def validate(new: Json) -> list[Cause]:
-        namespace, about = new["metadata"]["namespace"], new["involvedObject"].get("namespace", "")
-        if not new.get("eventTime"):
-            fits = about == namespace or (not about and namespace == "default")
-            return [] if fits else [field_errors.invalid("involvedObject.namespace", about, _OTHER_NAMESPACE)]
-        found = []
-        if not about and namespace not in ("default", "kube-system"):
-            found.append(field_errors.invalid("involvedObject.namespace", about, _OTHER_NAMESPACE))
-        return found + _validate_timed(new, controller)
+    def validate(new: Json) -> Iterator[Cause]:
+        namespace, about, is_timed = new["metadata"]["namespace"], new["involvedObject"].get("namespace", ""), bool(new.get("eventTime"))
+        allowed = ("default", "kube-system") if is_timed else ("default",)
+        if (not about and namespace not in allowed) or (about and about != namespace and not is_timed):
+            yield field_errors.invalid("involvedObject.namespace", about, _OTHER_NAMESPACE)
+        if is_timed:
+            yield from _validate_timed(new, controller)
 
     return validate
 
 
-def _validate_timed(new: Json, controller: str) -> list[Cause]:
+def _validate_timed(new: Json, controller: str) -> Iterator[Cause]:
     """What an event with eventTime, one of the newer recorders, must have."""
     component = new["reportingComponent"]
-    found = [] if component else [field_errors.required(controller)]
-    found += checks.named(component, controller, names.qualified_name)
+    if not component:
+        yield field_errors.required(controller)
+    yield from checks.named(component, controller, names.qualified_name)
     for field in ("reportingInstance", "action", "reason"):
-        found += _short(new.get(field, ""), field)
+        yield from _short(new.get(field, ""), field)
     if len(new.get("message", "")) > _MESSAGE_MAX:
-        found.append(field_errors.invalid("message", "", f"can have at most {_MESSAGE_MAX} characters"))
-    return found
+        yield field_errors.invalid("message", "", f"can have at most {_MESSAGE_MAX} characters")
 
 
 def _short(text: str, field: str) -> list[Cause]:
@@ -143,11 +141,11 @@ def _validate_new_create(new: Json) -> list[Cause]:
     return found + [field_errors.invalid(part, "", "needs to be unset") for part in _UNSET if new.get(part)]
 
 
-def _validate_new_update(new: Json, old: Json) -> list[Cause]:
-    found = _validate_series(new) if new.get("series") != old.get("series") else []
+def _validate_new_update(new: Json, old: Json) -> Iterator[Cause]:
+    if new.get("series") != old.get("series"):
+        yield from _validate_series(new)
     for part in (*_FROZEN, *_FROZEN_TOO):
-        found += checks.unchanged(new, old, part, "reportingController" if part == "reportingComponent" else part)
-    return found
+        yield from checks.unchanged(new, old, part, "reportingController" if part == "reportingComponent" else part)
 
 
 def _validate_series(new: Json) -> list[Cause]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from mooring.apiserver import field_errors, objectmeta
@@ -21,12 +22,11 @@ def _default(new: Json) -> None:
         new["spec"].pop(field, None)
 
 
-def _validate(new: Json) -> list[Cause]:
+def _validate(new: Json) -> Iterator[Cause]:
     spec = new["spec"]
-    found = []
     if spec.get("leaseDurationSeconds", 1) <= 0:
-        found.append(field_errors.invalid("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0"))
-    return found + checks.at_least(spec.get("leaseTransitions"), "spec.leaseTransitions", 0)
+        yield field_errors.invalid("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0")
+    yield from checks.at_least(spec.get("leaseTransitions"), "spec.leaseTransitions", 0)
 
 
 LEASES: Final = Resource(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Final
 
 from mooring.api import names
@@ -53,12 +54,12 @@ def _prepare_finalize(new: Json, old: Json, _now: float) -> None:
     new["status"] = old["status"]
 
 
-def _validate_finalize(new: Json, _old: Json) -> list[Cause]:
-    return [
+def _validate_finalize(new: Json, _old: Json) -> Iterator[Cause]:
+    yield from (
         cause
         for number, name in enumerate(new["spec"].get("finalizers") or [])
         for cause in finalizer_name(name, f"spec.finalizers[{number}]", f"spec.finalizers[{number}]")
-    ]
+    )
 
 
 def _validate(new: Json) -> list[Cause]:

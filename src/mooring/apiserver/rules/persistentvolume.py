@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from mooring.api import names
@@ -52,55 +53,56 @@ def _prepare_status(new: Json, old: Json, now: float) -> None:
         status[since] = rfc3339(now)
 
 
-def _validate(new: Json) -> list[Cause]:
+def _validate(new: Json) -> Iterator[Cause]:
     spec = new["spec"]
-    found = checks.access_modes(spec.get("accessModes") or [], "spec.accessModes") + _validate_capacity(spec.get("capacity") or {})
-    found += checks.one_of(spec["persistentVolumeReclaimPolicy"], "spec.persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain"))
+    yield from checks.access_modes(spec.get("accessModes") or [], "spec.accessModes")
+    yield from _validate_capacity(spec.get("capacity") or {})
+    yield from checks.one_of(spec["persistentVolumeReclaimPolicy"], "spec.persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain"))
     if "nodeAffinity" in spec:
-        found += _validate_affinity(spec["nodeAffinity"])
-    found += volumesources.validate(spec, "spec") + _validate_path_volumes(spec)
+        yield from _validate_affinity(spec["nodeAffinity"])
+    yield from volumesources.validate(spec, "spec")
+    yield from _validate_path_volumes(spec)
     if spec.get("storageClassName"):
-        found += checks.named(spec["storageClassName"], "spec.storageClassName", names.dns_subdomain)
-    found += checks.one_of(spec["volumeMode"], "spec.volumeMode", ("Block", "Filesystem"))
-    return found + _validate_attributes_class(spec) + _validate_annotations(new)
+        yield from checks.named(spec["storageClassName"], "spec.storageClassName", names.dns_subdomain)
+    yield from checks.one_of(spec["volumeMode"], "spec.volumeMode", ("Block", "Filesystem"))
+    yield from _validate_attributes_class(spec)
+    yield from _validate_annotations(new)
 
 
-def _validate_capacity(capacity: Json) -> list[Cause]:
-    found = [] if capacity else [field_errors.required("spec.capacity")]
+def _validate_capacity(capacity: Json) -> Iterator[Cause]:
+    if not capacity:
+        yield field_errors.required("spec.capacity")
     if set(capacity) != {"storage"}:
-        found.append(field_errors.not_supported("spec.capacity", capacity, ["storage"]))
+        yield field_errors.not_supported("spec.capacity", capacity, ["storage"])
     for name, amount in capacity.items():
         value = parse_quantity(amount).value
         if value < 0:
-            found.append(field_errors.invalid(f"spec.capacity[{name}]", amount, "must be a valid resource quantity"))
+            yield field_errors.invalid(f"spec.capacity[{name}]", amount, "must be a valid resource quantity")
         if value <= 0:
-            found.append(field_errors.invalid(f"spec.capacity[{name}]", amount, "must be greater than zero"))
-    return found
+            yield field_errors.invalid(f"spec.capacity[{name}]", amount, "must be greater than zero")
 
 
-def _validate_path_volumes(spec: Json) -> list[Cause]:
-    found = []
+def _validate_path_volumes(spec: Json) -> Iterator[Cause]:
     if "local" in spec and "nodeAffinity" not in spec:
-        found.append(field_errors.required("spec.nodeAffinity", "Local volume requires node affinity"))
+        yield field_errors.required("spec.nodeAffinity", "Local volume requires node affinity")
     if spec.get("hostPath", {}).get("path") == "/" and spec["persistentVolumeReclaimPolicy"] == "Recycle":
-        found.append(field_errors.forbidden("spec.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'"))
-    return found
+        yield field_errors.forbidden("spec.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'")
 
 
-def _validate_affinity(affinity: Json) -> list[Cause]:
+def _validate_affinity(affinity: Json) -> Iterator[Cause]:
     if "required" not in affinity:
-        return [field_errors.required("spec.nodeAffinity.required", "must specify required node constraints")]
-    return selectors.validate_nodes(affinity["required"], "spec.nodeAffinity.required")
+        yield field_errors.required("spec.nodeAffinity.required", "must specify required node constraints")
+        return
+    yield from selectors.validate_nodes(affinity["required"], "spec.nodeAffinity.required")
 
 
-def _validate_attributes_class(spec: Json) -> list[Cause]:
+def _validate_attributes_class(spec: Json) -> Iterator[Cause]:
     if "volumeAttributesClassName" not in spec:
-        return []
+        return
     name, field = spec["volumeAttributesClassName"], "spec.volumeAttributesClassName"
-    found = checks.named(name, field, names.dns_subdomain) if name else [field_errors.required(field, "an empty string is disallowed")]
+    yield from checks.named(name, field, names.dns_subdomain) if name else [field_errors.required(field, "an empty string is disallowed")]
     if "csi" not in spec:
-        found.append(field_errors.required("spec.csi", "has to be specified when using volumeAttributesClassName"))
-    return found
+        yield field_errors.required("spec.csi", "has to be specified when using volumeAttributesClassName")
 
 
 def _validate_annotations(new: Json) -> list[Cause]:
@@ -109,18 +111,16 @@ def _validate_annotations(new: Json) -> list[Cause]:
     return []
 
 
-def _validate_update(new: Json, old: Json) -> list[Cause]:
+def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
     spec, before = new["spec"], old["spec"]
-    found = []
     if _source_for_comparison(spec, before) != volumesources.chosen(before):
-        found.append(field_errors.forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"))
-    found += checks.unchanged(spec, before, "volumeMode", "volumeMode")
+        yield field_errors.forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")
+    yield from checks.unchanged(spec, before, "volumeMode", "volumeMode")
     if "nodeAffinity" in before and not selectors.same_but_for_ga_labels(spec.get("nodeAffinity"), before["nodeAffinity"]):
         text = "field is immutable, except for updating from beta label to GA"
-        found.append(field_errors.invalid("nodeAffinity", spec.get("nodeAffinity"), text))
+        yield field_errors.invalid("nodeAffinity", spec.get("nodeAffinity"), text)
     if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in spec:
-        found.append(field_errors.forbidden("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden"))
-    return found
+        yield field_errors.forbidden("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden")
 
 
 def _source_for_comparison(spec: Json, before: Json) -> Json:

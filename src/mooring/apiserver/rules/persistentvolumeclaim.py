@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from mooring.api import names
@@ -24,18 +25,18 @@ RESIZE_STATES: Final = (
 _OWN_SUFFIX: Final = "kubernetes.io"
 
 
-def _validate_status(new: Json, _old: Json) -> list[Cause]:
+def _validate_status(new: Json, _old: Json) -> Iterator[Cause]:
     status = new["status"]
-    found = _validate_status_amounts(status.get("capacity") or {}, "status.capacity")
+    yield from _validate_status_amounts(status.get("capacity") or {}, "status.capacity")
     states, field = status.get("allocatedResourceStatuses") or {}, "status.allocatedResourceStatuses"
     for resource, state in states.items():
-        found += _validate_status_resource(resource, field)
+        yield from _validate_status_resource(resource, field)
         if state not in RESIZE_STATES:
-            found.append(field_errors.not_supported(field, resource, RESIZE_STATES))  # (so the real one: it shows the resource)
+            yield field_errors.not_supported(field, resource, RESIZE_STATES)  # (so the real one: it shows the resource)
     allocated, field = status.get("allocatedResources") or {}, "status.allocatedResources"
     for resource in allocated:
-        found += _validate_status_resource(resource, field)
-    return found + _validate_status_amounts(allocated, field)
+        yield from _validate_status_resource(resource, field)
+    yield from _validate_status_amounts(allocated, field)
 
 
 def _validate_status_resource(resource: str, field: str) -> list[Cause]:
@@ -49,12 +50,12 @@ def _validate_status_resource(resource: str, field: str) -> list[Cause]:
     return [field_errors.not_supported(field, resource, ["storage"])]
 
 
-def _validate_status_amounts(amounts: dict[str, str], field: str) -> list[Cause]:
-    return [
+def _validate_status_amounts(amounts: dict[str, str], field: str) -> Iterator[Cause]:
+    yield from (
         field_errors.invalid(f"{field}[{name}]", amount, "must be a valid resource quantity")
         for name, amount in amounts.items()
         if parse_quantity(amount).value < 0
-    ]
+    )
 
 
 """The old way to name a class; it wins over the field."""
@@ -63,16 +64,16 @@ _FROZEN: Final = "spec is immutable after creation except resources.requests and
 _FREE_WHEN_BOUND: Final = "volumeAttributesClassName"
 
 
-def _validate_update(new: Json, old: Json) -> list[Cause]:
+def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
     """Everything that an update changes and may not."""
     becomes_named = _class_from_annotation(new, old)
-    found = []
     if _frozen_part(new["spec"], new, old, becomes_named) != _frozen_part(old["spec"], new, old, becomes_named):
-        found.append(field_errors.forbidden("spec", _FROZEN))
-    found += _validate_shrinking(new, old) + checks.unchanged(new["spec"], old["spec"], "volumeMode", "volumeMode")
+        yield field_errors.forbidden("spec", _FROZEN)
+    yield from _validate_shrinking(new, old)
+    yield from checks.unchanged(new["spec"], old["spec"], "volumeMode", "volumeMode")
     if not becomes_named or CLASS_BETA in _annotations(new):  # (it may go when the field has taken over)
-        found += _validate_annotation(new, old)
-    return found + _validate_attributes_class(new, old)
+        yield from _validate_annotation(new, old)
+    yield from _validate_attributes_class(new, old)
 
 
 def _request(claim: Json) -> str:
@@ -202,10 +203,6 @@ def _warnings(new: Json, _old: Json | None) -> list[str]:
     return told
 
 
-def _validate(new: Json) -> list[Cause]:
-    return claimspec.validate(new["spec"], "spec")
-
-
 PERSISTENT_VOLUME_CLAIMS: Final = Resource(
     group="",
     kind="PersistentVolumeClaim",
@@ -219,7 +216,7 @@ PERSISTENT_VOLUME_CLAIMS: Final = Resource(
     admit_update=_admit_update,
     prepare_create=_prepare_create,
     prepare_update=_prepare_update,
-    validate=_validate,
+    validate=lambda new: claimspec.validate(new["spec"], "spec"),
     validate_update=_validate_update,
     validate_status=_validate_status,
     warnings=_warnings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from mooring.api.meta import Key
@@ -126,32 +127,31 @@ def _prepare_ephemeral(new: Json, old: Json, _now: float) -> None:
     count_change(new, old)
 
 
-def _validate_ephemeral(new: Json, old: Json) -> list[Cause]:
+def _validate_ephemeral(new: Json, old: Json) -> Iterator[Cause]:
     spec, field = new["spec"], "spec.ephemeralContainers"
     containers = spec.get("ephemeralContainers") or []
     by_name = {container["name"]: container for container in containers}
-    found: list[Cause] = []
     for container in old["spec"].get("ephemeralContainers") or []:
         if container["name"] not in by_name:
-            found.append(field_errors.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be removed'))
+            yield field_errors.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be removed')
         elif by_name[container["name"]] != container:
-            found.append(field_errors.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be changed'))
+            yield field_errors.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be changed')
     targets = [container["name"] for part in ("containers", "initContainers") for container in spec.get(part) or []]
     seen = set(targets)
     for number, container in enumerate(containers):
         at = f"{field}[{number}]"
-        found += podcontainers.validate_name(container["name"], f"{at}.name", seen)
+        yield from podcontainers.validate_name(container["name"], f"{at}.name", seen)
         if container.get("targetContainerName") and container["targetContainerName"] not in targets:
-            found.append(field_errors.not_found(f"{at}.targetContainerName", container["targetContainerName"]))
-        found += [
+            yield field_errors.not_found(f"{at}.targetContainerName", container["targetContainerName"])
+        yield from (
             field_errors.forbidden(f"{at}.{part}", "cannot be set for an Ephemeral Container")
             for part in _NOT_EPHEMERAL
             if container.get(part)
-        ]
-        found += [] if container.get("image") else [field_errors.required(f"{at}.image")]
-        found += checks.one_of(container["imagePullPolicy"], f"{at}.imagePullPolicy", podcontainers.PULL_POLICIES)
-        found += podmounts.validate(container, at, spec.get("volumes") or [])
-    return found
+        )
+        if not container.get("image"):
+            yield field_errors.required(f"{at}.image")
+        yield from checks.one_of(container["imagePullPolicy"], f"{at}.imagePullPolicy", podcontainers.PULL_POLICIES)
+        yield from podmounts.validate(container, at, spec.get("volumes") or [])
 
 
 def _prepare_resize(new: Json, old: Json, _now: float) -> None:
@@ -174,20 +174,19 @@ def _resized(container: Json, wanted: Json | None) -> Json:
     return {**left, "resources": wanted["resources"], **policy}
 
 
-def _validate_resize(new: Json, old: Json) -> list[Cause]:
-    found = podspec.validate(new)
+def _validate_resize(new: Json, old: Json) -> Iterator[Cause]:
+    yield from podspec.validate(new)
     for number, (container, before) in enumerate(zip(new["spec"]["containers"], old["spec"]["containers"], strict=True)):
         for part in ("limits", "requests"):
             now, was = (one["resources"].get(part) or {} for one in (container, before))
             if any(name not in now for name in was):
                 at = f"spec.containers[{number}].resources.{part}"
-                found.append(field_errors.forbidden(at, f"resource {part} cannot be removed"))
+                yield field_errors.forbidden(at, f"resource {part} cannot be removed")
             if any(now.get(name) != was.get(name) for name in {*now, *was} if name not in _RESIZABLE):
-                found.append(field_errors.forbidden("spec", "only cpu and memory resources are mutable"))
+                yield field_errors.forbidden("spec", "only cpu and memory resources are mutable")
     quality = podresources.quality(old["spec"])
     if podresources.quality(new["spec"]) != quality:
-        found.append(field_errors.invalid("spec", quality, "Pod QOS Class may not change as a result of resizing"))
-    return found
+        yield field_errors.invalid("spec", quality, "Pod QOS Class may not change as a result of resizing")
 
 
 def _keep_all(new: Json, old: Json) -> None:

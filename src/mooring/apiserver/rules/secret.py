@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -45,28 +46,26 @@ def _default(new: Json) -> None:
     new.setdefault("type", "Opaque")
 
 
-def _validate(new: Json) -> list[Cause]:
-    found: list[Cause] = []
+def _validate(new: Json) -> Iterator[Cause]:
     data = new.get("data") or {}
     for key in data:
-        found += checks.named(key, f"data[{key}]", key_reasons)
+        yield from checks.named(key, f"data[{key}]", key_reasons)
     if sum(len(base64.b64decode(value)) for value in data.values()) > _BYTES_MAX:
-        found.append(field_errors.too_long("data", _BYTES_MAX))
-    return found + _validate_type(new, data)
+        yield field_errors.too_long("data", _BYTES_MAX)
+    yield from _validate_type(new, data)
 
 
-def _validate_type(new: Json, data: Json) -> list[Cause]:
+def _validate_type(new: Json, data: Json) -> Iterator[Cause]:
     """What the well-known types must hold."""
     kind = new["type"]
-    found = [field_errors.required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
+    yield from (field_errors.required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data)
     if kind == "kubernetes.io/basic-auth" and not any(key in data for key in _BASIC_AUTH):
-        found += [field_errors.required(f"data[{key}]") for key in _BASIC_AUTH]
+        yield from (field_errors.required(f"data[{key}]") for key in _BASIC_AUTH)
     if kind == "kubernetes.io/service-account-token" and not (new["metadata"].get("annotations") or {}).get(_ACCOUNT):
-        found.append(field_errors.required(f"metadata.annotations[{_ACCOUNT}]"))
+        yield field_errors.required(f"metadata.annotations[{_ACCOUNT}]")
     for key in _JSON_KEYS.get(kind, ()):
         if key in data and not _is_json(data[key]):
-            found.append(field_errors.invalid(f"data[{key}]", "<secret contents redacted>", "not JSON"))
-    return found
+            yield field_errors.invalid(f"data[{key}]", "<secret contents redacted>", "not JSON")
 
 
 def _is_json(encoded: str) -> bool:
@@ -86,14 +85,13 @@ def key_reasons(key: str) -> list[str]:
     return [*found, "must not start with '..'"] if key.startswith("..") else found
 
 
-def _validate_update(new: Json, old: Json) -> list[Cause]:
-    found = checks.unchanged(new, old, "type", "type")
+def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
+    yield from checks.unchanged(new, old, "type", "type")
     if old.get("immutable"):
         if not new.get("immutable"):
-            found.append(field_errors.forbidden("immutable", _FROZEN))
+            yield field_errors.forbidden("immutable", _FROZEN)
         if new.get("data") != old.get("data"):
-            found.append(field_errors.forbidden("data", _FROZEN))
-    return found
+            yield field_errors.forbidden("data", _FROZEN)
 
 
 SECRETS: Final = Resource(

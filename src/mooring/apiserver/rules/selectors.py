@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from mooring.api import names
@@ -14,22 +14,21 @@ from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 
 
-def validate_labels(selector: Json, field: str) -> list[Cause]:
-    found = metadata.labels(selector.get("matchLabels") or {}, f"{field}.matchLabels")
+def validate_labels(selector: Json, field: str) -> Iterator[Cause]:
+    yield from metadata.labels(selector.get("matchLabels") or {}, f"{field}.matchLabels")
     for number, requirement in enumerate(selector.get("matchExpressions") or []):
-        found += _validate_label_requirement(requirement, f"{field}.matchExpressions[{number}]")
-    return found
+        yield from _validate_label_requirement(requirement, f"{field}.matchExpressions[{number}]")
 
 
-def _validate_label_requirement(requirement: Json, field: str) -> list[Cause]:
-    return _validate_operator(requirement, field, ()) + _validate_operands(requirement, field)
+def _validate_label_requirement(requirement: Json, field: str) -> Iterator[Cause]:
+    yield from _validate_operator(requirement, field, ())
+    yield from _validate_operands(requirement, field)
 
 
-def _validate_operands(requirement: Json, field: str) -> list[Cause]:
-    found = checks.named(requirement["key"], f"{field}.key", names.qualified_name)
+def _validate_operands(requirement: Json, field: str) -> Iterator[Cause]:
+    yield from checks.named(requirement["key"], f"{field}.key", names.qualified_name)
     for index, value in enumerate(requirement.get("values") or []):
-        found += checks.named(value, f"{field}.values[{index}]", names.label_value)
-    return found
+        yield from checks.named(value, f"{field}.values[{index}]", names.label_value)
 
 
 def _validate_operator(requirement: Json, field: str, comparing: Sequence[str]) -> list[Cause]:
@@ -63,24 +62,22 @@ _GA_LABELS: Final = {
 }
 
 
-def validate_nodes(selector: Json, field: str) -> list[Cause]:
+def validate_nodes(selector: Json, field: str) -> Iterator[Cause]:
     terms = selector.get("nodeSelectorTerms") or []
     if not terms:
-        return [field_errors.required(f"{field}.nodeSelectorTerms", "must have at least one node selector term")]
-    found = []
+        yield field_errors.required(f"{field}.nodeSelectorTerms", "must have at least one node selector term")
+        return
     for number, term in enumerate(terms):
-        found += validate_term(term, f"{field}.nodeSelectorTerms[{number}]")
-    return found
+        yield from validate_term(term, f"{field}.nodeSelectorTerms[{number}]")
 
 
-def validate_term(term: Json, field: str) -> list[Cause]:
-    found = []
+def validate_term(term: Json, field: str) -> Iterator[Cause]:
     for index, requirement in enumerate(term.get("matchExpressions") or []):
         at = f"{field}.matchExpressions[{index}]"
-        found += _validate_operands(requirement, at) + _validate_operator(requirement, at, ("Gt", "Lt"))
+        yield from _validate_operands(requirement, at)
+        yield from _validate_operator(requirement, at, ("Gt", "Lt"))
     for index, requirement in enumerate(term.get("matchFields") or []):
-        found += _validate_field(requirement, f"{field}.matchFields[{index}]")
-    return found
+        yield from _validate_field(requirement, f"{field}.matchFields[{index}]")
 
 
 def node_warnings(selector: Json, field: str) -> list[str]:
@@ -107,20 +104,18 @@ def same_but_for_ga_labels(new: Any, old: Any) -> bool:
     return new is not None and _with_ga_labels(new) == _with_ga_labels(old) and (new == old or _has_beta_label(old))
 
 
-def _validate_field(requirement: Json, field: str) -> list[Cause]:
+def _validate_field(requirement: Json, field: str) -> Iterator[Cause]:
     values = requirement.get("values") or []
-    found = []
     if requirement["operator"] not in ("In", "NotIn"):
-        found.append(field_errors.invalid(f"{field}.operator", requirement["operator"], "not a valid selector operator"))
+        yield field_errors.invalid(f"{field}.operator", requirement["operator"], "not a valid selector operator")
     elif len(values) != 1:
         text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-        found.append(field_errors.required(f"{field}.values", text))
+        yield field_errors.required(f"{field}.values", text)
     if requirement["key"] != "metadata.name":
-        found.append(field_errors.invalid(f"{field}.key", requirement["key"], "not a valid field selector key"))
-        return found
+        yield field_errors.invalid(f"{field}.key", requirement["key"], "not a valid field selector key")
+        return
     for index, value in enumerate(values):
-        found += checks.named(value, f"{field}.values[{index}]", names.dns_subdomain)
-    return found
+        yield from checks.named(value, f"{field}.values[{index}]", names.dns_subdomain)
 
 
 def _with_ga_labels(affinity: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from mooring.api import names
@@ -78,46 +79,41 @@ def chosen(spec: Json) -> Json:
     return {source: spec[source] for source in SOURCES if source in spec}
 
 
-def validate(spec: Json, field: str) -> list[Cause]:
+def validate(spec: Json, field: str) -> Iterator[Cause]:
     """Exactly one source, and a valid one. Of sources that drivers have replaced only the required names are looked at."""
     given = list(chosen(spec))
     if not given:
-        return [field_errors.required(field, "must specify a volume type")]
-    found = [field_errors.forbidden(f"{field}.{source}", _ONE_ONLY) for source in given[1:]]
-    if found:
-        return found
-    source = given[0]
-    if source == "csi":
-        return _validate_csi(spec["csi"], f"{field}.csi")
-    return _validate_old(source, spec[source], f"{field}.{source}")
+        yield field_errors.required(field, "must specify a volume type")
+    elif len(given) > 1:
+        yield from (field_errors.forbidden(f"{field}.{source}", _ONE_ONLY) for source in given[1:])
+    elif given == ["csi"]:
+        yield from _validate_csi(spec["csi"], f"{field}.csi")
+    else:
+        yield from _validate_old(given[0], spec[given[0]], f"{field}.{given[0]}")
 
 
-def _validate_csi(csi: Json, field: str) -> list[Cause]:
-    found = checks.driver_name(csi["driver"], f"{field}.driver")
+def _validate_csi(csi: Json, field: str) -> Iterator[Cause]:
+    yield from checks.driver_name(csi["driver"], f"{field}.driver")
     if not csi["volumeHandle"]:
-        found.append(field_errors.required(f"{field}.volumeHandle"))
+        yield field_errors.required(f"{field}.volumeHandle")
     for secret in _CHECKED_SECRETS:
         if secret in csi:
-            found += _validate_secret(csi[secret], f"{field}.{secret}")
-    return found
+            yield from _validate_secret(csi[secret], f"{field}.{secret}")
 
 
-def _validate_secret(reference: Json, field: str) -> list[Cause]:
-    found = []
+def _validate_secret(reference: Json, field: str) -> Iterator[Cause]:
     for part, rule in (("name", names.dns_subdomain), ("namespace", names.dns_label)):
         value = reference.get(part, "")
-        found += checks.named(value, f"{field}.{part}", rule) if value else [field_errors.required(f"{field}.{part}")]
-    return found
+        yield from checks.named(value, f"{field}.{part}", rule) if value else [field_errors.required(f"{field}.{part}")]
 
 
-def _validate_old(source: str, content: Json, field: str) -> list[Cause]:
+def _validate_old(source: str, content: Json, field: str) -> Iterator[Cause]:
     shape = MESSAGES[MESSAGES["PersistentVolumeSource"].fields[source].type]
     required = [f for f in shape.fields.values() if f.always and not f.pointer and f.type == "s"]
-    found = [field_errors.required(f"{field}.{f.name}") for f in required if not content[f.name]]
+    yield from (field_errors.required(f"{field}.{f.name}") for f in required if not content[f.name])
     if source in ("hostPath", "local") and ".." in content["path"].split("/"):
-        found.append(field_errors.invalid(f"{field}.path", content["path"], "must not contain '..'"))
+        yield field_errors.invalid(f"{field}.path", content["path"], "must not contain '..'")
     if source == "hostPath":
-        found += checks.one_of(content["type"], f"{field}.type", HOST_PATH_TYPES)
+        yield from checks.one_of(content["type"], f"{field}.type", HOST_PATH_TYPES)
     if source == "nfs" and not content["path"].startswith("/"):
-        found.append(field_errors.invalid(f"{field}.path", content["path"], "must be an absolute path"))
-    return found
+        yield field_errors.invalid(f"{field}.path", content["path"], "must be an absolute path")
