@@ -22,24 +22,19 @@ class Durability(Protocol):
     @property
     def committed(self) -> int:
         """Versions up to this one may be shown."""
-        ...
 
     @property
     def failure(self) -> str:
         """Why no further change will ever be committed; "" while all is well."""
-        ...
 
     async def settled(self, version: int) -> None:
         """Returns once that version is committed. Raises ServerError when it will never be."""
-        ...
 
     async def failed(self) -> None:
         """Returns when there is a failure: the process must end."""
-        ...
 
     def on_commit(self, listener: Callable[[Resource], None]) -> None:
         """Calls listener for each kind that has changed, once its changes are committed."""
-        ...
 
 
 class InMemory:

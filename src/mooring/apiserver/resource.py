@@ -97,7 +97,7 @@ class Action:
     asks: Resource | None = None
     part: Resource | None = None
     prepare: Callable[[Json, Json, float], None] | None = None
-    validate: Callable[[Json, Json], Iterable[Cause]] = lambda _new, _old: []
+    validate: Callable[[Json, Json], Iterable[Cause]] = lambda _new, _old: ()
     connect: Callable[[Call], None] | None = None
 
     def __post_init__(self) -> None:
@@ -113,30 +113,10 @@ class Status(enum.Enum):
     WITH_METADATA = "status, and labels, annotations, finalizers"
 
 
-def _nothing(_new: Json) -> None:
-    return None
-
-
 def _keep_status(new: Json, old: Json, _now: float) -> None:
     new.pop("status", None)
     if "status" in old:
         new["status"] = old["status"]
-
-
-def _admitted(_new: Json, _view: View) -> None:
-    return None
-
-
-def _update_admitted(_new: Json, _old: Json, _view: View) -> None:
-    return None
-
-
-def _no_causes(_new: Json) -> list[Cause]:
-    return []
-
-
-def _no_update_causes(_new: Json, _old: Json) -> list[Cause]:
-    return []
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -185,19 +165,19 @@ class Resource:
     deletes_collection: bool = True
     ttl_s: float | None = None
     name_rule: Callable[[str], list[str]] = names.dns_subdomain
-    default: Callable[[Json], None] = _nothing
+    default: Callable[[Json], None] = lambda _new: None
     prepare_create: Callable[[Json, float], None] = lambda _new, _now: None
     prepare_update: Callable[[Json, Json, float], None] = _keep_status
     prepare_status: Callable[[Json, Json, float], None] = lambda _new, _old, _now: None
-    admit: Callable[[Json, View], None] = _admitted
-    admit_update: Callable[[Json, Json, View], None] = _update_admitted
+    admit: Callable[[Json, View], None] = lambda _new, _view: None
+    admit_update: Callable[[Json, Json, View], None] = lambda _new, _old, _view: None
     holds: Callable[[Json], bool] = lambda _obj: False
     delete: Callable[[Json, DeleteOptions, float], Json | None] = deletion.plain
     undeletable: frozenset[str] = frozenset()
-    validate: Callable[[Json], Iterable[Cause]] = _no_causes
-    validate_create: Callable[[Json], Iterable[Cause]] = _no_causes
-    validate_update: Callable[[Json, Json], Iterable[Cause]] = _no_update_causes
-    validate_status: Callable[[Json, Json], Iterable[Cause]] = _no_update_causes
+    validate: Callable[[Json], Iterable[Cause]] = lambda _new: ()
+    validate_create: Callable[[Json], Iterable[Cause]] = lambda _new: ()
+    validate_update: Callable[[Json, Json], Iterable[Cause]] = lambda _new, _old: ()
+    validate_status: Callable[[Json, Json], Iterable[Cause]] = lambda _new, _old: ()
     fields: Callable[[Json], Mapping[str, str]] = lambda _obj: {}
     field_names: frozenset[str] = frozenset()
     warnings: Callable[[Json, Json | None], list[str]] = lambda _new, _old: []

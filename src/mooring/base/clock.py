@@ -14,15 +14,12 @@ class Clock(Protocol):
 
     def now(self) -> Instant:
         """Monotonic seconds; deadlines and back-off are counted on it."""
-        ...
 
     def wall_s(self) -> float:
         """Seconds since the Unix epoch, for what is shown to others."""
-        ...
 
     async def sleep(self, seconds: float) -> None:
         """Returns after so many seconds of this clock, at once for zero or less."""
-        ...
 
 
 class LoopClock:

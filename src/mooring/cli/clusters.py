@@ -14,7 +14,7 @@ from mooring.cli.settings import RequestLimit
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.config import ClusterConfig
 from mooring.kube.client.http import HttpCluster
-from mooring.kube.client.metrics import ClientMetrics
+from mooring.kube.client.retrying import ClientMetrics
 
 
 def load_config(path: str, machine: Machine, server: str = "") -> ClusterConfig:

@@ -30,11 +30,9 @@ class Ports(Protocol):
 
     def cluster(self) -> AbstractAsyncContextManager[Cluster]:
         """A client of its own at each call. Raises ConfigError."""
-        ...
 
     def driver(self, metrics: CallMetrics) -> AbstractAsyncContextManager[Client]:
         """The driver, connected. Raises ConfigError."""
-        ...
 
 
 class NetworkPorts:

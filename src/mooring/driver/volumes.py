@@ -10,16 +10,16 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.core import Core, check_whole
 from mooring.driver.creating import check_capabilities, check_mutable, check_same, grown_bytes, planned
 from mooring.driver.publishing import unsupported
+from mooring.driver.sdk import Plugin
 from mooring.driver.state import Volume
 
 
-class Volumes:
-    """Calls of one driver. Between the checks and the change of the state there is never an await."""
+class Volumes(Plugin):
+    """Between the checks and the change of the state there is never an await."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    _core: Core
 
-    async def create(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
+    async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
         check_capabilities(request.volume_capabilities)
         check_mutable(request.mutable_parameters, self._core.mutable_names)
         volume = self._core.state.named(request.name)
@@ -53,7 +53,7 @@ class Volumes:
         if volume.id not in self._core.state.volumes and not volume.is_filling:
             self._core.folder.remove(volume.id)
 
-    async def delete(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
+    async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
         """The record first, then the data: what is half removed must not be taken for a volume."""
         state, volume_id = self._core.state, request.volume_id
         volume = state.volumes.get(volume_id)
@@ -69,7 +69,7 @@ class Volumes:
         await remove_data(self._core, volume_id)
         return csi.DeleteVolumeResponse()
 
-    async def expand(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
+    async def controller_expand_volume(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
         """The file of a block volume first, then the record; the nodes have nothing to do."""
         volume = self._core.whole(request.volume_id)
         if request.HasField("volume_capability") and (reason := unsupported(volume, [request.volume_capability])):
@@ -88,7 +88,7 @@ class Volumes:
         except OSError as error:
             raise DriverError(Code.INTERNAL, f"the file of volume {volume.id!r} can't grow: {error.strerror}") from None
 
-    async def modify(self, request: csi.ControllerModifyVolumeRequest) -> csi.ControllerModifyVolumeResponse:
+    async def controller_modify_volume(self, request: csi.ControllerModifyVolumeRequest) -> csi.ControllerModifyVolumeResponse:
         volume = self._core.whole(request.volume_id)
         check_mutable(request.mutable_parameters, self._core.mutable_names)
         self._modified(volume, request.mutable_parameters)

@@ -14,8 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.codecs.bounds import check_bounds
-from mooring.apiserver.codecs.codec import FieldValidation, UnknownFields, decode_object
+from mooring.apiserver.codecs.codec import FieldValidation, UnknownFields, check_bounds, decode_object
 from mooring.apiserver.codecs.scalars import equal_json
 from mooring.apiserver.codecs.strategic import merge_strategic
 from mooring.apiserver.resource import Json, Resource

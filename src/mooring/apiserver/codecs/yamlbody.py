@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from mooring.apiserver.codecs.bounds import DEPTH_MAX, TOO_DEEP, VALUES_MAX
+from mooring.apiserver.codecs.codec import DEPTH_MAX, TOO_DEEP, VALUES_MAX
 
 BYTES_MAX: Final = 1024 * 1024
 _EVENTS_MAX: Final = 3 * VALUES_MAX

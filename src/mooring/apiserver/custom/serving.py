@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from mooring.apiserver import api_errors, objectmeta
-from mooring.apiserver.codecs.bounds import VALUES_MAX
+from mooring.apiserver.codecs.codec import VALUES_MAX
 from mooring.apiserver.codecs.scalars import equal_json
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.custom import lifecycle

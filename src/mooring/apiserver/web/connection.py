@@ -44,29 +44,23 @@ class Host(Protocol):
 
     def now(self) -> float:
         """Monotonic seconds."""
-        ...
 
     def date(self) -> str:
         """The Date header, with its line end."""
-        ...
 
     def connected(self, connection: Connection) -> None: ...
 
     def begin(self, connection: Connection, head: Head) -> tuple[Request, Reply | None]:
         """The request that a head makes, and what it is answered whatever its body is; None for one that may go on."""
-        ...
 
     def answer(self, connection: Connection, head: Head, request: Request, body: bytes | None) -> None:
         """Answers now or later, by `reply` or `stream`. body: None for one that is too large."""
-        ...
 
     def readable(self, connection: Connection) -> None:
         """The watch on this connection may go on: its client reads again."""
-        ...
 
     def ended(self, connection: Connection) -> None:
         """Its watch is over."""
-        ...
 
     def lost(self, connection: Connection) -> None: ...
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.codecs.bounds import TOO_DEEP, check_bounds
+from mooring.apiserver.codecs.codec import TOO_DEEP, check_bounds
 from mooring.apiserver.codecs.jsonbody import duplicate_fields, hugest, parse_json
 from mooring.apiserver.codecs.protobody import PROTOBUF, parse_protobuf
 from mooring.apiserver.codecs.schema import Message

@@ -39,11 +39,9 @@ class Rendering(Protocol):
 
     def event(self, resource: Resource, stored: Stored, now: float, *, first: bool) -> bytes:
         """The object of a watch event. first: of this watch."""
-        ...
 
     def bookmark(self, resource: Resource, meta: dict[str, Any], *, first: bool) -> bytes:
         """The object of a BOOKMARK."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

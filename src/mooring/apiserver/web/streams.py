@@ -85,11 +85,9 @@ class Outlet(Protocol):
     @property
     def is_writable(self) -> bool:
         """False while too much waits to be sent."""
-        ...
 
     def end(self) -> None:
         """The watch is over."""
-        ...
 
 
 class Stream:

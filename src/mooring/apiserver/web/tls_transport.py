@@ -22,21 +22,17 @@ class Receiver(Protocol):
 
     def connected(self, link: Link) -> None:
         """Always the first call."""
-        ...
 
     def secured(self) -> None:
         """The handshake is done."""
-        ...
 
     def received(self, data: bytes) -> None: ...
 
     def writable(self, yes: bool) -> None:
         """Too much waits to be sent, or no longer so."""
-        ...
 
     def lost(self) -> None:
         """The connection has gone. Always the last call."""
-        ...
 
 
 class Link(asyncio.BufferedProtocol):

@@ -47,19 +47,16 @@ class Sink(Protocol[T]):
 
     def list_begins(self) -> None:
         """A list was asked for; one that had begun before and did not end is void."""
-        ...
 
     def page(self, objects: Sequence[T], version: str) -> None: ...
 
     def list_ends(self, version: str) -> None:
         """All pages were delivered: what is not among them is gone."""
-        ...
 
     def event(self, event: WatchEvent[T]) -> None: ...
 
     def not_served(self) -> None:
         """The server has no such kind, as yet or any more."""
-        ...
 
 
 class Reflector(Generic[T]):

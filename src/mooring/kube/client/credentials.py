@@ -40,15 +40,12 @@ class Credentials(Protocol):
 
     def current(self) -> Credential | None:
         """What to send now; None: `fetch` first."""
-        ...
 
     async def fetch(self) -> Credential:
         """Gets what `current` did not have. Raises ConfigError."""
-        ...
 
     async def refused(self, credential: Credential) -> bool:
         """The server answered 401 to it. True when there is another one by now, so that asking again has a point."""
-        ...
 
 
 def credentials_of(user: User, clock: Clock, use_certificate: Callable[[Pem, Pem], None]) -> Credentials:

@@ -25,11 +25,10 @@ from mooring.base.errors import ConfigError
 from mooring.base.randomness import Chance
 from mooring.kube.client.config import ClusterConfig, Pem
 from mooring.kube.client.credentials import credentials_of
-from mooring.kube.client.metrics import ClientMetrics
 from mooring.kube.client.rate_limit import Throttle
 from mooring.kube.client.responses import Answer, Headers
 from mooring.kube.client.rest import RestCluster
-from mooring.kube.client.retrying import CONCURRENCY_MAX, REQUEST_TIMEOUT_S, Exchange, Pairs
+from mooring.kube.client.retrying import CONCURRENCY_MAX, REQUEST_TIMEOUT_S, ClientMetrics, Exchange, Pairs
 from mooring.kube.client.tls import TlsContexts, tls_reason
 from mooring.kube.errors import Unreachable
 
