@@ -17,7 +17,6 @@ Json = dict[str, Any]
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 _FINALIZER_OF: Final = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}
-POLICIES: Final = tuple(_FINALIZER_OF)
 GENERATION_MAX: Final = 2**63 - 1
 
 

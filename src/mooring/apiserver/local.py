@@ -17,9 +17,8 @@ from mooring.apiserver.codecs import patches
 from mooring.apiserver.codecs.codec import FieldValidation, decode_object
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.identity.users import OWNER
-from mooring.apiserver.listing import ListOptions, WatchOptions
+from mooring.apiserver.listing import ListOptions, WatchOptions, scope_of
 from mooring.apiserver.resource import Call, Json, Resource, Status
-from mooring.apiserver.scope import scope_of
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored, Written
 from mooring.apiserver.watch import WatchHub

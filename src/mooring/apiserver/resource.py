@@ -15,7 +15,7 @@ from mooring.api import names
 from mooring.api.meta import Key
 from mooring.apiserver import deletion
 from mooring.apiserver.codecs.schema import Message, Messages
-from mooring.apiserver.custom.facts import Custom
+from mooring.apiserver.custom.structure import Custom
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.identity.users import Tokens, User

@@ -24,9 +24,8 @@ from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors, metadata, write_pipeline
 from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions
 from mooring.apiserver.kinds import Kinds
-from mooring.apiserver.listing import PLAIN_LIST, ListOptions, moment_of, parse_version, token_after
+from mooring.apiserver.listing import PLAIN_LIST, ListOptions, Scope, moment_of, parse_version, token_after
 from mooring.apiserver.resource import Json, Resource
-from mooring.apiserver.scope import Scope
 from mooring.apiserver.server_side_apply import managed
 from mooring.apiserver.server_side_apply.managed import SERVER, Writer, record_after
 from mooring.apiserver.table import DEFAULT_LIMITS, Change, Deleted, HistoryLimits, Listing, Stored, StoreView, Table, Written

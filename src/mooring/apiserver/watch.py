@@ -14,9 +14,8 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from mooring.apiserver.durability import Durability, InMemory
-from mooring.apiserver.listing import WatchOptions, watch_start_of
+from mooring.apiserver.listing import Scope, WatchOptions, watch_start_of
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.scope import Scope
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.watch_buffer import BATCH_MAX, Batch, Channel, Notice, fitting
 from mooring.base.clock import Clock

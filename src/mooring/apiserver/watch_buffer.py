@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from mooring.apiserver.durability import Durability
+from mooring.apiserver.listing import Scope
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.scope import Scope
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Change, History, Stored
 from mooring.kube.cluster import EventType

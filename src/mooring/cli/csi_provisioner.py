@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, INT, STRING, UINT
+from mooring.base.flagkinds import BOOL, DURATION, GATES, INT, STRING, UINT, Gate, Stage, gates_help
 from mooring.base.flags import Parsed, Section, flag
-from mooring.base.gates import GATES, Gate, Stage, gates_help
 from mooring.base.log import logger
 from mooring.base.units import format_duration
 from mooring.cli.process import Command, Machine, Setup, run_command

@@ -28,8 +28,8 @@ from typing import Any, Final, Generic, NoReturn, TypeVar
 import mooring
 from mooring.base import log
 from mooring.base.errors import ConfigError
+from mooring.base.flagkinds import Gate, Gates, decide_gates
 from mooring.base.flags import Flag, Parsed, Section, UsageError, flags_of, parse
-from mooring.base.gates import Gate, Gates, decide_gates
 from mooring.base.logform import Lines
 from mooring.cli.tables import ALPHA_LOGGING, ProcessFlags
 

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, FLOAT, INT, LABELS, STRING, Kind
+from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, LABELS, STRING, Kind
 from mooring.base.flags import Section, flag
-from mooring.base.gates import GATES
 from mooring.base.log import parse_vmodule
 
 

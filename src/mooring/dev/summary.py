@@ -59,7 +59,7 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
         words = [_TYPE.sub("", _line(" ", _leaves("", one))) for one in value[:_ENTRIES_MAX]]
         yield name, f"{name}=[{', '.join(words)}]{_more(value)}"
     else:
-        yield name, f"{name}={_size(value) if name.endswith('_bytes') else _plain(name, value)}"
+        yield name, f"{name}={Quantity(Decimal(value), 'binary') if name.endswith('_bytes') else _plain(name, value)}"
 
 
 def _fields(path: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -85,7 +85,3 @@ def _plain(name: str, value: Any) -> str:
 
 def _more(values: list[Any]) -> str:
     return f" and {len(values) - _ENTRIES_MAX} more" if len(values) > _ENTRIES_MAX else ""
-
-
-def _size(value: int) -> str:
-    return str(Quantity(Decimal(value), "binary"))

@@ -10,7 +10,7 @@ from typing import Final
 
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.driver.layout import Layout, Limits, Segments, chosen, left_bytes
+from mooring.driver.layout import Layout, Limits, chosen, left_bytes
 from mooring.driver.publishing import unknown_mode
 from mooring.driver.state import Snapshot, State, Volume
 
@@ -139,12 +139,8 @@ def check_same(volume: Volume, request: csi.CreateVolumeRequest) -> None:
     if volume.source_id != source_of(request):
         raise _exists(volume, f"the content of {volume.source_id!r}" if volume.source_id else "no content source")
     requisite = request.accessibility_requirements.requisite
-    if volume.segments and requisite and not any(_fits(volume.segments, term.segments) for term in requisite):
+    if volume.segments and requisite and not any(volume.segments.items() >= term.segments.items() for term in requisite):
         raise _exists(volume, "another topology")
-
-
-def _fits(segments: Segments, term: Segments) -> bool:
-    return segments.items() >= term.items()
 
 
 def _exists(volume: Volume, how: str) -> DriverError:

@@ -20,8 +20,19 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
 from mooring.kube.errors import NotServed
 from mooring.kube.list_all import every
-from mooring.why.facts import Claim, Inventory, Object, Volume
-from mooring.why.scanner import CannotLook, attachment_of, claims_of, intents_of, objects_of, own_volumes_of, snapshots_of
+from mooring.why.facts import (
+    CannotLook,
+    Claim,
+    Inventory,
+    Object,
+    Volume,
+    attachment_of,
+    claims_of,
+    intents_of,
+    objects_of,
+    own_volumes_of,
+    snapshots_of,
+)
 
 PAGES_MAX: Final = 10_000
 

@@ -13,8 +13,7 @@ from typing import Final
 
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.why.facts import Inventory, Object, Volume
-from mooring.why.handle_match import Spellings
-from mooring.why.placing import Placing, placing
+from mooring.why.placing import Placing, Spellings, placing
 from mooring.why.references import Clues, Trace, traces
 
 

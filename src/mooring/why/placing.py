@@ -1,16 +1,67 @@
-"""Which PersistentVolume means which of the listed volumes, and which means none. Pure."""
+"""Which PersistentVolume means which of the listed volumes, and which means none: one volume has several names. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
 from mooring.api.core import NodeSelector
 from mooring.api.matching import node_matches
+from mooring.api.migration import UNSPECIFIED
 from mooring.why.facts import Inventory, Object
-from mooring.why.handle_match import Spellings
+
+_DASHES: Final = str.maketrans("", "", "-_")
+
+
+def plain(text: str) -> str:
+    """What two spellings of a name have in common: drivers change the case of letters and drop dashes."""
+    return text.casefold().translate(_DASHES)
+
+
+class Spellings:
+    """The handles that a driver lists, to be found by other spellings of them."""
+
+    def __init__(self, handles: Iterable[str]) -> None:
+        self._exact = frozenset(handles)
+        self._folded: dict[str, list[str]] = defaultdict(list)
+        self._tails: dict[str, list[str]] = defaultdict(list)
+        for handle in sorted(self._exact):
+            self._folded[handle.casefold()].append(handle)
+            self._tails[_tail(handle)].append(handle)
+
+    def meant_by(self, handle: str) -> list[str]:
+        """Listed handles that this one surely means: itself, or those that fit what a translated in-tree handle leaves open."""
+        if handle in self._exact:
+            return [handle]
+        if UNSPECIFIED not in handle:
+            return []
+        return [listed for listed in self.alike(handle) if _handle_fits(handle, listed)]
+
+    def folded(self, handle: str) -> list[str]:
+        """Those that differ in the case of letters at the most."""
+        return self._folded.get(handle.casefold(), [])
+
+    def named_by(self, handle: str) -> list[str]:
+        """Those of which nobody would think that another one is meant."""
+        return self.meant_by(handle) or self.folded(handle)
+
+    def alike(self, handle: str) -> list[str]:
+        """Those with the same last part of the path, in any case of letters."""
+        tail = _tail(handle)
+        return self._tails.get(tail, []) if tail else []
+
+
+def _tail(handle: str) -> str:
+    return handle.rstrip("/").rpartition("/")[2].casefold()
+
+
+def _handle_fits(handle: str, listed: str) -> bool:
+    parts, others = handle.split("/"), listed.split("/")
+    return len(parts) == len(others) and all(part in (UNSPECIFIED, other) for part, other in zip(parts, others, strict=True))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,12 +83,12 @@ def placing(inventory: Inventory, spellings: Spellings) -> Placing:
     known = {(found.name, found.handle): found for found in (*inventory.objects_before, *inventory.objects)}
     ours_last = sorted(known.values(), key=lambda found: found.driver == inventory.driver)
     owners = {handle: found for found in ours_last for handle in spellings.meant_by(found.handle)}
-    alike = {handle: found for found in ours_last for handle in _alike(found, spellings) if handle not in owners}
+    alike = {handle: found for found in ours_last for handle in _alike_handles(found, spellings) if handle not in owners}
     lost = _Lost(inventory, spellings)
     return Placing(owners, alike, lost.ghosts(alike.values()), lost.unplaced())
 
 
-def _alike(found: Object, spellings: Spellings) -> Iterator[str]:
+def _alike_handles(found: Object, spellings: Spellings) -> Iterator[str]:
     """What its attributes name; and as long as its handle is not listed, what is named nearly so.
 
     Only as long: a volume that was tried in one place after another leaves one of the same name behind, and that one has leaked.

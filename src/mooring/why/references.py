@@ -10,7 +10,7 @@ from typing import Final
 
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.why.facts import Attachment, Claim, Inventory, Object, Volume
-from mooring.why.handle_match import Spellings, plain
+from mooring.why.placing import Spellings, plain
 
 _GENERATED: Final = re.compile("[0-9a-f]{8}")
 

@@ -10,7 +10,7 @@ import pytest
 
 from mooring.apiserver.codecs import protowire
 from mooring.apiserver.codecs.schema import Message
-from mooring.apiserver.custom.facts import Custom
+from mooring.apiserver.custom.structure import Custom
 from mooring.apiserver.discovery import groups
 from mooring.apiserver.discovery.about import About
 from mooring.apiserver.discovery.fieldwords import words_for

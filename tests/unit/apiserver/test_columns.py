@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mooring.apiserver.custom import facts
+from mooring.apiserver.custom import structure
 from mooring.apiserver.printers import column
 from mooring.apiserver.printers.column import DEFAULT, Column
 from mooring.apiserver.printers.jsonpath import parse_path
@@ -132,8 +132,8 @@ def test_spaces_cost_nothing(form: str) -> None:
     assert time.process_time() - begun < 0.1
 
 
-def a_custom(*columns: facts.Column) -> facts.Custom:
-    return facts.Custom(definition="d", singular="s", list_kind="L", schema={}, columns=columns)
+def a_custom(*columns: structure.Column) -> structure.Custom:
+    return structure.Custom(definition="d", singular="s", list_kind="L", schema={}, columns=columns)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def a_custom(*columns: facts.Column) -> facts.Custom:
     ],
 )
 def test_custom_cells_have_the_declared_type(kind: str, value: Any, cell: Any) -> None:
-    name, shown = _custom_columns(a_custom(facts.Column("X", kind, "f", "told", 1, lambda _obj: value)))
+    name, shown = _custom_columns(a_custom(structure.Column("X", kind, "f", "told", 1, lambda _obj: value)))
     assert ("Name", "name") == (name.name, name.format)
     assert cell == shown.cell({}, NOW)
     assert {"name": "X", "type": kind, "format": "f", "description": "told", "priority": 1} == shown.to_json()

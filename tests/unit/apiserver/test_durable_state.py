@@ -20,12 +20,12 @@ from mooring.apiserver.disk import file as durable
 from mooring.apiserver.disk.log import Log
 from mooring.apiserver.disk.rows import Damaged, Entry
 from mooring.apiserver.disk.state import NAME, lasting
+from mooring.apiserver.listing import scope_of
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.rules.event import EVENTS
 from mooring.apiserver.rules.namespace import NAMESPACES
 from mooring.apiserver.rules.volumeattachment import VOLUME_ATTACHMENTS
-from mooring.apiserver.scope import scope_of
 from mooring.apiserver.store import ObjectStore
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError

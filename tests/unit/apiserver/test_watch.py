@@ -10,9 +10,8 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from mooring.api.meta import Key
-from mooring.apiserver.listing import WatchOptions
+from mooring.apiserver.listing import Scope, WatchOptions, scope_of
 from mooring.apiserver.rules import SECRETS, VOLUME_ATTACHMENTS
-from mooring.apiserver.scope import Scope, scope_of
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
 from mooring.apiserver.watch import BOOKMARK_PERIOD_S, WatchHub

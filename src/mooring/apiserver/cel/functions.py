@@ -139,20 +139,16 @@ def _extreme(sign: int, name: str) -> Callable[[Any], Any]:
     return extreme
 
 
-def _place(items: Any, item: Any) -> int:
-    return next((number for number, other in enumerate(_list(items)) if values.equal(other, item)), -1)
-
-
-def _last_place(items: Any, item: Any) -> int:
-    return max((number for number, other in enumerate(_list(items)) if values.equal(other, item)), default=-1)
-
-
 def _either_index(of: Any, item: Any, *rest: Any) -> int:
-    return _place(of, item) if isinstance(of, list) else _text(_index_of)(of, item, *rest)
+    if not isinstance(of, list):
+        return _text(_index_of)(of, item, *rest)
+    return next((number for number, other in enumerate(of) if values.equal(other, item)), -1)
 
 
 def _either_last_index(of: Any, item: Any, *rest: Any) -> int:
-    return _last_place(of, item) if isinstance(of, list) else _text(_last_index_of)(of, item, *rest)
+    if not isinstance(of, list):
+        return _text(_last_index_of)(of, item, *rest)
+    return max((number for number, other in enumerate(of) if values.equal(other, item)), default=-1)
 
 
 def _covers(left: Any, right: Any) -> bool:

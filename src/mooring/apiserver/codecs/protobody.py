@@ -10,8 +10,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mooring.apiserver.codecs.protoscalars import EMPTY, NUMBERS, SCALARS, One, expect, strings, text
-from mooring.apiserver.codecs.protowire import BYTES, VARINT, fields, varint
+from mooring.apiserver.codecs.protowire import BYTES, EMPTY, NUMBERS, SCALARS, VARINT, One, expect, fields, strings, text, varint
 from mooring.apiserver.codecs.schema import Field, Message, Messages
 
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"

@@ -16,8 +16,7 @@ from mooring.apiserver.custom.lists import counterparts
 from mooring.apiserver.custom.regexsyntax import RegexpError
 from mooring.apiserver.custom.structure import NOTHING
 from mooring.apiserver.field_errors import Cause
-
-Json = dict[str, Any]
+from mooring.apiserver.resource import Json
 
 _WORK_MAX: Final = 1_000_000
 _EACH: Final = 5

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from mooring.apiserver import deletion
 from mooring.apiserver.codecs.scalars import equal_json
 from mooring.apiserver.deletion import DeleteOptions
+from mooring.apiserver.resource import Json
 from mooring.base.clock import rfc3339
-
-Json = dict[str, Any]
 
 _RESOURCE_NAMES: Final = (("plural", "Plural"), ("singular", "Singular"))
 _KINDS: Final = (("kind", "Kind"), ("listKind", "ListKind"))
@@ -48,10 +47,6 @@ def _accept(part: str, word: str, used: set[str], wanted: Json, got: Json, confl
         got[part] = wanted.get(part, "")
 
 
-def _is_conflict(reason: str) -> bool:
-    return reason != _NO_CONFLICTS[0]
-
-
 def _resource_names(names: Json) -> list[str]:
     return [name for name in (names.get("plural"), names.get("singular"), *(names.get("shortNames") or ())) if name]
 
@@ -78,7 +73,7 @@ def has_condition(definition: Json, kind: str) -> bool:
 def status_of(definition: Json, others: Iterable[Json], now: float) -> Json:
     """The status that the definition is to have. others: the other definitions of its group."""
     got, reason, message = _accepted_names(definition, others)
-    free = not _is_conflict(reason)
+    free = reason == _NO_CONFLICTS[0]
     status = {**definition["status"], "acceptedNames": got}
     changed = {"status": _with_condition(status, "NamesAccepted", free, reason, message, now)}
     if free and not has_condition(changed, "Established"):

@@ -10,8 +10,7 @@ import msgspec
 from mooring.apiserver import field_errors
 from mooring.apiserver.custom.structure import NOTHING, Structure
 from mooring.apiserver.field_errors import Cause
-
-Json = dict[str, Any]
+from mooring.apiserver.resource import Json
 
 
 def duplicates(value: Any, structure: Structure, path: str = "") -> Iterator[Cause]:

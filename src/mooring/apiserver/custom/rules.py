@@ -17,8 +17,7 @@ from mooring.apiserver.custom.celtypes import Converter, converter_of, kind_of
 from mooring.apiserver.custom.lists import counterparts
 from mooring.apiserver.custom.structure import NOTHING, Structure
 from mooring.apiserver.field_errors import Cause
-
-Json = dict[str, Any]
+from mooring.apiserver.resource import Json
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from mooring.apiserver import field_errors
 from mooring.apiserver.custom.rules import is_of_change, wrong_message, wrong_rule
 from mooring.apiserver.custom.structure import Structure, structure_of
 from mooring.apiserver.field_errors import Cause
-
-Json = dict[str, Any]
+from mooring.apiserver.resource import Json
 
 _RULES: Final = "x-kubernetes-validations"
 _REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")

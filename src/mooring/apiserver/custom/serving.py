@@ -11,9 +11,8 @@ from mooring.apiserver.codecs.codec import VALUES_MAX
 from mooring.apiserver.codecs.scalars import equal_json
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.custom import lifecycle
-from mooring.apiserver.custom.facts import Custom, ScalePaths
 from mooring.apiserver.custom.prune_default import drop_nulls, fill, prune, whole_numbers
-from mooring.apiserver.custom.structure import Structure, has_rules, structure_of
+from mooring.apiserver.custom.structure import Custom, ScalePaths, Structure, has_rules, structure_of
 from mooring.apiserver.custom.validate import Judge, decode_embedded
 from mooring.apiserver.custom.views import columns_of, fields_of, scale_of
 from mooring.apiserver.kinds import version_order

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from mooring.apiserver import field_errors
 from mooring.apiserver.custom.checking import check
@@ -15,8 +15,7 @@ from mooring.apiserver.custom.prune_default import prune
 from mooring.apiserver.custom.structure import NOTHING, has_rules, structure_of
 from mooring.apiserver.custom.validate import wrong_embedded
 from mooring.apiserver.field_errors import Cause
-
-Json = dict[str, Any]
+from mooring.apiserver.resource import Json
 
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 _UNSUPPORTED: Final = ("id", "$schema", "$ref", "definitions", "dependencies", "patternProperties", "additionalItems")

@@ -1,14 +1,55 @@
-"""A structural schema, read: one node for each place that an object can have a value."""
+"""A custom kind as its definition describes it: names, columns, scale, and its structural schema, one node for each value."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 Json = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. cell: its value for an object as the kind shows it; None where there is none.
+
+    `printers/jsonpath.py` reads paths; `printers/kinds.py` shows the values.
+    """
+
+    name: str
+    type: str
+    format: str
+    description: str
+    priority: int
+    cell: Callable[[Json], Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """Where the scale sub-resource finds its numbers, as steps into the object. selector: () where there is none."""
+
+    spec_replicas: tuple[str, ...]
+    status_replicas: tuple[str, ...]
+    selector: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Custom:
+    """A custom kind. schema: the openAPIV3Schema as its definition gives it. columns: after the name; () for the usual ones.
+
+    deprecation: what each answer of a deprecated version warns of, "" for others.
+    """
+
+    definition: str
+    singular: str
+    list_kind: str
+    schema: Json
+    columns: tuple[Column, ...] = ()
+    scale: ScalePaths | None = None
+    deprecation: str = ""
+
 
 NOTHING: Final = object()
 """No default. (null is one.)"""

@@ -12,8 +12,7 @@ from mooring.apiserver.custom import lifecycle
 from mooring.apiserver.custom.structural import unknown_formats, wrong_schema
 from mooring.apiserver.custom.views import wrong_columns, wrong_scale, wrong_selectable
 from mooring.apiserver.field_errors import Cause
-
-Json = dict[str, Any]
+from mooring.apiserver.resource import Json
 
 _SCOPES: Final = ("Cluster", "Namespaced")
 _STRATEGIES: Final = ("None", "Webhook")

@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from mooring.apiserver import field_errors
-from mooring.apiserver.custom.facts import Column, ScalePaths
-from mooring.apiserver.custom.structure import Structure, structure_of
+from mooring.apiserver.custom.structure import Column, ScalePaths, Structure, structure_of
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.printers.jsonpath import parse_path, printed
-
-Json = dict[str, Any]
+from mooring.apiserver.resource import Json
 
 
 def columns_of(version: Json) -> tuple[Column, ...]:

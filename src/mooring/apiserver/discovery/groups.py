@@ -49,7 +49,7 @@ def group(store: ObjectStore, name: str) -> dict[str, Any] | None:
 
 def resources(store: ObjectStore, group_name: str, version: str) -> dict[str, Any] | None:
     """`/api/v1` and `/apis/<group>/<version>`; None for one that is not served."""
-    served = _served(store, group_name, version)
+    served = [resource for resource in store.resources if (resource.group, resource.version) == (group_name, version)]
     if not served:
         return None
     found = [entry for resource in sorted(served, key=lambda one: one.plural) for entry in _entries(resource)]
@@ -64,10 +64,6 @@ def _group(store: ObjectStore, name: str) -> dict[str, Any]:
     versions = dict.fromkeys(resource.version for resource in store.resources if resource.group == name)
     told = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
     return {"name": name, "versions": told, "preferredVersion": told[0]}
-
-
-def _served(store: ObjectStore, group_name: str, version: str) -> list[Resource]:
-    return [resource for resource in store.resources if (resource.group, resource.version) == (group_name, version)]
 
 
 def _entries(resource: Resource) -> list[dict[str, Any]]:

@@ -7,14 +7,14 @@ forms: JSON, and the messages of `openapi.v2.Document` that hold these few thing
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from mooring.apiserver.codecs import protowire
 from mooring.apiserver.discovery.groups import VERSION
 from mooring.apiserver.discovery.openapi_schemas import PATCH, Schemas, reference
-from mooring.apiserver.resource import Resource, Status
+from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.store import ObjectStore
 
 _NAME: Final = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "uniqueItems": True}}
@@ -39,8 +39,6 @@ _READING: Final = (
 _WRITING: Final = ("dryRun", "fieldManager", "fieldValidation")
 _QUERIES: Final = {"limit": "integer", "timeoutSeconds": "integer", "gracePeriodSeconds": "integer", "watch": "boolean", "force": "boolean"}
 _METHODS: Final = {"get": "get", "list": "get", "create": "post", "update": "put", "patch": "patch", "delete": "delete"}
-
-Json = dict[str, Any]
 
 
 def openapi_roots(store: ObjectStore) -> dict[str, list[Resource]]:

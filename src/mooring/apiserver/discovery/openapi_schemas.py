@@ -7,7 +7,7 @@ from typing import Any, Final
 from mooring.apiserver import objectmeta
 from mooring.apiserver.codecs.schema import Field, Message
 from mooring.apiserver.discovery.fieldwords import words_for
-from mooring.apiserver.resource import Resource
+from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply import shapes
 
 PATCH: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch"
@@ -95,8 +95,6 @@ _NOT_REQUIRED: Final = frozenset(
 """Where whether a field must be given is another question than whether it is always in the JSON."""
 _RETAIN_KEYS: Final = frozenset(("PodSpec.volumes", "PodSpec.resourceClaims", "PodStatus.resourceClaimStatuses"))
 """Lists in whose items a client-side apply leaves nothing but what it says."""
-
-Json = dict[str, Any]
 
 
 class Schemas:

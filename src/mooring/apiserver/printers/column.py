@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Final
 
+from mooring.apiserver.resource import Json
 from mooring.base.clock import parse_rfc3339
 
 UNKNOWN: Final = "<unknown>"
@@ -56,8 +57,6 @@ def _two(whole: int, large: int, large_letter: str, small: int, small_letter: st
 def _seconds(timestamp: str) -> float:
     return parse_rfc3339(timestamp)
 
-
-Json = dict[str, Any]
 
 Cell = Callable[[Json, float], Any]
 """Takes a whole object and the time, in seconds since the epoch; gives a JSON value."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mooring.apiserver.custom.facts import Custom
+from mooring.apiserver.custom.structure import Custom
 from mooring.apiserver.printers import column, event, node, pod, storage
 from mooring.apiserver.printers.column import AGE, CREATED, DEFAULT, NAME, Cell, Column, Json, at, plain
 from mooring.apiserver.printers.jsonpath import printed

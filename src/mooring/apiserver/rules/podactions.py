@@ -89,7 +89,8 @@ def _evict(call: Call) -> Json:
         raise api_errors.bad_request("name in URL does not match name in Eviction object")
     options = _options(call)
     found = call.store.get(call.resource, call.key)
-    call.store.delete(call.resource, call.key, call.now, _dry(options))  # (what it would refuse is refused before anything is written)
+    dry = DeleteOptions(options.uid, options.resource_version, True, options.grace_s)
+    call.store.delete(call.resource, call.key, call.now, dry)  # (what it would refuse is refused before anything is written)
     if not options.dry_run and not found.whole()["metadata"].get("deletionTimestamp"):
         target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
         call.store.amend(call.resource, call.key, lambda pod: set_condition(pod["status"], target, call.now), call.now)
@@ -109,10 +110,6 @@ def _options(call: Call) -> DeleteOptions:
         given.get("propagationPolicy", ""),
         given.get("orphanDependents"),
     )
-
-
-def _dry(options: DeleteOptions) -> DeleteOptions:
-    return DeleteOptions(options.uid, options.resource_version, True, options.grace_s)
 
 
 # parts of a pod that are written through an endpoint of their own

@@ -38,7 +38,9 @@ def validate(pod: Json) -> Iterator[Cause]:
     yield from podcontainers.validate(spec)
     yield from podresources.validate_pod(spec)
     yield from checks.one_of(spec["restartPolicy"], "spec.restartPolicy", RESTART_POLICIES)
-    yield from _validate_names(spec)
+    for part, rule in _NAMES:
+        if spec.get(part):
+            yield from checks.named(spec[part], f"spec.{part}", rule)
     yield from _validate_dns(spec)
     yield from _validate_lists(spec)
     yield from _validate_gates(spec)
@@ -64,10 +66,6 @@ def address(text: str, field: str) -> list[Cause]:
     except ValueError:
         return [field_errors.invalid(field, text, _IP_TEXT)]
     return []
-
-
-def _validate_names(spec: Json) -> list[Cause]:
-    return [cause for part, rule in _NAMES if spec.get(part) for cause in checks.named(spec[part], f"spec.{part}", rule)]
 
 
 def _validate_dns(spec: Json) -> Iterator[Cause]:

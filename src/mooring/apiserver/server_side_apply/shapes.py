@@ -158,7 +158,10 @@ def _message(message: Message, granular: bool = False) -> Shape:
 def _field(message: Message, field: Field) -> Shape:
     place = (message.name, field.name)
     inner = message.of(field)
-    one = _scalar(field.type) if inner is None else _message(inner, place in GRANULAR_FIELDS)
+    if inner is not None:
+        one = _message(inner, place in GRANULAR_FIELDS)
+    else:
+        one = ANYTHING if field.type == "any" else Shape(Form.SCALAR, type=_SCALARS.get(field.type, ""))
     if field.shape == "{":
         return Shape(Form.MAP, atomic=place in ATOMIC_FIELDS, other=lambda: one)
     if field.shape != "*":
@@ -167,10 +170,6 @@ def _field(message: Message, field: Field) -> Shape:
     if keys is None:
         return Shape(Form.LIST, atomic=True, other=lambda: one)
     return Shape(Form.LIST, other=lambda: one, keys=keys, defaults=_defaults(inner, keys) if inner is not None else {})
-
-
-def _scalar(type_name: str) -> Shape:
-    return ANYTHING if type_name == "any" else Shape(Form.SCALAR, type=_SCALARS.get(type_name, ""))
 
 
 def _defaults(item: Message, keys: tuple[str, ...]) -> dict[str, Any]:

@@ -10,9 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver.identity.users import OWNER, User
-from mooring.apiserver.listing import ContinueExpired, WatchOptions
+from mooring.apiserver.listing import ContinueExpired, Scope, WatchOptions
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.scope import Scope
 from mooring.apiserver.web.rendering import WHOLE, Rendering
 from mooring.kube.errors import NOT_SERVED, ApiError, to_status
 
@@ -90,11 +89,8 @@ _HEADERS: Final = (("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
 
 def packed(reply: Reply, accept_encoding: str) -> Reply:
     """The reply, packed if it is worth it. accept_encoding: the request's header."""
-    if not PACKED_BYTES_MIN < len(reply.body) <= PACKED_BYTES_MAX or not _takes_gzip(accept_encoding):
+    takes_gzip = any(clause.partition(";")[0].strip().lower() == "gzip" for clause in accept_encoding.split(","))
+    if not PACKED_BYTES_MIN < len(reply.body) <= PACKED_BYTES_MAX or not takes_gzip:
         return reply
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
     return dataclasses.replace(reply, body=packer.compress(reply.body) + packer.flush(), headers=(*reply.headers, *_HEADERS))
-
-
-def _takes_gzip(accept_encoding: str) -> bool:
-    return any(clause.partition(";")[0].strip().lower() == "gzip" for clause in accept_encoding.split(","))

@@ -20,10 +20,9 @@ from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.discovery.about import About
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.identity.users import Tokens
-from mooring.apiserver.listing import check_match, watch_start_of
+from mooring.apiserver.listing import Scope, check_match, checked_scope, parsed_scope, watch_start_of
 from mooring.apiserver.objectmeta import MESSAGES as META
 from mooring.apiserver.resource import Action, Call, Json, Resource
-from mooring.apiserver.scope import Scope, checked, parsed
 from mooring.apiserver.server_side_apply.apply import apply
 from mooring.apiserver.server_side_apply.managed import Writer
 from mooring.apiserver.store import ObjectStore
@@ -186,10 +185,10 @@ class _Verbs:
         options, scope = queries.list_options(self._request.query), self._parsed_scope()
         check_match(options)
         queries.check_list(self._request.query)
-        return self._store.list(self._resource, checked(self._resource, scope), options)
+        return self._store.list(self._resource, checked_scope(self._resource, scope), options)
 
     def _watch(self) -> Reply | WatchReply:
-        scope, options = checked(self._resource, self._parsed_scope()), queries.watch_options(self._request.query)
+        scope, options = checked_scope(self._resource, self._parsed_scope()), queries.watch_options(self._request.query)
         try:
             watch_start_of(options, self._store.version, self._store.table(self._resource).history.floor)
         except (Gone, ServerError) as error:
@@ -302,7 +301,7 @@ class _Verbs:
 
     def _parsed_scope(self) -> Scope:
         query = self._request.query
-        return parsed(self._route.namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+        return parsed_scope(self._route.namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
 
     def _body(self, options: WriteOptions, asked: Resource | None = None) -> Json:
         """asked: the kind of the body where it is not the object's."""

@@ -118,7 +118,7 @@ class RestCluster(Cluster):
         return reply
 
     def _refusal(self, answer: Answer, asked: str, kind: Kind[Any], about: str) -> ApiError:
-        error = error_of(answer, asked, about=about, may_show=_may_show(kind))
+        error = error_of(answer, asked, about=about, may_show=kind.plural != "secrets")
         if isinstance(error, Unauthorized):  # the servers' own text is this one word
             told = f"{error}: {self._stranger}"
             return Unauthorized(told, reason=error.reason, details=error.details, retry_after_s=error.retry_after_s)
@@ -218,7 +218,3 @@ def _undecodable(method: str, path: str, answer: Answer, error: Exception) -> Se
 def _why(error: Exception) -> str:
     """msgspec's words name places and types; those of a UnicodeDecodeError would show the bytes."""
     return str(error) if isinstance(error, msgspec.MsgspecError) else type(error).__name__
-
-
-def _may_show(kind: Kind[Any]) -> bool:
-    return kind.plural != "secrets"
