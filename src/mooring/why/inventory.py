@@ -19,7 +19,7 @@ from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
 from mooring.kube.errors import NotServed
-from mooring.kube.list_all import every
+from mooring.kube.list_all import list_all
 from mooring.why.facts import (
     CannotLook,
     Claim,
@@ -117,4 +117,4 @@ def _volume(entry: csi.ListVolumesResponse.Entry) -> Volume:
 
 
 async def _all(cluster: Cluster, kind: Kind[T], selection: Selection = EVERYTHING) -> list[T]:
-    return [found async for found in every(cluster, kind, selection)]
+    return [found async for found in list_all(cluster, kind, selection)]

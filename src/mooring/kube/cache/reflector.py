@@ -21,7 +21,7 @@ from mooring.api.meta import Kind
 from mooring.base.backoff import BackOff
 from mooring.base.clock import Clock
 from mooring.base.log import logger
-from mooring.base.log_once import Complaints
+from mooring.base.log_once import LogOnce
 from mooring.base.randomness import Chance
 from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, Selection, WatchEvent
 from mooring.kube.errors import ApiError, Gone, NotServed, Unreachable
@@ -87,7 +87,7 @@ class Reflector(Generic[T]):
         self._forgotten = False  # the server said so since the last healthy watch; the second time we wait
         self._has_news = False  # the running watch has shown a change
         self._log = _log.bind(reflector=name or kind.plural)
-        self._complaints = Complaints(self._log, over="The API server answers again")
+        self._log_once = LogOnce(self._log, over="The API server answers again")
         self.trouble: ApiError | None = None
         """What list or watch failed with last, until one has told something again."""
 
@@ -172,7 +172,7 @@ class Reflector(Generic[T]):
 
     def _is_well(self) -> None:
         self.trouble = None
-        self._complaints.end()
+        self._log_once.reset()
 
     def _failed(self, error: ApiError) -> float:
         """Notes a failure. Returns how many seconds to wait."""
@@ -185,8 +185,8 @@ class Reflector(Generic[T]):
                 return 0.0
         elif isinstance(error, NotServed):
             self._sink.not_served()
-            self._complaints.note("The API server does not serve this kind, looking for it now and then", error)
+            self._log_once.info("The API server does not serve this kind, looking for it now and then", error)
         else:
-            self._complaints.about("Failed to list or watch, trying again", error)
+            self._log_once.error("Failed to list or watch, trying again", error)
         delay_s = BACKOFF.delay_s(self._failures) * self._chance.uniform(1.0, 2.0)
         return max(delay_s, min(error.retry_after_s or 0.0, RETRY_AFTER_S_MAX))
