@@ -22,7 +22,7 @@ from mooring.apiserver.resource import Call, Json, Resource, Status
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored, Written
 from mooring.apiserver.watch import WatchHub
-from mooring.apiserver.watch_buffer import Notice
+from mooring.apiserver.watch_buffer import WatchItem
 from mooring.apiserver.web.queries import delete_options
 from mooring.base.clock import Clock
 from mooring.base.randomness import Chance
@@ -81,9 +81,9 @@ class LocalCluster(Cluster):
         resource = self._resource(kind)
         scope = scope_of(resource, selection.namespace, selection.label_selector, selection.field_selector)
         options = WatchOptions(resource_version=resource_version, bookmarks=True, timeout_s=timeout_s)
-        async for notices in self._hub.watch(resource, scope, options):
-            for notice in notices:
-                event = _event(kind, notice)
+        async for items in self._hub.watch(resource, scope, options):
+            for item in items:
+                event = _event(kind, item)
                 await self._faults.deliver(kind, event)
                 yield event
 
@@ -164,9 +164,9 @@ class LocalCluster(Cluster):
         return self._clock.wall_s()
 
 
-def _event(kind: Kind[T], notice: Notice) -> WatchEvent[T]:
-    obj = None if notice.stored is None else _typed(kind, notice.stored)
-    return WatchEvent(notice.type, obj, str(notice.version), notice.initial_end)
+def _event(kind: Kind[T], item: WatchItem) -> WatchEvent[T]:
+    obj = None if item.stored is None else _typed(kind, item.stored)
+    return WatchEvent(item.type, obj, str(item.version), item.initial_end)
 
 
 def _typed(kind: Kind[T], stored: Stored) -> T:

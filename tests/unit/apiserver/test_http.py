@@ -19,7 +19,7 @@ from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
-from mooring.apiserver.watch_buffer import Notice
+from mooring.apiserver.watch_buffer import WatchItem
 from mooring.apiserver.web.connection import Limits
 from mooring.apiserver.web.http1 import BODY_BYTES_MAX
 from mooring.apiserver.web.server import ApiServer
@@ -232,8 +232,8 @@ def test_an_event_is_encoded_once_for_all_watchers() -> None:
     create(store, VOLUME_ATTACHMENTS, a_va("va"))
     stored = store.get(VOLUME_ATTACHMENTS, Key("", "va"))
     lines = _Lines()
-    first = lines.line(VOLUME_ATTACHMENTS, Notice(EventType.ADDED, stored.rv, stored))
-    assert first is lines.line(VOLUME_ATTACHMENTS, Notice(EventType.ADDED, stored.rv, stored))
-    assert first is not lines.line(VOLUME_ATTACHMENTS, Notice(EventType.MODIFIED, stored.rv, stored))
+    first = lines.line(VOLUME_ATTACHMENTS, WatchItem(EventType.ADDED, stored.rv, stored))
+    assert first is lines.line(VOLUME_ATTACHMENTS, WatchItem(EventType.ADDED, stored.rv, stored))
+    assert first is not lines.line(VOLUME_ATTACHMENTS, WatchItem(EventType.MODIFIED, stored.rv, stored))
     assert {"type": "ADDED", "object": stored.whole()} == json.loads(first)
     assert first.endswith(b"\n")

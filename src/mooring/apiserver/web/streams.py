@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Stored
 from mooring.apiserver.watch import Cursor, Place, WatchHub
-from mooring.apiserver.watch_buffer import Batch, Notice
+from mooring.apiserver.watch_buffer import Batch, WatchItem
 from mooring.apiserver.web.messages import WatchReply
 from mooring.apiserver.web.metrics import Measured
 from mooring.apiserver.web.rendering import WHOLE, Rendering
@@ -31,14 +31,14 @@ class _Lines:
         self._kept: OrderedDict[tuple[Stored, EventType], bytes] = OrderedDict()
         self._bytes = 0
 
-    def line(self, resource: Resource, notice: Notice) -> bytes:
+    def line(self, resource: Resource, item: WatchItem) -> bytes:
         """One event as a line of JSON."""
-        if notice.stored is None:
-            return _line(notice, WHOLE.bookmark(resource, _bookmark_meta(notice), first=False))
-        key = (notice.stored, notice.type)  # (the same object for all who see it alike)
+        if item.stored is None:
+            return _line(item, WHOLE.bookmark(resource, _bookmark_meta(item), first=False))
+        key = (item.stored, item.type)  # (the same object for all who see it alike)
         line = self._kept.get(key)
         if line is None:
-            line = _line(notice, notice.stored.body)
+            line = _line(item, item.stored.body)
             self._kept[key] = line
             self._bytes += len(line)
             while len(self._kept) > _KEPT or self._bytes > _KEPT_BYTES:
@@ -46,13 +46,13 @@ class _Lines:
         return line
 
 
-def _line(notice: Notice, obj: bytes) -> bytes:
-    return b'{"type":"%s","object":%s}\n' % (notice.type.value.encode(), obj)
+def _line(item: WatchItem, obj: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (item.type.value.encode(), obj)
 
 
-def _bookmark_meta(notice: Notice) -> dict[str, Any]:
-    meta: dict[str, Any] = {"resourceVersion": str(notice.version)}
-    if notice.initial_end:
+def _bookmark_meta(item: WatchItem) -> dict[str, Any]:
+    meta: dict[str, Any] = {"resourceVersion": str(item.version)}
+    if item.initial_end:
         meta["annotations"] = {"k8s.io/initial-events-end": "true"}
     return meta
 
@@ -64,12 +64,12 @@ class _RenderedLines:
         self._rendering, self._clock = rendering, clock
         self._is_first = True
 
-    def line(self, resource: Resource, notice: Notice) -> bytes:
+    def line(self, resource: Resource, item: WatchItem) -> bytes:
         """One event as a line of JSON."""
         first, self._is_first = self._is_first, False
-        if notice.stored is None:
-            return _line(notice, self._rendering.bookmark(resource, _bookmark_meta(notice), first=first))
-        return _line(notice, self._rendering.event(resource, notice.stored, self._clock.wall_s(), first=first))
+        if item.stored is None:
+            return _line(item, self._rendering.bookmark(resource, _bookmark_meta(item), first=first))
+        return _line(item, self._rendering.event(resource, item.stored, self._clock.wall_s(), first=first))
 
 
 _PER_TURN: Final = 256
@@ -112,7 +112,7 @@ class Stream:
             parts, size, count = [], 0, 0
             while size < _WRITE_BYTES and (batch := self._cursor.take()) is not None:
                 parts.append(self._encoded(batch))
-                size, count = size + len(parts[-1]), count + len(batch.notices)
+                size, count = size + len(parts[-1]), count + len(batch.items)
             if not parts:
                 return not self._cursor.is_over
             self._outlet.write(parts[0] if len(parts) == 1 else b"".join(parts))
@@ -125,7 +125,7 @@ class Stream:
     def _encoded(self, batch: Batch) -> bytes:
         found = batch.encoded.get(self._is_chunked) if self._reply.rendering is WHOLE else None
         if found is None:
-            data = b"".join([self._lines.line(self._reply.resource, notice) for notice in batch.notices])
+            data = b"".join([self._lines.line(self._reply.resource, item) for item in batch.items])
             found = b"%x\r\n%b\r\n" % (len(data), data) if self._is_chunked else data
             if self._reply.rendering is WHOLE:
                 batch.encoded[self._is_chunked] = found
