@@ -71,10 +71,10 @@ class ObjectStore:
         """From now on these kinds are served, too, or as they are now; what is stored of them shows again."""
         new = tuple(resources)
         for resource in new:
-            self.make_room(resource)
+            self.ensure_table(resource)
         self.kinds.put(new)
 
-    def make_room(self, resource: Resource) -> None:
+    def ensure_table(self, resource: Resource) -> None:
         """Objects of the kind can be stored, whether it is served or not."""
         if resource.storage not in self._tables:
             self._tables[resource.storage] = Table(self._limits, floor=self.version)
@@ -252,13 +252,13 @@ class ObjectStore:
     # from a file
 
     def begin(self, version: int) -> None:
-        """Makes an empty store go on where another ended. It knows nothing of what was before this version but what `take_in` brings."""
+        """Makes an empty store go on where another ended. It knows nothing of what was before this version but what `load_object` brings."""
         assert not any(len(table) for table in self._tables.values()), "a store begins once"
         self.version = version
         for table in self._tables.values():
             table.history.floor = version
 
-    def take_in(self, resource: Resource, key: Key, rv: int, at: float, body: bytes | None, *, remembered: bool) -> None:
+    def load_object(self, resource: Resource, key: Key, rv: int, at: float, body: bytes | None, *, remembered: bool) -> None:
         """An object as a file has kept it, None for its removal: no rules, no listeners. remembered: as a part of the history."""
         table = self._tables[resource.storage]
         new = None if body is None else self._stored(resource, msgspec.json.decode(body), body)
@@ -270,7 +270,7 @@ class ObjectStore:
         if new is not None and resource.ttl_s is not None:
             self._expiring.append((at + resource.ttl_s, resource, key, rv))
 
-    def go_on(self, version: int) -> None:
+    def finish_loading(self, version: int) -> None:
         """Everything has been taken in; the next write is the one after this version."""
         assert version >= self.version
         self.version = version

@@ -68,7 +68,7 @@ class Definitions:
         self._store.withdraw([resource for resource in self._served.get(name, ()) if resource.path not in paths])
         self._stored[name] = stored_resource(definition)
         self._store.serve(new)
-        self._store.make_room(self._stored[name])
+        self._store.ensure_table(self._stored[name])
         self._served[name] = new
 
     def _remove(self, name: str) -> None:

@@ -35,25 +35,25 @@ def load(store: ObjectStore, saved: Saved, serve_custom_kinds: Callable[[], None
     store.begin(saved.totals.version)
     definitions = [resource for resource in store.kinds.storing() if kind_of(resource) == _DEFINITIONS]
     for resource in definitions:
-        _take_in(store, resource, objects.get(_DEFINITIONS, ()), log.get(_DEFINITIONS, ()))
+        _load_objects(store, resource, objects.get(_DEFINITIONS, ()), log.get(_DEFINITIONS, ()))
     serve_custom_kinds()
     kinds = {kind_of(resource): resource for resource in store.kinds.storing()}
     for kind, resource in kinds.items():
         if kind != _DEFINITIONS:
-            _take_in(store, resource, objects.get(kind, ()), log.get(kind, ()))
-    store.go_on(saved.version)
+            _load_objects(store, resource, objects.get(kind, ()), log.get(kind, ()))
+    store.finish_loading(saved.version)
     left = {entry.key: entry for entry in (*saved.objects, *saved.log) if entry.kind not in kinds}
     unseen = sorted({entry.kind for entry in left.values() if entry.body is not None})
     if unseen:
         _log.warning("Objects of kinds that are not served stay in the file, unseen", kinds=", ".join(unseen))
 
 
-def _take_in(store: ObjectStore, resource: Resource, objects: Iterable[Entry], log: Iterable[Entry]) -> None:
+def _load_objects(store: ObjectStore, resource: Resource, objects: Iterable[Entry], log: Iterable[Entry]) -> None:
     try:
         for entries, remembered in ((objects, False), (log, True)):
             for entry in entries:
                 key = Key(entry.namespace, entry.name)
-                store.take_in(resource, key, entry.version, entry.at, entry.body, remembered=remembered)
+                store.load_object(resource, key, entry.version, entry.at, entry.body, remembered=remembered)
     except _UNREADABLE as error:
         raise Damaged(f"the objects of {resource.name} can't be read: {type(error).__name__}: {error}; restore a backup") from error
 
