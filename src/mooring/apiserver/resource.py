@@ -120,17 +120,17 @@ def _keep_status(new: Json, old: Json, _now: float) -> None:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Form:
+class StorageVersion:
     """How a kind shows objects that are stored in another shape than its own.
 
-    storage: the path that they are stored under; kinds with the same one show the same objects. show: a stored object as the
-    kind shows it. keep: the other way round; it is also given what is stored, None at creation. Both may write to what they are
+    storage: the path that they are stored under; kinds with the same one show the same objects. decode: a stored object as the
+    kind shows it. encode: the other way round; it is also given what is stored, None at creation. Both may write to what they are
     given. Rules run on the stored shape.
     """
 
     storage: tuple[str, str, str]
-    show: Callable[[Json], Json]
-    keep: Callable[[Json, Json | None], Json]
+    decode: Callable[[Json], Json]
+    encode: Callable[[Json, Json | None], Json]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,7 @@ class Resource:
     refuses (by raising) of a valid update of the main resource. fields: values of the field selectors beside metadata.*.
     warnings: for the Warning header, old is None at creation. holds: something beside finalizers keeps what is deleted.
     delete: what a deletion leaves of an object, None when nothing holds it. undeletable: names of objects that stay. ttl_s: objects vanish
-    that long after their last write. form: for kinds that are stored in another shape. decode: in place of the message's
+    that long after their last write. storage_version: for kinds that are stored in another shape. decode: in place of the message's
     decoder, for custom kinds: a body without apiVersion and kind, and where the paths of unknown fields go. custom: what
     such a kind's definition says; its message declares the metadata alone. validate_create: what is wrong beside validate.
     bare_finalizers: they need no prefix. body_version: the apiVersion of what is shown, where it is not the kind's own.
@@ -186,7 +186,7 @@ class Resource:
     answer: Answer | None = None
     bare_finalizers: bool = False
     body_version: str = ""
-    form: Form | None = None
+    storage_version: StorageVersion | None = None
     decode: Callable[[Json, list[str]], Json] | None = None
     custom: Custom | None = None
 
@@ -221,11 +221,11 @@ class Resource:
     @property
     def storage(self) -> tuple[str, str, str]:
         """The path that the objects are stored under."""
-        return self.path if self.form is None else self.form.storage
+        return self.path if self.storage_version is None else self.storage_version.storage
 
-    def kept(self, obj: Json, old: Json | None = None) -> Json:
+    def encoded(self, obj: Json, old: Json | None = None) -> Json:
         """The kind's own shape into the stored one. old: what is stored."""
-        return obj if self.form is None else self.form.keep(obj, old)
+        return obj if self.storage_version is None else self.storage_version.encode(obj, old)
 
     def action(self, name: str) -> Action | None:
         """The sub-resource of that name; None for one that it doesn't have, and for status."""

@@ -129,7 +129,7 @@ class ObjectStore:
 
     def create(self, resource: Resource, body: Json, namespace: str, now: float, *, dry_run: bool = False, by: Writer = SERVER) -> Written:
         """body: a decoded object of the kind; it is written to. Raises AlreadyExists, Invalid, NotFound and Forbidden for the namespace."""
-        body = resource.kept(body)
+        body = resource.encoded(body)
         meta = body["metadata"]
         write_pipeline.check_namespace(resource, meta, namespace)
         write_pipeline.check_space(resource, meta, self._space(resource, meta.get("namespace", "")))
@@ -180,7 +180,7 @@ class ObjectStore:
         if old is None:
             body["metadata"].pop("resourceVersion", None)
             return self.create(resource, body, key.namespace, now, dry_run=dry_run, by=by)
-        return self._rewrite(resource, old, resource.kept(body, old.whole()), now, subresource, dry_run, by)
+        return self._rewrite(resource, old, resource.encoded(body, old.whole()), now, subresource, dry_run, by)
 
     def patch(
         self,
@@ -205,7 +205,7 @@ class ObjectStore:
         if old is None:
             write_pipeline.forget_version(resource, new["metadata"])
             return self.create(resource, new, key.namespace, now, dry_run=dry_run, by=by)
-        return self._rewrite(resource, old, resource.kept(new, old.whole()), now, subresource, dry_run, by)
+        return self._rewrite(resource, old, resource.encoded(new, old.whole()), now, subresource, dry_run, by)
 
     def delete(self, resource: Resource, key: Key, now: float, options: DeleteOptions = PLAIN_DELETE) -> Deleted:
         """Raises NotFound; Conflict for a precondition that fails."""
@@ -252,7 +252,7 @@ class ObjectStore:
     # from a file
 
     def begin(self, version: int) -> None:
-        """Makes an empty store go on where another ended. It knows nothing of what was before this version but what `load_object` brings."""
+        """Makes an empty store go on where another ended. Of earlier versions it has what `load_object` brings."""
         assert not any(len(table) for table in self._tables.values()), "a store begins once"
         self.version = version
         for table in self._tables.values():
@@ -281,7 +281,7 @@ class ObjectStore:
     def _rewrite(self, resource: Resource, old: Stored, new: Json, now: float, subresource: str, dry_run: bool, by: Writer) -> Written:
         self._space(resource, old.key.namespace)
         raw, meta = old.whole(), new["metadata"]
-        before = raw if resource.form is None else resource.kept(old.shown_by(resource).whole(), old.whole())
+        before = raw if resource.storage_version is None else resource.encoded(old.shown_by(resource).whole(), old.whole())
         write_pipeline.check_version(resource, old, meta)
         meta["resourceVersion"] = str(old.rv)
         resource.default(new)

@@ -14,14 +14,14 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api.meta import Key
-from mooring.apiserver.resource import Form, Json, Resource
+from mooring.apiserver.resource import Json, Resource, StorageVersion
 from mooring.kube.cluster import EventType
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
 
 
-_FORMS_MAX = 4
+_SHOWN_MAX = 4
 
 
 class Stored:
@@ -37,21 +37,21 @@ class Stored:
         self.labels: Mapping[str, str] = dict(metadata.get("labels") or {})
         self.fields = fields
         self.body = _encode(obj) if body is None else body
-        self._shown: tuple[tuple[Form, Stored | None], ...] = ()
+        self._shown: tuple[tuple[StorageVersion, Stored | None], ...] = ()
 
     def shown_by(self, resource: Resource) -> Stored:
-        """The object as the kind shows it. Made once for each form, the latest few of them."""
-        form = resource.form
-        if form is None:
+        """The object as the kind shows it. Made once for each storage version, the latest few of them."""
+        storage_version = resource.storage_version
+        if storage_version is None:
             return self
         for known, stored in self._shown:
-            if known is form:
+            if known is storage_version:
                 return stored or self
         obj = self.whole()
-        shown = form.show(obj)
+        shown = storage_version.decode(obj)
         made = Stored(shown, self.fields)
         same = made.body == self.body  # (the usual case: then nothing is kept twice)
-        self._shown = ((form, None if same else made), *self._shown[: _FORMS_MAX - 1])
+        self._shown = ((storage_version, None if same else made), *self._shown[: _SHOWN_MAX - 1])
         return self if same else made
 
     def whole(self) -> dict[str, Any]:

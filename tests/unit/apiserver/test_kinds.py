@@ -121,7 +121,7 @@ def test_an_event_is_the_same_object_through_both_apis() -> None:
     shown = store.get(NEW_EVENTS, Key("default", "e")).whole()
     assert ("m", {"namespace": "default", "name": "p"}) == (shown["note"], shown["regarding"])
     old = store.get(EVENTS, Key("default", "e")).whole()
-    assert old == NEW_EVENTS.kept(copy.deepcopy(shown)), "there and back again, nothing is lost"
+    assert old == NEW_EVENTS.encoded(copy.deepcopy(shown)), "there and back again, nothing is lost"
     assert shown["metadata"] == old["metadata"]
 
 

@@ -16,7 +16,7 @@ from mooring.apiserver.custom.structure import Custom, ScalePaths, Structure, ha
 from mooring.apiserver.custom.validate import Judge, decode_embedded
 from mooring.apiserver.custom.views import columns_of, fields_of, scale_of
 from mooring.apiserver.kinds import version_order
-from mooring.apiserver.resource import Action, Form, Json, Resource, Status, View
+from mooring.apiserver.resource import Action, Json, Resource, Status, StorageVersion, View
 from mooring.kube.errors import Forbidden
 
 if TYPE_CHECKING:
@@ -40,16 +40,16 @@ def scale_action(resource: Resource, paths: ScalePaths) -> Action:
         body_version=_SCALE_VERSION,
         put_without_version=True,
         decode=lambda content, unknown: decode(_SCALE_MESSAGES["Scale"], content, unknown),
-        form=_scale_form(resource, paths),
+        storage_version=_scale_version(resource, paths),
         actions=(inner,),
     )
     return Action(name="scale", verbs=inner.verbs, part=shown)
 
 
-def _scale_form(resource: Resource, paths: ScalePaths) -> Form:
+def _scale_version(resource: Resource, paths: ScalePaths) -> StorageVersion:
     """Differs from kube-apiserver, which can't show the scale of an object without replicas: it is 0."""
 
-    def show(stored: Json) -> Json:
+    def decode_stored(stored: Json) -> Json:
         metadata = {name: stored["metadata"][name] for name in _SCALE_METADATA if name in stored["metadata"]}
         wanted, found = _at(stored, paths.spec_replicas), _at(stored, paths.status_replicas)
         status: Json = {"replicas": found or 0}
@@ -58,10 +58,11 @@ def _scale_form(resource: Resource, paths: ScalePaths) -> Form:
         spec = {"replicas": wanted} if wanted else {}
         return {"kind": "Scale", "apiVersion": _SCALE_VERSION, "metadata": metadata, "spec": spec, "status": status}
 
-    def keep(shown: Json, old: Json | None) -> Json:
+    def encode(shown: Json, old: Json | None) -> Json:
         """The object with that many replicas; what the scale says of its version and uid is asked for."""
         assert old is not None, "a scale is of something"
-        obj = old if resource.form is None else resource.form.keep(resource.form.show(old), None)
+        version = resource.storage_version
+        obj = old if version is None else version.encode(version.decode(old), None)
         for name in ("resourceVersion", "uid"):
             obj["metadata"].pop(name, None)
             if shown["metadata"].get(name):
@@ -72,7 +73,7 @@ def _scale_form(resource: Resource, paths: ScalePaths) -> Form:
         holder[paths.spec_replicas[-1]] = shown["spec"].get("replicas", 0)
         return obj
 
-    return Form(resource.storage, show, keep)
+    return StorageVersion(resource.storage, decode_stored, encode)
 
 
 def _at(obj: Any, steps: tuple[str, ...]) -> Any:
@@ -138,7 +139,7 @@ def _resource(definition: Json, version: Json) -> Resource:
         fields=_fields(definition),
         field_names=frozenset(fields_of(version)),
         bare_finalizers=True,
-        form=_form(definition, version, structure),
+        storage_version=_storage_version(definition, version, structure),
         decode=_decoder(structure),
         custom=_custom(definition, version, schema),
     )
@@ -183,25 +184,25 @@ def _deprecation(definition: Json, version: Json) -> str:
     return str(version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated{use}")
 
 
-def _form(definition: Json, version: Json, structure: Structure) -> Form:
+def _storage_version(definition: Json, version: Json, structure: Structure) -> StorageVersion:
     """Objects are stored as the storage version has them, and may be older than its schema."""
     group, storage_name = definition["spec"]["group"], lifecycle.storage_version(definition)
     is_storage = version["name"] == storage_name
     stored = structure if is_storage else structure_of(_schema_of(_version(definition, storage_name)))
 
-    def show(obj: Json) -> Json:
+    def decode_stored(obj: Json) -> Json:
         prune(obj, stored)
         fill(obj, stored)
         if not is_storage:
             prune(obj, structure)
         return {**obj, "apiVersion": f"{group}/{version['name']}"}
 
-    def keep(obj: Json, _old: Json | None) -> Json:
+    def encode(obj: Json, _old: Json | None) -> Json:
         if not is_storage:
             prune(obj, stored)
         return {**obj, "apiVersion": f"{group}/{storage_name}"}
 
-    return Form(storage_of(definition), show, keep)
+    return StorageVersion(storage_of(definition), decode_stored, encode)
 
 
 def _decoder(structure: Structure) -> Callable[[Json, list[str]], Json]:

@@ -11,7 +11,7 @@ from typing import Final
 from mooring.api import names
 from mooring.apiserver import deletion, field_errors
 from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.resource import Form, Json, Resource
+from mooring.apiserver.resource import Json, Resource, StorageVersion
 from mooring.apiserver.rules import checks, volumesources
 
 MESSAGES: Final = volumesources.MESSAGES.extended("""
@@ -173,5 +173,5 @@ NEW_EVENTS: Final = Resource(
     validate_update=_validate_new_update,
     field_names=NEW_FIELD_NAMES,
     fields=EVENTS.fields,
-    form=Form(EVENTS.path, _decode_new, _encode_new),
+    storage_version=StorageVersion(EVENTS.path, _decode_new, _encode_new),
 )
