@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Looker:
+class Scanner:
     """place: the segments of the driver's own node, {} when it does not say. timeout_s: of each call to the driver."""
 
     cluster: Cluster
@@ -52,7 +52,7 @@ class Looker:
     place: Mapping[str, str]
     timeout_s: float
 
-    async def look(self) -> Inventory:
+    async def scan(self) -> Inventory:
         """Objects, then volumes, then whatever else names volumes, and objects again. Raises ApiError, DriverError, CannotLook.
 
         Objects come last: what has waited for its object until then, or for its end, has got it.

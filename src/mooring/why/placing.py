@@ -22,7 +22,7 @@ def plain(text: str) -> str:
     return text.casefold().translate(_DASHES)
 
 
-class Spellings:
+class HandleMatcher:
     """The handles that a driver lists, to be found by other spellings of them."""
 
     def __init__(self, handles: Iterable[str]) -> None:
@@ -78,38 +78,38 @@ class Placing:
     unplaced: tuple[Object, ...]
 
 
-def placing(inventory: Inventory, spellings: Spellings) -> Placing:
+def placing(inventory: Inventory, matcher: HandleMatcher) -> Placing:
     """Takes the objects of both lists: one that has just gone may have been read just before."""
     known = {(found.name, found.handle): found for found in (*inventory.objects_before, *inventory.objects)}
     ours_last = sorted(known.values(), key=lambda found: found.driver == inventory.driver)
-    owners = {handle: found for found in ours_last for handle in spellings.meant_by(found.handle)}
-    alike = {handle: found for found in ours_last for handle in _alike_handles(found, spellings) if handle not in owners}
-    lost = _Lost(inventory, spellings)
+    owners = {handle: found for found in ours_last for handle in matcher.meant_by(found.handle)}
+    alike = {handle: found for found in ours_last for handle in _alike_handles(found, matcher) if handle not in owners}
+    lost = _Lost(inventory, matcher)
     return Placing(owners, alike, lost.ghosts(alike.values()), lost.unplaced())
 
 
-def _alike_handles(found: Object, spellings: Spellings) -> Iterator[str]:
+def _alike_handles(found: Object, matcher: HandleMatcher) -> Iterator[str]:
     """What its attributes name; and as long as its handle is not listed, what is named nearly so.
 
     Only as long: a volume that was tried in one place after another leaves one of the same name behind, and that one has leaked.
     """
     for word in found.words:
-        yield from spellings.folded(word)
-    if not spellings.meant_by(found.handle):
+        yield from matcher.folded(word)
+    if not matcher.meant_by(found.handle):
         for text in (found.handle, *found.words):
-            yield from spellings.alike(text)
+            yield from matcher.alike(text)
 
 
 class _Lost:
     """The driver's objects whose handles are not listed. _far: names of those that it need not list, for they are of other nodes."""
 
-    def __init__(self, inventory: Inventory, spellings: Spellings) -> None:
+    def __init__(self, inventory: Inventory, matcher: HandleMatcher) -> None:
         ours = [found for found in inventory.objects if found.driver == inventory.driver]
-        listed = [found for found in ours if spellings.named_by(found.handle)]
+        listed = [found for found in ours if matcher.named_by(found.handle)]
         far = {found.name for found in ours if not _may_reach(found.nodes, inventory.place)}
         lists_all = any(found.name in far for found in listed)
         self._before = {found.name for found in inventory.objects_before}
-        self._lost = [found for found in ours if not spellings.named_by(found.handle)]
+        self._lost = [found for found in ours if not matcher.named_by(found.handle)]
         self._far = frozenset() if lists_all else frozenset(far)
         self._lists_as_made = any(found.provisioned for found in listed)
 
