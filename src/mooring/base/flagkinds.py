@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
+class FlagKind(Generic[T]):
     """How a flag's text becomes its value.
 
     word: stands for the value in the usage, "" for booleans. read: raises ValueError. hint: what is allowed, shown with the error.
@@ -87,13 +87,13 @@ def _joined(earlier: Mapping[str, T], later: Mapping[str, T]) -> Mapping[str, T]
     return {**earlier, **later}
 
 
-STRING: Final[Kind[str]] = Kind("string", str, show=lambda value: f'"{value}"' if value else "")
-BOOL: Final[Kind[bool]] = Kind("", read_bool, "true or false, after =", lambda value: "true" if value else "", bare="true")
-INT: Final[Kind[int]] = Kind("int", read_int, "a whole number", lambda value: str(value) if value else "")
-UINT: Final[Kind[int]] = Kind("uint", read_uint, "a whole number, not negative", lambda value: str(value) if value else "")
-FLOAT: Final[Kind[float]] = Kind("float", read_float, "a number", lambda value: f"{value:g}" if value else "")
-DURATION: Final[Kind[float]] = Kind("duration", parse_duration_s, "numbers with units, as in 15s, 300ms or 1m30s", format_duration)
-LABELS: Final[Kind[Mapping[str, str]]] = Kind(
+STRING: Final[FlagKind[str]] = FlagKind("string", str, show=lambda value: f'"{value}"' if value else "")
+BOOL: Final[FlagKind[bool]] = FlagKind("", read_bool, "true or false, after =", lambda value: "true" if value else "", bare="true")
+INT: Final[FlagKind[int]] = FlagKind("int", read_int, "a whole number", lambda value: str(value) if value else "")
+UINT: Final[FlagKind[int]] = FlagKind("uint", read_uint, "a whole number, not negative", lambda value: str(value) if value else "")
+FLOAT: Final[FlagKind[float]] = FlagKind("float", read_float, "a number", lambda value: f"{value:g}" if value else "")
+DURATION: Final[FlagKind[float]] = FlagKind("duration", parse_duration_s, "numbers with units, as in 15s, 300ms or 1m30s", format_duration)
+LABELS: Final[FlagKind[Mapping[str, str]]] = FlagKind(
     "labels", read_labels, "key:value pairs, as in team:storage,tier:gold", lambda _: "", merge=_joined
 )
 
@@ -150,7 +150,7 @@ def read_gates(text: str) -> dict[str, bool]:
     return settings
 
 
-GATES: Final[Kind[Mapping[str, bool]]] = Kind(
+GATES: Final[FlagKind[Mapping[str, bool]]] = FlagKind(
     "gates", read_gates, "Name=true|false pairs, as in A=true,B=false", lambda _: "", merge=_joined
 )
 

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import Kind
+from mooring.base.flagkinds import FlagKind
 
 T = TypeVar("T")
 F = TypeVar("F")
@@ -54,13 +54,13 @@ class Flag:
 
     field: str
     name: str
-    kind: Kind[Any]
+    kind: FlagKind[Any]
     default: Any
     text: str
     section: Section = Section.OWN
 
 
-def flag(name: str, kind: Kind[T], default: T, text: str, section: Section = Section.OWN) -> T:
+def flag(name: str, kind: FlagKind[T], default: T, text: str, section: Section = Section.OWN) -> T:
     """A field of a flag table; typed as its value, so that tables read as records."""
     made: Any = dataclasses.field(default_factory=lambda: default, metadata={"flag": (name, kind, default, text, section)})
     result: T = made

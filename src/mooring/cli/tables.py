@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, LABELS, STRING, Kind
+from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, LABELS, STRING, FlagKind
 from mooring.base.flags import Section, flag
 from mooring.base.log import parse_vmodule
 
@@ -23,8 +23,8 @@ def _read_vmodule(text: str) -> str:
     return text
 
 
-_VMODULE: Final[Kind[str]] = Kind("pattern=N,...", _read_vmodule)
-_UNSET_SIZE: Final[Kind[str]] = Kind("quantity", str)
+_VMODULE: Final[FlagKind[str]] = FlagKind("pattern=N,...", _read_vmodule)
+_UNSET_SIZE: Final[FlagKind[str]] = FlagKind("quantity", str)
 RATE: Final = dataclasses.replace(FLOAT, show=lambda _: "")
 BURST: Final = dataclasses.replace(INT, show=lambda _: "")
 """Of limits that do not hold unless one of their flags is given: upstream's default would be no truth in the usage."""

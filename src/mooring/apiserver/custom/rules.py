@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from mooring.apiserver import field_errors
 from mooring.apiserver.cel import work
-from mooring.apiserver.cel.checker import STRING, CompileError, Kind, checked, mentions
+from mooring.apiserver.cel.checker import STRING, CelType, CompileError, checked, mentions
 from mooring.apiserver.cel.compiler import OverBudget, Program, Scope, compiled
 from mooring.apiserver.cel.values import NONE, CelError, Optional
 from mooring.apiserver.cel.work import STEPS_MAX
 from mooring.apiserver.codecs.scalars import equal_json, type_of
-from mooring.apiserver.custom.celtypes import Converter, converter_of, kind_of
+from mooring.apiserver.custom.celtypes import Converter, cel_type_of, converter_of
 from mooring.apiserver.custom.lists import counterparts
 from mooring.apiserver.custom.structure import NOTHING, Structure
 from mooring.apiserver.field_errors import Cause
@@ -103,9 +103,9 @@ def is_of_change(spec: Json, structure: Structure, *, root: bool) -> bool:
     return mentions(checked(spec["rule"], names_of(spec, structure, root=root))[0], "oldSelf")
 
 
-def names_of(spec: Json, structure: Structure, *, root: bool) -> dict[str, Kind]:
-    kind = kind_of(structure, root=root)
-    return {"self": kind, "oldSelf": Kind("optional") if spec.get("optionalOldSelf") else kind}
+def names_of(spec: Json, structure: Structure, *, root: bool) -> dict[str, CelType]:
+    kind = cel_type_of(structure, root=root)
+    return {"self": kind, "oldSelf": CelType("optional") if spec.get("optionalOldSelf") else kind}
 
 
 def _same(value: Any) -> Any:
