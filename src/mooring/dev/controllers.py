@@ -23,7 +23,7 @@ from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.csi.session import Session
 from mooring.dev.story import Story
-from mooring.dev.traced_cluster import WatchedCluster, Watches
+from mooring.dev.traced_cluster import TracedCluster, Watches
 from mooring.kube.cluster import Cluster
 
 NAMESPACE: Final = "default"
@@ -53,7 +53,7 @@ class Controllers:
         }
 
     def _seen_as(self, who: str) -> Cluster:
-        return WatchedCluster(self._cluster, who, self._story, self._clock, self._watches[who])
+        return TracedCluster(self._cluster, who, self._story, self._clock, self._watches[who])
 
     def _attacher(self, cluster: Cluster) -> Attacher:
         runtime = Runtime(cluster, self._clock, self._chance, Metrics())

@@ -13,7 +13,7 @@ from mooring.api.meta import finalizers_of
 from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.csi.driver import Driver
 from mooring.dev.plane import Plane
-from mooring.dev.polling import DemoFailed, Looks
+from mooring.dev.polling import DemoFailed, Polling
 from mooring.dev.seed_objects import claim, csi_node, storage_class, volume_attachment
 from mooring.dev.story import Story
 from mooring.kube.cluster import Cluster
@@ -40,7 +40,7 @@ class Demo:
         self._driver_name = plane.driver_name
         self._cluster = cluster
         self._story = story
-        self._looks = Looks(plane, cluster, driver, story)
+        self._polling = Polling(plane, cluster, driver, story)
         self._pv = ""  # names of what the controllers make
         self._handle = ""
 
@@ -62,15 +62,15 @@ class Demo:
         """A claim asks for a volume: the binder says whose task that is, the provisioner has it made, the binder binds."""
         began_s = self._story.elapsed_s
         await self._cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim(CLAIM, CLASS), NAMESPACE)
-        bound = await self._looks.until(PERSISTENT_VOLUME_CLAIMS, CLAIM, _is_bound, "is bound")
+        bound = await self._polling.until(PERSISTENT_VOLUME_CLAIMS, CLAIM, _is_bound, "is bound")
         assert bound is not None
         self._story.checked(f"the claim is bound, {(self._story.elapsed_s - began_s) * 1000:.0f} ms after it was made")
         self._pv = bound.spec.volume_name
         self._expect("name of the PersistentVolume", f"pvc-{bound.metadata.uid}", self._pv)
-        pv = await self._looks.until(PERSISTENT_VOLUMES, self._pv, _has_its_claim, "is bound")
+        pv = await self._polling.until(PERSISTENT_VOLUMES, self._pv, _has_its_claim, "is bound")
         assert pv is not None
         self._check_bound(bound, pv)
-        volume = await self._looks.driver_has(self._handle, on=[])
+        volume = await self._polling.driver_has(self._handle, on=[])
         self._expect("name that the driver knows the volume by", self._pv, volume.name)
 
     def _check_bound(self, bound: PersistentVolumeClaim, pv: PersistentVolume) -> None:
@@ -89,10 +89,10 @@ class Demo:
         """A VolumeAttachment asks for it on the node: the attacher attaches."""
         began_s = self._story.elapsed_s
         await self._cluster.create(VOLUME_ATTACHMENTS.whole(), volume_attachment(self._driver_name, VA, self._pv, NODE))
-        attached = await self._looks.until(VOLUME_ATTACHMENTS, VA, lambda va: va is not None and va.status.attached, "is attached")
+        attached = await self._polling.until(VOLUME_ATTACHMENTS, VA, lambda va: va is not None and va.status.attached, "is attached")
         assert attached is not None
         self._story.checked(f"the VolumeAttachment says attached, {(self._story.elapsed_s - began_s) * 1000:.0f} ms after it was asked for")
-        volume = await self._looks.driver_has(self._handle, on=[NODE])
+        volume = await self._polling.driver_has(self._handle, on=[NODE])
         context = {"publication": str(volume.published[0].number)}
         self._expect("attachmentMetadata", context, attached.status.attachment_metadata)
         self._story.checked("attachmentMetadata is what the driver answered")
@@ -108,17 +108,17 @@ class Demo:
     async def _detach(self) -> None:
         """The VolumeAttachment is deleted: the attacher detaches, then lets it go."""
         await self._cluster.delete(VOLUME_ATTACHMENTS, VA)
-        await self._looks.until(VOLUME_ATTACHMENTS, VA, lambda va: va is None, "is gone")
+        await self._polling.until(VOLUME_ATTACHMENTS, VA, lambda va: va is None, "is gone")
         self._story.checked("the VolumeAttachment is gone")
-        await self._looks.driver_has(self._handle, on=[])
+        await self._polling.driver_has(self._handle, on=[])
 
     async def _give_back(self) -> None:
         """The claim is deleted: the binder releases the volume, the provisioner has it deleted."""
         await self._cluster.delete(PERSISTENT_VOLUME_CLAIMS, CLAIM, NAMESPACE)
-        await self._looks.until(PERSISTENT_VOLUME_CLAIMS, CLAIM, lambda one: one is None, "is gone")
-        await self._looks.until(PERSISTENT_VOLUMES, self._pv, lambda pv: pv is None, "is gone")
+        await self._polling.until(PERSISTENT_VOLUME_CLAIMS, CLAIM, lambda one: one is None, "is gone")
+        await self._polling.until(PERSISTENT_VOLUMES, self._pv, lambda pv: pv is None, "is gone")
         self._story.checked("the claim and the PersistentVolume are gone")
-        await self._looks.driver_has_nothing()
+        await self._polling.driver_has_nothing()
 
     async def _clear_away(self) -> None:
         """The class and the node go, and nothing is left."""
@@ -139,7 +139,7 @@ class Demo:
         self._story.checked(f"{', '.join(changing)}: each was called once, and no call failed")
 
     def _expect(self, what: str, expected: object, found: object) -> None:
-        self._looks.expect(what, expected, found)
+        self._polling.expect(what, expected, found)
 
 
 def _is_bound(one: PersistentVolumeClaim | None) -> bool:

@@ -50,7 +50,7 @@ class DemoFailed(MooringError):
     """Something was not as the demo claims; str() says what was expected and what was found."""
 
 
-class Looks:
+class Polling:
     """cluster: a client over HTTP; driver: a connection of the demo's own. What is found is told in the story."""
 
     def __init__(self, plane: Plane, cluster: Cluster, driver: Driver, story: Story) -> None:

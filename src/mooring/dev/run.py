@@ -20,7 +20,7 @@ from mooring.dev.demo import NODE, Demo, DemoFailed
 from mooring.dev.plane import Plane, running
 from mooring.dev.seed_objects import make_volume, register
 from mooring.dev.story import Story
-from mooring.dev.traced_cluster import WatchedCluster
+from mooring.dev.traced_cluster import TracedCluster
 from mooring.driver.layout import Segments
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
@@ -57,10 +57,10 @@ async def run_dev(
         )
         async with plane_of as plane:
             async with _clients(plane, clock, chance) as (cluster, driver):
-                told = WatchedCluster(cluster, "dev", story, clock)
-                await register(told, plane.driver_name, node_ids, topology, default_class=default_class)
+                traced = TracedCluster(cluster, "dev", story, clock)
+                await register(traced, plane.driver_name, node_ids, topology, default_class=default_class)
                 for name in dict.fromkeys(volumes):
-                    await make_volume(told, driver, plane.driver_name, name)
+                    await make_volume(traced, driver, plane.driver_name, name)
 
             def invite() -> None:
                 for line in _invitation(plane, examples, kept=bool(state), can_enter=can_enter):
@@ -111,7 +111,7 @@ async def _demo(folder: Path, story: Story, clock: Clock, chance: Chance) -> Non
         _clients(plane, clock, chance) as clients,
     ):
         cluster, driver = clients
-        demo = Demo(plane, WatchedCluster(cluster, "demo", story, clock), driver, story)
+        demo = Demo(plane, TracedCluster(cluster, "demo", story, clock), driver, story)
         try:
             await demo.run()
         except DemoFailed:

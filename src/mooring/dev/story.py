@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from typing import Final, Protocol
 
 from mooring.base.clock import Clock
-from mooring.dev.summary import brief_message
+from mooring.dev.summary import message_summary
 from mooring.driver.guard import CallRecord
 
 KNOWN_MAX: Final = 1000
@@ -152,8 +152,8 @@ class Story:
         """A call to the driver has ended; the driver tells it."""
         failed = record.error is not None
         (self.failed_calls if failed else self.calls)[record.rpc] += 1
-        what = f"{record.rpc} {brief_message(record.request)}".rstrip()
-        result = "" if failed else brief_message(record.response) or "OK"
+        what = f"{record.rpc} {message_summary(record.request)}".rstrip()
+        result = "" if failed else message_summary(record.response) or "OK"
         problem = str(record.error or "")
         same = f"{what} {problem}" if failed else ""
         self.happened("driver", what, via="CSI", result=result, problem=problem, seconds=record.seconds, same=same, name=record.rpc)

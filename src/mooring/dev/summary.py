@@ -23,12 +23,12 @@ _TYPE: Final = re.compile(r"\btype=")
 """What each entry of a list of capabilities would begin with."""
 
 
-def brief_message(text: str) -> str:
+def message_summary(text: str) -> str:
     """A CSI message: `volume_id=vol-1 readonly=true`. text: its one-line JSON, "" gives ""."""
     return _line(" ", _leaves("", json.loads(text))) if text else ""
 
 
-def brief_patch(body: Any) -> str:
+def patch_summary(body: Any) -> str:
     """A patch: `status.attached=true`; the steps of a JSON patch one after the other, without its tests."""
     if isinstance(body, list):
         return _line(", ", ((step["path"], _operation(step)) for step in body if step["op"] != "test"))

@@ -11,7 +11,7 @@ from mooring.api.core import EVENTS
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
 from mooring.dev.story import Story
-from mooring.dev.summary import brief_patch
+from mooring.dev.summary import patch_summary
 from mooring.kube.cluster import EVERYTHING, Cluster, PatchType, Request, Selection, Verb, WatchEvent
 from mooring.kube.errors import ApiError, Conflict, Invalid
 
@@ -36,7 +36,7 @@ class Watches:
             await self._another.wait()
 
 
-class WatchedCluster(Cluster):
+class TracedCluster(Cluster):
     """`Cluster`, with its user's name on it. Reads are passed on in silence. watches: hears of the watches, too."""
 
     def __init__(self, cluster: Cluster, who: str, story: Story, clock: Clock, watches: Watches | None = None) -> None:
@@ -95,7 +95,7 @@ def _brief(request: Request) -> str:
         case Verb.REPLACE:
             return f"replace {request.place}{_phase(request.body, request.subresource)}"
         case Verb.PATCH:
-            return f"patch {request.place}: {brief_patch(request.body.body)}"
+            return f"patch {request.place}: {patch_summary(request.body.body)}"
         case Verb.POST:
             return f"create {request.place}"
     return f"{request.verb} {request.place}"
