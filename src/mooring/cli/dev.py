@@ -135,7 +135,6 @@ async def _dev(flags: DevFlags, prog: str) -> int:
     from mooring.base.clock import LoopClock
     from mooring.base.randomness import Chance
     from mooring.base.stopping import stop_signals
-    from mooring.cli.keyboard import on_enter
     from mooring.dev.run import run_dev
     from mooring.dev.screen import screen_for
     from mooring.dev.story import Story

@@ -141,13 +141,13 @@ def _extreme(sign: int, name: str) -> Callable[[Any], Any]:
 
 def _either_index(of: Any, item: Any, *rest: Any) -> int:
     if not isinstance(of, list):
-        return _text(_index_of)(of, item, *rest)
+        return int(_text(_index_of)(of, item, *rest))
     return next((number for number, other in enumerate(of) if values.equal(other, item)), -1)
 
 
 def _either_last_index(of: Any, item: Any, *rest: Any) -> int:
     if not isinstance(of, list):
-        return _text(_last_index_of)(of, item, *rest)
+        return int(_text(_last_index_of)(of, item, *rest))
     return max((number for number, other in enumerate(of) if values.equal(other, item)), default=-1)
 
 

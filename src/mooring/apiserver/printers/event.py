@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mooring.apiserver.printers import column
-from mooring.apiserver.printers.column import NAME, Cell, Column, Json, at, plain
+from mooring.apiserver.printers.column import NAME, Cell, Column, at, plain
+from mooring.apiserver.resource import Json
 
 
 def _first_seen(first: str) -> Cell:

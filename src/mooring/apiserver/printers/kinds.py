@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from mooring.apiserver.custom.structure import Custom
 from mooring.apiserver.printers import column, event, node, pod, storage
-from mooring.apiserver.printers.column import AGE, CREATED, DEFAULT, NAME, Cell, Column, Json, at, plain
+from mooring.apiserver.printers.column import AGE, CREATED, DEFAULT, NAME, Cell, Column, at, plain
 from mooring.apiserver.printers.jsonpath import printed
-from mooring.apiserver.resource import Resource
+from mooring.apiserver.resource import Json, Resource
 
 
 def _custom_columns(custom: Custom) -> tuple[Column, ...]:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from mooring.apiserver.printers import column
-from mooring.apiserver.printers.column import AGE, NAME, NONE, Column, Json, is_deleted, plain
+from mooring.apiserver.printers.column import AGE, NAME, NONE, Column, is_deleted, plain
+from mooring.apiserver.resource import Json
 
 _OVER: Final = ("Succeeded", "Failed")
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from mooring.api.classes import CLASS_BETA
-from mooring.apiserver.printers.column import AGE, NAME, UNSET, Cell, Column, Json, at, is_deleted, is_true, plain
+from mooring.apiserver.printers.column import AGE, NAME, UNSET, Cell, Column, at, is_deleted, is_true, plain
+from mooring.apiserver.resource import Json
 
 _MODES: Final = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 

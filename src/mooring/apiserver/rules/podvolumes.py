@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from mooring.api import names
@@ -212,7 +212,7 @@ def _validate_config_map(content: Json, field: str) -> list[Cause]:
     return _validate_files(content, field, "name")
 
 
-_CHECKS: Final[dict[str, Callable[[Json, str], list[Cause]]]] = {
+_CHECKS: Final[dict[str, Callable[[Json, str], Iterable[Cause]]]] = {
     "hostPath": _validate_host_path,
     "emptyDir": _validate_empty_dir,
     "nfs": _validate_nfs,
@@ -224,7 +224,7 @@ _CHECKS: Final[dict[str, Callable[[Json, str], list[Cause]]]] = {
     "ephemeral": _validate_ephemeral,
     "image": _validate_image,
 }
-_PROJECTED: Final[dict[str, Callable[[Json, str], list[Cause]]]] = {
+_PROJECTED: Final[dict[str, Callable[[Json, str], Iterable[Cause]]]] = {
     "secret": _validate_config_map,
     "configMap": _validate_config_map,
     "downwardAPI": _validate_downward,

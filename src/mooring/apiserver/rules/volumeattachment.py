@@ -48,10 +48,10 @@ def _validate(new: Json) -> Iterator[Cause]:
 
 def _validate_source(source: Json) -> Iterator[Cause]:
     name, inline, field = source.get("persistentVolumeName"), source.get("inlineVolumeSpec"), "spec.source.persistentVolumeName"
-    if name is None and inline is None:
-        yield field_errors.required("spec.source", _ONE_SOURCE)
-    elif name is None:
+    if name is None and inline is not None:
         yield from _validate_inline(inline, "spec.source.inlineVolumeSpec")
+    elif name is None:
+        yield field_errors.required("spec.source", _ONE_SOURCE)
     else:
         if inline is not None:
             yield field_errors.forbidden("spec.source", _ONE_SOURCE)
