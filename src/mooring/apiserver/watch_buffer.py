@@ -33,7 +33,7 @@ class WatchItem:
 class Batch:
     """Items that belong together. version: where a watch stands after them. encoded: what readers have made of them, by form."""
 
-    __slots__ = ("encoded", "notices", "version")
+    __slots__ = ("encoded", "items", "version")
 
     def __init__(self, version: int, items: tuple[WatchItem, ...]) -> None:
         self.version, self.items = version, items
@@ -95,5 +95,5 @@ def _until(committed: int, changes: list[Change]) -> list[Change]:
 
 
 def _items(changes: list[Change], scope: Scope, resource: Resource) -> tuple[WatchItem, ...]:
-    told = ((change.rv, change.seen_by(scope.matches)) for change in changes)
-    return tuple(WatchItem(seen[0], version, seen[1].shown_by(resource)) for version, seen in told if seen is not None)
+    observed = ((change.rv, change.seen_by(scope.matches)) for change in changes)
+    return tuple(WatchItem(view[0], version, view[1].shown_by(resource)) for version, view in observed if view is not None)

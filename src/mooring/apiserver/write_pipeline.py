@@ -19,8 +19,8 @@ _BYTES_MAX: Final = 2 * 1024 * 1024
 def tidy(resource: Resource, obj: Json, old: Json | None = None, subresource: str = "") -> tuple[str, ...]:
     """The warnings that an object earns; drops what they say is dropped. A status earns none of its kind's."""
     twins = metadata.without_twins(obj["metadata"])
-    told = [".metadata.ownerReferences contains duplicate entries; API server dedups owner references"] if twins else []
-    return tuple(told) if subresource == "status" else (*told, *resource.warnings(obj, old))
+    warnings = [".metadata.ownerReferences contains duplicate entries; API server dedups owner references"] if twins else []
+    return tuple(warnings) if subresource == "status" else (*warnings, *resource.warnings(obj, old))
 
 
 def check_name(meta: Json, name: str) -> None:

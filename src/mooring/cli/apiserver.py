@@ -168,9 +168,9 @@ async def _serve(flags: ApiServerFlags) -> int:
             server = ApiServer(store, identity, clock=clock, chance=chance, port=flags.port, durability=durability)
             await server.start()
             try:
-                told = kubeconfig_file(flags, folder)
-                server.write_kubeconfig(told)
-                sys.stdout.write(f"The API server answers on {server.url}\nexport KUBECONFIG={shlex.quote(str(told))}\n")
+                path = kubeconfig_file(flags, folder)
+                server.write_kubeconfig(path)
+                sys.stdout.write(f"The API server answers on {server.url}\nexport KUBECONFIG={shlex.quote(str(path))}\n")
                 sys.stdout.flush()
                 await _until(stop, durability)
             finally:

@@ -85,12 +85,12 @@ def decode_object(resource: Resource, value: Any, validation: FieldValidation, p
         raise unusable(resource, str(error)) from error
     strange = dict.fromkeys(f'unknown field "{path}"' for path in unknown)
     twice = dict.fromkeys(problem for problem in problems if problem.replace("duplicate", "unknown", 1) not in strange)
-    told = [] if validation is FieldValidation.IGNORE else [*twice, *strange][:TOLD_MAX]
-    if told and validation is FieldValidation.STRICT:
-        raise UnknownFields(told)
+    warnings = [] if validation is FieldValidation.IGNORE else [*twice, *strange][:TOLD_MAX]
+    if warnings and validation is FieldValidation.STRICT:
+        raise UnknownFields(warnings)
     if is_cleared(_record_in(content)):
         obj["metadata"]["managedFields"] = [{}]  # (an empty list says the same, and would be dropped like any other)
-    return {"apiVersion": resource.api_version, "kind": resource.kind, **obj}, tuple(told)
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **obj}, tuple(warnings)
 
 
 def _record_in(content: Json) -> Any:

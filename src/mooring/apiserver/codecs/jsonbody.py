@@ -68,13 +68,13 @@ def duplicate_fields(body: bytes) -> list[str]:
 def _named(value: Any, path: str) -> list[str]:
     if isinstance(value, _Pairs):
         seen: set[str] = set()
-        told = []
+        problems = []
         for name, inner in value:
             if name in seen:
-                told.append(f'duplicate field "{path}{name}"')
+                problems.append(f'duplicate field "{path}{name}"')
             seen.add(name)
-            told += _named(inner, f"{path}{name}.")
-        return told
+            problems += _named(inner, f"{path}{name}.")
+        return problems
     if isinstance(value, list):
         return [text for index, inner in enumerate(value) for text in _named(inner, f"{path[:-1]}[{index}].")]
     return []

@@ -121,11 +121,11 @@ def _apply(resource: Resource, kind: PatchType, stored: Json, patch: Any) -> Any
 def _decoded(resource: Resource, patched: Any, validation: FieldValidation, warnings: list[str] | None) -> Json:
     check_bounds(patched)
     try:
-        decoded, told = decode_object(resource, patched, validation, [])
+        decoded, found = decode_object(resource, patched, validation, [])
     except (UnknownFields, BadRequest) as error:
         raise _unusable(str(error)) from error
     if warnings is not None:
-        warnings.extend(told)
+        warnings.extend(found)
     return decoded
 
 

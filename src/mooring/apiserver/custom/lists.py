@@ -53,8 +53,8 @@ def _twice(value: list[Any], structure: Structure, path: str) -> Iterator[Cause]
 
 
 def _key(item: Any, keys: tuple[str, ...]) -> bytes:
-    told = [item.get(name) for name in keys] if keys and isinstance(item, dict) else item
-    return msgspec.json.encode(told, order="deterministic")
+    identity = [item.get(name) for name in keys] if keys and isinstance(item, dict) else item
+    return msgspec.json.encode(identity, order="deterministic")
 
 
 _LIST_TYPES: Final = ("atomic", "set", "map")

@@ -31,7 +31,7 @@ class Rule:
     of_change: bool
     steps: int
 
-    def told(self, value: Any, old: Any, left: list[int]) -> tuple[str, bool] | None:
+    def violation(self, value: Any, old: Any, left: list[int]) -> tuple[str, bool] | None:
         """What to say when the rule is broken, and whether it could be evaluated; None when all is well. Raises OverBudget."""
         optional = bool(self.spec.get("optionalOldSelf"))
         if self.of_change and old is NOTHING and not optional:
@@ -76,8 +76,8 @@ def compiled_rule(spec: Json, structure: Structure, *, root: bool) -> Rule:
     tree, _ = checked(spec["rule"], names)
     message = checked(spec["messageExpression"], names)[0] if spec.get("messageExpression") else None
     steps = work.ROUND + work.of_tree(tree) + (0 if message is None else work.of_tree(message))
-    told = None if message is None else compiled(message)
-    return Rule(spec, compiled(tree), told, converter_of(structure), mentions(tree, "oldSelf"), steps)
+    text = None if message is None else compiled(message)
+    return Rule(spec, compiled(tree), text, converter_of(structure), mentions(tree, "oldSelf"), steps)
 
 
 def wrong_rule(spec: Json, structure: Structure, *, root: bool) -> str:
@@ -137,9 +137,9 @@ class Rules:
         if value is None or (old is not NOTHING and equal_json(old, value)):
             return
         for rule in self._rules:
-            told = rule.told(value, old, left)
-            if told is not None:
-                found.append(_cause(rule.spec, told, value, path))
+            violation = rule.violation(value, old, left)
+            if violation is not None:
+                found.append(_cause(rule.spec, violation, value, path))
         if isinstance(value, list) and self._items is not None:
             for number, (item, before) in enumerate(counterparts(value, old, self._structure.raw)):
                 self._items._apply(item, before, f"{path}[{number}]", left, found)
@@ -164,9 +164,9 @@ def rules_of(structure: Structure, *, root: bool = True) -> Rules | None:
     return Rules(structure, rules, below, items, others) if rules or below or items or others else None
 
 
-def _cause(spec: Json, told: tuple[str, bool], value: Any, path: str) -> Cause:
+def _cause(spec: Json, violation: tuple[str, bool], value: Any, path: str) -> Cause:
     """told: what to say, and whether the rule could be evaluated."""
-    text, evaluated = told
+    text, evaluated = violation
     field, reason = path + spec.get("fieldPath", "") if path else spec.get("fieldPath", "").removeprefix("."), spec.get("reason")
     field = _STEP.sub(lambda step: f".{step[1]}" if step[1] is not None else f"[{step[2]}]", field) or _NO_PATH
     if not evaluated:

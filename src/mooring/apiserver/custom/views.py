@@ -124,10 +124,10 @@ def _wrong_field(given: str, place: str, structure: Structure) -> Iterator[Cause
         yield field_errors.invalid(place, given, _SELECTABLE)
 
 
-def _wrong_place(given: str, field: str, tops: tuple[str, ...], told: str) -> Iterator[Cause]:
+def _wrong_place(given: str, field: str, tops: tuple[str, ...], roots: str) -> Iterator[Cause]:
     wrong = list(_wrong_path(given, field))
     if not wrong and not given.startswith(tops):
-        wrong.append(field_errors.invalid(field, given, f"should be a json path under {told}"))
+        wrong.append(field_errors.invalid(field, given, f"should be a json path under {roots}"))
     yield from wrong
 
 

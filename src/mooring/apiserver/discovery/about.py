@@ -94,9 +94,9 @@ class About:
 
     def _index(self) -> dict[str, Any]:
         """Each document with its hash in the address: who has that one need not ask again."""
-        told = {}
+        index = {}
         for root in openapi_roots(self._store):
             made = self._made(("openapi", "v3", *root.split("/")))
             assert made is not None, "a document that is listed can be made"
-            told[root] = {"serverRelativeURL": f"/openapi/v3/{root}?hash={made.tag}"}
-        return {"paths": told}
+            index[root] = {"serverRelativeURL": f"/openapi/v3/{root}?hash={made.tag}"}
+        return {"paths": index}

@@ -62,8 +62,8 @@ def _group_names(store: ObjectStore) -> Iterable[str]:
 
 def _group(store: ObjectStore, name: str) -> dict[str, Any]:
     versions = dict.fromkeys(resource.version for resource in store.resources if resource.group == name)
-    told = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
-    return {"name": name, "versions": told, "preferredVersion": told[0]}
+    entries = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": entries, "preferredVersion": entries[0]}
 
 
 def _entries(resource: Resource) -> list[dict[str, Any]]:
@@ -82,12 +82,12 @@ def _aliases(resource: Resource) -> dict[str, list[str]]:
 
 def _action(action: Action) -> dict[str, Any]:
     """What a sub-resource takes, where it is not the object's own kind."""
-    told: dict[str, Any] = {"verbs": list(action.verbs)}
+    described: dict[str, Any] = {"verbs": list(action.verbs)}
     other = action.asks or action.part
     if other is not None and "/" in other.api_version:
-        told["group"], _, told["version"] = other.api_version.partition("/")
+        described["group"], _, described["version"] = other.api_version.partition("/")
     kind = other.kind if other is not None else action.kind
-    return {**told, "kind": kind} if kind else told
+    return {**described, "kind": kind} if kind else described
 
 
 AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -131,7 +131,7 @@ def _aggregated_version(version: str, served: list[Resource]) -> dict[str, Any]:
 
 
 def _aggregated_resource(resource: Resource) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "resource": resource.plural,
         "responseKind": _response_kind(resource, resource.kind),
         "scope": "Namespaced" if resource.namespaced else "Cluster",
@@ -143,8 +143,8 @@ def _aggregated_resource(resource: Resource) -> dict[str, Any]:
     if resource.status is not Status.NONE:
         below.append({"subresource": "status", "responseKind": _response_kind(resource, resource.kind), "verbs": STATUS_VERBS})
     if below:
-        told["subresources"] = sorted(below, key=lambda found: str(found["subresource"]))
-    return told
+        described["subresources"] = sorted(below, key=lambda found: str(found["subresource"]))
+    return described
 
 
 def _aggregated_action(resource: Resource, action: Action) -> dict[str, Any]:

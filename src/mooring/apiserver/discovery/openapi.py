@@ -86,13 +86,13 @@ def _operations(resource: Resource, wanted: dict[str, tuple[str, str]], verbs: t
 
 def _operation(resource: Resource, verb: str, schema: str) -> Json:
     names = {"list": _READING, "deletecollection": (*_READING[:-1], *_WRITING[:1]), "get": (), "delete": ("dryRun", "gracePeriodSeconds")}
-    told = names.get(verb, (*_WRITING, "force") if verb == "patch" else _WRITING)
+    parameters = names.get(verb, (*_WRITING, "force") if verb == "patch" else _WRITING)
     code = "201" if verb == "create" else "200"
     content = {media_type: {"schema": reference(schema)} for media_type in _TYPES}
     operation: Json = {
         "operationId": f"{verb}{resource.kind}",
         "description": f"{verb} {resource.kind}",
-        "parameters": [_query(name) for name in told],
+        "parameters": [_query(name) for name in parameters],
         "responses": {code: {"description": "OK", "content": content}},
         "x-kubernetes-action": "post" if verb == "create" else "put" if verb == "update" else verb,
         "x-kubernetes-group-version-kind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
@@ -130,10 +130,10 @@ def openapi_v2_document(store: ObjectStore) -> Json:
 
 def packed_v2_document(store: ObjectStore) -> bytes:
     """The same as an `openapi.v2.Document`."""
-    told = openapi_v2_document(store)
-    paths = b"".join(_named(2, path, _message(8, _packed_operation(item["patch"]))) for path, item in told["paths"].items())
-    info = _text(1, told["info"]["title"]) + _text(2, told["info"]["version"])
-    return _text(1, told["swagger"]) + _message(2, info) + _message(8, paths)
+    document = openapi_v2_document(store)
+    paths = b"".join(_named(2, path, _message(8, _packed_operation(item["patch"]))) for path, item in document["paths"].items())
+    info = _text(1, document["info"]["title"]) + _text(2, document["info"]["version"])
+    return _text(1, document["swagger"]) + _message(2, info) + _message(8, paths)
 
 
 def _v2_path(resource: Resource) -> str:

@@ -163,7 +163,7 @@ class Schemas:
         if required:
             schema["required"] = required
         properties = {name: self._field(message, field) for name, field in sorted(message.fields.items())}
-        schema["properties"] = {name: {"description": words[name], **told} if name in words else told for name, told in properties.items()}
+        schema["properties"] = {name: {"description": words[name], **one} if name in words else one for name, one in properties.items()}
         if message.name in shapes.ATOMIC_MESSAGES:
             schema["x-kubernetes-map-type"] = "atomic"
         return schema
@@ -226,12 +226,12 @@ def _is_required(message: Message, field: Field) -> bool:
 
 def _list_type(message: Message, field: Field) -> Json:
     keys = shapes.keys_of(message, field)
-    told: Json = {"x-kubernetes-list-type": "atomic" if keys is None else "map" if keys else "set"}
+    schema: Json = {"x-kubernetes-list-type": "atomic" if keys is None else "map" if keys else "set"}
     if keys:
-        told["x-kubernetes-list-map-keys"] = list(keys)
+        schema["x-kubernetes-list-map-keys"] = list(keys)
     if field.merge_key is not None:
         retains = f"{message.name}.{field.name}" in _RETAIN_KEYS
-        told["x-kubernetes-patch-strategy"] = "merge,retainKeys" if retains else "merge"
+        schema["x-kubernetes-patch-strategy"] = "merge,retainKeys" if retains else "merge"
         if field.merge_key:
-            told["x-kubernetes-patch-merge-key"] = field.merge_key
-    return told
+            schema["x-kubernetes-patch-merge-key"] = field.merge_key
+    return schema

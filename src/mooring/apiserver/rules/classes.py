@@ -93,7 +93,7 @@ def _storage_warnings(new: Json, _old: Json | None) -> list[str]:
         for number, term in enumerate(terms)
         for index, requirement in enumerate(term.get("matchLabelExpressions") or [])
     }
-    return [told for field, key in keys.items() for told in selectors.outdated(key, field, alone=True)]
+    return [warning for field, key in keys.items() for warning in selectors.outdated(key, field, alone=True)]
 
 
 def _validate_storage_update(new: Json, old: Json) -> list[Cause]:

@@ -132,13 +132,13 @@ def _source_for_comparison(spec: Json, before: Json) -> Json:
 
 
 def _warnings(new: Json, _old: Json | None) -> list[str]:
-    told = volumesources.warnings(new["spec"], "spec")
-    told += selectors.node_warnings(new["spec"].get("nodeAffinity", {}).get("required") or {}, "spec.nodeAffinity.required")
+    warnings = volumesources.warnings(new["spec"], "spec")
+    warnings += selectors.node_warnings(new["spec"].get("nodeAffinity", {}).get("required") or {}, "spec.nodeAffinity.required")
     if new["spec"].get("persistentVolumeReclaimPolicy") == "Recycle":
-        told.append(_RECYCLE_WARNING)
+        warnings.append(_RECYCLE_WARNING)
     if CLASS_BETA in (new["metadata"].get("annotations") or {}):
-        told.append(f'metadata.annotations[{CLASS_BETA}]: deprecated since v1.8; use "storageClassName" attribute instead')
-    return told
+        warnings.append(f'metadata.annotations[{CLASS_BETA}]: deprecated since v1.8; use "storageClassName" attribute instead')
+    return warnings
 
 
 PERSISTENT_VOLUMES: Final = Resource(

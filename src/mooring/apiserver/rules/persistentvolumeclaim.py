@@ -197,10 +197,10 @@ def _may_grow(new: Json, old: Json, view: View) -> bool:
 
 
 def _warnings(new: Json, _old: Json | None) -> list[str]:
-    told = claimspec.warnings(new["spec"], "spec")
+    warnings = claimspec.warnings(new["spec"], "spec")
     if CLASS_BETA in (new["metadata"].get("annotations") or {}):
-        told.append(f'metadata.annotations[{CLASS_BETA}]: deprecated since v1.8; use "storageClassName" attribute instead')
-    return told
+        warnings.append(f'metadata.annotations[{CLASS_BETA}]: deprecated since v1.8; use "storageClassName" attribute instead')
+    return warnings
 
 
 PERSISTENT_VOLUME_CLAIMS: Final = Resource(

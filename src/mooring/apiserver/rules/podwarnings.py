@@ -41,8 +41,8 @@ def warnings(pod: Json, old: Json | None) -> list[str]:
 def _of_metadata(meta: Json) -> Iterator[str]:
     wrong = names.dns_label(meta.get("name", ""))
     if meta.get("name") and wrong:
-        told = "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended"
-        yield f"metadata.name: {told}: [{', '.join(wrong)}]"
+        message = "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended"
+        yield f"metadata.name: {message}: [{', '.join(wrong)}]"
     for key in meta.get("annotations") or {}:
         for prefix, since, field in _OLD_ANNOTATIONS:
             if key == prefix or (prefix.endswith("/") and key.startswith(prefix)):

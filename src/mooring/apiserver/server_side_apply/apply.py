@@ -185,17 +185,17 @@ def _without(record: dict[Manager, Entry], manager: Manager, fields: FieldSet) -
 def _refused(fields: Mapping[Manager, FieldSet]) -> Conflict:
     """As kube-apiserver words it."""
     found = [(manager, path) for manager in sorted(fields) for path in fields[manager]]
-    told = [
+    causes = [
         {"reason": "FieldManagerConflict", "message": f"conflict with {_named(manager)}", "field": shown(path)} for manager, path in found
     ]
     if len(found) == 1:
-        text = f"Apply failed with 1 conflict: {told[0]['message']}: {told[0]['field']}"
+        text = f"Apply failed with 1 conflict: {causes[0]['message']}: {causes[0]['field']}"
     else:
         lines = []
         for manager in sorted(fields):
             lines += [f"conflicts with {_named(manager)}:", *(f"- {shown(path)}" for path in fields[manager])]
         text = f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
-    return Conflict(text, reason="Conflict", details={"causes": told})
+    return Conflict(text, reason="Conflict", details={"causes": causes})
 
 
 def _named(manager: Manager) -> str:

@@ -145,8 +145,8 @@ def _read(entry: Mapping[str, Any]) -> tuple[Manager, Entry]:
 
 
 def _written(manager: Manager, entry: Entry) -> dict[str, Any]:
-    told = {"manager": manager.name, "operation": manager.operation, "apiVersion": entry.version, "time": entry.time}
-    whole = {**told, "fieldsType": "FieldsV1", "fieldsV1": entry.fields.to_json(), "subresource": manager.subresource}
+    names = {"manager": manager.name, "operation": manager.operation, "apiVersion": entry.version, "time": entry.time}
+    whole = {**names, "fieldsType": "FieldsV1", "fieldsV1": entry.fields.to_json(), "subresource": manager.subresource}
     return {name: value for name, value in whole.items() if value != ""}
 
 

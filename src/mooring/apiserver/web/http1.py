@@ -156,10 +156,10 @@ def rendered(reply: Reply, date: str, *, is_last: bool, with_body: bool = True) 
 
 def _bounded(warnings: tuple[str, ...]) -> list[str]:
     """Each once; where they are long together, the first letters of the first ones, as far as they go."""
-    told, length = list(dict.fromkeys(warnings)), 0
-    if sum(map(len, told)) <= _WARNINGS_MAX:
-        return told
-    cut = [text[:_WARNING_MAX] for text in told]
+    unique, length = list(dict.fromkeys(warnings)), 0
+    if sum(map(len, unique)) <= _WARNINGS_MAX:
+        return unique
+    cut = [text[:_WARNING_MAX] for text in unique]
     for number, text in enumerate(cut):
         length += len(text)
         if length > _WARNINGS_MAX:

@@ -81,7 +81,8 @@ class Measured:
         )
         lasting = [name for name in Asked._fields if name != "dry_run"]
         self._longrunning = Gauge("apiserver_longrunning_requests", "Watches under way.", lasting, registry=registry)
-        self._told = Counter("apiserver_watch_events_total", "Events told to watches.", ["group", "version", "resource"], registry=registry)
+        kind_labels = ["group", "version", "resource"]
+        self._event_counter = Counter("apiserver_watch_events_total", "Events told to watches.", kind_labels, registry=registry)
         registry.register(_Objects(store))
         self._totals: dict[tuple[Asked, int], Counter] = {}
         self._durations: dict[Asked, Histogram] = {}
@@ -105,11 +106,11 @@ class Measured:
         """change: 1 when a watch begins, -1 when it ends."""
         self._longrunning.labels(**{name: value for name, value in what._asdict().items() if name != "dry_run"}).inc(change)
 
-    def told(self, path: tuple[str, str, str], events: int) -> None:
+    def count_events(self, path: tuple[str, str, str], events: int) -> None:
         """A watch has been told so many events. path: group, version and plural of its kind."""
         series = self._events.get(path)
         if series is None:
-            series = self._events[path] = self._told.labels(*path)
+            series = self._events[path] = self._event_counter.labels(*path)
         series.inc(events)
 
     def page(self) -> bytes:

@@ -57,8 +57,8 @@ def wanted(accept: str, include: str = "", *, watch: bool = False) -> Wanted:
         if rendering is not None and not (watch and media_type != JSON):
             return Wanted(media_type, rendering)
     served = ", ".join(_SERVED)
-    said = "only the following media types are accepted:" if known else "406: Not Acceptable\n\nAvailable representations:"
-    raise NotAcceptable(f"{said} {served}", reason="NotAcceptable")
+    message = "only the following media types are accepted:" if known else "406: Not Acceptable\n\nAvailable representations:"
+    raise NotAcceptable(f"{message} {served}", reason="NotAcceptable")
 
 
 def _rendering(parameters: Mapping[str, str], include: str) -> Rendering | None:

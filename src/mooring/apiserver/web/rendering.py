@@ -114,9 +114,9 @@ class Table:
         rows = []
         for stored in items:
             obj = stored.whole()
-            told = conditions_of(obj)
-            said = b',"conditions":%s' % _encode(told) if told else b""
-            rows.append(b'{"cells":%s%s,"object":%s}' % (_encode([cell(obj, now) for cell in cells]), said, self._object(stored)))
+            conditions = conditions_of(obj)
+            encoded = b',"conditions":%s' % _encode(conditions) if conditions else b""
+            rows.append(b'{"cells":%s%s,"object":%s}' % (_encode([cell(obj, now) for cell in cells]), encoded, self._object(stored)))
         return self._whole(meta, columns if defined else None, rows)
 
     def _whole(self, meta: dict[str, Any], columns: tuple[Column, ...] | None, rows: list[bytes]) -> bytes:

@@ -78,12 +78,12 @@ class Service:
         healthy = self._health(request)
         if healthy is not None:
             return healthy
-        told = self._about.answer(request)
-        if told is None:
+        answered = self._about.answer(request)
+        if answered is None:
             return self._nowhere(request.path)
         if request.method != "GET":
             raise _not_allowed()
-        return told
+        return answered
 
     def _nowhere(self, path: tuple[str, ...]) -> Reply:
         """The answer to a path that nothing has. Who is at home in a built-in group refuses it; elsewhere nobody is, and it is a page.
@@ -108,7 +108,7 @@ class Service:
         try:
             reply = verbs.answer()
         except ApiError as error:
-            reply = error_reply(error, tuple(verbs.told))
+            reply = error_reply(error, tuple(verbs.warnings))
         if isinstance(reply, WatchReply):
             return reply
         if route.resource.custom is not None and route.resource.custom.deprecation:
@@ -124,7 +124,7 @@ class _Verbs:
     def __init__(self, store: ObjectStore, request: Request, route: Route, now: float, tokens: Tokens | None, rendering: Rendering) -> None:
         self._store, self._request, self._route, self._now, self._tokens = store, request, route, now, tokens
         self._rendering = rendering
-        self.told: list[str] = []
+        self.warnings: list[str] = []
         """What is odd about the body. The client hears it with a refusal, too."""
         self._resource: Resource = route.resource
         self._key = Key(route.namespace or "", route.name)
@@ -228,7 +228,7 @@ class _Verbs:
         else:
             kind = negotiation.patch_type(content_type, custom=self._resource.custom is not None)
             patch = partial(negotiation.parse_patch, self._request.body)
-            change = change_of(self._resource, kind, patch, options.validation, self.told)
+            change = change_of(self._resource, kind, patch, options.validation, self.warnings)
         written = self._store.patch(
             self._resource,
             self._key,
@@ -245,7 +245,7 @@ class _Verbs:
         if options.validation is FieldValidation.STRICT and twice:
             raise api_errors.bad_request(f"error strict decoding YAML: {', '.join(twice)}")
         if options.validation is FieldValidation.WARN:
-            self.told.extend(twice)
+            self.warnings.extend(twice)
         applied = partial(
             apply,
             self._resource,
@@ -255,7 +255,7 @@ class _Verbs:
             subresource=self._route.subresource,
             force=options.force,
         )
-        return applied_change(self._resource, applied, FieldValidation.IGNORE, self.told)
+        return applied_change(self._resource, applied, FieldValidation.IGNORE, self.warnings)
 
     def _delete(self) -> Reply:
         options = self._delete_options()
@@ -282,7 +282,7 @@ class _Verbs:
         options = queries.write_options(self._request.query, "CreateOptions")
         body = self._body(options, asked)
         write_pipeline.check_namespace(asked, body["metadata"], self._key.namespace)
-        return Reply(201, msgspec.json.encode(asked.answer(self._call(body, dry_run=options.dry_run))), warnings=tuple(self.told))
+        return Reply(201, msgspec.json.encode(asked.answer(self._call(body, dry_run=options.dry_run))), warnings=tuple(self.warnings))
 
     # their parts
 
@@ -290,7 +290,7 @@ class _Verbs:
         return self._rendering.one(self._resource, stored, self._now)
 
     def _written_reply(self, written: Written) -> Reply:
-        return Reply(201 if written.created else 200, self._one(written.stored), warnings=(*self.told, *written.warnings))
+        return Reply(201 if written.created else 200, self._one(written.stored), warnings=(*self.warnings, *written.warnings))
 
     def _writer(self, options: WriteOptions, *, applies: bool = False) -> Writer:
         return Writer(options.manager or queries.manager_of(self._request.headers.get("user-agent", "")), applies)
@@ -309,10 +309,10 @@ class _Verbs:
         message = resource.message if resource.custom is None else None
         value, problems = negotiation.parse_body(self._request.headers.get("content-type", ""), self._request.body, message)
         try:
-            body, told = decode_object(resource, value, options.validation, problems)
+            body, warnings = decode_object(resource, value, options.validation, problems)
         except UnknownFields as error:
             raise unusable(resource, str(error)) from error
-        self.told.extend(told)
+        self.warnings.extend(warnings)
         return body
 
     def _delete_options(self) -> DeleteOptions:

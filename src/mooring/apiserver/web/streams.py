@@ -116,7 +116,7 @@ class Stream:
             if not parts:
                 return not self._cursor.is_over
             self._outlet.write(parts[0] if len(parts) == 1 else b"".join(parts))
-            measured.told(self._reply.resource.path, count)
+            measured.count_events(self._reply.resource.path, count)
         return True
 
     def end(self) -> None:

@@ -203,7 +203,7 @@ class _Write(Generic[T]):
     def found_gone(self, obj: T) -> None:
         self._ended_uids.add(obj.metadata.uid)
 
-    def told(self) -> Iterator[Change[T]]:
+    def attributed(self) -> Iterator[Change[T]]:
         """What was seen, with our own part named so."""
         for change in self.seen:
             yield dataclasses.replace(change, cause=Cause.OWN_WRITE) if self._is_ours(change) else change
@@ -301,7 +301,7 @@ class _Feed(Generic[T]):
             write.count -= 1
             if not write.count:
                 del self._writes[key]
-                self.tell(write.told())
+                self.tell(write.attributed())
 
     def tell(self, changes: Iterable[Change[T]]) -> None:
         for change in changes:

@@ -120,8 +120,8 @@ class RestCluster(Cluster):
     def _refusal(self, response: Response, asked: str, kind: Kind[Any], about: str) -> ApiError:
         error = error_of(response, asked, about=about, may_show=kind.plural != "secrets")
         if isinstance(error, Unauthorized):  # the servers' own text is this one word
-            told = f"{error}: {self._stranger}"
-            return Unauthorized(told, reason=error.reason, details=error.details, retry_after_s=error.retry_after_s)
+            message = f"{error}: {self._stranger}"
+            return Unauthorized(message, reason=error.reason, details=error.details, retry_after_s=error.retry_after_s)
         return error
 
 
