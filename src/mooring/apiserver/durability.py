@@ -27,7 +27,7 @@ class Durability(Protocol):
     def failure(self) -> str:
         """Why no further change will ever be committed; "" while all is well."""
 
-    async def settled(self, version: int) -> None:
+    async def wait_committed(self, version: int) -> None:
         """Returns once that version is committed. Raises ServerError when it will never be."""
 
     async def failed(self) -> None:
@@ -46,7 +46,7 @@ class InMemory:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
-    async def settled(self, version: int) -> None:
+    async def wait_committed(self, version: int) -> None:
         pass
 
     async def failed(self) -> None:

@@ -158,7 +158,7 @@ class LocalCluster(Cluster):
             return call()
         finally:
             if self.store.version > self._durability.committed:
-                await self._durability.settled(self.store.version)
+                await self._durability.wait_committed(self.store.version)
 
     def _now(self) -> float:
         return self._clock.wall_s()

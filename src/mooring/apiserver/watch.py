@@ -121,10 +121,10 @@ class WatchHub:
         return cursor
 
     async def watch(self, resource: Resource, scope: Scope, options: WatchOptions) -> AsyncGenerator[tuple[WatchItem, ...], None]:
-        """Items in batches, until the time is up or the watcher has fallen behind. Raises what `start_of` and `settled` raise."""
+        """Items in batches, until the time is up or the watcher has fallen behind. Raises what `start_of` and `wait_committed` raise."""
         cursor = self.cursor(resource, scope, options)
         if cursor.needs > self._durability.committed:
-            await self._durability.settled(cursor.needs)
+            await self._durability.wait_committed(cursor.needs)
         while True:
             batch = cursor.take()
             if batch is not None:

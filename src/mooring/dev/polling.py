@@ -29,17 +29,17 @@ async def until(cluster: Cluster, kind: Kind[T], name: str, wanted: Seen[T]) -> 
     selection = Selection(field_selector=f"metadata.name={name}")
     while True:
         page = await cluster.list(kind, selection)
-        seen = page.items[0] if page.items else None
-        if wanted(seen):
-            return seen
+        observed = page.items[0] if page.items else None
+        if wanted(observed):
+            return observed
         with contextlib.suppress(Gone):  # then the list above is the way back
             async with contextlib.aclosing(cluster.watch(kind, selection, resource_version=page.resource_version)) as events:
                 async for event in events:
                     if event.type is EventType.BOOKMARK:
                         continue
-                    seen = None if event.type is EventType.DELETED else event.object
-                    if wanted(seen):
-                        return seen
+                    observed = None if event.type is EventType.DELETED else event.object
+                    if wanted(observed):
+                        return observed
 
 
 _WAIT_S_MAX: Final = 4.0
@@ -71,8 +71,8 @@ class Polling:
                 return await until(self._cluster, kind, name, wanted)
         except TimeoutError:
             whole = [one for one in (await self._cluster.list(kind.whole())).items if one["metadata"]["name"] == name]
-            seen = f"its status: {json.dumps(whole[0].get('status'))}" if whole else "it is not there"
-            raise DemoFailed(f"{kind.name} {name} {what}: not within {_WAIT_S_MAX:g} s; {seen}") from None
+            observed = f"its status: {json.dumps(whole[0].get('status'))}" if whole else "it is not there"
+            raise DemoFailed(f"{kind.name} {name} {what}: not within {_WAIT_S_MAX:g} s; {observed}") from None
 
     async def driver_has(self, handle: str, on: list[str]) -> Volume:
         """Asserts that the driver's word, its state file and its folders agree on the volume being on just these nodes."""

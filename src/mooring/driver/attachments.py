@@ -29,7 +29,7 @@ class Attachments(Plugin):
             check_published(publication, request)
         else:
             publication = self._published(volume, request)
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         return csi.ControllerPublishVolumeResponse(publish_context={PUBLICATION_KEY: str(publication.number)})
 
     def _published(self, volume: Volume, request: csi.ControllerPublishVolumeRequest) -> Publication:
@@ -50,5 +50,5 @@ class Attachments(Plugin):
             left = volume.unpublished_from(request.node_id)
             if left != volume:
                 self._core.journal.put(state.with_volume(left))
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         return csi.ControllerUnpublishVolumeResponse()

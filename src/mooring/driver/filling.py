@@ -49,7 +49,7 @@ class Filling:
         Cancelled, it lets the copy go on. Raises DriverError when the copy has failed; nothing is left of the record then.
         """
         try:
-            await self._journal.settled()  # the disk knows of the copy before there is any
+            await self._journal.flushed()  # the disk knows of the copy before there is any
         finally:
             copy = self._begun(record_id)
         if copy is not None:

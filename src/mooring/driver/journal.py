@@ -1,6 +1,6 @@
 """Changes of a state reach the disk before anybody is told of them, many in one write.
 
-Changing is synchronous (`put`), so the next caller builds on it at once. `settled` returns when the disk has everything that was
+Changing is synchronous (`put`), so the next caller builds on it at once. `flushed` returns when the disk has everything that was
 put so far: the first who waits writes for all, the others find it done. Whoever answers waits first, reads too: no answer tells of
 something that a kill could undo.
 """
@@ -38,7 +38,7 @@ class Journal:
 
     @property
     def state(self) -> State:
-        """The newest state. It may not be on disk yet: wait for `settled` before telling anybody."""
+        """The newest state. It may not be on disk yet: wait for `flushed` before telling anybody."""
         return self._state
 
     def put(self, state: State) -> None:
@@ -46,7 +46,7 @@ class Journal:
         self._state = state
         self._batch.waiting = True
 
-    async def settled(self) -> None:
+    async def flushed(self) -> None:
         """Returns once all that was put before is on disk. Cancelled, it still lets a write that has begun come to its end.
 
         Raises DriverError when the disk refused it: all that was put since the last good write is undone then, for everybody.

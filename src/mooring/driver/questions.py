@@ -21,7 +21,7 @@ class Questions(Plugin):
 
     async def validate_volume_capabilities(self, request: csi.ValidateVolumeCapabilitiesRequest) -> csi.ValidateVolumeCapabilitiesResponse:
         volume = self._core.known(request.volume_id)
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         if reason := self._refusal(volume, request):
             return csi.ValidateVolumeCapabilitiesResponse(message=reason)
         confirmed = csi.ValidateVolumeCapabilitiesResponse.Confirmed(
@@ -49,7 +49,7 @@ class Questions(Plugin):
         if request.starting_token and not is_volume_id(request.starting_token):
             raise DriverError(Code.ABORTED, f"starting_token {request.starting_token!r} is none of this driver's: start from the beginning")
         volumes = self._core.state.volumes
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         ids = sorted(one for one in volumes if one > request.starting_token)
         page = ids[: request.max_entries or None]
         entries = [self._entry(volumes[volume_id]) for volume_id in page]
@@ -61,7 +61,7 @@ class Questions(Plugin):
 
     async def controller_get_volume(self, request: csi.ControllerGetVolumeRequest) -> csi.ControllerGetVolumeResponse:
         volume = self._core.known(request.volume_id)
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         status = csi.ControllerGetVolumeResponse.VolumeStatus(
             published_node_ids=nodes_of(volume), volume_condition=self._core.condition(volume)
         )
@@ -70,7 +70,7 @@ class Questions(Plugin):
     async def get_capacity(self, request: csi.GetCapacityRequest) -> csi.GetCapacityResponse:
         """What CreateVolume would find for such a request: nothing where it would refuse it."""
         state = self._core.state
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         limits, layout = self._core.limits, self._core.layout
         try:
             check_capabilities(request.volume_capabilities)

@@ -29,7 +29,7 @@ class Snapshots(Plugin):
             what = f"snapshot {request.name!r} exists, of volume {snapshot.source_id!r}"
             raise DriverError(Code.ALREADY_EXISTS, f"{what}: take another name, or delete it first")
         await self._core.filling.filled(snapshot.id)
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         return csi.CreateSnapshotResponse(snapshot=self._described(self._core.state.snapshots[snapshot.id]))
 
     def _added(self, request: csi.CreateSnapshotRequest) -> Snapshot:
@@ -46,7 +46,7 @@ class Snapshots(Plugin):
             check_whole(snapshot)
             self._core.check_unread(snapshot.id)
             self._core.journal.put(self._core.state.without(snapshot.id))
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         await remove_data(self._core, request.snapshot_id)
         return csi.DeleteSnapshotResponse()
 
@@ -54,7 +54,7 @@ class Snapshots(Plugin):
         snapshot = self._core.state.snapshots.get(request.snapshot_id)
         if snapshot is None:
             raise DriverError(Code.NOT_FOUND, f"there is no snapshot {request.snapshot_id!r}")
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         return csi.GetSnapshotResponse(snapshot=self._described(snapshot))
 
     async def list_snapshots(self, request: csi.ListSnapshotsRequest) -> csi.ListSnapshotsResponse:
@@ -62,7 +62,7 @@ class Snapshots(Plugin):
         if request.starting_token and not is_snapshot_id(request.starting_token):
             raise DriverError(Code.ABORTED, f"starting_token {request.starting_token!r} is none of this driver's: start from the beginning")
         found = [one for one in self._core.state.snapshots.values() if _is_asked_for(one, request)]
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         found.sort(key=lambda one: one.id)
         page = found[: request.max_entries or None]
         entries = [csi.ListSnapshotsResponse.Entry(snapshot=self._described(one)) for one in page]

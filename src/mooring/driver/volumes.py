@@ -32,7 +32,7 @@ class Volumes(Plugin):
             self._add(volume)
         try:
             await self._core.filling.filled(volume.id)
-            await self._core.journal.settled()
+            await self._core.journal.flushed()
         except DriverError:
             self._take_back(volume)
             raise
@@ -65,7 +65,7 @@ class Volumes(Plugin):
             check_whole(volume)
             self._core.check_unread(volume_id)
             self._core.journal.put(state.without(volume_id))
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         await remove_data(self._core, volume_id)
         return csi.DeleteVolumeResponse()
 
@@ -79,7 +79,7 @@ class Volumes(Plugin):
             if volume.is_block:
                 self._grow_file(volume, size)
             self._core.journal.put(self._core.state.with_volume(volume.grown_to(size)))
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         return csi.ControllerExpandVolumeResponse(capacity_bytes=size, node_expansion_required=False)
 
     def _grow_file(self, volume: Volume, size: int) -> None:
@@ -92,7 +92,7 @@ class Volumes(Plugin):
         volume = self._core.whole(request.volume_id)
         check_mutable(request.mutable_parameters, self._core.mutable_names)
         self._modified(volume, request.mutable_parameters)
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         return csi.ControllerModifyVolumeResponse()
 
     def _modified(self, volume: Volume, mutable_parameters: Mapping[str, str]) -> None:
@@ -110,4 +110,4 @@ async def remove_data(core: Core, record_id: str) -> None:
     except OSError as error:
         raise DriverError(Code.INTERNAL, f"the data of {record_id!r} can't be removed: {error.strerror}") from None
     core.journal.put(core.state.forgotten(record_id))
-    await core.journal.settled()  # not for a restart, which would forget it again: for people who read the state file
+    await core.journal.flushed()  # not for a restart, which would forget it again: for people who read the state file

@@ -53,7 +53,7 @@ class Log:
         self._thread.start()
         store.on_change(self._changed)
 
-    async def settled(self, version: int) -> None:
+    async def wait_committed(self, version: int) -> None:
         if version <= self.committed:
             return
         if self.failure:

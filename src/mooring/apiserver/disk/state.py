@@ -61,7 +61,7 @@ async def lasting(
 
 async def _settled(folder: Path, store: ObjectStore, log: Log) -> None:
     try:
-        await log.settled(store.version)
+        await log.wait_committed(store.version)
     except ServerError:
         raise ConfigError(f"state folder '{folder}' can't be written to: {log.failure}") from None
 

@@ -191,7 +191,7 @@ class _Write(Generic[T]):
 
     def __init__(self) -> None:
         self.count = 0
-        self.seen: list[Change[T]] = []
+        self.observed: list[Change[T]] = []
         self._versions: set[str] = set()
         self._ended_uids: set[str] = set()
 
@@ -205,7 +205,7 @@ class _Write(Generic[T]):
 
     def attributed(self) -> Iterator[Change[T]]:
         """What was seen, with our own part named so."""
-        for change in self.seen:
+        for change in self.observed:
             yield dataclasses.replace(change, cause=Cause.OWN_WRITE) if self._is_ours(change) else change
 
     def _is_ours(self, change: Change[T]) -> bool:
@@ -307,7 +307,7 @@ class _Feed(Generic[T]):
         for change in changes:
             write = self._writes.get(change.key)
             if write is not None:
-                write.seen.append(change)
+                write.observed.append(change)
                 continue
             for handler in self.handlers:
                 handler(change)
