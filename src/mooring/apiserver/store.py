@@ -78,18 +78,18 @@ class ObjectStore:
         """Objects of the kind can be stored, whether it is served or not."""
         if resource.storage not in self._tables:
             self._tables[resource.storage] = Table(self._limits, floor=self.version)
-        self.kinds.keep(resource)
+        self.kinds.add_table(resource)
 
     def withdraw(self, resources: Iterable[Resource]) -> None:
         """These kinds are served no more: no route, no discovery, their watches end. Their objects stay where they are."""
-        self.kinds.take([resource.path for resource in resources])
+        self.kinds.remove([resource.path for resource in resources])
 
-    def forget(self, storage: tuple[str, str, str]) -> None:
+    def drop_table(self, storage: tuple[str, str, str]) -> None:
         """Nothing is stored there any more; what comes later under the same path is new, and so is its history."""
         assert not any(resource.storage == storage for resource in self.resources), "a kind that is served has a place for its objects"
         assert not len(self._tables.get(storage, ())), "objects are never forgotten, they are deleted"
         self._tables.pop(storage, None)
-        self.kinds.forget(storage)
+        self.kinds.drop_table(storage)
 
     def on_change(self, listener: Listener) -> None:
         """Calls listener for every change from now on."""
@@ -247,7 +247,7 @@ class ObjectStore:
             if stored is not None and stored.rv == rv:
                 self._remove(resource, stored, now)
         for table in self._tables.values():
-            table.history.forget(now)
+            table.history.trim(now)
 
     # from a file
 

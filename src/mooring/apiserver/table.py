@@ -130,9 +130,9 @@ class History:
         assert not self._changes or self._changes[-1].rv < change.rv
         self._changes.append(change)
         self._bytes += _weight(change)
-        self.forget(change.at)
+        self.trim(change.at)
 
-    def forget(self, now: float) -> None:
+    def trim(self, now: float) -> None:
         """Drops what is over the limits."""
         limits = self._limits
         while len(self) and (

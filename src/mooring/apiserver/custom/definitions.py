@@ -73,7 +73,7 @@ class Definitions:
 
     def _remove(self, name: str) -> None:
         self._store.withdraw(self._served.pop(name))
-        self._store.forget(self._stored.pop(name).storage)
+        self._store.drop_table(self._stored.pop(name).storage)
 
     # deletion
 
