@@ -16,7 +16,7 @@ _JSON_BYTES_MAX: Final = 3 * 512 * 1024
 _BYTES_MAX: Final = 2 * 1024 * 1024
 
 
-def tidy(resource: Resource, obj: Json, old: Json | None = None, subresource: str = "") -> tuple[str, ...]:
+def normalise(resource: Resource, obj: Json, old: Json | None = None, subresource: str = "") -> tuple[str, ...]:
     """The warnings that an object earns; drops what they say is dropped. A status earns none of its kind's."""
     twins = metadata.without_twins(obj["metadata"])
     warnings = [".metadata.ownerReferences contains duplicate entries; API server dedups owner references"] if twins else []
@@ -100,7 +100,7 @@ def check_size(resource: Resource, stored: Stored) -> None:
         raise api_errors.too_large(f"an object of {len(stored.body)} bytes, limit is {bytes_max}")
 
 
-def reset_for(resource: Resource, new: Json, before: Json, now: float, subresource: str) -> None:
+def reset_readonly(resource: Resource, new: Json, before: Json, now: float, subresource: str) -> None:
     """Takes back what the endpoint may not write."""
     if not subresource:
         resource.prepare_update(new, before, now)

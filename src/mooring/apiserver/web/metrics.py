@@ -17,7 +17,7 @@ from mooring.apiserver.web.messages import Request
 from mooring.apiserver.web.queries import Route, is_watch
 from mooring.base.metrics import CONTENT_TYPE, Metrics
 
-__all__ = ["CONTENT_TYPE", "Asked", "Measured", "asked"]
+__all__ = ["CONTENT_TYPE", "Asked", "ServerMetrics", "asked"]
 
 _BOUNDS: Final = (
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
@@ -69,7 +69,7 @@ def asked(request: Request, route: Route | None) -> Asked:
 _ALONE: Final = ("healthz", "livez", "readyz", "metrics", "version", "api", "apis", "openapi")
 
 
-class Measured:
+class ServerMetrics:
     """The series of one server, with those of its process."""
 
     def __init__(self, store: ObjectStore) -> None:

@@ -15,7 +15,7 @@ from mooring.apiserver.table import Stored
 from mooring.apiserver.watch import Cursor, Place, WatchHub
 from mooring.apiserver.watch_buffer import Batch, WatchItem
 from mooring.apiserver.web.messages import WatchReply
-from mooring.apiserver.web.metrics import Measured
+from mooring.apiserver.web.metrics import ServerMetrics
 from mooring.apiserver.web.rendering import WHOLE, Rendering
 from mooring.base.clock import Clock
 from mooring.kube.cluster import EventType
@@ -106,7 +106,7 @@ class Stream:
         """When a bookmark or the end is due."""
         return self._cursor.wake_at
 
-    def tell(self, measured: Measured) -> bool:
+    def tell(self, metrics: ServerMetrics) -> bool:
         """Writes all that there is to tell, as far as the client reads. False once the watch is over."""
         while self._outlet.is_writable:
             parts, size, count = [], 0, 0
@@ -116,7 +116,7 @@ class Stream:
             if not parts:
                 return not self._cursor.is_over
             self._outlet.write(parts[0] if len(parts) == 1 else b"".join(parts))
-            measured.count_events(self._reply.resource.path, count)
+            metrics.count_events(self._reply.resource.path, count)
         return True
 
     def end(self) -> None:
@@ -135,8 +135,8 @@ class Stream:
 class Streams:
     """All streams of a server, by what wakes them."""
 
-    def __init__(self, hub: WatchHub, measured: Measured) -> None:
-        self._hub, self._measured, self._lines = hub, measured, _Lines()
+    def __init__(self, hub: WatchHub, metrics: ServerMetrics) -> None:
+        self._hub, self._metrics, self._lines = hub, metrics, _Lines()
         self._at: dict[Place, dict[Stream, None]] = {}
         self._woken: deque[Stream] = deque()
         hub.on_wake(self._wake)
@@ -166,7 +166,7 @@ class Streams:
 
     def serve(self, stream: Stream) -> None:
         """Tells one stream what is new: also when its client reads again."""
-        if stream in self._at.get(stream.place, ()) and not stream.tell(self._measured):
+        if stream in self._at.get(stream.place, ()) and not stream.tell(self._metrics):
             self.remove(stream)
             stream.end()
 

@@ -36,7 +36,7 @@ __all__ = ["Cause", "Change", "Informer", "keep", "obstacles"]
 T = TypeVar("T", bound=Object)
 Handler = Callable[[Change[T]], None]
 
-RESYNC_PER_BREATH: Final = 200  # objects re-delivered before others get their turn
+RESYNC_YIELD_EVERY: Final = 200  # objects re-delivered before others get their turn
 
 _log = logger(__name__)
 
@@ -182,7 +182,7 @@ class Informer(Generic[T]):
                 current = self.store.get(key_of(obj))
                 if current is not None:
                     self._feed.tell((Change(current, current, Cause.RESYNC),))
-                if number % RESYNC_PER_BREATH == 0:
+                if number % RESYNC_YIELD_EVERY == 0:
                     await self._clock.sleep(0)
 
 

@@ -37,7 +37,7 @@ WATCH_GRACE_S: Final = 60.0  # beyond the time that the server was asked to keep
 PAGE_S: Final = 120.0
 PAGES_EXPIRED_MAX: Final = 2  # lists that broke off because pages took too long, before one is asked for without pages
 RETRY_AFTER_S_MAX: Final = 300.0
-EVENTS_PER_BREATH: Final = 100  # a burst of events does not hold up the loop any longer
+YIELD_EVERY: Final = 100  # a burst of events does not hold up the loop any longer
 
 _log = logger(__name__)
 
@@ -158,7 +158,7 @@ class Reflector(Generic[T]):
                 async for event in events:
                     self._take(event)
                     count += 1
-                    if count % EVENTS_PER_BREATH == 0:
+                    if count % YIELD_EVERY == 0:
                         await self._clock.sleep(0)
         except TimeoutError:
             return
