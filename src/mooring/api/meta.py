@@ -90,10 +90,7 @@ U = TypeVar("U")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kind(Generic[T_co]):
-    """A resource of the API server, and the type its objects are decoded into.
-
-    struct: a struct with `metadata`, or `dict` for whole objects (needed by who must PUT).
-    """
+    """A resource and the type of its objects. struct: has `metadata`; `dict` keeps whole objects, for those that PUT."""
 
     group: str
     version: str

@@ -1,7 +1,4 @@
-"""Label and field selectors: text in, a question about labels or fields out.
-
-Labels know `=`, `==`, `!=`, `in`, `notin`, presence, absence, and `<`, `>` on integers; fields only `=`, `==`, `!=`.
-"""
+"""Label and field selectors. Labels know `=`, `==`, `!=`, `in`, `notin`, presence, absence, integers' `<`, `>`; fields `=`, `==`, `!=`."""
 
 from __future__ import annotations
 

@@ -22,10 +22,7 @@ GENERATION_MAX: Final = 2**63 - 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """uid, resource_version: preconditions, None for none. grace_s: None is the object's own. propagation: a policy, "" for the default.
-
-    orphan_dependents: what propagation was called in old clients; never both.
-    """
+    """uid, resource_version: preconditions. grace_s: None for the object's own. propagation: "" for the default; orphan_dependents: its old form."""
 
     uid: str | None = None
     resource_version: str | None = None

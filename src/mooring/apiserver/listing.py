@@ -1,7 +1,4 @@
-"""Which objects of which state a list or a watch means: namespace and selectors, resourceVersion and its match, limit, continue.
-
-Pure: parameters in, a scope, a moment and a start out.
-"""
+"""The objects and the state that a list or a watch asks for: namespace, selectors, resourceVersion and its match, limit, continue. Pure."""
 
 from __future__ import annotations
 

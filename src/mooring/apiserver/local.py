@@ -35,10 +35,7 @@ R = TypeVar("R")
 
 
 class Faults:
-    """What can go wrong between a caller and the server. Each method may wait, or raise an `ApiError`; here nothing happens.
-
-    verb: list, watch, get, create, replace, patch, post, delete, serves. name: "" where a call is about many.
-    """
+    """Faults between a caller and the server; each method may wait or raise an `ApiError`. verb: as `Verb`, or watch. name: "" for many."""
 
     async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
         """Raising keeps the call from the server."""

@@ -29,10 +29,7 @@ def stamp_new(obj: Json, uid: str, now: float) -> None:
 
 
 def carry_over(new: Json, old: Json) -> None:
-    """What an update keeps from the stored object whatever the client sends.
-
-    *Setting* a deletionTimestamp is left in place: validation refuses it.
-    """
+    """Keeps metadata that clients can't change. A deletionTimestamp that the client sets stays: validation refuses it."""
     metadata, before = new["metadata"], old["metadata"]
     for field in ("selfLink", "managedFields"):
         metadata.pop(field, None)

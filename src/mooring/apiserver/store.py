@@ -193,10 +193,7 @@ class ObjectStore:
         dry_run: bool = False,
         by: Writer = SERVER,
     ) -> Written:
-        """change: gives the patched, decoded object from the stored one, or from {} where an apply may create it.
-
-        Raises what change raises, NotFound, Conflict, Invalid.
-        """
+        """change: from the stored object, or {} where an apply may create it. Raises what it raises, NotFound, Conflict, Invalid."""
         creates = by.applies and not subresource and self.table(resource).get(key) is None
         old = None if creates else self._found(resource, key)
         new = change({} if old is None else old.shown_by(resource).whole())

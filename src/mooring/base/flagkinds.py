@@ -156,10 +156,7 @@ GATES: Final[FlagKind[Mapping[str, bool]]] = FlagKind(
 
 
 def decide_gates(settings: Mapping[str, bool], known: Mapping[str, Gate], no_effect: Collection[str] = NO_EFFECT) -> Gates:
-    """What holds after the settings. AllAlpha and AllBeta move the gates of their stage that are not set themselves.
-
-    Raises ConfigError (exit code 1) that names an unknown gate and lists the known ones.
-    """
+    """The gates after the settings; AllAlpha and AllBeta set those that are not set themselves. Raises ConfigError (exit code 1)."""
     for name in settings:
         if name not in known and name not in _ALL and name not in no_effect:
             raise ConfigError(f"feature-gates: unrecognized feature gate: {name}; known are {', '.join(sorted({*known, *_ALL}))}")

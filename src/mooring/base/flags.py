@@ -89,10 +89,7 @@ class Parsed(Generic[F]):
 
 
 def parse(table: type[F], words: Sequence[str], removed: Mapping[str, bool] | None = None) -> Parsed[F]:
-    """Reads the words after the program's name.
-
-    removed: flags that are accepted without effect, to whether they need a value. Raises UsageError.
-    """
+    """Reads the arguments. removed: flags without effect, and whether they take a value. Raises UsageError."""
     rows, removed = flags_of(table), removed or {}
     values: dict[str, Any] = {}
     ignored: list[tuple[str, str]] = []

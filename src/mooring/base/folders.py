@@ -29,10 +29,7 @@ def refusal(folder: Path, error: OSError) -> ConfigError:
 
 
 def hold(path: Path, whose: str) -> int:
-    """A descriptor that holds the lock file; the kernel frees it however the process ends. whose: "the driver", in the error's words.
-
-    Raises ConfigError while another process has it, OSError.
-    """
+    """The lock file's descriptor; the kernel frees it. whose: "the driver", for errors. Raises OSError, ConfigError while it is taken."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -26,10 +26,7 @@ _READ_BYTES: Final = 4096
 
 @contextlib.contextmanager
 def on_enter(terminal: TextIO | None, act: Callable[[], None]) -> Iterator[bool]:
-    """Calls act at each Enter as long as the block runs. Gives False where nobody can press it: no terminal, or in its background.
-
-    A process in the background that reads is stopped by the kernel (SIGTTIN), so nothing is read there; nor after Ctrl-D.
-    """
+    """Calls act at each Enter. Gives False without a terminal, or in its background, where reading would stop the process (SIGTTIN)."""
     if terminal is None or not terminal.isatty() or not _is_in_front(terminal.fileno()):
         yield False
         return

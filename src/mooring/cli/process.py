@@ -212,10 +212,7 @@ def _warn(parsed: Parsed[Any], gates: Gates) -> None:
 
 @contextmanager
 def _signals_end_quietly() -> Iterator[None]:
-    """Until the event loop has its own handlers, SIGTERM and SIGINT end the process with 0: nothing has begun.
-
-    As PID 1 of a container a process without a handler would not even notice SIGTERM.
-    """
+    """Before the event loop has its handlers, SIGTERM and SIGINT end the process with 0. (PID 1 without a handler would ignore SIGTERM.)"""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,4 @@
-"""The flags that sidecars share, as tables to inherit from. Names and defaults are upstream's (csi-lib-utils, component-base).
-
-A sidecar takes `SidecarFlags`; one that has no driver, no cluster or no election takes the tables it needs.
-"""
+"""The flags that sidecars share, as tables to inherit from; names and defaults are upstream's. `SidecarFlags` has all of them."""
 
 from __future__ import annotations
 

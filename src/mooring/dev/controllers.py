@@ -1,7 +1,4 @@
-"""The controllers of the plane: attacher, provisioner and binder, on one store and one connection to the driver.
-
-Each has a cluster of its own with its name on it, so that the story can tell who wrote what.
-"""
+"""Attacher, provisioner and binder on one store and one driver connection. Each has its own cluster, so that the story names the writer."""
 
 from __future__ import annotations
 

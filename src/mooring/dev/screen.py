@@ -38,10 +38,7 @@ class Shown(Screen, Protocol):
 
 
 def screen_for(stream: TextIO, when_gone: Callable[[], None] = lambda: None) -> Shown:
-    """A live screen when the stream is a terminal that can have one and rich is installed, else plain lines.
-
-    when_gone: as for PlainScreen.
-    """
+    """A live screen for a terminal, with rich installed; else plain lines. when_gone: as for PlainScreen."""
     if stream.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         try:
             return LiveScreen(stream)

@@ -101,10 +101,7 @@ async def register(
     *,
     default_class: bool = False,
 ) -> None:
-    """Tells the API server of the driver and its classes, of the nodes, and by which id the driver knows each: the node's own name.
-
-    topology: the segments of each node, {} for a driver without topology. A node that is there gets those that it has by now.
-    """
+    """Creates the driver's objects and classes, and the nodes with the driver's ids (their names) and topology ({} for none)."""
     await _make(cluster, CSI_DRIVERS.whole(), csi_driver(driver_name))
     await _make(cluster, STORAGE_CLASSES.whole(), storage_class(driver_name, CLASS, default=default_class))
     await _make(cluster, STORAGE_CLASSES.whole(), storage_class(driver_name, WAITING_CLASS, waits=True))

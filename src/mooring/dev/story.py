@@ -1,7 +1,4 @@
-"""What happens in the plane, told in order as it happens: who did what to whom, how it ended, how long it took.
-
-Everybody tells the story; a `Screen` shows it. Nothing here knows what it looks like.
-"""
+"""The events of the plane in order: who did what to whom, how it ended, how long it took. A `Screen` shows them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""JSON in a few words: for one line on a screen.
-
-What somebody may want to paste, an id, is shown whole. Other values are cut when they are long, and left out of a line that is full.
-"""
+"""JSON in a few words for one line. Ids are whole, to be pasted; other long values are cut, and left out of a full line."""
 
 from __future__ import annotations
 

@@ -71,10 +71,7 @@ class TracedCluster(Cluster):
 
     @contextmanager
     def _told(self, what: str, outdated: tuple[type[ApiError], ...], *, same: str, name: str) -> Iterator[None]:
-        """outdated: how the server says that the object has changed since it was read. That is no failure: it is read again.
-
-        same, name: as for `Story.happened`.
-        """
+        """outdated: the error that says that the object has changed: no failure, it is read again. same, name: see `Story.happened`."""
         began = self._clock.now()
         try:
             yield

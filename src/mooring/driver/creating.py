@@ -1,7 +1,4 @@
-"""The host-path driver's judgement on new volumes: what may be asked for, and what the volume is then like. Pure.
-
-Each rule returns quietly or raises the `DriverError` that the call answers with (the error tables of the CSI specification).
-"""
+"""The driver's checks of new volumes. Pure. Each returns or raises the call's `DriverError` (error tables of the CSI specification)."""
 
 from __future__ import annotations
 
@@ -125,10 +122,7 @@ def planned(state: State, request: csi.CreateVolumeRequest, layout: Layout, limi
 
 
 def check_same(volume: Volume, request: csi.CreateVolumeRequest) -> None:
-    """A volume of that name is there: is it what the request asks for? Raises AlreadyExists.
-
-    Mutable parameters may differ: they are what a volume can be given later, too.
-    """
+    """Raises AlreadyExists unless the existing volume fits the request. Mutable parameters may differ: they can be changed later, too."""
     wanted = request.capacity_range
     if volume.capacity_bytes < wanted.required_bytes or 0 < wanted.limit_bytes < volume.capacity_bytes:
         raise _exists(volume, f"{volume.capacity_bytes} bytes, which is not in the range asked for")

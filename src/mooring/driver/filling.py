@@ -44,10 +44,7 @@ class Filling:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     async def filled(self, record_id: str) -> None:
-        """Returns once the record has its data, if need be by beginning to copy it; at once for a record that is whole.
-
-        Cancelled, it lets the copy go on. Raises DriverError when the copy has failed; nothing is left of the record then.
-        """
+        """Returns once the record has its data; cancelled, the copy goes on. Raises DriverError when it failed: the record is gone then."""
         try:
             await self._journal.flushed()  # the disk knows of the copy before there is any
         finally:

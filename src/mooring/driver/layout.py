@@ -24,10 +24,7 @@ _PREFIX: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """capacity_bytes: of all volumes of one place together; kinds: the same for each kind of storage, instead of it.
-
-    attach_max: volumes on one node, 0 for no limit.
-    """
+    """capacity_bytes: of all volumes of one place; kinds: per kind of storage, instead. attach_max: volumes per node, 0 for no limit."""
 
     capacity_bytes: int = 1 << 40
     kinds: Mapping[str, int] = dataclasses.field(default_factory=dict)

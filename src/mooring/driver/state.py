@@ -1,7 +1,4 @@
-"""What the host-path driver knows: its volumes, its snapshots, and where volumes are published. Values, no files.
-
-A `State` is never changed; each change gives a new one, so that one can be on its way to the disk while the next is made.
-"""
+"""The driver's state: volumes, snapshots, publications. A `State` never changes: one can be written to disk while the next is made."""
 
 from __future__ import annotations
 
@@ -88,10 +85,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """All of it. deleting: ids whose records are gone while their data may still be there.
-
-    Lookups scan: each change copies, encodes and writes all volumes anyway.
-    """
+    """deleting: ids without record whose data may still exist. Lookups scan: each change copies, encodes and writes all volumes anyway."""
 
     volumes: Mapping[str, Volume] = msgspec.field(default_factory=dict)
     deleting: tuple[str, ...] = ()

@@ -157,10 +157,7 @@ class Cluster(abc.ABC):
         continue_token: str = "",
         resource_version: str = "",
     ) -> Page[T]:
-        """limit: items a page at the most, 0 for all. resource_version: "" is the newest state, "0" any.
-
-        Raises Gone for a continue token that is too old.
-        """
+        """limit: objects per page, 0 for all. resource_version: "" for the newest state, "0" for any. Raises Gone for an old token."""
         page: Page[T] = await self.ask(
             Request(Verb.LIST, kind, selection=selection, limit=limit, continue_token=continue_token, resource_version=resource_version)
         )

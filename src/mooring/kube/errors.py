@@ -54,10 +54,7 @@ class NotFound(ApiError):
 
 
 class NotServed(ApiError):
-    """The server has no such kind: not the group, not the version, or not the resource. It may come at any time, as custom kinds do.
-
-    No NotFound, and no proof that an object is gone. Differs from client-go, which takes it for one.
-    """
+    """The server does not serve the kind, for now. No NotFound, and no proof that an object is gone. Differs from client-go."""
 
     code = 404
 
@@ -147,10 +144,7 @@ _ETCD_TOO_LARGE: Final = ("etcdserver: request is too large", "trying to send me
 
 
 def from_status(status: Mapping[str, Any], code: int, retry_after_s: float | None = None) -> ApiError:
-    """The error of a `Status` object (possibly {} when the body was no Status).
-
-    code: HTTP status of the answer, or of the Status for an ERROR event. Reason decides before code, as in client-go.
-    """
+    """The error of a `Status` object, {} for none. code: of the answer, or an ERROR event. Reason decides before code, as in client-go."""
     reason = str(status.get("reason") or "")
     message = str(status.get("message") or f"the server answered {code}")
     details = status.get("details")

@@ -34,10 +34,7 @@ class Volume:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Object:
-    """A PersistentVolume. claim: `namespace/name`, "" without one. words: its volumeAttributes' values.
-
-    provisioned: made by its driver, so its handle is spelt as the driver spells it. nodes: from where it can be reached, None for all.
-    """
+    """A PersistentVolume. claim: `namespace/name` or "". words: its attributes' values. provisioned: by its driver. nodes: None for all."""
 
     name: str
     driver: str
@@ -64,10 +61,7 @@ class Attachment:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """A PersistentVolumeClaim. volume_name: "" when it has none yet. was_bound: also when its PersistentVolume is gone since.
-
-    provisioner: who makes or made its volume, "" for nobody so far and when nobody can tell.
-    """
+    """A PersistentVolumeClaim. volume_name: "" for none. was_bound: also to a lost volume. provisioner: of its volume, "" when unknown."""
 
     uid: str
     key: str

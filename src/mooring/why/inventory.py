@@ -53,10 +53,7 @@ class Scanner:
     timeout_s: float
 
     async def scan(self) -> Inventory:
-        """Objects, then volumes, then whatever else names volumes, and objects again. Raises ApiError, DriverError, CannotLook.
-
-        Objects come last: what has waited for its object until then, or for its end, has got it.
-        """
+        """PersistentVolumes are read first and last: a volume that waited for its object has it. Raises ApiError, DriverError, CannotLook."""
         before = await self._objects()
         volumes = tuple([volume async for volume in _volumes(self.driver, self.timeout_s)])
         journal = await _all(self.cluster, LEASES.whole(), Selection(label_selector=lease_codec.JOURNAL_LABEL))

@@ -41,10 +41,7 @@ _BY_NAME: Final = "it goes only when it is named by --volume"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """spared: why the volume is not deleted, "" when it may be. by_name: all the same, when somebody names it.
-
-    ways_out: what there is to do so that it may be deleted. created_wall_s: None when nobody knows.
-    """
+    """spared: why it is not deleted, "" for no reason. by_name: unless named. ways_out: remedies. created_wall_s: None for unknown."""
 
     kind: FindingKind
     handle: str

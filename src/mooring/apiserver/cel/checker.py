@@ -1,7 +1,4 @@
-"""What a rule may say of a schema: names and fields that are there, functions that are known, operands that fit.
-
-Types are inferred as far as the schema tells them; where it does not, anything may stand, and evaluation decides.
-"""
+"""What a rule may say of a schema, as far as its types are known. Where they are not, anything may stand, and evaluation decides."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""CEL's functions and methods: by name, what each takes and gives.
-
-A method's first argument is what stands before the dot. Types are those of `checker.py`; "dyn" takes or gives anything.
-"""
+"""CEL's functions and methods by name, with the types of arguments ("dyn": any) and results. A method's target is its first argument."""
 
 from __future__ import annotations
 

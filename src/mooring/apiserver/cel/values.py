@@ -1,7 +1,4 @@
-"""CEL's values on Python's: what is equal, what comes first, and arithmetic that refuses what does not fit.
-
-bool, int, float, str, bytes, None, list and dict stand for themselves; timestamps are datetimes, durations timedeltas.
-"""
+"""CEL's values on Python's: equality, order, arithmetic. Timestamps are datetimes, durations timedeltas; others stand for themselves."""
 
 from __future__ import annotations
 

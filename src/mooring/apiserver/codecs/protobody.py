@@ -30,10 +30,7 @@ def is_protobuf(body: bytes) -> bool:
 
 
 def parse_protobuf(body: bytes, message: Message) -> dict[str, Any]:
-    """The JSON value of a body, apiVersion and kind among its members. message: the type of the object in the envelope.
-
-    Raises ValueError.
-    """
+    """The JSON value of a body, with apiVersion and kind. message: the type of the object in the envelope. Raises ValueError."""
     if not is_protobuf(body):
         raise ValueError("the protobuf body does not start with the four bytes 'k8s\\0'")
     if len(body) == len(_MAGIC):

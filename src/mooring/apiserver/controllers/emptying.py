@@ -58,10 +58,7 @@ class _Remains:
 
 
 def _with_conditions(obj: Json, remains: _Remains, now: float) -> Json:
-    """The namespace, written to, with its conditions as they are after a round.
-
-    Differs from kube-controller-manager: pods are told of as all others are. (There they are the one kind that is not.)
-    """
+    """Writes the conditions after a round. Differs from kube-controller-manager, which does not report pods: here they are as all others."""
     found = {**_FINE, **_not_fine(remains)}
     before = {condition["type"]: condition for condition in obj["status"].get("conditions") or []}
     others = [condition for name, condition in before.items() if name not in found]
@@ -98,10 +95,7 @@ _BACKGROUND: Final = DeleteOptions(propagation="Background")
 
 
 class _Emptying:
-    """One namespace's. steps: of the round that goes on. left: what the rounds have met and not got rid of.
-
-    due: when the next round begins; None while only a change can bring it.
-    """
+    """One namespace's. steps: of this round. left: found and not deleted. due: of the next round; None while only a change can cause it."""
 
     def __init__(self) -> None:
         self.steps: Iterator[None] | None = None

@@ -1,7 +1,4 @@
-"""A value against a schema: what is wrong with it, in the API server's words.
-
-What an update leaves as it was is not judged again: a definition may have become stricter than what is stored.
-"""
+"""Validates a value by a schema, in the API server's words. Unchanged parts are not checked: a schema may be stricter than stored objects."""
 
 from __future__ import annotations
 
@@ -59,10 +56,7 @@ class _Work:
 
 
 def check(value: Any, schema: Json, path: str = "", old: Any = NOTHING) -> list[Cause]:
-    """schema: a JSONSchemaProps. old: what stood there before, NOTHING where nothing did.
-
-    Differs from kube-apiserver, which checks on: a value that is too much work for its schema is refused.
-    """
+    """old: the stored value or NOTHING. Differs from kube-apiserver: a value that is too much work for its schema is refused."""
     try:
         return _check(value, schema, path, old, _Work())
     except _TooMuch:

@@ -1,7 +1,4 @@
-"""The worker behind CustomResourceDefinitions: names are accepted, kinds served and withdrawn, objects deleted with their kind.
-
-It follows the store's changes and acts at once, in the same turn: who sees the answer of a write finds the kind served.
-"""
+"""Serves and withdraws the kinds of CustomResourceDefinitions, in the turn of the write: its answer comes when the kind is served."""
 
 from __future__ import annotations
 

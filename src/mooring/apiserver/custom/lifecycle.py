@@ -17,10 +17,7 @@ _NO_CONFLICTS: Final = ("NoConflicts", "no conflicts found")
 
 
 def _accepted_names(definition: Json, others: Iterable[Json]) -> tuple[Json, str, str]:
-    """The names that the definition may have, and if not all, the reason and the message of the last conflict.
-
-    others: definitions of the same group.
-    """
+    """The names that the definition may have, and the reason and message of the last conflict. others: definitions of the same group."""
     wanted, had = definition["spec"]["names"], definition["status"].get("acceptedNames") or {}
     taken = [other["status"].get("acceptedNames") or {} for other in others]
     resources = {name for names in taken for name in _resource_names(names)}

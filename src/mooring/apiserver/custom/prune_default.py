@@ -1,7 +1,4 @@
-"""What happens to an object before anybody judges it: unknown fields go, nulls that say nothing go, defaults come.
-
-All but `whole_numbers` write to what they are given.
-"""
+"""Before validation: unknown fields go, nulls without meaning go, defaults come. All but `whole_numbers` write to their argument."""
 
 from __future__ import annotations
 

@@ -13,10 +13,7 @@ Json = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. cell: its value for an object as the kind shows it; None where there is none.
-
-    `printers/jsonpath.py` reads paths; `printers/kinds.py` shows the values.
-    """
+    """A column of a table. cell: its value for an object, None without one. (`printers/jsonpath.py` reads paths, `kinds.py` shows.)"""
 
     name: str
     type: str

@@ -185,10 +185,7 @@ class ObjectFile:
         self._shrink()
 
     def jump(self, beyond: int = 0) -> None:
-        """Moves the versions on, so far that none which a client may have seen comes again. beyond: and beyond this one.
-
-        Raises StorageFailed.
-        """
+        """Raises the version above all that a client may have seen, and above `beyond`. Raises StorageFailed."""
         while self._log_changes:
             self.fold()
         totals = Totals(max(self.version + JUMP, beyond), self._totals.count, self._totals.digest, self._totals.careless)

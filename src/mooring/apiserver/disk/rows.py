@@ -17,10 +17,7 @@ from mooring.base.errors import ConfigError, MooringError
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """An object as of one version.
-
-    kind: `group/plural`. at: when it was written, seconds since the epoch. body: its JSON, None when it was removed.
-    """
+    """An object as of one version. kind: `group/plural`. at: when it was written (epoch seconds). body: JSON, None when it was removed."""
 
     kind: str
     namespace: str

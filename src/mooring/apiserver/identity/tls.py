@@ -81,10 +81,7 @@ def user_of(certificate: Mapping[str, Any]) -> User:
 
 
 def identity_in(folder: Path, now: float) -> Identity:
-    """The identity that the folder holds; what is missing is made. now: seconds since the epoch.
-
-    Raises ConfigError for a file that can't be read or used.
-    """
+    """The identity in the folder; missing files are made. now: epoch seconds. Raises ConfigError for a file that can't be read or used."""
     moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,7 +1,4 @@
-"""core/v1 and events.k8s.io/v1 Event: two views of the same objects. An Event lives an hour after its last write.
-
-The rules of both, of which the newer ones are stricter, run on the shape of core/v1.
-"""
+"""core/v1 and events.k8s.io/v1 Event: two views of the same objects, which live an hour. The rules of both run on the shape of core/v1."""
 
 from __future__ import annotations
 

@@ -34,10 +34,7 @@ _FIELDS: Final = (
 
 
 def _admit(new: Json, _view: View) -> None:
-    """Priorities and runtime classes, of which only the built-in ones exist.
-
-    There is no admission of service accounts: no pod gets the account `default`, nor a token among its volumes.
-    """
+    """Priorities, and the built-in runtime classes. No admission of service accounts: a pod gets neither account `default` nor a token."""
     spec, name = new["spec"], new["metadata"].get("name", "")
     priority = _PRIORITIES.get(spec.get("priorityClassName", ""))
     if priority is None:

@@ -1,7 +1,4 @@
-"""authorization.k8s.io/v1 and authentication.k8s.io/v1: kinds that are answered and never stored.
-
-Differs from kube-apiserver, which knows roles: whoever gets in may do everything here.
-"""
+"""The kinds of authorization.k8s.io and authentication.k8s.io. Differs from kube-apiserver: no roles, every known user may do all."""
 
 from __future__ import annotations
 

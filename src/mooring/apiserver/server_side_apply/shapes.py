@@ -1,7 +1,4 @@
-"""The shape of a value for server-side apply: merged field by field, item by item, or taken as a whole.
-
-A built-in kind's shape follows from its message and a table of what the declarations don't say; a custom kind's from its schema.
-"""
+"""Shapes for server-side apply: merged by field, by item, or whole. From messages and a table for built-in kinds, from schemas for custom ones."""
 
 from __future__ import annotations
 

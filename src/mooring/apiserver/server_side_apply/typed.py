@@ -1,7 +1,4 @@
-"""Values by their shape: which fields they have, what differs between two of them, two merged into one, fields taken away.
-
-Pure; nothing that is given is written to. ABSENT stands for a value that isn't there, None for one that is null.
-"""
+"""Values by their shape: their fields, differences, merges, removals. Pure. ABSENT stands for a missing value, None for a null one."""
 
 from __future__ import annotations
 

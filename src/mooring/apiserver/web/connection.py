@@ -26,10 +26,7 @@ _LAST_CHUNK: Final = b"0\r\n\r\n"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """How long clients may take, and how many there may be.
-
-    slow_s: for one head, one body, one answer that does not get through. idle_s: between two requests. leaving_s: to read a refusal.
-    """
+    """slow_s: for one head, one body, one write. idle_s: between requests. leaving_s: to read a refusal."""
 
     slow_s: float = 30.0
     idle_s: float = 90.0

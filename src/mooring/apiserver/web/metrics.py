@@ -1,7 +1,4 @@
-"""Metrics of the server's requests and objects, under the real server's names.
-
-A request costs two look-ups: the series of its labels are found once and kept.
-"""
+"""Metrics of requests and objects under the real server's names. Series are found once per set of labels and kept."""
 
 from __future__ import annotations
 

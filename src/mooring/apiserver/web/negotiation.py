@@ -43,10 +43,7 @@ class Wanted:
 
 @functools.lru_cache(maxsize=256)
 def wanted(accept: str, include: str = "", *, watch: bool = False) -> Wanted:
-    """The first by weight of what a client can read. include: the query's includeObject, for tables.
-
-    Raises NotAcceptable when nothing fits, BadRequest for an include that is none.
-    """
+    """The first by weight of Accept. include: includeObject, for tables. Raises NotAcceptable, and BadRequest for an unknown include."""
     known = False
     for clause, parameters in _by_weight(accept.strip() or "*/*"):
         media_type = JSON if clause == "*/*" else clause
@@ -85,10 +82,7 @@ def _rendering(parameters: Mapping[str, str], include: str) -> Rendering | None:
 
 
 def parse_body(content_type: str, body: bytes, message: Message | None) -> tuple[Any, list[str]]:
-    """The JSON value of a body, and what is said twice in it.
-
-    message: what a protobuf body holds; None where none is taken. Raises BadRequest, UnsupportedMediaType.
-    """
+    """The JSON value of a body, and its duplicate fields. message: of a protobuf body, or None. Raises BadRequest, UnsupportedMediaType."""
     media_type = _media_type(content_type) or JSON
     parse = _PARSERS.get(media_type)
     if parse is None and media_type == PROTOBUF and message is not None:

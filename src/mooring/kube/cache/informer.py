@@ -103,10 +103,7 @@ class Informer(Generic[T]):
 
     @property
     def obstacle(self) -> str:
-        """What keeps the cache from following the API server, in that one's words; "" for nothing that is known.
-
-        As long as it is not filled, any error; later on a right that is missing, for this does not pass by itself.
-        """
+        """The API server's error that keeps the cache from following; "" for none. Once it is filled, only a missing right counts: it does not pass."""
         trouble = None if self._reflector is None else self._reflector.trouble
         if trouble is None or (self.has_synced and not isinstance(trouble, Forbidden)):
             return ""

@@ -1,7 +1,4 @@
-"""How to reach an API server and as whom: what `kubeconfig.load` gives and `HttpCluster` takes. Records, no behaviour.
-
-Secrets are kept out of every repr.
-"""
+"""Records for the way to an API server: `kubeconfig.load` makes them, `HttpCluster` takes them. Secrets are kept out of every repr."""
 
 from __future__ import annotations
 
@@ -17,10 +14,7 @@ _FILE_BYTES_MAX = 16 * 2**20  # a kubeconfig, a token or a certificate is a few 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pem:
-    """A certificate or key: inline, or in a file that may be replaced at any time.
-
-    where: names it in messages, e.g. `user "a" in /x/config: client-key`. path: "" when the data is inline.
-    """
+    """A certificate or key, inline or in a file that may be replaced at any time (path). where: names it in messages."""
 
     where: str
     path: str = ""

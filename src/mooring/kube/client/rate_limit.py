@@ -18,10 +18,7 @@ _TELL_EVERY_S: Final = 10.0
 
 
 class TokenBucket:
-    """Lets `burst` requests through at once and then `qps` a second, in the order they came. Starts full.
-
-    Source: golang.org/x/time/rate, as client-go's flowcontrol uses it. qps: > 0. burst: >= 1.
-    """
+    """golang.org/x/time/rate's limiter: `burst` requests at once, then `qps` a second, in order. Starts full. qps: > 0. burst: >= 1."""
 
     def __init__(self, qps: float, burst: int) -> None:
         assert qps > 0
