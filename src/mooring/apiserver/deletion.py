@@ -22,7 +22,7 @@ GENERATION_MAX: Final = 2**63 - 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """uid, resource_version: preconditions. grace_s: None for the object's own. propagation: "" for the default; orphan_dependents: its old form."""
+    """uid, resource_version: preconditions. grace_s: None for the object's own. propagation: "" for the default."""
 
     uid: str | None = None
     resource_version: str | None = None

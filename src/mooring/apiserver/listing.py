@@ -176,11 +176,7 @@ class WatchStart:
 
 
 def watch_start_of(options: WatchOptions, current: int, floor: int) -> WatchStart:
-    """current: the store's version; floor: the oldest one to start from.
-
-    Raises Invalid for options that don't fit, BadRequest for what is no version, Gone when it is forgotten, ServerError (504) when
-    everything is wanted as of a version that lies ahead.
-    """
+    """current: version; floor: the oldest to start from. Raises Invalid, BadRequest, Gone, and ServerError (504) for a future version."""
     wrong = _wrong_watch(options)
     if wrong:
         raise field_errors.invalid_object("ListOptions", "meta.k8s.io", "", wrong)

@@ -1,8 +1,4 @@
-"""The Cluster port in process, on an ObjectStore: same rules, same errors as over HTTP, no sockets.
-
-What simulations run on. Every call gives the loop one turn, so that callers interleave; a `Faults` can stand before and after
-each call and in front of each watch event.
-"""
+"""The Cluster port in process on an ObjectStore, for simulations. Every call yields to the loop; `Faults` may stand around each call."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def check_preconditions(resource: Resource, old: Stored, options: DeleteOptions)
 
 
 def check_size(resource: Resource, stored: Stored) -> None:
-    """Raises TooLarge for what etcd refuses (definitions and custom objects as JSON, others shorter). Differs from kube-apiserver: not a 500."""
+    """Raises TooLarge for what etcd refuses, by its encoding (JSON for custom kinds). Differs from kube-apiserver, which answers 500."""
     bytes_max = _JSON_BYTES_MAX if resource.custom is not None or resource.kind == "CustomResourceDefinition" else _BYTES_MAX
     if len(stored.body) > bytes_max:
         raise api_errors.too_large(f"an object of {len(stored.body)} bytes, limit is {bytes_max}")

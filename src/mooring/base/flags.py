@@ -75,11 +75,7 @@ def flags_of(table: type[Any]) -> dict[str, Flag]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parsed(Generic[F]):
-    """A command line that was read.
-
-    given: names that stood there. removed: flags of former versions with their texts, without effect. rest: words after the flags.
-    help_wanted: -h or --help was met; nothing behind it was read.
-    """
+    """given: flags that were set. removed: former flags without effect. rest: other words. help_wanted: -h was read, nothing after it."""
 
     flags: F
     given: frozenset[str]

@@ -1,8 +1,4 @@
-"""The demo: the life of one volume, from a claim for it until it is gone, and nobody is taken at his word.
-
-What the API says is read over HTTP, as kubectl would; what the driver says is asked over its socket; and what the driver has is
-read from its state file and its folders. The three must agree after each step, or the demo fails.
-"""
+"""The demo: one volume's life from claim to deletion. After each step API, driver, state file and folders must agree, or it fails."""
 
 from __future__ import annotations
 

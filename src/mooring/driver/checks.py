@@ -1,8 +1,4 @@
-"""What a message must be before a driver, or a caller, has to look at it: CSI's own rules.
-
-Broken rules are told as `field: what is wrong`, the first one found. The rules: required fields, sizes, capabilities that make
-sense, fields that may only be set when the driver advertises their capability (the CSI specification).
-"""
+"""CSI's own rules for messages: required fields, sizes, capabilities. Broken rules are told as `field: problem`, the first one only."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Copies that are on their way, each in a thread: their callers may give up and come back, and find them where they are by then.
-
-A copy belongs to a record of the state that says `is_filling`. When it has ended, the record says so no more, or is gone if it
-failed; whoever asks next, under the same name, finds the whole volume, or starts anew.
-"""
+"""Copies under way, each in a thread: its record says `is_filling` until it ends, and is deleted when it fails. Callers may come back."""
 
 from __future__ import annotations
 

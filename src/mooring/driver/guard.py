@@ -62,7 +62,7 @@ class Guard:
         self._observers.append((observer, clock))
 
     async def call(self, rpc: Rpc[Any, Any], method: Method | None, advertised: Advertised, request: Message) -> Message:
-        """The answer of one call. method: None when the driver has none. Raises DriverError. CancelledError passes, and frees the volume."""
+        """The answer of one call. method: None when the driver has none. Raises DriverError; CancelledError passes and frees the volume."""
         _log.info(5, "GRPC call", method=rpc.name, request=_shown(request))
         started = [clock.now() for _, clock in self._observers]
         response, error = None, None

@@ -1,8 +1,4 @@
-"""The host-path driver's snapshots: copies of a volume's data, whole when CreateSnapshot answers.
-
-They are ready at once, or after a delay that stands for a storage system which moves them elsewhere first. They take no room from
-the capacity.
-"""
+"""The driver's snapshots: complete when CreateSnapshot answers, ready at once or after a delay. They use none of the capacity."""
 
 from __future__ import annotations
 

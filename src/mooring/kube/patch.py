@@ -49,11 +49,7 @@ def pointer(*parts: str | int) -> str:
 
 
 def add_finalizer(obj: Object, finalizer: str, *, strictly: bool = True) -> Patch:
-    """Puts a finalizer on an object that lacks it; others' stay.
-
-    strictly: fails (Invalid) on another object of that name, and when the finalizers are not those of obj any more. Otherwise a
-    finalizer that obj does not show yet is there twice then.
-    """
+    """Adds a missing finalizer. strictly: fails (Invalid) on another uid or changed finalizers; otherwise it may end up there twice."""
     held = obj.metadata.finalizers
     assert finalizer not in finalizers_of(obj)
     very_object = [_same_object(obj)] if strictly else []

@@ -53,7 +53,7 @@ class Scanner:
     timeout_s: float
 
     async def scan(self) -> Inventory:
-        """PersistentVolumes are read first and last: a volume that waited for its object has it. Raises ApiError, DriverError, CannotLook."""
+        """PersistentVolumes are read first and last: volumes that waited for theirs have them. Raises ApiError, DriverError, CannotLook."""
         before = await self._objects()
         volumes = tuple([volume async for volume in _volumes(self.driver, self.timeout_s)])
         journal = await _all(self.cluster, LEASES.whole(), Selection(label_selector=lease_codec.JOURNAL_LABEL))

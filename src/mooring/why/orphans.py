@@ -1,8 +1,4 @@
-"""Which volumes have lost their object, and which objects their volume. Pure.
-
-A driver lists handles, and rarely says what they belong to: so whatever names a volume in any way keeps it from being called leaked, and
-whatever could name it keeps it from being deleted.
-"""
+"""Volumes without object, and objects without volume. Pure. Drivers rarely say what a handle belongs to, so any hint spares a volume."""
 
 from __future__ import annotations
 

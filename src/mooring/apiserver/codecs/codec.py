@@ -66,11 +66,7 @@ class UnknownFields(ValueError):
 
 
 def decode_object(resource: Resource, value: Any, validation: FieldValidation, problems: list[str]) -> tuple[Json, tuple[str, ...]]:
-    """The object of a body, and its warnings.
-
-    value: what the JSON said. problems: what the parser has found already (duplicate fields).
-    Raises BadRequest for another kind or version and for wrong types; UnknownFields.
-    """
+    """The object and its warnings. problems: the parser's (duplicate fields). Raises BadRequest (kind, version, types), UnknownFields."""
     if value is None and resource.custom is None:
         value = {}
     if not isinstance(value, dict):

@@ -113,11 +113,7 @@ class Messages(Mapping[str, Message]):
 
 
 def decode(message: Message, value: Any, unknown: list[str]) -> dict[str, Any]:
-    """The canonical form of a JSON value as that message.
-
-    unknown: gets the path of each field that is not declared.
-    Raises WrongType (a ValueError) whose text ends like encoding/json's.
-    """
+    """The canonical form of a value. unknown: gets undeclared fields' paths. Raises WrongType (a ValueError) in encoding/json's words."""
     if not isinstance(value, dict):
         raise WrongType("object", value, "")
     return _message(message, value, "", unknown)

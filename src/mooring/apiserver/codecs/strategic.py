@@ -21,11 +21,7 @@ _ORDER: Final = "$setElementOrder/"
 
 
 def merge_strategic(message: Message | None, original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The merged map; the given ones are left alone.
-
-    message: the shape of both; None where none is declared (maps merge, lists are replaced).
-    Raises BadRequest for a directive that makes no sense and for an item without its key.
-    """
+    """A merged copy. message: None where none is declared (lists are replaced). Raises BadRequest for directives and missing keys."""
     directive = patch.get(_PATCH)
     if directive == "delete":
         return {}

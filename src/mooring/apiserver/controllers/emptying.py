@@ -58,7 +58,7 @@ class _Remains:
 
 
 def _with_conditions(obj: Json, remains: _Remains, now: float) -> Json:
-    """Writes the conditions after a round. Differs from kube-controller-manager, which does not report pods: here they are as all others."""
+    """Writes the conditions after a round. Differs from kube-controller-manager, which does not report pods: here they are as others."""
     found = {**_FINE, **_not_fine(remains)}
     before = {condition["type"]: condition for condition in obj["status"].get("conditions") or []}
     others = [condition for name, condition in before.items() if name not in found]

@@ -1,8 +1,4 @@
-"""Who owns whom: dependents by their owner's uid, kept up to date from the store's changes.
-
-An object is read only as far as its links go, and most objects not at all: who has neither owners nor a deletion mark has nothing
-in its JSON that would say so.
-"""
+"""Dependents by their owner's uid, from the store's changes. Objects without owners and deletion mark are told by their JSON's text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validates a value by a schema, in the API server's words. Unchanged parts are not checked: a schema may be stricter than stored objects."""
+"""Validates a value by a schema, in the API server's words; unchanged parts are not checked: a schema may be stricter than old objects."""
 
 from __future__ import annotations
 

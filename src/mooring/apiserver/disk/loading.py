@@ -1,8 +1,4 @@
-"""A store as a file has kept it: no rules, no listeners, the same versions, uids and times.
-
-Kind by kind: first the objects as of the file's version, then the log on top of them, which is the kind's history from there on. A
-watcher can resume at anything that is still in the log; whoever saw less is told to list anew.
-"""
+"""Loads a store from its file, without rules or listeners: per kind the objects, then the log, which becomes the kind's history."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What is kept of a server on disk, and how a damaged piece of it shows.
-
-Every row carries a checksum of all its columns. A row that is missing, or an old one that has come back, shows in the sum over all
-objects and in the chain of versions in the log.
-"""
+"""Rows on disk. Each has a checksum; missing or old rows show in the sum over all objects and in the log's chain of versions."""
 
 from __future__ import annotations
 

@@ -43,11 +43,7 @@ async def lasting(
     limits: HistoryLimits = DEFAULT_LIMITS,
     event_ttl_s: float = EVENT_TTL_S,
 ) -> AsyncGenerator[tuple[ObjectStore, Log], None]:
-    """The objects of the folder, which is made where it is missing, and what makes changes of them last as long as the block runs.
-
-    careful: waits for the disk before anything is answered. Raises ConfigError when the folder can't be used; nothing in it is
-    changed then.
-    """
+    """The folder's objects, saved while the block runs. careful: answers wait for the disk. Raises ConfigError, with nothing changed."""
     with held(folder):
         store, file = _loaded(folder / NAME, careful, lambda saved: loaded_store(chance, saved, limits, event_ttl_s=event_ttl_s))
         log = Log(store, file)

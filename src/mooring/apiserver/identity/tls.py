@@ -1,8 +1,4 @@
-"""Who the server is, and who may ask it: a CA and a certificate made at the first start, a token, and the kubeconfig that holds both.
-
-Everything lies in one folder that only its owner can read. The CA and the token live as long as the folder; the server's
-certificate is made anew when it runs out.
-"""
+"""The server's CA, certificate, token and kubeconfig, in a folder for its owner alone. An expired server certificate is replaced."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Security contexts of pods and containers, as far as they can be wrong by themselves.
-
-Differs from kube-apiserver as Mooring's tests and most people's first try start it: privileged containers are allowed, as
-`--allow-privileged` has it, which every cluster that runs CSI drivers sets.
-"""
+"""Security contexts. Differs from kube-apiserver's default: privileged containers are allowed, as in every cluster with CSI drivers."""
 
 from __future__ import annotations
 

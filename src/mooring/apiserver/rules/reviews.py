@@ -1,4 +1,4 @@
-"""The kinds of authorization.k8s.io and authentication.k8s.io. Differs from kube-apiserver: no roles, every known user may do all."""
+"""The kinds of authorization.k8s.io and authentication.k8s.io. Differs from kube-apiserver: without roles, every known user may do all."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Server-side apply: a manager says which fields it wants, and how; what it no longer says goes, unless others own it.
-
-The config is laid over the live object. What the manager owned and has left out is taken away where nobody else owns it. Where
-the result changes a field that belongs to somebody else, that is a conflict, unless the manager insists.
-"""
+"""Server-side apply: merges the config, takes away what its manager owned alone and left out; others' fields are conflicts unless forced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes for server-side apply: merged by field, by item, or whole. From messages and a table for built-in kinds, from schemas for custom ones."""
+"""Shapes for server-side apply: merged by field, by item, or whole. Made of messages and a table, for custom kinds of schemas."""
 
 from __future__ import annotations
 

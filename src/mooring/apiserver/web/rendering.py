@@ -1,8 +1,4 @@
-"""What a client gets to see of objects: all of them, their metadata alone, or rows of a table. Chosen by its Accept header.
-
-A rendering makes bytes of stored objects: of one, of a list, and of the line of a watch. What is stored is JSON already, so whole
-objects are joined, not encoded; metadata is cut out of them.
-"""
+"""Objects, their metadata or rows of a table, as Accept asks, as bytes. Stored objects are JSON already and joined, not encoded."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Informer(Generic[T]):
 
     @property
     def obstacle(self) -> str:
-        """The API server's error that keeps the cache from following; "" for none. Once it is filled, only a missing right counts: it does not pass."""
+        """The API server's error that keeps the cache from following, "" for none. Once filled, the cache reports only missing rights."""
         trouble = None if self._reflector is None else self._reflector.trouble
         if trouble is None or (self.has_synced and not isinstance(trouble, Forbidden)):
             return ""

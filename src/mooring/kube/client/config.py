@@ -53,11 +53,7 @@ class InteractiveMode(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExecPlugin:
-    """A program that prints credentials (client.authentication.k8s.io).
-
-    command: an absolute path. environment: the whole of it. cluster: the spec.cluster it is told, None without
-    provideClusterInfo. where: names it in messages.
-    """
+    """Prints credentials. command: absolute. environment: the whole. cluster: None without provideClusterInfo. where: for messages."""
 
     where: str
     command: str

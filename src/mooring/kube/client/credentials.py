@@ -1,8 +1,4 @@
-"""Who we are, request after request: the Authorization header, kept fresh.
-
-Tokens of service accounts are replaced in their file about hourly, plugins give credentials that end. The fast path is a
-synchronous look, `current()`; only what has to be fetched is awaited.
-"""
+"""The Authorization header, kept fresh: token files change hourly, plugins' credentials expire. `current()` is synchronous and usual."""
 
 from __future__ import annotations
 

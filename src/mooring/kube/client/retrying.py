@@ -1,8 +1,4 @@
-"""Asks and asks again: one request with all that a Kubernetes client does around it.
-
-Fresh credentials and a second try after a 401; the client's own rate limit; waiting as long as Retry-After says; a bound on
-how many requests run at once, which watches do not count against. How bytes travel is the `Transport`'s affair.
-"""
+"""A request with credentials (and one more try after a 401), rate limit, Retry-After, and a bound on requests at once (not watches)."""
 
 from __future__ import annotations
 
