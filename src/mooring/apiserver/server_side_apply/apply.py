@@ -1,4 +1,4 @@
-"""Server-side apply: merges the config, takes away what its manager owned alone and left out; others' fields are conflicts unless forced."""
+"""Server-side apply: merges the config and takes away what its manager owned alone and left out. Others' fields conflict unless forced."""
 
 from __future__ import annotations
 
