@@ -116,7 +116,7 @@ CAPABILITIES = csi.GetPluginCapabilitiesResponse(capabilities=[{"service": {"typ
 
 
 @pytest.mark.parametrize(
-    ("message", "brief"),
+    ("message", "summary"),
     [
         (csi.ProbeRequest(), ""),
         (
