@@ -192,10 +192,10 @@ class LateDisk:
     def on_commit(self, listener: Callable[[Resource], None]) -> None:
         self._listeners.append(listener)
 
-    async def settled(self, version: int) -> None:
+    async def wait_committed(self, version: int) -> None:
         raise AssertionError("the server waits for nothing")
 
-    failed = settled  # type: ignore[assignment]
+    failed = wait_committed  # type: ignore[assignment]
 
 
 async def test_no_answer_leaves_before_the_commit_of_what_it_tells(identity: Identity) -> None:
