@@ -119,7 +119,6 @@ class Kind(Generic[T_co]):
 
 
 def key_of(obj: Object) -> Key:
-    """The object's namespace and name."""
     return Key(obj.metadata.namespace, obj.metadata.name)
 
 
@@ -129,10 +128,8 @@ def is_deleting(obj: Object) -> bool:
 
 
 def finalizers_of(obj: Object) -> tuple[str, ...]:
-    """The finalizers, () when there are none."""
     return obj.metadata.finalizers or ()
 
 
 def annotation(obj: Object, name: str) -> str:
-    """An annotation's value, "" when it is absent."""
     return (obj.metadata.annotations or {}).get(name, "")

@@ -72,7 +72,6 @@ def shown(value: Any) -> str:
 
 
 def invalid_object(kind: str, group: str, name: str, causes: Iterable[Cause]) -> Invalid:
-    """The 422 of an object. Each cause is told once."""
     unique = tuple(dict.fromkeys(causes))
     assert unique, "an invalid object has a cause"
     text = str(unique[0]) if len(unique) == 1 else f"[{', '.join(map(str, unique))}]"

@@ -44,7 +44,6 @@ def carry_over(new: Json, old: Json) -> None:
 
 
 def put_record(obj: Json, record: list[Json]) -> None:
-    """Writes the managedFields, where there are any."""
     if record:
         obj["metadata"]["managedFields"] = record
 
@@ -89,7 +88,6 @@ def validate_update(new: Json, old: Json, *, bare_finalizers: bool = False) -> I
 
 
 def labels(values: dict[str, str], field: str) -> Iterator[Cause]:
-    """What is wrong with a map of labels."""
     for key, value in values.items():
         yield from (field_errors.invalid(field, key, reason) for reason in names.qualified_name(key))
         yield from (field_errors.invalid(field, value, reason) for reason in names.label_value(value))
@@ -103,7 +101,6 @@ def finalizer_name(name: str, field: str, item: str, *, bare: bool = False) -> I
 
 
 def total_bytes(values: dict[str, str]) -> int:
-    """Bytes of all keys and values of a map."""
     return sum(len(key.encode()) + len(value.encode()) for key, value in values.items())
 
 

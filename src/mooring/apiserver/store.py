@@ -56,7 +56,6 @@ class ObjectStore:
 
     @property
     def resources(self) -> tuple[Resource, ...]:
-        """Every kind that is served at the moment."""
         return self.kinds.served
 
     def resource(self, group: str, version: str, plural: str) -> Resource | None:
@@ -233,7 +232,6 @@ class ObjectStore:
             self._commit(resource, old, obj, now)
 
     def new_id(self) -> str:
-        """A random id, as objects have one."""
         return self._chance.uid()
 
     def sweep(self, now: float) -> None:

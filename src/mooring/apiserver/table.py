@@ -55,7 +55,6 @@ class Stored:
         return self if same else made
 
     def whole(self) -> dict[str, Any]:
-        """A fresh dict of it, free to be changed."""
         obj: dict[str, Any] = _decode(self.body)
         return obj
 

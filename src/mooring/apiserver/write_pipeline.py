@@ -156,7 +156,6 @@ def generate_name(meta: Json, chance: Chance, is_taken: Callable[[str], bool]) -
 
 
 def name_taken(resource: Resource, meta: Json, holder: Stored) -> Exception:
-    """The refusal of a name that another object has."""
     if not meta.get("generateName") or not meta["name"].startswith(meta["generateName"][:_PREFIX_MAX]):
         going = holder.whole()["metadata"].get("deletionTimestamp") is not None
         return api_errors.already_exists(resource, meta["name"], before="object is being deleted: " if going else "")

@@ -10,8 +10,6 @@ Instant = float
 
 
 class Clock(Protocol):
-    """Where time comes from."""
-
     def now(self) -> Instant:
         """Monotonic seconds; deadlines and back-off are counted on it."""
 

@@ -39,8 +39,6 @@ _WORKERS_MAX: Final = 10_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttacherFlags(SidecarFlags):
-    """external-attacher's flags."""
-
     feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(KNOWN_GATES))
     timeout_s: float = flag("timeout", DURATION, 15.0, "Timeout for waiting for attaching or detaching the volume.")
     worker_threads: int = flag("worker-threads", UINT, 10, "How many calls to the driver run at once at the most.")
@@ -56,7 +54,6 @@ class AttacherFlags(SidecarFlags):
 
 
 def main() -> int:
-    """The entry point."""
     return run(sys.argv[1:], sys.argv[0])
 
 

@@ -38,8 +38,6 @@ _UUID_LENGTH_MAX: Final = 32
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProvisionerFlags(SidecarFlags):
-    """external-provisioner's flags."""
-
     feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(KNOWN_GATES))
     kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file; $KUBECONFIG goes before it. Neither: the pod's own.")
     master: str = flag("master", STRING, "", "URL of the API server, in place of the one that the kubeconfig names.")
@@ -101,7 +99,6 @@ class ProvisionerFlags(SidecarFlags):
 
 
 def main() -> int:
-    """The entry point."""
     return run(sys.argv[1:], sys.argv[0])
 
 

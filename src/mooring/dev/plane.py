@@ -114,7 +114,6 @@ class _Build:
             raise refusal(folder, error) from None
 
     async def driver(self, stack: AsyncExitStack) -> str:
-        """The driver's name."""
         driver = stack.enter_context(HostPath(self.state_folder, node_ids=self._node_ids, topology=self._topology, chance=self._chance))
         driver.observe(self._story.called, self._clock)
         await stack.enter_async_context(serving(driver, str(self.socket)))

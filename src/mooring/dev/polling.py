@@ -60,7 +60,6 @@ class Polling:
         self._story = story
 
     def expect(self, what: str, expected: object, found: object) -> None:
-        """Raises DemoFailed when it is something else."""
         if expected != found:
             raise DemoFailed(f"{what}: expected {expected!r}, found {found!r}")
 

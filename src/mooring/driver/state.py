@@ -59,7 +59,6 @@ class Volume(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, published=tuple(sorted((*others, publication), key=lambda one: one.node_id)))
 
     def unpublished_from(self, node_id: str) -> Volume:
-        """The volume without this node; "" is all nodes."""
         kept = tuple(one for one in self.published if node_id and one.node_id != node_id)
         return msgspec.structs.replace(self, published=kept)
 
@@ -93,7 +92,6 @@ class State(msgspec.Struct, frozen=True):
     snapshots: Mapping[str, Snapshot] = msgspec.field(default_factory=dict)
 
     def named(self, name: str) -> Volume | None:
-        """The volume that was created under this name."""
         return next((volume for volume in self.volumes.values() if volume.name == name), None)
 
     def snapshot_named(self, name: str) -> Snapshot | None:
@@ -109,7 +107,6 @@ class State(msgspec.Struct, frozen=True):
         yield from (one for one in self.snapshots.values() if one.is_filling)
 
     def published_count(self, node_id: str) -> int:
-        """How many volumes are published on this node."""
         return sum(volume.on(node_id) is not None for volume in self.volumes.values())
 
     def with_volume(self, volume: Volume) -> State:

@@ -22,8 +22,6 @@ T = TypeVar("T")
 
 
 class PatchType(enum.Enum):
-    """The patch formats, by their content type."""
-
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"

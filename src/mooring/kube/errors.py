@@ -38,8 +38,6 @@ class BadRequest(ApiError):
 
 
 class Unauthorized(ApiError):
-    """The credentials were not accepted."""
-
     code = 401
 
 
@@ -74,8 +72,6 @@ class Conflict(ApiError):
 
 
 class AlreadyExists(ApiError):
-    """An object of that name is there already."""
-
     code = 409
 
 
@@ -161,7 +157,6 @@ def from_status(status: Mapping[str, Any], code: int, retry_after_s: float | Non
 
 
 def to_status(error: ApiError) -> dict[str, Any]:
-    """The `Status` object that a server answers with."""
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": str(error)}
     if error.reason:
         status["reason"] = error.reason

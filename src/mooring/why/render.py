@@ -71,7 +71,6 @@ def as_table(report: Report, removed: Mapping[str, str], wall_s: float) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """`1 volume`, `2 volumes`."""
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 

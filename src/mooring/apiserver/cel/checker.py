@@ -68,7 +68,6 @@ def checked(text: str, names: Mapping[str, CelType]) -> tuple[Node, CelType]:
 
 
 def mentions(tree: Node, name: str) -> bool:
-    """True when the name stands in the tree."""
     return (isinstance(tree, Name) and tree.name == name) or any(mentions(inner, name) for inner in _below(tree))
 
 

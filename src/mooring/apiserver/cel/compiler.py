@@ -27,7 +27,6 @@ class Scope:
         return self._names[name]
 
     def did(self, steps: int) -> None:
-        """Raises OverBudget."""
         self._left[0] -= steps
         if self._left[0] < 0:
             raise OverBudget("operation cancelled: actual cost limit exceeded")

@@ -27,8 +27,6 @@ class Type:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Optional:
-    """A value that may be absent."""
-
     there: bool
     value: Any = None
 
@@ -79,7 +77,6 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def contains(item: Any, holder: Any) -> bool:
-    """`item in holder`."""
     if isinstance(holder, list):
         return any(equal(item, other) for other in holder)
     if isinstance(holder, dict):

@@ -36,7 +36,6 @@ def check_bounds(value: Any) -> None:
 
 
 def count_of(value: Any) -> int:
-    """How many values a JSON value consists of."""
     return 1 + sum(map(count_of, _inside(value)))
 
 

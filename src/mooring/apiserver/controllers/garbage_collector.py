@@ -101,7 +101,6 @@ class Collector:
         return bool(self._queue)
 
     def work(self, now: float, count_max: int) -> None:
-        """Examines so many objects at the most."""
         for _ in range(min(count_max, len(self._queue))):
             place = self._queue.popleft()
             self._queued.discard(place)

@@ -27,8 +27,6 @@ class Place:
 
 
 class Owner(msgspec.Struct, frozen=True, rename="camel"):
-    """One of an object's metadata.ownerReferences."""
-
     api_version: str = ""
     kind: str = ""
     name: str = ""

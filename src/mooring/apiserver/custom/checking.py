@@ -39,7 +39,6 @@ class _Work:
         self._patterns: dict[str, GoRegexp] = {}
 
     def did(self, steps: int) -> None:
-        """Raises _TooMuch."""
         self._left -= steps
         if self._left < 0:
             raise _TooMuch

@@ -83,8 +83,6 @@ Node = Letter | Place | Sequence | Choice | Repeat
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Flags:
-    """(?ims-U)"""
-
     i: bool = False
     m: bool = False
     s: bool = False
@@ -236,7 +234,6 @@ class _Reader:
         return _not(fits) if (sign == "P") != bool(found[1]) else fits
 
     def _letter(self) -> str:
-        """The letter that an escape stands for."""
         if not self.rest:
             raise RegexpError("trailing backslash at end of expression: ``")
         begin = self._at - 1

@@ -26,7 +26,6 @@ _RULE_BYTES: Final = 128
 
 
 def validate(new: Json) -> list[Cause]:
-    """Everything wrong with a definition."""
     spec = new["spec"]
     if _rules_bytes(spec) > _RULES_BYTES_MAX:
         return [
@@ -70,7 +69,6 @@ def warnings(new: Json, old: Json | None) -> list[str]:
 
 
 def _rules_bytes(value: Any) -> int:
-    """Letters of all CEL rules in a definition."""
     if isinstance(value, list):
         return sum(map(_rules_bytes, value))
     if not isinstance(value, dict):

@@ -31,12 +31,10 @@ def paths(store: ObjectStore) -> dict[str, Any]:
 
 
 def core_versions() -> dict[str, Any]:
-    """`/api`."""
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
 def groups(store: ObjectStore) -> dict[str, Any]:
-    """`/apis`."""
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(store, name) for name in _group_names(store)]}
 
 

@@ -51,7 +51,6 @@ def openapi_roots(store: ObjectStore) -> dict[str, list[Resource]]:
 
 
 def openapi_document(root: str, resources: list[Resource]) -> Json:
-    """`/openapi/v3/<root>`."""
     schemas, paths = Schemas(), dict[str, Json]()
     for resource in sorted(resources, key=lambda one: one.plural):
         paths.update(_paths(f"/{root}", resource, schemas))
@@ -122,7 +121,6 @@ def wants_packed_v2(accept: str) -> bool:
 
 
 def openapi_v2_document(store: ObjectStore) -> Json:
-    """`/openapi/v2`."""
     patched = sorted((resource for resource in store.resources if "patch" in resource.verbs), key=lambda one: (one.api_version, one.plural))
     info = {"title": "Kubernetes", "version": VERSION["gitVersion"]}
     return {"swagger": "2.0", "info": info, "paths": {_v2_path(resource): {"patch": _v2_operation(resource)} for resource in patched}}

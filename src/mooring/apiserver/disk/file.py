@@ -290,7 +290,6 @@ def _chunks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 
 
 def _places(columns: int, rows: int) -> str:
-    """`(?, ?), (?, ?)`, for as many rows."""
     return ", ".join([f"({', '.join('?' * columns)})"] * rows)
 
 

@@ -9,8 +9,6 @@ from typing import Any, Protocol
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class User:
-    """Who asks."""
-
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""

@@ -83,7 +83,6 @@ class Column:
 
 
 def at(*path: str, default: Any = "") -> Cell:
-    """Shows a member of the object."""
 
     def cell(obj: Json, _now: float) -> Any:
         value: Any = obj
@@ -95,7 +94,6 @@ def at(*path: str, default: Any = "") -> Cell:
 
 
 def plain(show: Callable[[Json], Any]) -> Cell:
-    """Shows what a function makes of the object."""
     return lambda obj, _now: show(obj)
 
 
@@ -108,7 +106,6 @@ def is_deleted(obj: Json) -> bool:
 
 
 def is_true(obj: Json, *annotations: str) -> bool:
-    """True when one of the annotations says so."""
     given = obj["metadata"].get("annotations") or {}
     return any(given.get(annotation) == "true" for annotation in annotations)
 

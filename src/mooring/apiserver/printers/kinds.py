@@ -108,7 +108,6 @@ def row_conditions_of(resource: Resource) -> Callable[[Json], list[Json]]:
 
 
 def columns_of(resource: Resource) -> tuple[Column, ...]:
-    """A kind's columns, in order."""
     if resource.body_version:
         return _SCALE  # (no other form is shown of a custom kind)
     if resource.custom is not None:

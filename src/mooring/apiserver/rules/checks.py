@@ -63,6 +63,11 @@ def token_life(life_s: int, field: str) -> list[Cause]:
     return []
 
 
+def each(values: Iterable[Any] | None, field: str) -> Iterator[tuple[str, Any]]:
+    """The items of a list, each after its path."""
+    return ((f"{field}[{number}]", value) for number, value in enumerate(values or ()))
+
+
 def repeated(values: Iterable[Any]) -> set[int]:
     """The places of values that stand before, too."""
     first: dict[Any, int] = {}

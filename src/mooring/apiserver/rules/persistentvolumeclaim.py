@@ -77,7 +77,6 @@ def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
 
 
 def _request(claim: Json) -> str:
-    """The storage that the claim asks for."""
     return str((claim["spec"]["resources"].get("requests") or {}).get("storage", "0"))
 
 

@@ -135,8 +135,7 @@ def _validate_ephemeral(new: Json, old: Json) -> Iterator[Cause]:
             yield field_errors.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be changed')
     targets = [container["name"] for part in ("containers", "initContainers") for container in spec.get(part) or []]
     seen = set(targets)
-    for number, container in enumerate(containers):
-        at = f"{field}[{number}]"
+    for at, container in checks.each(containers, field):
         yield from podcontainers.validate_name(container["name"], f"{at}.name", seen)
         if container.get("targetContainerName") and container["targetContainerName"] not in targets:
             yield field_errors.not_found(f"{at}.targetContainerName", container["targetContainerName"])

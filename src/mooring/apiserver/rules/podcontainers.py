@@ -113,8 +113,7 @@ def validate(spec: Json) -> Iterator[Cause]:
     if not spec.get("containers"):
         yield field_errors.required("spec.containers")
     for part in ("containers", "initContainers"):
-        for number, container in enumerate(spec.get(part) or []):
-            field = f"spec.{part}[{number}]"
+        for field, container in checks.each(spec.get(part), f"spec.{part}"):
             yield from validate_name(container["name"], f"{field}.name", seen)
             yield from validate_one(container, field, spec)
             if part == "initContainers" and container.get("restartPolicy") != "Always":

@@ -50,7 +50,6 @@ def default(pod: Json) -> None:
 
 
 def containers_of(spec: Json) -> Iterator[Json]:
-    """All of a pod's containers."""
     for part in ("initContainers", "containers", "ephemeralContainers"):
         yield from spec.get(part) or []
 

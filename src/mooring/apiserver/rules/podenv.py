@@ -36,8 +36,7 @@ _TWO_FIELDS: Final = "may not have more than one field specified at a time"
 
 def validate(container: Json, field: str, volumes: Sequence[Json] = ()) -> Iterator[Cause]:
     """volumes: the pod's, whose files may be read."""
-    for number, variable in enumerate(container.get("env") or []):
-        at = f"{field}.env[{number}]"
+    for at, variable in checks.each(container.get("env"), f"{field}.env"):
         if not variable["name"]:
             yield field_errors.required(f"{at}.name")
         elif not _NAME.fullmatch(variable["name"]):

@@ -24,8 +24,7 @@ def validate(spec: Json) -> Iterator[Cause]:
 
 
 def validate_tolerations(tolerations: Sequence[Json]) -> Iterator[Cause]:
-    for number, toleration in enumerate(tolerations):
-        field = f"spec.tolerations[{number}]"
+    for field, toleration in checks.each(tolerations, "spec.tolerations"):
         key, operator, value = (toleration.get(part, "") for part in ("key", "operator", "value"))
         if key:
             yield from checks.named(key, f"{field}.key", names.qualified_name)
@@ -47,16 +46,14 @@ def _validate_affinity(affinity: Json, field: str) -> Iterator[Cause]:
     node = affinity.get("nodeAffinity") or {}
     if _REQUIRED in node:
         yield from selectors.validate_nodes(node[_REQUIRED], f"{field}.nodeAffinity.{_REQUIRED}")
-    for number, term in enumerate(node.get(_PREFERRED) or []):
-        at = f"{field}.nodeAffinity.{_PREFERRED}[{number}]"
+    for at, term in checks.each(node.get(_PREFERRED), f"{field}.nodeAffinity.{_PREFERRED}"):
         yield from _weight(term, at)
         yield from selectors.validate_term(term["preference"], f"{at}.preference")
     for part in ("podAffinity", "podAntiAffinity"):
         content = affinity.get(part) or {}
         for number, term in enumerate(content.get(_REQUIRED) or []):
             yield from _validate_pod_term(term, f"{field}.{part}.{_REQUIRED}[{number}]")
-        for number, weighted in enumerate(content.get(_PREFERRED) or []):
-            at = f"{field}.{part}.{_PREFERRED}[{number}]"
+        for at, weighted in checks.each(content.get(_PREFERRED), f"{field}.{part}.{_PREFERRED}"):
             yield from _weight(weighted, at)
             yield from _validate_pod_term(weighted["podAffinityTerm"], f"{at}.podAffinityTerm")
 

@@ -63,13 +63,11 @@ def validate_resize_policy(policies: Sequence[Json], field: str) -> Iterator[Cau
 
 
 def amounts_of(containers: Iterable[Json], part: str, name: str) -> list[Any]:
-    """What containers say of one resource."""
     given = [(container["resources"].get(part) or {}).get(name) for container in containers]
     return [parse_quantity(text).value for text in given if text is not None]
 
 
 def quality(spec: Json) -> str:
-    """The pod's quality of service class."""
     whole = spec.get("resources") or {}
     if whole.get("limits") or whole.get("requests"):
         asking = [{"resources": whole}]

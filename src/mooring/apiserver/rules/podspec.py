@@ -104,8 +104,7 @@ def _validate_lists(spec: Json) -> Iterator[Cause]:
 
 def _validate_gates(spec: Json) -> Iterator[Cause]:
     seen: set[str] = set()
-    for number, gate in enumerate(spec.get("schedulingGates") or []):
-        field = f"spec.schedulingGates[{number}]"
+    for field, gate in checks.each(spec.get("schedulingGates"), "spec.schedulingGates"):
         yield from checks.named(gate["name"], field, names.qualified_name)
         if gate["name"] in seen:
             yield field_errors.duplicate(field, gate["name"])

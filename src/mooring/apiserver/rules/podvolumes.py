@@ -102,8 +102,7 @@ def _validate_files(content: Json, field: str, name: str) -> list[Cause]:
     """Secrets and config maps as files."""
     found = [] if content.get(name) else [field_errors.required(f"{field}.{name}")]
     found += _mode(content.get("defaultMode"), f"{field}.defaultMode")
-    for number, item in enumerate(content.get("items") or []):
-        at = f"{field}.items[{number}]"
+    for at, item in checks.each(content.get("items"), f"{field}.items"):
         found += [] if item["key"] else [field_errors.required(f"{at}.key")]
         found += _file(item["path"], f"{at}.path") + _mode(item.get("mode"), f"{at}.mode")
     return found
@@ -135,8 +134,7 @@ def _validate_amount(reference: Json, field: str) -> list[Cause]:
 def _validate_projected(content: Json, field: str, spec: Json) -> Iterator[Cause]:
     yield from _mode(content.get("defaultMode"), f"{field}.defaultMode")
     paths: set[str] = set()
-    for number, source in enumerate(content.get("sources") or []):
-        at = f"{field}.sources[{number}]"
+    for at, source in checks.each(content.get("sources"), f"{field}.sources"):
         if len(source) > 1:
             yield field_errors.forbidden(at, "may not specify more than 1 volume type per source")
         for name, check in _PROJECTED.items():

@@ -65,8 +65,7 @@ def _of_placement(spec: Json) -> Iterator[str]:
         for number, term in enumerate((affinity.get(part) or {}).get(_PREFERRED) or []):
             if "labelSelector" not in term["podAffinityTerm"]:
                 yield f"spec.affinity.{part}.{_PREFERRED}[{number}].podAffinityTerm.labelSelector: {_NULL_SELECTOR}"
-    for number, constraint in enumerate(spec.get("topologySpreadConstraints") or []):
-        field = f"spec.topologySpreadConstraints[{number}]"
+    for field, constraint in checks.each(spec.get("topologySpreadConstraints"), "spec.topologySpreadConstraints"):
         yield from selectors.outdated(constraint["topologyKey"], f"{field}.topologyKey")
         if "labelSelector" not in constraint:
             yield f"{field}.labelSelector: {_NULL_SELECTOR}"
@@ -101,12 +100,10 @@ def _of_volume(volume: Json, field: str) -> Iterator[str]:
 def _of_containers(spec: Json) -> Iterator[str]:
     ports: dict[tuple[int, str], list[tuple[str, Json]]] = {}
     for part in ("initContainers", "containers"):
-        for number, container in enumerate(spec.get(part) or []):
-            field = f"spec.{part}[{number}]"
+        for field, container in checks.each(spec.get(part), f"spec.{part}"):
             yield from _of_amounts(container["resources"], f"{field}.resources")
             yield from _of_variables(container, field)
-            for index, port in enumerate(container.get("ports") or []):
-                at = f"{field}.ports[{index}]"
+            for at, port in checks.each(container.get("ports"), f"{field}.ports"):
                 earlier = ports.setdefault((port["containerPort"], port["protocol"]), [])
                 yield from _of_port(port, at, earlier)
                 earlier.append((at, port))

@@ -72,8 +72,7 @@ def validate_nodes(selector: Json, field: str) -> Iterator[Cause]:
 
 
 def validate_term(term: Json, field: str) -> Iterator[Cause]:
-    for index, requirement in enumerate(term.get("matchExpressions") or []):
-        at = f"{field}.matchExpressions[{index}]"
+    for at, requirement in checks.each(term.get("matchExpressions"), f"{field}.matchExpressions"):
         yield from _validate_operands(requirement, at)
         yield from _validate_operator(requirement, at, ("Gt", "Lt"))
     for index, requirement in enumerate(term.get("matchFields") or []):

@@ -65,13 +65,11 @@ def json_reply(value: Any, status: int = 200) -> Reply:
 
 
 def error_reply(error: ApiError, warnings: tuple[str, ...] = ()) -> Reply:
-    """The Status of an error."""
     wait_s = None if error.retry_after_s is None else int(error.retry_after_s)
     return Reply(error.status_code, msgspec.json.encode(status_of(error)), warnings=warnings, retry_after_s=wait_s)
 
 
 def status_of(error: ApiError) -> dict[str, Any]:
-    """The Status object, as on the wire."""
     status = to_status(error)
     if error.reason == "MethodNotAllowed" or str(error).partition("\n")[0] in _BARE_TEXTS:
         status.setdefault("details", {})

@@ -42,8 +42,6 @@ class Rendering(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Whole:
-    """Objects as they are."""
-
     def one(self, _resource: Resource, stored: Stored, _now: float) -> bytes:
         return stored.body
 

@@ -156,7 +156,6 @@ class Streams:
         self._due(stream)
 
     def remove(self, stream: Stream) -> None:
-        """Forgets it. Harmless twice."""
         if stream.timer is not None:
             stream.timer.cancel()
         at = self._at.get(stream.place, {})

@@ -92,7 +92,6 @@ class Reflector(Generic[T]):
         """What list or watch failed with last, until one has told something again."""
 
     async def run(self) -> None:
-        """Reflects until cancelled."""
         while True:
             try:
                 if not self._version:

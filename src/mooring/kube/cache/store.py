@@ -32,8 +32,6 @@ TOMBSTONES_MAX: Final = 20_000
 
 
 class Cause(enum.Enum):
-    """What made an object change in the cache."""
-
     WATCH = "watch"
     RELIST = "relist"
     RESYNC = "resync"

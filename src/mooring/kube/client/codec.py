@@ -140,7 +140,6 @@ _codecs: dict[type, Codec[Any]] = {}
 
 
 def codec_of(struct: type[T]) -> Codec[T]:
-    """The one codec of a type."""
     codec: Codec[T] | None = _codecs.get(struct)
     if codec is None:
         codec = _codecs[struct] = Codec(struct)

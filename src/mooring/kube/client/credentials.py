@@ -59,8 +59,6 @@ def credentials_of(user: User, clock: Clock, use_certificate: Callable[[Pem, Pem
 
 
 class Fixed:
-    """Credentials that never change."""
-
     def __init__(self, authorization: str) -> None:
         self._credential = Credential(authorization)
 

@@ -20,8 +20,6 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_~.-]*[A-Za-z0-9_~-]")  # ends in no dot:
 
 
 class ResourcePaths:
-    """The URLs of one kind."""
-
     def __init__(self, kind: Kind[Any]) -> None:
         root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
         self.version = root

@@ -55,7 +55,6 @@ def _is_bypassed(parts: SplitResult, no_proxy: str) -> bool:
 
 
 def is_loopback(server: str) -> bool:
-    """True for a URL of this machine."""
     return _is_loopback(urlsplit(server).hostname or "")
 
 

@@ -85,13 +85,10 @@ def _status_text(status: int) -> str:
 
 
 class WarningLog:
-    """Logs what the API server warns of, each text once."""
-
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
     def note(self, headers: Headers) -> None:
-        """Looks for Warning headers."""
         for header in headers.getall("Warning", ()):
             for text in _WARNING.findall(header):
                 self._say(re.sub(r"\\(.)", r"\1", text)[:1000])

@@ -32,7 +32,6 @@ class LineSplitter:
 
     @property
     def pending(self) -> bool:
-        """True while a line has begun and not ended."""
         return self._begun_length > 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
