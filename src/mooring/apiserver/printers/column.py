@@ -83,7 +83,6 @@ class Column:
 
 
 def at(*path: str, default: Any = "") -> Cell:
-
     def cell(obj: Json, _now: float) -> Any:
         value: Any = obj
         for step in path:

@@ -34,10 +34,11 @@ def _validate_parameters(given: dict[str, str], *, allow_empty: bool) -> list[Ca
     return found
 
 
-_STORAGE_MESSAGES: Final = objectmeta.MESSAGES.extended("""
+_MESSAGES: Final = objectmeta.MESSAGES.extended("""
 StorageClass: 1 metadata ObjectMeta!, 2 provisioner s!, 3 parameters {s}, 4 reclaimPolicy s?, 5 mountOptions *s, 6 allowVolumeExpansion b?, 7 volumeBindingMode s?, 8 allowedTopologies *TopologySelectorTerm
 TopologySelectorTerm: 1 matchLabelExpressions *TopologySelectorLabelRequirement
 TopologySelectorLabelRequirement: 1 key s!, 2 values *s!
+VolumeAttributesClass: 1 metadata ObjectMeta!, 2 driverName s!, 3 parameters {s}
 """)  # noqa: E501
 
 _DEFAULT_ANNOTATIONS: Final = (
@@ -81,8 +82,7 @@ def _validate_topologies(terms: list[Json]) -> Iterator[Cause]:
 def _validate_requirement(requirement: Json, field: str) -> list[Cause]:
     values = requirement["values"] or []
     found = [] if values else [field_errors.required(f"{field}.values")]
-    first = {value: index for index, value in reversed(tuple(enumerate(values)))}
-    found += [field_errors.duplicate(f"{field}.values[{index}]", value) for index, value in enumerate(values) if first[value] != index]
+    found += [field_errors.duplicate(f"{field}.values[{index}]", values[index]) for index in sorted(checks.repeated(values))]
     return found + checks.named(requirement["key"], f"{field}.key", names.qualified_name)
 
 
@@ -106,7 +106,7 @@ STORAGE_CLASSES: Final = Resource(
     plural="storageclasses",
     namespaced=False,
     short_names=("sc",),
-    message=_STORAGE_MESSAGES["StorageClass"],
+    message=_MESSAGES["StorageClass"],
     default=_default_storage,
     validate=_validate_storage,
     validate_update=_validate_storage_update,
@@ -124,10 +124,6 @@ def default_class(view: View) -> str | None:
             newest, chosen = meta["creationTimestamp"], meta["name"]
     return chosen
 
-
-_ATTRIBUTES_MESSAGES: Final = objectmeta.MESSAGES.extended("""
-VolumeAttributesClass: 1 metadata ObjectMeta!, 2 driverName s!, 3 parameters {s}
-""")
 
 PROTECTION: Final = "kubernetes.io/vac-protection"
 
@@ -147,7 +143,7 @@ VOLUME_ATTRIBUTES_CLASSES: Final = Resource(
     plural="volumeattributesclasses",
     namespaced=False,
     short_names=("vac",),
-    message=_ATTRIBUTES_MESSAGES["VolumeAttributesClass"],
+    message=_MESSAGES["VolumeAttributesClass"],
     admit=protected_by(PROTECTION),
     validate=_validate_attributes,
     validate_update=_validate_attributes_update,

@@ -13,10 +13,15 @@ from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, selectors
 
-_DRIVER_MESSAGES: Final = objectmeta.MESSAGES.extended("""
+_MESSAGES: Final = objectmeta.MESSAGES.extended("""
 CSIDriver: 1 metadata ObjectMeta!, 2 spec CSIDriverSpec!
 CSIDriverSpec: 1 attachRequired b?, 2 podInfoOnMount b?, 3 volumeLifecycleModes *s, 4 storageCapacity b?, 5 fsGroupPolicy s?, 6 tokenRequests *TokenRequest, 7 requiresRepublish b?, 8 seLinuxMount b?, 9 nodeAllocatableUpdatePeriodSeconds i64?, 10 serviceAccountTokenInSecrets b?, 11 preventPodSchedulingIfMissing b?
 TokenRequest: 1 audience s!, 2 expirationSeconds i64?
+CSINode: 1 metadata ObjectMeta!, 2 spec CSINodeSpec!
+CSINodeSpec: 1 drivers *CSINodeDriver!@name
+CSINodeDriver: 1 name s!, 2 nodeID s!, 3 topologyKeys *s!, 4 allocatable VolumeNodeResources?
+VolumeNodeResources: 1 count i32?
+CSIStorageCapacity: 1 metadata ObjectMeta!, 2 nodeTopology LabelSelector?, 3 storageClassName s!, 4 capacity q?, 5 maximumVolumeSize q?
 """)  # noqa: E501
 
 _DRIVER_DEFAULTS: Final[dict[str, Any]] = {
@@ -89,7 +94,7 @@ CSI_DRIVERS: Final = Resource(
     kind="CSIDriver",
     plural="csidrivers",
     namespaced=False,
-    message=_DRIVER_MESSAGES["CSIDriver"],
+    message=_MESSAGES["CSIDriver"],
     put_without_version=False,
     default=_default_driver,
     prepare_update=_prepare_driver_update,
@@ -98,13 +103,6 @@ CSI_DRIVERS: Final = Resource(
     warnings=_driver_warnings,
 )
 
-
-_NODE_MESSAGES: Final = objectmeta.MESSAGES.extended("""
-CSINode: 1 metadata ObjectMeta!, 2 spec CSINodeSpec!
-CSINodeSpec: 1 drivers *CSINodeDriver!@name
-CSINodeDriver: 1 name s!, 2 nodeID s!, 3 topologyKeys *s!, 4 allocatable VolumeNodeResources?
-VolumeNodeResources: 1 count i32?
-""")
 
 _NODE_ID_MAX: Final = 256
 
@@ -152,16 +150,11 @@ CSI_NODES: Final = Resource(
     kind="CSINode",
     plural="csinodes",
     namespaced=False,
-    message=_NODE_MESSAGES["CSINode"],
+    message=_MESSAGES["CSINode"],
     put_without_version=False,
     validate=_validate_node,
     validate_update=_validate_node_update,
 )
-
-
-_CAPACITY_MESSAGES: Final = objectmeta.MESSAGES.extended("""
-CSIStorageCapacity: 1 metadata ObjectMeta!, 2 nodeTopology LabelSelector?, 3 storageClassName s!, 4 capacity q?, 5 maximumVolumeSize q?
-""")
 
 
 def _validate_capacity(new: Json) -> Iterator[Cause]:
@@ -180,7 +173,7 @@ CSI_STORAGE_CAPACITIES: Final = Resource(
     kind="CSIStorageCapacity",
     plural="csistoragecapacities",
     namespaced=True,
-    message=_CAPACITY_MESSAGES["CSIStorageCapacity"],
+    message=_MESSAGES["CSIStorageCapacity"],
     put_without_version=False,
     delete_answers_object=False,
     validate=_validate_capacity,

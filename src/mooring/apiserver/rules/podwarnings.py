@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from mooring.api import names
 from mooring.apiserver.resource import Json
@@ -59,12 +59,12 @@ def _of_placement(spec: Json) -> Iterator[str]:
     for number, term in enumerate(node.get(_PREFERRED) or []):
         yield from selectors.term_warnings(term["preference"], f"{field}.{_PREFERRED}[{number}].preference")
     for part in ("podAffinity", "podAntiAffinity"):
-        for number, term in enumerate((affinity.get(part) or {}).get(_REQUIRED) or []):
+        for at, term in checks.each((affinity.get(part) or {}).get(_REQUIRED), f"spec.affinity.{part}.{_REQUIRED}"):
             if "labelSelector" not in term:
-                yield f"spec.affinity.{part}.{_REQUIRED}[{number}].labelSelector: {_NULL_SELECTOR}"
-        for number, term in enumerate((affinity.get(part) or {}).get(_PREFERRED) or []):
+                yield f"{at}.labelSelector: {_NULL_SELECTOR}"
+        for at, term in checks.each((affinity.get(part) or {}).get(_PREFERRED), f"spec.affinity.{part}.{_PREFERRED}"):
             if "labelSelector" not in term["podAffinityTerm"]:
-                yield f"spec.affinity.{part}.{_PREFERRED}[{number}].podAffinityTerm.labelSelector: {_NULL_SELECTOR}"
+                yield f"{at}.podAffinityTerm.labelSelector: {_NULL_SELECTOR}"
     for field, constraint in checks.each(spec.get("topologySpreadConstraints"), "spec.topologySpreadConstraints"):
         yield from selectors.outdated(constraint["topologyKey"], f"{field}.topologyKey")
         if "labelSelector" not in constraint:
@@ -72,7 +72,7 @@ def _of_placement(spec: Json) -> Iterator[str]:
 
 
 def _of_lists(spec: Json) -> Iterator[str]:
-    seen: set[Any] = set()
+    seen: set[str] = set()
     for number, secret in enumerate(spec.get("imagePullSecrets") or []):
         name, field = secret.get("name", ""), f"spec.imagePullSecrets[{number}].name"
         if not name:
@@ -80,11 +80,8 @@ def _of_lists(spec: Json) -> Iterator[str]:
         elif name in seen:
             yield f'{field}: duplicate name "{name}"'
         seen.add(name)
-    seen = set()
-    for number, alias in enumerate(spec.get("hostAliases") or []):
-        if alias["ip"] in seen:
-            yield f'spec.hostAliases[{number}].ip: duplicate ip "{alias["ip"]}"'
-        seen.add(alias["ip"])
+    addresses = [alias["ip"] for alias in spec.get("hostAliases") or []]
+    yield from (f'spec.hostAliases[{number}].ip: duplicate ip "{addresses[number]}"' for number in sorted(checks.repeated(addresses)))
 
 
 def _of_volume(volume: Json, field: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from mooring.apiserver.identity.users import User
 from mooring.apiserver.resource import Call, Json, answered_kind
 from mooring.base.clock import rfc3339
 
-_ACCESS_MESSAGES: Final = objectmeta.MESSAGES.extended("""
+_MESSAGES: Final = objectmeta.MESSAGES.extended("""
 SelfSubjectAccessReview: 1 metadata ObjectMeta!, 2 spec SelfSubjectAccessReviewSpec!, 3 status SubjectAccessReviewStatus!
 SelfSubjectAccessReviewSpec: 1 resourceAttributes ResourceAttributes?, 2 nonResourceAttributes NonResourceAttributes?
 SubjectAccessReview: 1 metadata ObjectMeta!, 2 spec SubjectAccessReviewSpec!, 3 status SubjectAccessReviewStatus!
@@ -26,6 +26,12 @@ SelfSubjectRulesReviewSpec: 1 namespace s
 SubjectRulesReviewStatus: 1 resourceRules *ResourceRule!, 2 nonResourceRules *NonResourceRule!, 3 incomplete b!, 4 evaluationError s
 ResourceRule: 1 verbs *s!, 2 apiGroups *s, 3 resources *s, 4 resourceNames *s
 NonResourceRule: 1 verbs *s!, 2 nonResourceURLs *s
+SelfSubjectReview: 1 metadata ObjectMeta!, 2 status SelfSubjectReviewStatus!
+SelfSubjectReviewStatus: 1 userInfo UserInfo!
+TokenReview: 1 metadata ObjectMeta!, 2 spec TokenReviewSpec!, 3 status TokenReviewStatus!
+TokenReviewSpec: 1 token s, 2 audiences *s
+TokenReviewStatus: 1 authenticated b, 2 user UserInfo!, 4 audiences *s, 3 error s
+UserInfo: 1 username s, 2 uid s, 3 groups *s, 4 extra {any}
 """)  # noqa: E501
 
 _AUTHORIZATION: Final = "authorization.k8s.io"
@@ -94,21 +100,11 @@ def _check(call: Call, found: list[Cause]) -> None:
 
 
 ACCESS_REVIEWS: Final = (
-    answered_kind(_AUTHORIZATION, "LocalSubjectAccessReview", _ACCESS_MESSAGES, _allowed_here, namespaced=True),
-    answered_kind(_AUTHORIZATION, "SelfSubjectAccessReview", _ACCESS_MESSAGES, _allowed_to_self),
-    answered_kind(_AUTHORIZATION, "SelfSubjectRulesReview", _ACCESS_MESSAGES, _rules),
-    answered_kind(_AUTHORIZATION, "SubjectAccessReview", _ACCESS_MESSAGES, _allowed),
+    answered_kind(_AUTHORIZATION, "LocalSubjectAccessReview", _MESSAGES, _allowed_here, namespaced=True),
+    answered_kind(_AUTHORIZATION, "SelfSubjectAccessReview", _MESSAGES, _allowed_to_self),
+    answered_kind(_AUTHORIZATION, "SelfSubjectRulesReview", _MESSAGES, _rules),
+    answered_kind(_AUTHORIZATION, "SubjectAccessReview", _MESSAGES, _allowed),
 )
-
-
-_IDENTITY_MESSAGES: Final = objectmeta.MESSAGES.extended("""
-SelfSubjectReview: 1 metadata ObjectMeta!, 2 status SelfSubjectReviewStatus!
-SelfSubjectReviewStatus: 1 userInfo UserInfo!
-TokenReview: 1 metadata ObjectMeta!, 2 spec TokenReviewSpec!, 3 status TokenReviewStatus!
-TokenReviewSpec: 1 token s, 2 audiences *s
-TokenReviewStatus: 1 authenticated b, 2 user UserInfo!, 4 audiences *s, 3 error s
-UserInfo: 1 username s, 2 uid s, 3 groups *s, 4 extra {any}
-""")
 
 
 def _who_am_i(call: Call) -> Json:
@@ -147,6 +143,6 @@ def _quoted(audiences: list[str]) -> str:
 
 
 IDENTITY_REVIEWS: Final = (
-    answered_kind("authentication.k8s.io", "SelfSubjectReview", _IDENTITY_MESSAGES, _who_am_i),
-    answered_kind("authentication.k8s.io", "TokenReview", _IDENTITY_MESSAGES, _whose_token),
+    answered_kind("authentication.k8s.io", "SelfSubjectReview", _MESSAGES, _who_am_i),
+    answered_kind("authentication.k8s.io", "TokenReview", _MESSAGES, _whose_token),
 )

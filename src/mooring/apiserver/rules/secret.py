@@ -16,6 +16,7 @@ from mooring.apiserver.rules import checks
 
 MESSAGES: Final = objectmeta.MESSAGES.extended("""
 Secret: 1 metadata ObjectMeta!, 5 immutable b?, 2 data {y}, 4 stringData {s}, 3 type s
+ConfigMap: 1 metadata ObjectMeta!, 4 immutable b?, 2 data {s}, 3 binaryData {y}
 """)
 
 _BYTES_MAX: Final = 1024 * 1024
@@ -31,10 +32,7 @@ _REQUIRED_KEYS: Final = {
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
-_JSON_KEYS: Final = {
-    "kubernetes.io/dockercfg": (".dockercfg",),
-    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
-}
+_JSON_KEYS: Final = (".dockercfg", ".dockerconfigjson")
 _BASIC_AUTH: Final = ("username", "password")
 _ACCOUNT: Final = "kubernetes.io/service-account.name"
 
@@ -63,8 +61,8 @@ def _validate_type(new: Json, data: Json) -> Iterator[Cause]:
         yield from (field_errors.required(f"data[{key}]") for key in _BASIC_AUTH)
     if kind == "kubernetes.io/service-account-token" and not (new["metadata"].get("annotations") or {}).get(_ACCOUNT):
         yield field_errors.required(f"metadata.annotations[{_ACCOUNT}]")
-    for key in _JSON_KEYS.get(kind, ()):
-        if key in data and not _is_json(data[key]):
+    for key in _REQUIRED_KEYS.get(kind, ()):
+        if key in _JSON_KEYS and key in data and not _is_json(data[key]):
             yield field_errors.invalid(f"data[{key}]", "<secret contents redacted>", "not JSON")
 
 
@@ -109,9 +107,6 @@ SECRETS: Final = Resource(
 )
 
 
-_MAP_MESSAGES: Final = objectmeta.MESSAGES.extended("ConfigMap: 1 metadata ObjectMeta!, 4 immutable b?, 2 data {s}, 3 binaryData {y}")
-
-
 def _validate_map(new: Json) -> list[Cause]:
     texts, binaries = new.get("data") or {}, new.get("binaryData") or {}
     found = [cause for key in texts for cause in checks.named(key, f"data[{key}]", key_reasons)]
@@ -135,7 +130,7 @@ CONFIG_MAPS: Final = Resource(
     plural="configmaps",
     namespaced=True,
     short_names=("cm",),
-    message=_MAP_MESSAGES["ConfigMap"],
+    message=MESSAGES["ConfigMap"],
     delete_answers_object=False,
     validate=_validate_map,
     validate_update=_validate_map_update,
