@@ -67,7 +67,7 @@ def parse_quantity(text: str) -> Quantity:
 
 
 def nearest_quantity(text: str) -> str:
-    """What somebody may have meant who wrote an amount of bytes in another way: `1Gi` for `1GiB`, `1 gib`; "" when nobody can tell."""
+    """The quantity that another spelling may mean: `1Gi` for `1GiB`, `1 gib`; "" for none."""
     found = _LOOSE.fullmatch(text.strip())
     if found is None:
         return ""

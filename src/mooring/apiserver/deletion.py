@@ -40,7 +40,7 @@ PLAIN_DELETE: Final = DeleteOptions()
 
 
 def plain(obj: Json, options: DeleteOptions, now: float) -> Json | None:
-    """What is left of an object of most kinds; None when nothing holds it. obj is written to."""
+    """The object of most kinds that a deletion leaves; None when nothing holds it. obj is written to."""
     follow(obj["metadata"], options)
     return alone(obj, options, now)
 

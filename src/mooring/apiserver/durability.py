@@ -17,7 +17,7 @@ from mooring.apiserver.store import ObjectStore
 
 
 class Durability(Protocol):
-    """What has become of a store's changes. Belongs to one event loop."""
+    """The progress of a store's changes to the disk. Belongs to one event loop."""
 
     @property
     def committed(self) -> int:

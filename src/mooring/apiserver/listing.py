@@ -41,7 +41,7 @@ PLAIN_LIST = ListOptions()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Moment:
-    """What to show. rv: None for the newest state, else exactly that version. after: the last key of the page before."""
+    """The state to show. rv: None for the newest, else exactly that version. after: the last key of the page before."""
 
     rv: int | None = None
     after: Key | None = None

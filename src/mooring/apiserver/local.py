@@ -146,7 +146,7 @@ class LocalCluster(Cluster):
         self.store.sweep(self._now())
 
     async def _told(self, call: Callable[[], R]) -> R:
-        """What the store says, refusals too, once all that it can tell of is committed."""
+        """The store's answer or refusal, once every change that it can tell of is committed."""
         try:
             return call()
         finally:

@@ -20,7 +20,7 @@ _IMMUTABLE: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionT
 
 
 def stamp_new(obj: Json, uid: str, now: float) -> None:
-    """What the server writes into the metadata of an object that is created; users' values of it are dropped."""
+    """Writes the server's own metadata into a new object; users' values of it are dropped."""
     metadata = obj["metadata"]
     for field in _SERVERS:
         metadata.pop(field, None)
@@ -94,7 +94,7 @@ def labels(values: dict[str, str], field: str) -> Iterator[Cause]:
 
 
 def finalizer_name(name: str, field: str, item: str, *, bare: bool = False) -> Iterator[Cause]:
-    """What is wrong with a finalizer. field, item: what the causes about its letters and about its prefix name."""
+    """Problems of a finalizer. field, item: named by the causes about its letters and about its prefix."""
     yield from (field_errors.invalid(field, name, reason) for reason in names.qualified_name(name))
     if not bare and "/" not in name and name not in _STANDARD_FINALIZERS:
         yield field_errors.invalid(item, name, "name is neither a standard finalizer name nor is it fully qualified")

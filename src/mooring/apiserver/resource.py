@@ -106,7 +106,7 @@ class Action:
 
 
 class Status(enum.Enum):
-    """What a kind's /status endpoint may write."""
+    """The fields that a kind's /status endpoint may write."""
 
     NONE = "there is no such endpoint"
     ONLY = "status alone"
@@ -233,7 +233,7 @@ class Resource:
 
     @property
     def path(self) -> tuple[str, str, str]:
-        """What a URL or a `Kind` finds it by: group, version, plural."""
+        """The key for URLs and `Kind`s: group, version, plural."""
         return self.group, self.version, self.plural
 
 

@@ -90,7 +90,7 @@ class Change:
         return self._gone
 
     def seen_by(self, matches: Callable[[Stored], bool]) -> tuple[EventType, Stored] | None:
-        """What a watcher who selects by `matches` is told; None: nothing. Leaving the selection is DELETED, entering it ADDED."""
+        """The event for a watcher who selects by `matches`, None for none. Leaving the selection is DELETED, entering it ADDED."""
         was = self.old is not None and matches(self.old)
         if self.new is not None and matches(self.new):
             return (EventType.MODIFIED if was else EventType.ADDED), self.new
@@ -261,7 +261,7 @@ class Listing:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Written:
-    """What a create, update or patch left behind. gone: the last finalizer went, and the object with it."""
+    """The result of a create, update or patch. gone: the last finalizer went, and the object with it."""
 
     stored: Stored
     created: bool = False

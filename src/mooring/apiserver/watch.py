@@ -52,7 +52,7 @@ class Cursor:
         return min(self._bookmark_at, self._end) if self._bookmarks else self._end
 
     def take(self) -> Batch | None:
-        """What comes next; None when there is nothing for now, or for ever (`is_over`)."""
+        """The next batch; None when there is nothing for now, or for ever (`is_over`)."""
         if self._found:
             count = fitting([len(stored.body) for stored in self._found[:BATCH_MAX]])
             head, self._found = self._found[:count], self._found[count:]
@@ -84,7 +84,7 @@ class Cursor:
 
 
 class WatchHub:
-    """Tells watchers of a store's changes, as far as they are committed. Belongs to one event loop."""
+    """Wakes watchers at a store's committed changes. Belongs to one event loop."""
 
     def __init__(self, store: ObjectStore, *, clock: Clock, chance: Chance, durability: Durability | None = None) -> None:
         self.store, self.clock, self.chance = store, clock, chance

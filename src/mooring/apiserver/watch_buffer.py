@@ -1,4 +1,4 @@
-"""What watches are told, in batches that those who ask for the same have in common."""
+"""Batches of watch events, shared by watches of the same kind and scope."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Batch:
 
 
 class WatchBuffer:
-    """What all watches of one kind and scope are told. The latest steps are kept, for the next who takes them."""
+    """The events of one kind and scope. The latest batches are kept for the next watch that takes them."""
 
     def __init__(self, store: ObjectStore, durability: Durability, resource: Resource, scope: Scope) -> None:
         self._store, self._durability = store, durability

@@ -99,7 +99,7 @@ class _Program(logging.Handler):
         self.patterns: tuple[tuple[str, int], ...] = ()
 
     def level_of(self, name: str) -> int | None:
-        """What a vmodule pattern asks of a logger, None for nothing. It only raises, as in klog; the first that matches counts."""
+        """A vmodule pattern's level for a logger, None for none. It only raises, as in klog; the first that matches counts."""
         for pattern, verbosity in self.patterns:
             if fnmatch.fnmatchcase(name.rpartition(".")[2], pattern):
                 return logging.INFO - max(self.verbosity, verbosity)

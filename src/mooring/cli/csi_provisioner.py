@@ -170,7 +170,7 @@ def _serve(setup: Setup[ProvisionerFlags], machine: Machine) -> int:
 
 
 def sidecar(setup: Setup[ProvisionerFlags], machine: Machine) -> Sidecar[ProvisionerFlags]:
-    """What the provisioner adds to what all sidecars are. Raises ConfigError."""
+    """The provisioner's part of the sidecar. Raises ConfigError."""
     from mooring.cli.sidecar import Sidecar
 
     options = options_of(setup, machine)

@@ -29,7 +29,7 @@ CUT_OFF: Final = 141
 
 
 def say_gone(prog: str, what_now: str) -> None:
-    """Tells on stderr that nobody reads stdout any more. Nothing that is still in its buffer comes to anybody."""
+    """Says on stderr that nobody reads stdout any more; the rest of its buffer is lost."""
     _give_up(sys.stdout)
     try:
         sys.stderr.write(f"{prog}: stdout is closed; {what_now}\n")

@@ -26,7 +26,7 @@ CONNECT_S_MAX: Final = 30.0
 
 
 class Ports(Protocol):
-    """What a sidecar reaches the world through; tests bring ports of their own."""
+    """A sidecar's ways to the world; tests bring their own."""
 
     def cluster(self) -> AbstractAsyncContextManager[Cluster]:
         """A client of its own at each call. Raises ConfigError."""

@@ -86,7 +86,7 @@ VERSION: Final = f"v{mooring.__version__}"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Machine:
-    """What a process finds around it; tests hand in another."""
+    """A process's surroundings; tests bring their own."""
 
     environ: Mapping[str, str] = dataclasses.field(default_factory=lambda: os.environ)
     host_name: Callable[[], str] = socket.gethostname
@@ -117,14 +117,14 @@ class Command(Generic[F]):
         return usage(self.table, prog, self.about, self.example) + self.epilog
 
     def refusal(self, prog: str, error: UsageError) -> str:
-        """What is said of a wrong command line: in the place of a Go program with the usage, as there, else in one line."""
+        """The message about a wrong command line: with the usage in drop-in programs, as upstream; else one line."""
         if self.drop_in and not prog.startswith("mooring "):
             return f"{error}\n{self.help(prog)}\n{prog}: {error}\n"  # last, too: the usage fills a screen
         return f"{prog}: {error}; {prog} --help lists the flags\n"
 
     @contextmanager
     def judging(self) -> Iterator[None]:
-        """What is found wrong with flags in the block ends a command of our own as what can't be read does: there is no other place."""
+        """Ends one of our own commands on wrong flags found in the block, with the exit code of unreadable ones."""
         try:
             yield
         except ConfigError as error:

@@ -29,7 +29,7 @@ BURST: Final = dataclasses.replace(INT, show=lambda _: "")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProcessFlags:
-    """What every command has."""
+    """The flags of every command."""
 
     version: bool = flag("version", BOOL, False, "Show version.", Section.LOG)
     v: int = flag("v", INT, 0, "Log level: 2 shows steps, 4 reasons, 5 CSI calls.", Section.LOG)
@@ -39,7 +39,7 @@ class ProcessFlags:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DropInFlags:
-    """What the Go programs have, and only those who take their place need."""
+    """Flags of the Go programs, needed only by their drop-in replacements."""
 
     automaxprocs: bool = flag("automaxprocs", BOOL, False, "One event loop needs no limit of threads.", Section.COMPATIBLE)
     log_flush_s: float = flag("log-flush-frequency", DURATION, 5.0, "Each log line is written at once.", Section.COMPATIBLE)
@@ -118,7 +118,7 @@ class ElectionFlags:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ManagerFlags(ProcessFlags, ClusterFlags, DiagnosticsFlags, ElectionFlags):
-    """What every controller has, with a driver or without."""
+    """The flags of every controller, with a driver or without."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ NAMESPACE: Final = "default"
 
 
 class Controller(Protocol):
-    """What they have in common."""
+    """The interface of the plane's controllers."""
 
     @property
     def has_synced(self) -> bool: ...

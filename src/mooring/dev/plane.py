@@ -47,7 +47,7 @@ _END_S_MAX: Final = 5.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plane:
-    """What runs, and how to reach it. state_folder: the driver's."""
+    """The running parts and their addresses. state_folder: the driver's."""
 
     kubeconfig: Path
     socket: Path
@@ -89,7 +89,7 @@ async def running(
 
 
 class _Build:
-    """What the parts are made with, and how each is made. Each method returns when its part is ready."""
+    """The common arguments of the parts, and a method for each that returns when it is ready."""
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ async def run_dev(
 
 
 def _invitation(plane: Plane, examples: str, *, kept: bool, can_enter: bool) -> Iterator[str]:
-    """What to type stands last and alone, from the first column on; the others fit 80 columns."""
+    """The command to type stands last and alone, from the first column on; the others fit 80 columns."""
     ends = "stay in the --state folder." if kept else "end with this process; --state FOLDER keeps them."
     again = ", Enter shows this again" if can_enter else ""
     yield ""
@@ -122,7 +122,7 @@ async def _demo(folder: Path, story: Story, clock: Clock, chance: Chance) -> Non
 
 @contextlib.asynccontextmanager
 async def _clients(plane: Plane, clock: Clock, chance: Chance) -> AsyncGenerator[tuple[HttpCluster, GrpcDriver], None]:
-    """What anybody could use who has the kubeconfig and the socket."""
+    """Clients that only need the kubeconfig and the socket."""
     config = kubeconfig.load(str(plane.kubeconfig), {})
     async with HttpCluster(config, clock=clock, chance=chance, user_agent="mooring") as cluster:
         driver = GrpcDriver(str(plane.socket), clock=clock)

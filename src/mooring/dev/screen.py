@@ -129,7 +129,7 @@ def road(one: Happening) -> str:
 
 
 def described(one: Happening) -> str:
-    """What was done, what came of it, and how long it took."""
+    """The action, its result, and its duration."""
     outcome = f"failed: {one.problem}" if one.problem else one.result
     took = "" if one.seconds is None else f"({one.seconds * 1000:.1f} ms)"
     return "  ".join(filter(None, (one.what, f"→ {outcome}" if outcome else "", took)))

@@ -21,18 +21,18 @@ DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
 def csi_driver(driver_name: str) -> dict[str, Any]:
-    """What comes with a driver that attaches."""
+    """The CSIDriver of a driver that attaches."""
     return _object("storage.k8s.io/v1", "CSIDriver", driver_name, {"attachRequired": True})
 
 
 def csi_node(driver_name: str, node_name: str, segments: Mapping[str, str]) -> dict[str, Any]:
-    """What the kubelet would write for a driver on its node, whose id is its name. segments: where it is, {} if that is all one."""
+    """As the kubelet would write it; the node's id is its name. segments: its topology, {} for none."""
     driver = {"name": driver_name, "nodeID": node_name, "topologyKeys": sorted(segments)}
     return _object("storage.k8s.io/v1", "CSINode", node_name, {"drivers": [driver]})
 
 
 def node(name: str, segments: Mapping[str, str]) -> dict[str, Any]:
-    """What the kubelet would write at its start, once it is ready. segments: as for csi_node; they become labels."""
+    """As a ready kubelet would write it. segments: as for csi_node; they become labels."""
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "there is no kubelet: mooring dev says so"}
     body = _object("v1", "Node", name, {})
     body["metadata"]["labels"] = {"kubernetes.io/hostname": name, **segments}
@@ -40,7 +40,7 @@ def node(name: str, segments: Mapping[str, str]) -> dict[str, Any]:
 
 
 def storage_class(driver_name: str, name: str, *, waits: bool = False, default: bool = False) -> dict[str, Any]:
-    """What an administrator would write. waits: volumes are made where their first pod goes. default: for claims without a class."""
+    """waits: volumes are made where their first pod goes. default: for claims without a class."""
     body: dict[str, Any] = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
     if default:
         body["metadata"]["annotations"] = {DEFAULT_CLASS: "true"}
@@ -49,20 +49,20 @@ def storage_class(driver_name: str, name: str, *, waits: bool = False, default: 
 
 
 def claim(name: str, class_name: str) -> dict[str, Any]:
-    """What a user would write who wants a volume of 1 GiB."""
+    """A user's claim for a volume of 1 GiB."""
     spec = {"storageClassName": class_name, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     return _object("v1", "PersistentVolumeClaim", name, spec)
 
 
 def pod(name: str, claim_name: str) -> dict[str, Any]:
-    """What a user would write who wants the claim's volume in a container."""
+    """A user's pod with the claim's volume in a container."""
     container = {"name": "main", "image": "none", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim_name}}
     return _object("v1", "Pod", name, {"containers": [container], "volumes": [volume]})
 
 
 def persistent_volume(driver_name: str, pv_name: str, handle: str, segments: Mapping[str, str]) -> dict[str, Any]:
-    """What an administrator would write for a volume of 1 GiB that is there. segments: where it can be reached, {} for everywhere."""
+    """An administrator's, for an existing volume of 1 GiB. segments: its topology, {} for everywhere."""
     spec: dict[str, Any] = {
         "capacity": {"storage": "1Gi"},
         "accessModes": ["ReadWriteOnce"],
@@ -76,7 +76,7 @@ def persistent_volume(driver_name: str, pv_name: str, handle: str, segments: Map
 
 
 def volume_attachment(driver_name: str, va_name: str, pv_name: str, node_name: str) -> dict[str, Any]:
-    """What the attach/detach controller would write for a pod on the node."""
+    """As the attach/detach controller would write it for a pod on the node."""
     spec = {"attacher": driver_name, "nodeName": node_name, "source": {"persistentVolumeName": pv_name}}
     return _object("storage.k8s.io/v1", "VolumeAttachment", va_name, spec)
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Watches:
-    """What one controller watches. A controller that watches a kind has listed it: the last watch begins when its caches are filled."""
+    """One controller's watches. A controller lists a kind before it watches it: its caches are filled when the last watch begins."""
 
     def __init__(self) -> None:
         self.plurals: list[str] = []
@@ -105,7 +105,7 @@ def _outdated(request: Request) -> tuple[type[ApiError], ...]:
 
 
 def _same(request: Request) -> str:
-    """What an event is known by, which is patched when it comes again."""
+    """The identity of an Event that is patched when it recurs."""
     is_event = request.kind.plural == EVENTS.plural and request.verb in (Verb.CREATE, Verb.PATCH)
     return f"{request.kind.plural}/{request.name}" if is_event else ""
 
@@ -126,6 +126,6 @@ def _created(request: Request) -> str:
 
 
 def _phase(body: Mapping[str, Any], subresource: str) -> str:
-    """What is new in a status that is replaced whole."""
+    """The change in a status that is replaced whole."""
     phase = (body.get("status") or {}).get("phase") if subresource == "status" else ""
     return f": phase={phase}" if phase else ""

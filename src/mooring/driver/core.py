@@ -1,4 +1,4 @@
-"""What all calls of the host-path driver share: its state and data, its limits, and its volumes as others see them."""
+"""The part that all calls of the host-path driver share: its state, data and limits, and its volumes as responses show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands between a caller and a driver's method: CSI's rules, one operation per volume, errors without secrets, the record."""
+"""The guard before a driver's method: CSI's rules, one operation per volume, errors without secrets, the record."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Guard:
         self._observers: list[tuple[Observer, Clock]] = []
 
     def observe(self, observer: Observer, clock: Clock) -> None:
-        """Tells the observer about each call when it has ended. clock: what the calls are timed with."""
+        """Calls the observer after each call. clock: for the calls' times."""
         self._observers.append((observer, clock))
 
     async def call(self, rpc: Rpc[Any, Any], method: Method | None, advertised: Advertised, request: Message) -> Message:

@@ -69,13 +69,13 @@ def shown(segments: Segments) -> str:
 
 
 def left_bytes(state: State, limits: Limits, place: Segments, kind: str) -> int:
-    """What is left of a kind's capacity in a place; not negative, also when the limit was lowered below what is used."""
+    """The rest of a kind's capacity in a place; not negative, also when the limit was lowered below the used amount."""
     used = sum(one.capacity_bytes for one in state.volumes.values() if one.kind == kind and place.items() <= one.segments.items())
     return max(0, limits.of(kind) - used)
 
 
 def room(state: State, limits: Limits, places: Iterable[Segments], kind: str) -> list[tuple[Segments, str, int]]:
-    """What is left in each of the places, with the kind: of this one, or where none is named of each kind that there is."""
+    """The rest in each of the places, with the kind: this one, or every kind when none is named."""
     kinds = [kind] if kind or not limits.kinds else list(limits.kinds)
     return [(place, one, left_bytes(state, limits, place, one)) for place in places for one in kinds]
 

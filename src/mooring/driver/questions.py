@@ -1,4 +1,4 @@
-"""What can be asked about the host-path driver's volumes and room."""
+"""The host-path driver's queries: volumes, capabilities, capacity."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Questions(Plugin):
         return csi.ControllerGetVolumeResponse(volume=self._core.described(volume), status=status)
 
     async def get_capacity(self, request: csi.GetCapacityRequest) -> csi.GetCapacityResponse:
-        """What CreateVolume would find for such a request: nothing where it would refuse it."""
+        """The room that CreateVolume would have for such a request: none where it would refuse it."""
         state = self._core.state
         await self._core.journal.flushed()
         limits, layout = self._core.limits, self._core.layout

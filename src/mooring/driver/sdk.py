@@ -46,7 +46,7 @@ _SHORT: Final[Mapping[str, str]] = {_squeezed(name.removeprefix("controller_")):
 
 
 def slip(driver: type, base: type) -> str | None:
-    """What is wrong with the methods that a driver's class has beyond its base class, None when nothing is."""
+    """The problem of the methods that a driver's class adds to its base class, None for none."""
     return next(_slips(driver, base), None)
 
 
@@ -131,16 +131,16 @@ class Plugin:
 
     @functools.cached_property
     def controller_capabilities(self) -> frozenset[int]:
-        """What ControllerGetCapabilities answers, as numbers. Raises TypeError for flags that make no sense."""
+        """The response of ControllerGetCapabilities, as numbers. Raises TypeError for flags that make no sense."""
         return controller_capabilities(self.offered, self.controller_flags)
 
     @functools.cached_property
     def plugin_capabilities(self) -> frozenset[int]:
-        """What GetPluginCapabilities answers as services, as numbers."""
+        """The services of GetPluginCapabilities, as numbers."""
         return plugin_capabilities(self.offered, self.plugin_flags)
 
     def observe(self, observer: Observer, clock: Clock) -> None:
-        """Tells the observer about each call when it has ended, secrets left out. clock: what the calls are timed with."""
+        """Calls the observer after each call, without secrets. clock: for the calls' times."""
         self._guard.observe(observer, clock)
 
     async def _guarded(self, rpc: Rpc[Any, Any], method: Any, request: Message) -> Message:

@@ -125,7 +125,7 @@ class StateFolder:
             raise
 
     def close(self) -> None:
-        """Lets other drivers in. Idempotent."""
+        """Releases the lock. Idempotent."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

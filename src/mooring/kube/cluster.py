@@ -63,7 +63,7 @@ class Page(Generic[T]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Selection:
-    """What a list or watch covers. namespace: None is all namespaces."""
+    """The scope of a list or watch. namespace: None is all namespaces."""
 
     namespace: str | None = None
     label_selector: str = ""
@@ -74,7 +74,7 @@ EVERYTHING = Selection()
 
 
 class Verb(enum.StrEnum):
-    """What can be asked, watches aside."""
+    """The requests except watches."""
 
     LIST = "list"
     GET = "get"

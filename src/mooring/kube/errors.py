@@ -1,4 +1,4 @@
-"""What the API server refused, or what kept us from its answer."""
+"""Refusals of the API server, and failures to reach it."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def own_volumes_of(pod: Pod, driver_name: str) -> Iterator[tuple[str, str]]:
 
 
 def intents_of(leases: Iterable[Mapping[str, Any]], driver_name: str, wall_s: float) -> Iterator[tuple[Intent, bool]]:
-    """What provisioners of this driver have begun; True where their journal is idle. Raises CannotLook when a journal can't be read."""
+    """Intents of this driver's provisioners; True where their journal is idle. Raises CannotLook when a journal can't be read."""
     ours = [lease for lease in leases if (lease["metadata"].get("annotations") or {}).get(lease_codec.DRIVER) == driver_name]
     written: dict[tuple[str, str], float] = {}
     for lease in ours:

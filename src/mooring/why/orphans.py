@@ -65,7 +65,7 @@ class Report:
         return tuple(finding for finding in self.findings if finding.kind is kind)
 
     def wrong(self) -> tuple[Finding, ...]:
-        """What somebody must look after."""
+        """The findings that somebody must look after."""
         return tuple(finding for finding in self.findings if finding.kind in _WRONG)
 
     def deletable(self, named: Collection[str] = ()) -> tuple[Finding, ...]:
@@ -78,7 +78,7 @@ class Report:
         return tuple(finding for finding in self.findings if finding.kind in _DELETABLE)
 
     def ways_out(self) -> tuple[str, ...]:
-        """What there is to do so that more may be deleted, each thing once."""
+        """The remedies after which more may be deleted, each once."""
         return tuple(dict.fromkeys(way_out for finding in self.deletable_at_all() for way_out in finding.ways_out))
 
     def why_kept(self, handle: str) -> str:
@@ -87,7 +87,7 @@ class Report:
 
 
 def judged(inventory: Inventory, prefix: str = "") -> Report:
-    """What one look shows. prefix: of the names of our volumes; what does not carry it is foreign. "" takes all for ours."""
+    """The report on an inventory. prefix: of our volumes' names, volumes without it are foreign; "" takes all for ours."""
     judge = _Judge(inventory, prefix)
     found = [finding for volume in inventory.volumes if (finding := judge.of_volume(volume)) is not None]
     count = sum(one.driver == inventory.driver for one in inventory.objects)
@@ -153,7 +153,7 @@ class _Judge:
         return finding if doubt is None else dataclasses.replace(finding, spared=f"it may be {doubt.text}; {_BY_NAME}", by_name=True)
 
     def _use(self, volume: Volume) -> str:
-        """What uses it for sure, "" for nothing."""
+        """A certain use of it, "" for none."""
         if volume.published_on:
             return f"it is published on {', '.join(volume.published_on)}"
         return self._used.get(volume.handle, "")
@@ -164,7 +164,7 @@ def _fits(reference: Reference) -> str:
 
 
 def _may_be(loose: Sequence[Reference]) -> str:
-    """What it could be as well as any other volume, "" for nothing."""
+    """Loose references that could mean this volume as well as any other, "" for none."""
     if not loose:
         return ""
     named = ", or ".join(reference.text for reference in loose[:_NAMED_MAX])

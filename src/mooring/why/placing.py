@@ -18,7 +18,7 @@ _DASHES: Final = str.maketrans("", "", "-_")
 
 
 def plain(text: str) -> str:
-    """What two spellings of a name have in common: drivers change the case of letters and drop dashes."""
+    """The common part of a name's spellings: drivers change the case of letters and drop dashes."""
     return text.casefold().translate(_DASHES)
 
 

@@ -59,7 +59,7 @@ def references(inventory: Inventory, unplaced: Iterable[Object], matcher: Handle
 
 
 def _begun(inventory: Inventory) -> Iterator[Reference]:
-    """What provisioners make: by a journal, or in the memory of one that has none, for a claim that is not bound."""
+    """Volumes that provisioners make: by a journal, or for a claim that is not bound."""
     names, waiting = {found.name for found in inventory.objects}, {claim.uid for claim in inventory.claims if not claim.volume_name}
     for intent in inventory.intents:
         if intent.volume_name not in names:
@@ -116,7 +116,7 @@ def _of_lost_claim(claim: Claim, is_ours: bool) -> Reference:
 
 
 def _nameless(inventory: Inventory, unplaced: Iterable[Object], matcher: HandleMatcher) -> Iterator[Reference]:
-    """What has a handle that is not listed."""
+    """Volumes whose handles are not listed."""
     for found in unplaced:
         way_out = f"the driver does not list the handle of PersistentVolume {found.name}: correct it, or delete the PersistentVolume"
         yield Reference(f"the volume of PersistentVolume {found.name}, whose handle the driver does not list", way_out)

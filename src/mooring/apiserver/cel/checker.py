@@ -1,4 +1,4 @@
-"""What a rule may say of a schema, as far as its types are known. Where they are not, anything may stand, and evaluation decides."""
+"""Checks a rule against a schema as far as its types are known. An unknown type fits everything, and evaluation decides."""
 
 from __future__ import annotations
 

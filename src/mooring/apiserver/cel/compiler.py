@@ -171,7 +171,7 @@ def _function(node: Call) -> Program:
 
 
 def function_of(node: Call) -> tuple[Function | None, tuple[Node, ...]]:
-    """What a call calls, and with what: a method's first argument is its target."""
+    """The function of a call and its arguments: a method's first argument is its target."""
     if node.target is None:
         return FUNCTIONS.get(node.function), node.args
     if isinstance(node.target, Name) and f"{node.target.name}.{node.function}" in FUNCTIONS:

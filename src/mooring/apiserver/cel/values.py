@@ -20,7 +20,7 @@ class CelError(ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Type:
-    """What `type(x)` gives."""
+    """The result of `type(x)`."""
 
     name: str
 

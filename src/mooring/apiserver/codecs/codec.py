@@ -50,7 +50,7 @@ TOLD_MAX: Final = 100
 
 
 class FieldValidation(enum.Enum):
-    """What happens to a field that the kind does not have."""
+    """The treatment of unknown fields."""
 
     IGNORE = "Ignore"
     WARN = "Warn"

@@ -217,7 +217,7 @@ def _take(root: Any, path: list[str]) -> Any:
 
 
 def _copied(root: Any, path: list[str]) -> Any:
-    """What `copy` takes: null for a map's missing key."""
+    """The value that `copy` takes: null for a map's missing key."""
     place = _parent(root, path)
     return place.get(path[-1]) if isinstance(place, dict) else _found(root, path)
 

@@ -181,7 +181,7 @@ def _map_decoder(one: _Decoder, nothing: str) -> _Decoder:
 
 
 def _zero(message: Message, field: Field) -> Any:
-    """What a field that is always there shows when nothing was given."""
+    """The value of a field that is always shown, when none was given."""
     if field.shape or field.pointer:
         return None
     inner = message.of(field)

@@ -51,7 +51,7 @@ class _JsonLikeLoader(_Loader):  # type: ignore[misc]
 
 
 def _plain(text: str) -> Any:
-    """What a number or a word stands for; the text itself for one that is neither."""
+    """The value of a number or a word; the text itself for one that is neither."""
     if text in (text.lower(), text.upper(), text.capitalize()) and text.lower() in _WORDS:
         return _WORDS[text.lower()]
     plain = text.replace("_", "")

@@ -41,7 +41,7 @@ _FINE: Final = {
 
 
 class _Remains:
-    """What a round has left: objects by the names of their kinds, finalizers, and what could not be deleted."""
+    """Leftovers of a round: objects by the names of their kinds, finalizers, and objects that could not be deleted."""
 
     def __init__(self, served: Iterable[Resource]) -> None:
         self.counts: Counter[str] = Counter()

@@ -233,7 +233,7 @@ class Collector:
         return resource is not None and resource.namespaced
 
     def _warn(self, resource: Resource, stored: Stored, missing: list[Owner], now: float) -> None:
-        """Tells of owners that live where a reference can't reach them: in another namespace."""
+        """Logs references that no object can answer to: their owners live in another namespace."""
         for owner in missing:
             kind = self._kinds.of(owner)
             if kind is not None and kind.namespaced and _lives_somewhere(self._store, kind, owner):

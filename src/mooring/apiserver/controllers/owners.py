@@ -41,7 +41,7 @@ class Owner(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Links(msgspec.Struct, frozen=True, rename="camel"):
-    """What decides over an object's end."""
+    """The fields that decide over an object's end."""
 
     owner_references: tuple[Owner, ...] | None = None
     finalizers: tuple[str, ...] | None = None

@@ -85,7 +85,7 @@ class Definitions:
             self._finish(left, now)
 
     def _finish(self, definition: Json, now: float) -> None:
-        """Lets the definition go when nothing is left of its kind, else says what it waits for."""
+        """Removes the finalizer when no object of the kind is left, else writes the condition that says why not."""
         name, finalizers = definition["metadata"]["name"], definition["metadata"].get("finalizers") or []
         if len(self._store.table(self._stored[name])):
             status = lifecycle.emptying(definition["status"], now)

@@ -60,7 +60,7 @@ class GoRegexp:
         return False
 
     def find_all(self, text: str) -> Iterator[str]:
-        """What it finds, from left to right, each as the expression prefers it; nothing twice."""
+        """All matches from left to right, each as the expression prefers it; they don't overlap."""
         left, begin, end = [_STEPS_MAX], 0, -1
         while begin <= len(text):
             found = self._match_at(text, begin, left)

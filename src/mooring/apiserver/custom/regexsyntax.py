@@ -134,7 +134,7 @@ class _Reader:
         return found
 
     def _changed_flags(self, flags: _Flags) -> _Flags | None:
-        """What `(?i)` changes for the rest of the group; None for a group."""
+        """The flags that `(?i)` sets for the rest of the group; None for a group."""
         end = self._text.find(")", self._at)
         inside = self._text[self._at + 2 : end]
         if end < 0 or inside.strip("imsU-"):

@@ -32,7 +32,7 @@ class Rule:
     steps: int
 
     def violation(self, value: Any, old: Any, left: list[int]) -> tuple[str, bool] | None:
-        """What to say when the rule is broken, and whether it could be evaluated; None when all is well. Raises OverBudget."""
+        """The message of a broken rule, and whether it could be evaluated; None when it holds. Raises OverBudget."""
         optional = bool(self.spec.get("optionalOldSelf"))
         if self.of_change and old is NOTHING and not optional:
             return None

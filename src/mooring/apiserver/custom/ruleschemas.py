@@ -1,4 +1,4 @@
-"""What a schema's CEL rules may be: text that can be compiled against it, with messages and paths that mean something."""
+"""Checks a schema's CEL rules: they compile against it, and their messages and paths make sense."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ def _decoder(structure: Structure) -> Callable[[Json, list[str]], Json]:
 
 @dataclasses.dataclass(frozen=True)
 class _Life:
-    """What the endpoints of a custom kind write, and its generation."""
+    """The fields that a custom kind's endpoints may write, and its generation."""
 
     storage: tuple[str, str, str]
     with_status: bool

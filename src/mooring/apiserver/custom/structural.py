@@ -1,4 +1,4 @@
-"""What a schema may be: structural, so that each place has one type, and nothing in it that could not be kept."""
+"""Checks that a schema is structural: each place has one type, and nothing in it could not be stored."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def decode_embedded(value: Any, structure: Structure, unknown: list[str], path: 
 
 
 def wrong_embedded(value: Any, structure: Structure, path: str = "") -> Iterator[Cause]:
-    """What is wrong with their names and labels; that apiVersion and kind are there says the schema."""
+    """Problems of their names and labels. (The schema requires apiVersion and kind.)"""
     for place, obj in _embedded(value, structure, path):
         version, kind = obj.get("apiVersion"), obj.get("kind")
         if isinstance(version, str) and version.count("/") > 1:
@@ -95,7 +95,7 @@ class Judge:
         return [*found, *self._rules.broken(new, old)]
 
     def _replicas(self, new: Json) -> list[Cause]:
-        """What the scale sub-resource shows must be a count."""
+        """The value behind the scale sub-resource must be a count."""
         found = []
         for steps in (self._scale.spec_replicas, self._scale.status_replicas) if self._scale is not None else ():
             value: Any = new

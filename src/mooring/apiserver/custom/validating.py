@@ -1,4 +1,4 @@
-"""What must hold of a definition beside its schemas: names, versions, columns, paths; and what an update may not change."""
+"""Checks a definition beside its schemas: names, versions, columns, paths, and updates."""
 
 from __future__ import annotations
 

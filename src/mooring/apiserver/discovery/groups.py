@@ -79,7 +79,7 @@ def _aliases(resource: Resource) -> dict[str, list[str]]:
 
 
 def _action(action: Action) -> dict[str, Any]:
-    """What a sub-resource takes, where it is not the object's own kind."""
+    """The kind that a sub-resource takes, where it is not the object's own."""
     described: dict[str, Any] = {"verbs": list(action.verbs)}
     other = action.asks or action.part
     if other is not None and "/" in other.api_version:

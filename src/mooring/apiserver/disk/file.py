@@ -201,7 +201,7 @@ class ObjectFile:
                 self._mark(careless=False)
 
     def abandon(self) -> None:
-        """Lets go of the file after a failure, writing nothing that can be avoided."""
+        """Closes the file after a failure, with as few writes as possible."""
         try:
             self._database.close()
         except sqlite3.Error:

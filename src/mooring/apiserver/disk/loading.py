@@ -20,7 +20,7 @@ _DEFINITIONS: Final = "apiextensions.k8s.io/customresourcedefinitions"
 
 
 def kind_of(resource: Resource) -> str:
-    """What a file calls the place where a kind's objects are stored. Not by its version: that may change from one Mooring to the next."""
+    """The file's name for the place of a kind's objects. It has no version: that may change from one Mooring to the next."""
     group, _, plural = resource.storage
     return f"{group}/{plural}"
 

@@ -46,7 +46,7 @@ class Totals:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Saved:
-    """What a file holds. objects: all, as of totals.version. log: what was written since, oldest first, as it was committed."""
+    """The content of a file. objects: all, as of totals.version. log: the commits since, oldest first."""
 
     totals: Totals
     objects: tuple[Entry, ...]

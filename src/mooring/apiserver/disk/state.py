@@ -76,7 +76,7 @@ def held(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def usable(folder: Path) -> Iterator[None]:
-    """What a folder or a disk refuses, as ConfigError."""
+    """Turns the errors of a folder or a disk into ConfigError."""
     try:
         yield
     except OSError as error:
@@ -86,7 +86,7 @@ def usable(folder: Path) -> Iterator[None]:
 
 
 def saved_in(path: Path) -> Saved | None:
-    """What the file holds, all of it checked; None when there is none. Raises Damaged, OSError."""
+    """The checked content of the file; None when there is none. Raises Damaged, OSError."""
     if path.exists():
         return durable.read(path)
     if restored_in(path).exists():

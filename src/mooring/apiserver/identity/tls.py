@@ -69,7 +69,7 @@ class Identity:
 
 
 def user_of(certificate: Mapping[str, Any]) -> User:
-    """Who shows this certificate (as `ssl` gives it): its common name, and the organizations as groups."""
+    """The user of a certificate (as `ssl` gives it): its common name, and the organizations as groups."""
     parts = [part for group in certificate.get("subject", ()) for part in group]
     names = [value for name, value in parts if name == "commonName"]
     groups = tuple(value for name, value in parts if name == "organizationName")

@@ -1,4 +1,4 @@
-"""Who asks, and who signs what says so."""
+"""Users, and the signing and checking of their tokens."""
 
 from __future__ import annotations
 
@@ -26,4 +26,4 @@ class Tokens(Protocol):
         """A JSON Web Token."""
 
     def claims(self, token: str) -> dict[str, Any] | None:
-        """What a token says; None for one that was not signed here. Nobody has looked at its times."""
+        """A token's claims; None for one that was not signed here. Times are not checked."""

@@ -103,7 +103,7 @@ _ROW_CONDITIONS: Final[Mapping[tuple[str, str], Callable[[Json], list[Json]]]] =
 
 
 def row_conditions_of(resource: Resource) -> Callable[[Json], list[Json]]:
-    """What the rows of a kind say beside their cells; of most kinds nothing."""
+    """The conditions of a kind's rows; most kinds have none."""
     return _ROW_CONDITIONS.get((resource.group, resource.kind), lambda _obj: [])
 
 

@@ -143,7 +143,7 @@ def _ip(pod: Json) -> Any:
 
 
 def row_conditions(pod: Json) -> list[Json]:
-    """What a pod's row says beside its cells, once the pod is over."""
+    """The conditions of a pod's row, once the pod is over."""
     phase = pod["status"].get("phase")
     if phase not in _OVER:
         return []

@@ -33,7 +33,7 @@ def _claim(pv: Json) -> str:
 
 
 def _of_bound(show: Cell) -> Cell:
-    """What a claim shows once it has a volume."""
+    """A cell that is empty until the claim has a volume."""
     return lambda pvc, now: show(pvc, now) if pvc["spec"].get("volumeName") else ""
 
 

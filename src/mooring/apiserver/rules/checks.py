@@ -94,7 +94,7 @@ def is_fractional(text: str) -> bool:
 
 
 def fraction_warnings(resources: dict[str, Any], field: str) -> list[str]:
-    """What is told about storage in parts of a byte."""
+    """Warnings about storage in parts of a byte."""
     return [
         f'{field}.{part}[storage]: fractional byte value "{resources[part]["storage"]}" is invalid, must be an integer'
         for part in ("requests", "limits")

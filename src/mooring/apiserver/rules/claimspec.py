@@ -43,7 +43,7 @@ def prepare(spec: Json, old: Json | None = None) -> None:
 
 
 def warnings(spec: Json, field: str) -> list[str]:
-    """What is taken, but told."""
+    """Warnings about valid specs."""
     return checks.fraction_warnings(spec["resources"], f"{field}.resources")
 
 

@@ -23,7 +23,7 @@ def _validate_driver(name: str, field: str) -> list[Cause]:
 
 
 def _validate_parameters(given: dict[str, str], *, allow_empty: bool) -> list[Cause]:
-    """What is wrong with them, at the field `parameters`."""
+    """Problems at the field `parameters`."""
     if not given and not allow_empty:
         return [field_errors.required("parameters", "must contain at least one key/value pair")]
     if len(given) > PARAMETERS_MAX:

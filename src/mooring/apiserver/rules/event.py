@@ -29,7 +29,7 @@ NEW_FIELD_NAMES: Final = frozenset({*(f"regarding.{part}" for part in _INVOLVED)
 
 
 def rules(controller: str) -> Callable[[Json], Iterator[Cause]]:
-    """What both APIs ask for. controller: what the API calls reportingComponent."""
+    """The rules of both APIs. controller: the API's name of reportingComponent."""
 
     def validate(new: Json) -> Iterator[Cause]:
         namespace, about, is_timed = new["metadata"]["namespace"], new["involvedObject"].get("namespace", ""), bool(new.get("eventTime"))
@@ -43,7 +43,7 @@ def rules(controller: str) -> Callable[[Json], Iterator[Cause]]:
 
 
 def _validate_timed(new: Json, controller: str) -> Iterator[Cause]:
-    """What an event with eventTime, one of the newer recorders, must have."""
+    """The rules for events with eventTime, those of newer recorders."""
     component = new["reportingComponent"]
     if not component:
         yield field_errors.required(controller)

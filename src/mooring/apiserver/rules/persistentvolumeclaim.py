@@ -100,7 +100,7 @@ def _frozen_part(spec: Json, new: Json, old: Json, becomes_named: bool) -> Json:
 
 
 def _amounts_but(resources: Json, but: str) -> Json:
-    """What is asked for, however it is written. but: a request that may change."""
+    """The requested amounts, normalised. but: a request that may change."""
     requests = {name: parse_quantity(text).value for name, text in (resources.get("requests") or {}).items() if name != but}
     limits = {name: parse_quantity(text).value for name, text in (resources.get("limits") or {}).items()}
     return {**resources, "requests": requests, "limits": limits}

@@ -1,4 +1,4 @@
-"""What is asked of a pod: to be bound to a node, to be evicted, to take a container for debugging or other resources, to be looked into."""
+"""The pod's sub-resources: binding, eviction, ephemeral containers, resize, and those that need a machine."""
 
 from __future__ import annotations
 

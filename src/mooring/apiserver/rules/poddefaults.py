@@ -1,4 +1,4 @@
-"""What a pod has when nobody says: filled in on every write."""
+"""A pod's defaults, filled in on every write."""
 
 from __future__ import annotations
 

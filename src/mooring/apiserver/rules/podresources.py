@@ -1,4 +1,4 @@
-"""What containers and pods ask for, and may use at the most."""
+"""Requests and limits of containers and pods."""
 
 from __future__ import annotations
 

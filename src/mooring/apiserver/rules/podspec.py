@@ -1,4 +1,4 @@
-"""What is valid in a pod's spec beside its volumes and containers."""
+"""The rules of a pod's spec beside its volumes and containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may change in a pod: very little. Images, a deadline that comes nearer, tolerations, gates that open."""
+"""The few fields of a pod that may change: images, an earlier deadline, more tolerations, gates that open."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def validate(new: Json, old: Json) -> Iterator[Cause]:
 
 
 def validate_created(new: Json) -> Iterator[Cause]:
-    """What only a new pod may not have."""
+    """The rules for new pods alone."""
     spec = new["spec"]
     if spec.get("ephemeralContainers"):
         yield field_errors.forbidden("spec.ephemeralContainers", "cannot be set on create")

@@ -67,7 +67,7 @@ def _validate_source(volume: Json, field: str, spec: Json) -> Iterator[Cause]:
 
 
 def _validate_plain(source: str, content: Json, field: str) -> Iterator[Cause]:
-    """What must be there is there. Of sources that drivers have replaced nothing more is looked at."""
+    """Required fields are set. Sources that CSI drivers have replaced are checked no further."""
     shape = MESSAGES[MESSAGES["VolumeSource"].fields[source].type]
     required = [part for part in shape.fields.values() if part.always and part.type == "s" and not part.pointer]
     yield from (field_errors.required(f"{field}.{part.name}") for part in required if not content[part.name])

@@ -1,4 +1,4 @@
-"""What is told about a new pod that is valid and odd. Nobody is told anything of an update: those are machines' work."""
+"""Warnings about new pods that are valid and odd. Updates get none: machines make them."""
 
 from __future__ import annotations
 

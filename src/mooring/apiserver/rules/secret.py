@@ -54,7 +54,7 @@ def _validate(new: Json) -> Iterator[Cause]:
 
 
 def _validate_type(new: Json, data: Json) -> Iterator[Cause]:
-    """What the well-known types must hold."""
+    """The rules of well-known types."""
     kind = new["type"]
     yield from (field_errors.required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data)
     if kind == "kubernetes.io/basic-auth" and not any(key in data for key in _BASIC_AUTH):

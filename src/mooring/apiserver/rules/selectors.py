@@ -80,7 +80,7 @@ def validate_term(term: Json, field: str) -> Iterator[Cause]:
 
 
 def node_warnings(selector: Json, field: str) -> list[str]:
-    """What is told about labels that have other names by now."""
+    """Warnings about labels that have been renamed."""
     terms = enumerate(selector.get("nodeSelectorTerms") or [])
     return [text for number, term in terms for text in term_warnings(term, f"{field}.nodeSelectorTerms[{number}]")]
 

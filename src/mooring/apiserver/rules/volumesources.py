@@ -70,7 +70,7 @@ def default(spec: Json) -> None:
 
 
 def warnings(spec: Json, field: str) -> list[str]:
-    """What is told about sources that no longer work."""
+    """Warnings about sources that no longer work."""
     return [f"{field}.{name}: deprecated in {since}" for source, (name, since) in _DEPRECATED.items() if source in spec]
 
 

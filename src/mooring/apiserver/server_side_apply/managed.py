@@ -48,7 +48,7 @@ class Manager(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
-    """What a manager owns. version: the apiVersion whose fields these are. time: when its fields changed last, "" where unknown."""
+    """The fields of a manager. version: their apiVersion. time: of their last change, "" where unknown."""
 
     fields: FieldSet
     version: str
@@ -116,7 +116,7 @@ def released(managed: Managed, fields: FieldSet, but: Manager | None = None) -> 
 
 
 def owned(fields: FieldSet) -> FieldSet:
-    """What of it can have an owner."""
+    """The part that can have an owner."""
     return fields - _NOBODYS
 
 
@@ -175,7 +175,7 @@ def _bounded(managed: dict[Manager, Entry]) -> dict[Manager, Entry]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Writer:
-    """Who writes, as managedFields names it. applies: the write is an apply, which has kept the record itself."""
+    """The writer as managedFields names it. applies: the write is an apply, which has kept the record itself."""
 
     name: str = ""
     applies: bool = False
@@ -221,7 +221,7 @@ def record_after(resource: Resource, old: Json | None, new: Json, by: Writer, no
 
 
 def empty_object(resource: Resource) -> Json:
-    """What an object is before anybody has said anything."""
+    """The object before its first apply."""
     head = {"apiVersion": resource.api_version, "kind": resource.kind}
     if resource.custom is not None:
         return {**head, "metadata": {}}

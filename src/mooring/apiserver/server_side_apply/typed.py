@@ -105,7 +105,7 @@ def with_named(shape: Shape, fields: FieldSet) -> FieldSet:
 
 
 def elements_of(shape: Shape, items: list[Any]) -> list[str]:
-    """What identifies each item of a list."""
+    """The identity of each item of a list."""
     return [_element(shape, item) for item in items]
 
 
@@ -216,7 +216,7 @@ def _has_content(value: Any, kind: type) -> bool:
 
 
 def _shapes(shape: Shape, old: Any, new: Any) -> list[Shape]:
-    """What two values are compared as. Where nothing is declared, and a map is a list now, as both."""
+    """The shapes by which two values are compared: both where nothing is declared and a map has become a list."""
     if shape.form is not Form.ANY:
         return [shape]
     found = [resolved(shape, {} if value is None else value) for value in (old, new) if value is not ABSENT]

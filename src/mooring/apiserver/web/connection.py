@@ -35,7 +35,7 @@ class Limits:
 
 
 class Host(Protocol):
-    """What a connection needs of its server."""
+    """A connection's view of its server."""
 
     limits: Limits
 
@@ -302,7 +302,7 @@ class Connection:
             self.deadline = deadline
 
     def _hold_back(self) -> None:
-        """Lets the socket wait while more has come than can be answered."""
+        """Pauses reading while more requests have come than can be answered."""
         wanted = len(self._buffer) > _AHEAD_BYTES_MAX
         if wanted != self._is_paused and self._link is not None:
             self._is_paused = wanted

@@ -170,7 +170,7 @@ class Dispatcher:
     # the steps
 
     def _exit(self, connection: Connection, head: Head, what: Asked, begun: float, reply: Reply | WatchReply) -> _Exit:
-        """What sends the answer, or another in its place. A watch that begins with what is there takes it now."""
+        """Sends the reply, or another in its stead. A watch that begins with existing objects takes them now."""
         stream = None if isinstance(reply, Reply) else self._streams.prepare(reply, connection, is_chunked=head.is_chunkable)
 
         def leave(other: Reply | None) -> None:

@@ -43,7 +43,7 @@ _VERBS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 def asked(request: Request, route: Route | None) -> Asked:
-    """What a request asks for. Names and namespaces are no part of it, so their number bounds nothing here."""
+    """A request's labels. Names and namespaces are none of them, so the number of series stays bounded."""
     verb = request.method if request.method in _VERBS else "other"
     if route is None:
         known = "/" + request.path[0] if request.path[0] in _ALONE else ""

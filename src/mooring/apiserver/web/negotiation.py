@@ -35,7 +35,7 @@ _PATCHES: Final = {kind.value: kind for kind in PatchType}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
-    """What an answer is to look like."""
+    """The form of an answer."""
 
     media_type: str
     rendering: Rendering
@@ -114,7 +114,7 @@ def is_apply(content_type: str) -> bool:
 
 
 def parse_apply(body: bytes) -> tuple[dict[str, Any], list[str]]:
-    """What an apply wants, and what is said twice in it. JSON is YAML, too. Raises BadRequest."""
+    """An apply's config, and its duplicate fields. JSON is YAML, too. Raises BadRequest."""
     try:
         value, twice = _parse_json(body) if body.lstrip()[:1] == b"{" else _parse_yaml(body)
         is_yaml = hugest(value) is not None

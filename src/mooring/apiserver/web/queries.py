@@ -84,7 +84,7 @@ _POLICIES: Final = ("Foreground", "Background", "Orphan")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What creates, updates and patches share."""
+    """The options of creates, updates and patches."""
 
     dry_run: bool = False
     validation: FieldValidation = FieldValidation.WARN
@@ -144,7 +144,7 @@ def write_options(query: Query, kind: str, *, applies: bool = False) -> WriteOpt
 
 
 def manager_of(user_agent: str) -> str:
-    """Who a client is that doesn't say so: the program's name in its User-Agent."""
+    """The default field manager: the program's name in the User-Agent."""
     return "".join(filter(str.isprintable, user_agent.partition("/")[0]))[:_FIELD_MANAGER_MAX]
 
 

@@ -160,7 +160,7 @@ class _Verbs:
         return {name: verb for name, verb in verbs.items() if name != "DELETE" or not self._route.subresource}
 
     def _way(self, action: Action, verb: str) -> Any:
-        """What carries out a sub-resource's verb."""
+        """The method for a sub-resource's verb."""
         if action.connect is not None:
             return partial(action.connect, self._call({}))
         if action.asks is not None:
@@ -181,7 +181,7 @@ class _Verbs:
         return Reply(200, self._rendering.many(self._resource, _list_meta(found), found.items, self._now))
 
     def _found(self) -> Listing:
-        """What the query asks for. What is wrong with it is told in the order of the real one."""
+        """The objects that the query selects. Its errors come in the order of the real server's."""
         options, scope = queries.list_options(self._request.query), self._parsed_scope()
         check_match(options)
         queries.check_list(self._request.query)

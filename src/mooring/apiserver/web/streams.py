@@ -164,7 +164,7 @@ class Streams:
             self._at.pop(stream.place, None)
 
     def serve(self, stream: Stream) -> None:
-        """Tells one stream what is new: also when its client reads again."""
+        """Writes the news of one stream, also when its client reads again."""
         if stream in self._at.get(stream.place, ()) and not stream.tell(self._metrics):
             self.remove(stream)
             stream.end()

@@ -18,7 +18,7 @@ WRITE_BYTES_HIGH: Final = 256 * 1024
 
 
 class Receiver(Protocol):
-    """Whose bytes they are."""
+    """The receiver of a connection's bytes."""
 
     def connected(self, link: Link) -> None:
         """Always the first call."""
@@ -75,7 +75,7 @@ class Link(asyncio.BufferedProtocol):
             self._tcp.close()
 
     def end_writing(self) -> None:
-        """Tells the client that nothing more comes; what it sends is read and dropped."""
+        """Sends the end of the stream; the client's further bytes are read and dropped."""
         if self._is_closing or self._tcp is None:
             return
         self._is_closing = True

@@ -47,7 +47,7 @@ def keep(obj: T) -> T:
 
 
 def obstacles(informers: Iterable[Informer[Any]]) -> str:
-    """What keeps any of them from following the API server, "" for nothing that is known."""
+    """The error that keeps any of them from following the API server, "" for none known."""
     return "; ".join(filter(None, (informer.obstacle for informer in informers)))
 
 
@@ -201,7 +201,7 @@ class _Write(Generic[T]):
         self._ended_uids.add(obj.metadata.uid)
 
     def attributed(self) -> Iterator[Change[T]]:
-        """What was seen, with our own part named so."""
+        """The observed changes, with our own marked as such."""
         for change in self.observed:
             yield dataclasses.replace(change, cause=Cause.OWN_WRITE) if self._is_ours(change) else change
 
@@ -310,7 +310,7 @@ class _Feed(Generic[T]):
                 handler(change)
 
     def _known(self, obj: T) -> T | None:
-        """What is stored already in this very state: most of a list that repeats another."""
+        """The stored object in this very state: most of a list that repeats another."""
         stored = self._store.get(key_of(obj))
         if stored is None or (stored.metadata.uid, stored.metadata.resource_version) != (obj.metadata.uid, obj.metadata.resource_version):
             return None

@@ -26,7 +26,7 @@ PLUGIN_PAUSE_S: Final = 5.0
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Credential:
-    """What goes along with a request. Compared by identity. authorization: the header, "" for none."""
+    """A request's credential. Compared by identity. authorization: the header, "" for none."""
 
     authorization: str = dataclasses.field(default="", repr=False)
 
@@ -35,7 +35,7 @@ class Credentials(Protocol):
     """A user's credentials over time."""
 
     def current(self) -> Credential | None:
-        """What to send now; None: `fetch` first."""
+        """The credential for the next request; None: `fetch` first."""
 
     async def fetch(self) -> Credential:
         """Gets what `current` did not have. Raises ConfigError."""

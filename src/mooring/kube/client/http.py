@@ -298,7 +298,7 @@ def _stranger(config: ClusterConfig) -> str:
 
 
 def _reason(error: Exception, place: str) -> str:
-    """What went wrong, where, and what to look at next."""
+    """The error, its place, and the next thing to look at."""
     tls = tls_reason(error)
     if tls:
         return f"TLS with {place}: {tls}"

@@ -88,5 +88,5 @@ class Throttle:
 
 
 def retry_after_s(text: str) -> float | None:
-    """What a Retry-After header asks for, None when it is no whole number of seconds (client-go reads no dates)."""
+    """The seconds of a Retry-After header, None when it is no whole number (client-go reads no dates)."""
     return float(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None

@@ -1,4 +1,4 @@
-"""What an HTTP answer means: an object, a refusal of the API server, or the words of somebody who stood in between."""
+"""The meaning of an HTTP response: an object, a refusal of the API server, or the text of a proxy."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Stream(Protocol):
     def headers(self) -> Headers: ...
 
     async def chunk(self, timeout_s: float) -> bytes:
-        """What has arrived, b"" at the end. Raises Unreachable."""
+        """The bytes that have arrived, b"" at the end. Raises Unreachable."""
 
     def close(self) -> None:
         """Drops the connection, unless the body was read to its end."""
@@ -99,7 +99,7 @@ _Either = TypeVar("_Either", Response, "Response | Stream")
 
 
 class RetryingClient:
-    """The way to one server for one user."""
+    """Sends requests with credentials, rate limit and retries to one server for one user."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class RetryingClient:
         return await self._send_with_retries(send, "WATCH", path)
 
     async def _send_with_retries(self, send: Callable[[Credential], Awaitable[_Either]], method: str, path: str) -> _Either:
-        """Sends until the answer is one to live with."""
+        """Retries until the response is final."""
         renewed, retry_count, waited_s = False, 0, 0.0
         while True:
             credential = self._credentials.current() or await self._fetch()

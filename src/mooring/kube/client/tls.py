@@ -92,7 +92,7 @@ def client_context(tls: Tls) -> ssl.SSLContext:
 
 
 def tls_reason(error: BaseException) -> str:
-    """What went wrong with TLS and what to do, "" when the error is about something else. Looks at what caused it, too."""
+    """The TLS problem and its remedy, "" for another error. Its causes are examined, too."""
     cause: BaseException | None = error
     for _ in range(8):
         if cause is None:
@@ -170,7 +170,7 @@ def _no_passphrase() -> str:
 
 
 def _stamp(tls: Tls) -> _Stamp:
-    """What changes when one of the files does."""
+    """A value that changes when one of the files does."""
     return tuple(_file_stamp(pem.path) for pem in (tls.authority, tls.certificate, tls.key) if pem is not None and pem.path)
 
 
