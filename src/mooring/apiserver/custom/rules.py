@@ -165,7 +165,7 @@ def rules_of(structure: Structure, *, root: bool = True) -> Rules | None:
 
 
 def _cause(spec: Json, violation: tuple[str, bool], value: Any, path: str) -> Cause:
-    """told: what to say, and whether the rule could be evaluated."""
+    """violation: the message, and whether the rule could be evaluated."""
     text, evaluated = violation
     field, reason = path + spec.get("fieldPath", "") if path else spec.get("fieldPath", "").removeprefix("."), spec.get("reason")
     field = _STEP.sub(lambda step: f".{step[1]}" if step[1] is not None else f"[{step[2]}]", field) or _NO_PATH
