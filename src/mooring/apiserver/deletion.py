@@ -1,8 +1,8 @@
-"""What a deletion makes of an object: marked and held by its finalizers, or nothing.
+"""The result of a deletion: an object that is marked and held by its finalizers, or none.
 
-Who follows the object's dependents is told by a finalizer, too: `foregroundDeletion` keeps an owner until its dependents are gone,
-`orphan` until they have forgotten it (`controllers/garbage_collector.py` does both). A deletion sets and takes these as its propagation
-policy says.
+A finalizer also says what becomes of dependents: `foregroundDeletion` keeps an owner until its dependents are gone, `orphan` until
+they have lost their references (`controllers/garbage_collector.py` does both). A deletion sets and removes these by its propagation
+policy.
 """
 
 from __future__ import annotations

@@ -67,11 +67,10 @@ class _Token(msgspec.Struct):
 
 
 def moment_of(options: ListOptions, current: int, floor: int, *, namespaced: bool) -> Moment:
-    """Which state the options ask for.
+    """The state that the options ask for.
 
-    current: the store's version. floor: the oldest one that can still be shown.
-    Raises Invalid for options that don't fit, BadRequest for a bad token or version, Gone when it is forgotten, ServerError (504) for
-    a version that lies ahead.
+    current: the store's version. floor: the oldest one that can still be shown. Raises Invalid for options that don't fit, BadRequest for
+    a bad token or version, Gone for one that is too old, ServerError (504) for a future version.
     """
     check_match(options)
     if options.continue_token:

@@ -1,4 +1,4 @@
-"""What the server must know of a kind: its names, and the rules that differ from kind to kind.
+"""A kind as the server serves it: its names, and the rules that differ from kind to kind.
 
 A `Resource` is a table row with functions in it; `rules/` has one per kind. Objects are whole JSON dicts in the stored version.
 Rules run on dicts that have been decoded by the kind's schema, so types are right and required maps are there.
@@ -60,7 +60,7 @@ class Objects(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """One question. resource, key: the object that it is about; for a kind that stands alone that kind, and a key without name.
+    """A request to be answered. resource, key: its object; for a kind without objects the kind itself, and a key without name.
 
     body: decoded by the asked kind's shape, and written to. tokens: None where nobody can sign.
     """

@@ -1,7 +1,7 @@
-"""One kind's objects: in order, with their recent history, so that any recent moment can be listed and watched from.
+"""One kind's objects in order, with their recent history, so that any recent version can be listed and watched from.
 
-A stored object is its JSON bytes, encoded once; who wants to change it decodes a fresh dict. A change is kept with the object
-before and after it: a list at an older resource version is today's list with the later changes taken back.
+A stored object is its JSON bytes, encoded once; writers decode a fresh dict. A change is kept with the object before and after it: a
+list at an older resource version is the current list with the later changes undone.
 """
 
 from __future__ import annotations

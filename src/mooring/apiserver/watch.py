@@ -1,9 +1,8 @@
-"""Watches: who waits for changes, and what each is told.
+"""Watches on a store's changes.
 
-A watcher has no buffer of its own. It holds a version and reads on in the kind's history, which is bounded; one that is so slow
-that its place is forgotten is cut off, and resumes or lists anew as after any broken connection. So a thousand watchers cost no
-more memory than one, and none holds up another. Those who ask for the same share a `WatchBuffer`: what one of them is told is worked
-out, and encoded, once for all.
+A watcher has no buffer of its own. It holds a version and reads on in the kind's bounded history; one so slow that its version has
+left the history is closed, and resumes or lists anew as after any broken connection. So a thousand watchers cost no more memory than
+one, and none delays another. Watches of the same kind and scope share a `WatchBuffer`: their events are made and encoded once.
 """
 
 from __future__ import annotations

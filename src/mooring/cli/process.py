@@ -97,10 +97,10 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Command(Generic[F]):
-    """How one executable reads its flags. removed: former flags, to whether they need a value.
+    """How one executable reads its flags. removed: former flags, and whether they need a value.
 
-    check: raises ConfigError. check_first: so does this one, before --version is answered. about, example, epilog: what --help says
-    before and after the flags. drop_in: takes the place of a Go program, whose manifests and exit codes it knows.
+    check: raises ConfigError. check_first: so does this one, before --version is answered. about, example, epilog: texts of --help before
+    and after the flags. drop_in: replaces a Go program, with its manifests and exit codes.
     """
 
     table: type[F]

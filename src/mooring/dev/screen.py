@@ -64,10 +64,9 @@ def wrapped(head: str, body: str, width: int) -> str:
 
 
 class PlainScreen:
-    """One line for each event, the time first; flushed, so that a pipe sees it as it happens. On a terminal lines are broken at words.
+    """One line per event, the time first; flushed, so that a pipe gets it at once. On a terminal lines are broken at words.
 
-    A stream that nobody reads any more loses the lines: those who tell the story are in the middle of their work, and go on.
-    when_gone: called once, when that is noticed.
+    When nobody reads the stream any more, lines are dropped: the storytellers go on with their work. when_gone: called once, then.
     """
 
     _OK: Part = ("ok: ", "")

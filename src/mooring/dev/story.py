@@ -56,9 +56,9 @@ def _ordinal(number: int) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Happening:
-    """One line. at_s: since the story began. who: the caller over the API, or who was called over CSI; via: which of them, or "".
+    """One line. at_s: since the start of the story. who: the caller over the API, or the called part over CSI; via: which of them, or "".
 
-    problem: how it failed, "" when it did not. seconds: None when nobody waited for it.
+    problem: the error, "" for none. seconds: None when nobody waited for it.
     """
 
     at_s: float

@@ -1,7 +1,7 @@
-"""Where the host-path driver's volumes can be: nodes, their topology, and what room there is. Pure.
+"""The places of the host-path driver's volumes: nodes, their topology, and capacity. Pure.
 
-A place is a set of topology segments that some nodes have in common. A volume lives in one place, and each place has room of its
-own, as if a storage system stood in it. Without topology there is one place, which every node reaches.
+A place is a set of topology segments that some nodes share. A volume lives in one place, and each place has its own capacity, as if
+it had its own storage system. Without topology there is one place, which every node reaches.
 """
 
 from __future__ import annotations

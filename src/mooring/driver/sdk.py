@@ -101,10 +101,10 @@ class Plugin:
     _defaults: ClassVar[frozenset[str]] = frozenset({"get_plugin_info", "get_plugin_capabilities", "probe", "controller_get_capabilities"})
 
     def __new__(cls, *_args: Any, **_options: Any) -> Self:
-        """Puts the guard before each method of the new object, so that no way to call it leads past the rules.
+        """Puts the guard before each method of the new object, so that no call bypasses the rules.
 
         The guard sits on the object, not on the class: `super().create_volume(request)` in a driver built on another reaches the
-        bare method. Raises TypeError for a driver that overrides half of a pair, or whose methods can't be what they look like.
+        bare method. Raises TypeError for a driver that overrides half of a pair, or whose methods can't be RPC methods.
         """
         if fault := slip(cls, Plugin):
             raise TypeError(fault)

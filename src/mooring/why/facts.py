@@ -72,10 +72,10 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inventory:
-    """One look. objects_before: the PersistentVolumes before the driver was asked; objects: after.
+    """The result of one scan. objects_before: the PersistentVolumes before the driver was asked; objects: after.
 
-    place: the segments of the driver's own node, {} when it does not say. snapshots: handle -> the snapshot content that is to be taken
-    from it. pods: handle -> the pod whose own volume it is. idle: uids of the intents whose journal nobody has written to for long.
+    place: the segments of the driver's own node, {} when unknown. snapshots: handle -> the snapshot content that is to be taken from it.
+    pods: handle -> the pod whose inline volume it is. idle: uids of the intents whose journal has not been written for long.
     """
 
     driver: str

@@ -14,10 +14,10 @@ from mooring.why.references import Reference, References, references
 
 
 class FindingKind(enum.Enum):
-    """LEAKED: in the driver, and nothing here names it. GHOST: a PersistentVolume whose volume the driver does not have.
+    """LEAKED: in the driver, without any reference. GHOST: a PersistentVolume whose volume the driver does not have.
 
-    ABANDONED: a provisioner has begun it, and it seems that nobody will end it. FOREIGN: in the driver, and of another driver's objects or
-    not ours by its name. BEGUN: a provisioner is about to store its object. DOUBTFUL: a PersistentVolume may mean it by another spelling.
+    ABANDONED: a provisioner began it and seems to have stopped. FOREIGN: in the driver, but of another driver's objects or not ours by its
+    name. BEGUN: a provisioner is about to store its object. DOUBTFUL: a PersistentVolume may mean it by another spelling.
     """
 
     LEAKED = "leaked"

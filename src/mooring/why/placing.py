@@ -66,10 +66,10 @@ def _handle_fits(handle: str, listed: str) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Placing:
-    """owners: handle -> the object whose volume it is. alike: handle -> an object that may mean it.
+    """owners: handle -> the object of that volume. alike: handle -> an object that may mean it.
 
-    ghosts: objects that have lost their volume. unplaced: those of which it is not sure that their volume is among the listed by its
-    right name, so that any volume without object could be theirs.
+    ghosts: objects that have lost their volume. unplaced: objects whose volume may be listed under another name, so that any volume
+    without object could be theirs.
     """
 
     owners: Mapping[str, Object]
@@ -89,9 +89,9 @@ def placing(inventory: Inventory, matcher: HandleMatcher) -> Placing:
 
 
 def _alike_handles(found: Object, matcher: HandleMatcher) -> Iterator[str]:
-    """What its attributes name; and as long as its handle is not listed, what is named nearly so.
+    """Volumes that its attributes name; and as long as its handle is not listed, volumes of nearly its name.
 
-    Only as long: a volume that was tried in one place after another leaves one of the same name behind, and that one has leaked.
+    Only that long: a volume that was tried in several places leaves others of its name behind, and those have leaked.
     """
     for word in found.words:
         yield from matcher.folded(word)

@@ -17,10 +17,10 @@ _GENERATED: Final = re.compile("[0-9a-f]{8}")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reference:
-    """text: what the volume is, for people. names: what it may be called. way_out: what there is to do so that it keeps no volume any more.
+    """text: a description for people. names: possible names of the volume. way_out: the remedy after which it spares no volume any more.
 
-    is_proof: which volume is called so is surely it. is_ours: it is of the driver that is asked, or may be. is_begun: somebody makes it.
-    is_abandoned: somebody has begun it, and it seems that nobody will end it. intent: of a Mooring provisioner.
+    is_proof: a volume of such a name is certainly meant. is_ours: it may be of the scanned driver. is_begun: its creation is under way.
+    is_abandoned: its creation seems abandoned. intent: of a Mooring provisioner.
     """
 
     text: str

@@ -1,6 +1,6 @@
-"""How much work an evaluation is, told before it is done: in steps of a third of a microsecond, about.
+"""The cost of an evaluation, known before it runs, in steps of about a third of a microsecond.
 
-Differs from kube-apiserver, which also estimates the worst case when a definition is made, and refuses what could become too much.
+Differs from kube-apiserver, which also estimates the worst case when a definition is made, and refuses one that could cost too much.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Bodies into objects: JSON values within bounds, held against the kind's shape, with what is unknown dropped, told or refused.
+"""Bodies into objects: bounded JSON values, decoded by the kind's shape. Unknown fields are dropped, reported or refused.
 
-The bounds keep one request from holding up the server for everybody. kube-apiserver bounds bytes, patch operations and what they copy,
-and takes a depth of 10,000; it has many threads, and here is one.
+The bounds keep one request from blocking the server. kube-apiserver bounds bytes, patch operations and what they copy, and takes a
+depth of 10,000; it has many threads, this server one.
 """
 
 from __future__ import annotations

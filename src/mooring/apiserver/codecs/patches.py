@@ -38,9 +38,9 @@ def change_of(
 ) -> Callable[[Json], Json]:
     """The patch as a function from the stored object to the new, decoded one.
 
-    patch: the body's JSON value; or what gives it when there is an object to be patched, with what is said twice in it. warnings: gets
-    what the Warning header says.
-    The function raises BadRequest for what is no patch, Invalid for one that can't be applied or that makes the object unreadable.
+    patch: the body's JSON value, or a function that gives it, with its duplicate fields, once there is an object to patch. warnings:
+    receives texts for the Warning header.
+    The function raises BadRequest for a malformed patch, Invalid for one that can't be applied or that makes the object unreadable.
     """
 
     def change(stored: Json) -> Json:

@@ -1,7 +1,7 @@
-"""Protobuf bodies, as Go clients send them, into the JSON values that they stand for.
+"""Protobuf bodies of Go clients into JSON values.
 
-A body is four bytes of magic and an envelope: apiVersion, kind, and the object's message. The declarations of `schema.py` say what a
-message's numbers mean; the result takes the same way as a JSON body, so there is one decoding and one validation.
+A body is four bytes of magic and an envelope: apiVersion, kind, and the object's message. The declarations of `schema.py` give the
+numbers their meaning. The result is decoded and validated like a JSON body.
 """
 
 from __future__ import annotations

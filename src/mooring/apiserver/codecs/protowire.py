@@ -1,8 +1,8 @@
-"""The protobuf wire format: bytes into numbered fields, and single values into the JSON that they stand for. No message is known here.
+"""The protobuf wire format: bytes into numbered fields, and single values into JSON. No message is known here.
 
-Everything has a bound, so that what strangers send costs no more than its length: fields are read in one pass and are slices by
-position, never copies of the rest; varints end after ten bytes; groups are stepped over without recursion. Some values are messages
-themselves (a time, a quantity), whose few fields are read by number.
+Everything is bounded, so that hostile input costs no more than its length: fields are read in one pass as slices by position, never
+copies of the rest; varints end after ten bytes; groups are skipped without recursion. Some values are messages themselves (a time, a
+quantity), whose few fields are read by number.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _GROUPS_MAX: Final = 32
 
 
 def fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Each field between two positions: its number, its wire type, and either its value or where its content starts, and ends.
+    """Each field between two positions: number, wire type, and its value (VARINT) or the start and end of its content.
 
-    For VARINT the third part is the value. Groups are skipped. Raises ValueError for what is no message.
+    Groups are skipped. Raises ValueError for malformed messages.
     """
     at = start
     while at < end:

@@ -1,9 +1,9 @@
-"""YAML from strangers: parsed as the JSON it stands for, within bounds.
+"""Untrusted YAML, parsed into JSON values within bounds.
 
-The C parser builds nested values by recursion on the C stack, which hostile depth overflows: a crash, not an error. So the events
-are looked through first, which needs no recursion: depth and count are bounded before anything is built, and aliases, with which
-a small text grows into a huge value, are not taken at all. Numbers and words are read as Go's parser reads them: it knows no base 60,
-in which a long number takes minutes.
+The C parser builds nested values by recursion on the C stack; hostile depth overflows it, which is a crash, not an error. So the
+events are examined first, without recursion: depth and count are bounded before anything is built, and aliases, by which a small text
+grows into a huge value, are refused. Numbers and words are read as Go's parser reads them: it knows no base 60, in which a long
+number takes minutes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the namespace controller of Kubernetes does: a namespace that is deleted is emptied, then let go.
+"""Kubernetes' namespace controller: empties a deleted namespace, then removes its finalizer.
 
-It goes in rounds. A round deletes every object of every kind in the namespace, pods before everything else; what finalizers and
-grace keep stays. When nothing is left the finalizer `kubernetes` is taken out of the namespace's spec, else its conditions tell what is
-there. The next round follows when everything has gone, or a while after something has changed. Decided from the objects alone: a
-new process begins with a round for each namespace that is being deleted.
+It works in rounds. A round deletes every object of every kind in the namespace, pods first; finalizers and grace periods keep some.
+When nothing is left the finalizer `kubernetes` is removed from the namespace's spec, else its conditions list the rest. The next round
+follows when everything has gone, or a while after a change. Decisions need the objects alone: a new process begins with a round for
+each namespace that is being deleted.
 """
 
 from __future__ import annotations

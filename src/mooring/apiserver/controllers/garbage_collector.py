@@ -1,13 +1,13 @@
-"""What the garbage collector of Kubernetes does: dependents follow their owners.
+"""Kubernetes' garbage collector: dependents follow their owners.
 
     an object whose owners are all gone            is deleted
-    one that has an owner left                     forgets those that are gone
+    one that has an owner left                     loses its references to those that are gone
     an owner that is deleted in the foreground     waits until the dependents that block it are gone; they are deleted meanwhile
-    an owner that is deleted as `Orphan`           waits until its dependents have forgotten it
+    an owner that is deleted as `Orphan`           waits until its dependents have lost their references to it
 
-Decided from the objects alone, whatever the history: what is examined twice ends the same, and a new process examines everything
-that has links. A reference to a kind that is not served, and a cluster-wide object's reference to one in a namespace, decide nothing:
-such an object stays as it is. Work is done in small portions, since requests wait meanwhile.
+Decisions need the objects alone: examining one twice gives the same result, and a new process examines every object with references.
+References to kinds that are not served, and of cluster-wide objects to namespaced ones, decide nothing: such an object stays as it
+is. Work is done in small portions, since requests wait meanwhile.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Go's regular expressions, read: text into a tree. The syntax is that of RE2, so there is nothing in it that needs to go back.
+"""Parses Go's regular expressions (RE2's syntax, without backreferences) into a tree.
 
-What Go refuses is refused, with its words. Of Unicode's classes only the general categories are known (`\\pL`, `\\p{Lu}`), no scripts.
+Go's errors are given in its words. Of Unicode's classes only the general categories are known (`\\pL`, `\\p{Lu}`), no scripts.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ class ScalePaths:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class Custom:
-    """A custom kind. schema: the openAPIV3Schema as its definition gives it. columns: after the name; () for the usual ones.
+    """A custom kind. schema: the openAPIV3Schema of its definition. columns: after the name; () for the usual ones.
 
-    deprecation: what each answer of a deprecated version warns of, "" for others.
+    deprecation: the warning of a deprecated version, "" for others.
     """
 
     definition: str

@@ -29,9 +29,9 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Totals:
-    """The line that vouches for all objects: as of which version, how many, and the sum of their checksums.
+    """The row that checks all objects: their version, their number, and the sum of their checksums.
 
-    careless: the file was written without waiting for the disk, and not closed since.
+    careless: the file was written without waiting for the disk, and has not been closed since.
     """
 
     version: int

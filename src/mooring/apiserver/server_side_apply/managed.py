@@ -1,8 +1,7 @@
-"""`metadata.managedFields`: read, kept up to date by each write, and written.
+"""Reads, updates and writes `metadata.managedFields`.
 
-A manager is a name with an operation: who applies is another manager than who updates, and each sub-resource has its own. The
-record begins with the first apply: objects that nobody applies carry none. What an object held before then belongs to
-`before-first-apply`.
+A manager is a name with an operation: appliers and updaters differ, and so do sub-resources. The record begins with the first apply:
+objects without one carry none. Fields that an object had before belong to `before-first-apply`.
 """
 
 from __future__ import annotations
@@ -201,10 +200,10 @@ def unwritten(resource: Resource, subresource: str) -> FieldSet:
 
 
 def record_after(resource: Resource, old: Json | None, new: Json, by: Writer, now: float, subresource: str = "") -> list[Json]:
-    """The managedFields of an object that somebody has written; empty where none are kept.
+    """The managedFields after a write; empty where none are kept.
 
-    old: None at creation. new: decoded and with its defaults; its managedFields are those of the client's body: clients that know
-    of the record send it back, and one that doesn't, loses nothing.
+    old: None at creation. new: decoded and with its defaults. Its managedFields are the client's: a client that sends the record back
+    changes nothing, and one that leaves it out loses nothing.
     """
     sent = new["metadata"].get("managedFields")
     if by.applies:

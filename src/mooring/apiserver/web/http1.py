@@ -1,8 +1,7 @@
-"""HTTP/1.1 as bytes: heads and bodies of requests read, answers written. Pure, and stricter than it must be.
+"""HTTP/1.1 as bytes: parses requests, writes answers. Pure, and stricter than necessary.
 
-Whatever two programs could read in two ways is refused: both a length and chunks, a length twice, a line that goes on in the next, a
-space before a colon, a bare line feed. There is no proxy in front of this server, and none is to be able to smuggle a request past it.
-A body that is too large is read to its end and not kept.
+Ambiguous requests are refused: both a length and chunks, a length twice, a folded line, a space before a colon, a bare line feed. A
+proxy in front of this server could read them otherwise, and a request could be smuggled. Too large a body is read and dropped.
 """
 
 from __future__ import annotations

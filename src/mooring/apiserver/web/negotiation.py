@@ -1,6 +1,6 @@
-"""Media types: what a client can read, and what it has sent. Answers are JSON or YAML: of Accept the first clause by weight that fits.
+"""Media types of requests and answers. Answers are JSON or YAML, by the first clause of Accept, by weight, that fits.
 
-Bodies may be protobuf, too: Go clients send nothing else for the kinds that they know, and do not try again in JSON.
+Bodies may also be protobuf: Go clients send nothing else for built-in kinds, and do not retry in JSON.
 """
 
 from __future__ import annotations

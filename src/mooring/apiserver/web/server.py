@@ -1,7 +1,7 @@
-"""The server over HTTPS on loopback: what kubectl and Go clients talk to.
+"""The server over HTTPS on loopback, for kubectl and Go clients.
 
 Runs in the caller's loop, without a task of its own. A connection's bytes go through `tls_transport.py` (TLS), `connection.py` (HTTP),
-`dispatch.py` and `service.py`; watches through `streams.py`. Here is what holds them together: the socket, the sweep, the end.
+`dispatch.py` and `service.py`; watches through `streams.py`. This module has the socket, the sweep of deadlines, and the shutdown.
 """
 
 from __future__ import annotations

@@ -86,9 +86,9 @@ class Service:
         return answered
 
     def _nowhere(self, path: tuple[str, ...]) -> Reply:
-        """The answer to a path that nothing has. Who is at home in a built-in group refuses it; elsewhere nobody is, and it is a page.
+        """The 404 or refusal for an unknown path: a known user is refused within a built-in group, elsewhere the answer is a plain page.
 
-        A part that a custom object has not is told as if there were no object.
+        A sub-resource that a custom object does not have gives the same 404 as a missing object.
         """
         whole = route_of(path[:-1], self._store)
         if whole is not None and not whole.is_collection and whole.resource.custom is not None:

@@ -1,7 +1,7 @@
-"""Watches on connections: woken together, each event encoded once, and no task for any of them.
+"""Watches on connections: woken together, each event encoded once, no task per watch.
 
-When a kind has changed, its streams are gone through once, some hundred in each turn of the loop, and each is written what it has not
-seen. A stream whose client does not read is left out until it does; the server cuts it when that takes too long.
+When a kind has changed, each of its streams is written its news once, some hundred streams per turn of the loop. A stream whose client
+does not read is skipped until it does; the server closes it when that takes too long.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""TLS over a plain socket of the loop: bytes of one client, in the clear on this side.
+"""TLS over a plain socket of the loop.
 
-asyncio's own TLS keeps a buffer of 256 KiB for each connection, which is what a thousand quiet watches would mostly consist of. Here
-all connections of a server read into one buffer, and what OpenSSL holds is all that a quiet connection costs.
+asyncio's own TLS keeps a buffer of 256 KiB per connection, most of the memory of a thousand idle watches. Here all connections of a
+server read into one buffer, and an idle connection costs only OpenSSL's own state.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Lists a kind and watches it from there, for ever: what a server, a network and a proxy can do to that, it survives.
+"""Lists a kind and watches it from there, for ever, through all failures of server, network and proxies.
 
-A list is read in pages, always at the newest state. The watch goes on at the last version seen after a clean end and after a cut; when
-the server has forgotten that version (410), all is listed again. Failures wait longer and longer. A watch that ends at once without
-news counts as a failure as well, so nothing that a server does makes this a hot loop; each watch is asked to end after 5 to 10 minutes,
-so a dead one is noticed. An error is logged once until its text changes, and retried. A kind that is not served, as yet or any more, is
-one of them: whatever the cache has stays there.
+A list is read in pages, always at the newest state. The watch resumes at the last version, after a clean end and after a cut; when the
+server no longer has that version (410), all is listed again. Retries back off. A watch that ends at once without news counts as a
+failure too, so no server can cause a hot loop; each watch is asked to end after 5 to 10 minutes, so a dead one is noticed. An error is
+logged once until its text changes, and retried. A kind that is not served is such an error: the cache keeps its content.
 
 Source: client-go tools/cache (reflector): its times and back-off. Differs from client-go: only the newest state is listed, never "any"
 (resourceVersion 0 answers without pages, and may be older than what is known); no streaming list.

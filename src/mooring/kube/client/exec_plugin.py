@@ -1,7 +1,7 @@
 """Runs an exec plugin of a kubeconfig, and reads the credentials it prints.
 
 Protocol: client.authentication.k8s.io v1 and v1beta1 (kubernetes.io/docs/reference/config-api/client-authentication.v1).
-What a plugin prints on its standard output is secret and never shown; of its standard error the end is, without what looks like a token.
+A plugin's standard output is secret and never shown; the end of its standard error is, with tokens removed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where the API server is and who we are to it: from a kubeconfig file, a list of them, or the pod we run in.
+"""Finds the API server and the user: in a kubeconfig file, a list of them, or the pod's service account.
 
 Rules as kubectl's: an explicit path, else the files of KUBECONFIG merged, else ~/.kube/config, else the service account of the pod.
-Everything that can be wrong is found here, at the start, and said with the file, the field and the remedy.
+Every mistake is found at the start, and reported with its file, field and remedy.
 """
 
 from __future__ import annotations

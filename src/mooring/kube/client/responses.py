@@ -45,12 +45,12 @@ def is_json(headers: Headers) -> bool:
 
 
 def error_of(response: Response, asked: str, *, about: str = "", may_show: bool = True) -> ApiError:
-    """The error of an answer that is no success, or is none of the API server's.
+    """The error of a response that is no success, or not the API server's.
 
-    asked: verb and path, for the message. about: the same as client-go tells it, `get pods web-0`. may_show: False where the body
-    could hold a secret.
-    A 404 without a Status object is no NotFound: a proxy's, or an API group that the server does not have, and no proof that
-    an object is gone. Differs from client-go, which takes it for one.
+    asked: verb and path, for the message. about: the same in client-go's words, `get pods web-0`. may_show: False where the body could
+    hold a secret.
+    A 404 without a Status object is no NotFound: it comes from a proxy or a missing API group, and does not prove that an object is gone.
+    Differs from client-go, which takes it for one.
     """
     wait_s = retry_after_s(response.headers.get("Retry-After", ""))
     status = status_of(response.body) if response.status >= 300 else None

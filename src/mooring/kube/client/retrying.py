@@ -192,10 +192,10 @@ class RetryingClient:
             await self._clock.sleep(wait_s)
 
     def _wait_s(self, response: Response | Stream, method: str) -> float | None:
-        """How long the server wants us to wait before we ask again; None when it does not ask for that, or for too much.
+        """The delay before a retry; None when the server asks for none, or for too long a one.
 
         Differs from client-go, which repeats writes after a 5xx too: such a write may have happened, and a JSON patch that is applied
-        twice says something else. Who wrote must know.
+        twice has another result. The writer must know.
         """
         if not (response.status == 429 or (response.status >= 500 and method in _READS)):
             return None

@@ -1,7 +1,7 @@
-"""TLS towards the API server: contexts from PEM text, made anew when the files behind them change.
+"""TLS towards the API server: contexts from PEM text, renewed when the files change.
 
-OpenSSL's own messages name neither the file nor the remedy, so every step says what it was about. Keys that come as data
-pass through an anonymous memory file: a container's file system may be read-only, and nothing may stay behind.
+OpenSSL's messages name neither the file nor the remedy, so every step names its input. Inline keys pass through an anonymous memory
+file: a container's file system may be read-only, and nothing may stay behind.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class TlsContexts:
 
 
 def client_context(tls: Tls) -> ssl.SSLContext:
-    """What a client connects with. Raises ConfigError for PEM text that can't be used.
+    """The client's TLS context. Raises ConfigError for unusable PEM text.
 
-    Differs from ssl.create_default_context as Go's client does: a CA without the key identifiers of RFC 5280 is good
-    enough (many clusters have one), an intermediate CA may be the anchor, and a certificate's common name never counts.
+    Differs from ssl.create_default_context as Go's client does: a CA without the key identifiers of RFC 5280 is accepted (many clusters
+    have one), an intermediate CA may be the anchor, and a certificate's common name never counts.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
