@@ -93,7 +93,7 @@ class LocalCluster(Cluster):
         key = _key(request.kind, request.name, request.namespace)
         match request.verb:
             case Verb.GET:
-                return _typed(request.kind, await self._told(lambda: self.store.get(resource, key)))
+                return _typed(request.kind, await self._committed(lambda: self.store.get(resource, key)))
             case Verb.REPLACE:
                 body, part = self._decoded(request, resource), request.subresource
                 return await self._written(request, lambda: self.store.update(resource, key, body, self._now(), subresource=part))
@@ -106,14 +106,14 @@ class LocalCluster(Cluster):
             case Verb.DELETE:
                 given = {"preconditions": {"uid": request.uid} if request.uid else None, "gracePeriodSeconds": request.grace_period_s}
                 options = delete_options({}, {**given, "propagationPolicy": request.propagation or None})
-                await self._told(lambda: self.store.delete(resource, key, self._now(), options))
+                await self._committed(lambda: self.store.delete(resource, key, self._now(), options))
         return None
 
     async def _listed(self, request: Request, resource: Resource) -> Page[Any]:
         selection = request.selection
         scope = scope_of(resource, selection.namespace, selection.label_selector, selection.field_selector)
         options = ListOptions(resource_version=request.resource_version, limit=request.limit, continue_token=request.continue_token)
-        found = await self._told(lambda: self.store.list(resource, scope, options))
+        found = await self._committed(lambda: self.store.list(resource, scope, options))
         return Page(tuple(_typed(request.kind, stored) for stored in found.items), str(found.version), found.continue_token)
 
     async def _posted(self, request: Request, resource: Resource, key: Key) -> None:
@@ -122,10 +122,10 @@ class LocalCluster(Cluster):
             raise api_errors.no_such_resource()
         decoded, _ = decode_object(action.asks, _plain(request.body), FieldValidation.WARN, [])
         answer, call = action.asks.answer, Call(self.store, resource, key, decoded, self._now(), OWNER)
-        await self._told(lambda: answer(call))
+        await self._committed(lambda: answer(call))
 
     async def _written(self, request: Request, write: Callable[[], Written]) -> Any:
-        return _typed(request.kind, (await self._told(write)).stored)
+        return _typed(request.kind, (await self._committed(write)).stored)
 
     def _decoded(self, request: Request, resource: Resource) -> Json:
         decoded, _ = decode_object(resource, _plain(request.body), FieldValidation.WARN, [])
@@ -145,7 +145,7 @@ class LocalCluster(Cluster):
         await self._faults.before(verb, kind, name)
         self.store.sweep(self._now())
 
-    async def _told(self, call: Callable[[], R]) -> R:
+    async def _committed(self, call: Callable[[], R]) -> R:
         """The store's answer or refusal, once every change that it can tell of is committed."""
         try:
             return call()

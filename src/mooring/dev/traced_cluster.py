@@ -49,7 +49,7 @@ class TracedCluster(Cluster):
     async def ask(self, request: Request) -> Any:
         if not request.writes:
             return await self._cluster.ask(request)
-        with self._told(_brief(request), _outdated(request), same=_same(request), name=_called(request)):
+        with self._traced(_brief(request), _outdated(request), same=_same(request), name=_called(request)):
             return await self._cluster.ask(request)
 
     async def watch(
@@ -70,7 +70,7 @@ class TracedCluster(Cluster):
             await stream.aclose()
 
     @contextmanager
-    def _told(self, what: str, outdated: tuple[type[ApiError], ...], *, same: str, name: str) -> Iterator[None]:
+    def _traced(self, what: str, outdated: tuple[type[ApiError], ...], *, same: str, name: str) -> Iterator[None]:
         """outdated: the error that says that the object has changed: no failure, it is read again. same, name: see `Story.happened`."""
         began = self._clock.now()
         try:

@@ -46,7 +46,7 @@ def change_of(
     def change(stored: Json) -> Json:
         value, twice = patch() if callable(patch) else (patch, [])
         if kind is not PatchType.JSON:
-            _tell(twice, validation, warnings)
+            _warn_duplicates(twice, validation, warnings)
         try:
             patched = _apply(resource, kind, stored, value)
         except PatchFailed as error:
@@ -99,7 +99,7 @@ def apply_merge(document: Any, patch: Any) -> Any:
     return merged
 
 
-def _tell(twice: list[str], validation: FieldValidation, warnings: list[str] | None) -> None:
+def _warn_duplicates(twice: list[str], validation: FieldValidation, warnings: list[str] | None) -> None:
     if twice and validation is FieldValidation.STRICT:
         raise _unusable(f"strict decoding error: {', '.join(twice)}")
     if warnings is not None and validation is FieldValidation.WARN:

@@ -186,7 +186,7 @@ class Emptier:
         for resource in kinds if not remains.counts else ():
             if resource.storage != _PODS:
                 yield from self._delete_all(resource, name, one, remains)
-        self._tell(name, remains)
+        self._write_progress(name, remains)
         one.end(self._now, again=bool(remains.failures))
 
     def _delete_all(self, resource: Resource, name: str, one: _Emptying, remains: _Remains) -> Iterator[None]:
@@ -211,7 +211,7 @@ class Emptier:
         if not links.is_deleting or {ORPHAN, FOREGROUND} & set(links.finalizers or ()):
             self._store.delete(resource, stored.key, self._now, _BACKGROUND)
 
-    def _tell(self, name: str, remains: _Remains) -> None:
+    def _write_progress(self, name: str, remains: _Remains) -> None:
         namespaces = self._store.kinds.get(_NAMESPACES)
         assert namespaces is not None, "a namespace that is emptied is of a kind"
         key, now = Key("", name), self._now

@@ -130,15 +130,15 @@ def _is_url(text: str) -> bool:
 
 def _versions(new: Json) -> Iterator[Cause]:
     versions = new["spec"]["versions"] or []
-    told = [version["name"] for version in versions]
-    if len(set(told)) < len(told):
-        yield field_errors.invalid("spec.versions", told, "must contain unique version names")
+    version_names = [version["name"] for version in versions]
+    if len(set(version_names)) < len(version_names):
+        yield field_errors.invalid("spec.versions", version_names, "must contain unique version names")
     for number, version in enumerate(versions):
         reasons = rules.dns_1035_label(version["name"])
         yield from (field_errors.invalid(f"spec.versions[{number}].name", version["name"], reason) for reason in reasons)
         yield from _deprecation(version, f"spec.versions[{number}].deprecationWarning")
     if sum(version["storage"] for version in versions) != 1:
-        yield field_errors.invalid("spec.versions", told, "must have exactly one version marked as storage version")
+        yield field_errors.invalid("spec.versions", version_names, "must have exactly one version marked as storage version")
     if new["spec"].get("preserveUnknownFields"):
         yield field_errors.invalid("spec.preserveUnknownFields", True, f"cannot set to true, {_OTHERS}")
 
@@ -193,12 +193,12 @@ def _each_version(spec: Json) -> Iterator[Cause]:
     """Where all versions say the same, the causes name one place for all, as the API server's do."""
     versions = spec["versions"] or []
     for part, inner, wrong in _PARTS:
-        told: list[Any] = []
+        distinct: list[Any] = []
         same = all(version.get(part) == versions[0].get(part) for version in versions)
         for number, version in enumerate(versions):
             own, common = f"spec.versions[{number}].{part}", f"spec.{inner}"
-            if version.get(part) not in told:
-                told.append(version.get(part))
+            if version.get(part) not in distinct:
+                distinct.append(version.get(part))
                 yield from wrong(version, common if same else own)
         for number, version in enumerate(versions):
             if part == "schema" and (version.get("schema") or {}).get("openAPIV3Schema") is None:

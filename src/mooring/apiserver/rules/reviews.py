@@ -123,19 +123,19 @@ def _whose_token(call: Call) -> Json:
     wanted, found = spec.get("audiences") or [ISSUER], claims["aud"]
     audiences = [audience for audience in found if audience in wanted]
     if not audiences:
-        told = f"[invalid bearer token, token audiences [{_quoted(found)}] is invalid for the target audiences [{_quoted(wanted)}]]"
-        return {**call.body, "status": {"user": {}, "error": told}}
+        error = f"[invalid bearer token, token audiences [{_quoted(found)}] is invalid for the target audiences [{_quoted(wanted)}]]"
+        return {**call.body, "status": {"user": {}, "error": error}}
     return {**call.body, "status": {"authenticated": True, "user": _shown(user), "audiences": audiences}}
 
 
 def _shown(user: User) -> Json:
-    told = {
+    fields = {
         "username": user.name,
         "uid": user.uid,
         "groups": list(user.groups),
         "extra": {key: list(some) for key, some in user.extra.items()},
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _quoted(audiences: list[str]) -> str:

@@ -174,10 +174,10 @@ class Dispatcher:
         stream = None if isinstance(reply, Reply) else self._streams.prepare(reply, connection, is_chunked=head.is_chunkable)
 
         def leave(other: Reply | None) -> None:
-            said = other or reply
-            if isinstance(said, Reply):
-                connection.reply(said)
-                self._metrics.answered(what, said.status, self.now() - begun)
+            final = other or reply
+            if isinstance(final, Reply):
+                connection.reply(final)
+                self._metrics.answered(what, final.status, self.now() - begun)
             elif stream is not None and connection.stream():
                 connection.watch = _Watching(stream, what, begun)
                 self._metrics.watching(what, 1)

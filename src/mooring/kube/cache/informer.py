@@ -178,7 +178,7 @@ class Informer(Generic[T]):
             for number, obj in enumerate(self.store.values(), start=1):
                 current = self.store.get(key_of(obj))
                 if current is not None:
-                    self._feed.tell((Change(current, current, Cause.RESYNC),))
+                    self._feed.deliver((Change(current, current, Cause.RESYNC),))
                 if number % RESYNC_YIELD_EVERY == 0:
                     await self._clock.sleep(0)
 
@@ -242,11 +242,11 @@ class _Feed(Generic[T]):
         if self._relist.rewound(version):
             self._log.warning("The API server's versions went back, believing the list alone", version=version, known=self._store.version)
         kept = (self._known(obj) or self._kept(obj) for obj in objects)
-        self.tell(self._relist.page((obj for obj in kept if obj is not None), version))
+        self.deliver(self._relist.page((obj for obj in kept if obj is not None), version))
 
     def list_ends(self, version: str) -> None:
         assert self._relist is not None
-        self.tell(self._relist.end(version))
+        self.deliver(self._relist.end(version))
         self._relist = None
         self.heard_at = self._clock.now()
         self.synced.set()
@@ -257,14 +257,14 @@ class _Feed(Generic[T]):
         if obj is None:
             self._store.bookmark(event.resource_version)
         elif event.type is EventType.DELETED:
-            self.tell(self._store.delete(obj))
+            self.deliver(self._store.delete(obj))
         elif not self._is_news(obj):
             self._store.bookmark(event.resource_version)
         elif (kept := self._kept(obj)) is not None:
-            self.tell(self._store.apply(kept))
+            self.deliver(self._store.apply(kept))
         else:
             self._store.bookmark(event.resource_version)
-            self.tell(self._store.exclude(obj, Cause.WATCH))
+            self.deliver(self._store.exclude(obj, Cause.WATCH))
 
     def not_served(self) -> None:
         if self.may_be_missing:
@@ -272,7 +272,7 @@ class _Feed(Generic[T]):
 
     def gone(self, obj: T) -> None:
         """The API server does not know this stored object any more."""
-        self.tell(self._store.bury(obj))
+        self.deliver(self._store.bury(obj))
 
     def wrote(self, obj: T) -> None:
         if _is_over(obj):
@@ -283,9 +283,9 @@ class _Feed(Generic[T]):
                     "The watch is far behind our own deletions, deleted objects may show up again", count=self._tombstones_lost
                 )
         elif (kept := self._kept(obj)) is not None:
-            self.tell(self._store.wrote(kept))
+            self.deliver(self._store.wrote(kept))
         else:
-            self.tell(self._store.exclude(obj, Cause.OWN_WRITE))
+            self.deliver(self._store.exclude(obj, Cause.OWN_WRITE))
 
     @contextlib.contextmanager
     def writing(self, key: Key) -> Iterator[_Write[T]]:
@@ -298,9 +298,9 @@ class _Feed(Generic[T]):
             write.count -= 1
             if not write.count:
                 del self._writes[key]
-                self.tell(write.attributed())
+                self.deliver(write.attributed())
 
-    def tell(self, changes: Iterable[Change[T]]) -> None:
+    def deliver(self, changes: Iterable[Change[T]]) -> None:
         for change in changes:
             write = self._writes.get(change.key)
             if write is not None:

@@ -71,10 +71,10 @@ class Throttle:
                 self._bucket.give_back()
                 raise
             if wait_s > LONG_WAIT_S:
-                self._tell(wait_s)
+                self._log_wait(wait_s)
         return wait_s
 
-    def _tell(self, wait_s: float) -> None:
+    def _log_wait(self, wait_s: float) -> None:
         now = self._clock.now()
         if self._told_at is not None and now - self._told_at < _TELL_EVERY_S:
             self._untold_count += 1

@@ -98,12 +98,12 @@ def tls_reason(error: BaseException) -> str:
         if cause is None:
             break
         if isinstance(cause, ssl.SSLError) and type(cause).__module__ == "ssl":  # not aiohttp's, which are SSLErrors without a reason
-            return _told(cause)
+            return _explained(cause)
         cause = getattr(cause, "os_error", None) or cause.__cause__ or cause.__context__
     return ""
 
 
-def _told(error: ssl.SSLError) -> str:
+def _explained(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         if "ismatch" in error.verify_message:  # OpenSSL: Hostname mismatch, IP address mismatch
             return f"the server's certificate is for another name: {error.verify_message}; set tls-server-name to a name that it is for"
