@@ -80,7 +80,7 @@ def run_for_people(command: Command[F], argv: Sequence[str], prog: str, serve: C
             sys.stdout.write(command.help(prog) if parsed.help_wanted else f"{prog} {VERSION}\n")
             sys.stdout.flush()
             return 0
-        with command.judging():
+        with command.flag_errors():
             check_words(command, parsed)
             configure_logging(parsed)
             command.check(parsed)

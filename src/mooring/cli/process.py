@@ -123,7 +123,7 @@ class Command(Generic[F]):
         return f"{prog}: {error}; {prog} --help lists the flags\n"
 
     @contextmanager
-    def judging(self) -> Iterator[None]:
+    def flag_errors(self) -> Iterator[None]:
         """Ends one of our own commands on wrong flags found in the block, with the exit code of unreadable ones."""
         try:
             yield
@@ -166,7 +166,7 @@ def prepare(command: Command[F], argv: Sequence[str], prog: str) -> Setup[F] | N
     if parsed.help_wanted:
         sys.stdout.write(command.help(prog))
         return None
-    with command.judging():
+    with command.flag_errors():
         check_words(command, parsed)
         configure_logging(parsed)
     gates = decide_gates(getattr(parsed.flags, "feature_gates", {}), command.gates)
@@ -176,7 +176,7 @@ def prepare(command: Command[F], argv: Sequence[str], prog: str) -> Setup[F] | N
         return None
     _log.info(0, "Version", version=VERSION)
     _warn(parsed, gates)
-    with command.judging():
+    with command.flag_errors():
         command.check(parsed)
     return Setup(prog, parsed.flags, parsed.given, gates.enabled)
 

@@ -88,11 +88,11 @@ class Report:
 
 def judged(inventory: Inventory, prefix: str = "") -> Report:
     """The report on an inventory. prefix: of our volumes' names, volumes without it are foreign; "" takes all for ours."""
-    judge = _Judge(inventory, prefix)
-    found = [finding for volume in inventory.volumes if (finding := judge.of_volume(volume)) is not None]
+    classifier = _Classifier(inventory, prefix)
+    found = [finding for volume in inventory.volumes if (finding := classifier.of_volume(volume)) is not None]
     count = sum(one.driver == inventory.driver for one in inventory.objects)
-    findings = sorted((*found, *map(_ghost, judge.placing.ghosts)), key=_order)
-    return Report(inventory.driver, len(inventory.volumes), count, tuple(findings), judge.unplaced_intents())
+    findings = sorted((*found, *map(_ghost, classifier.placing.ghosts)), key=_order)
+    return Report(inventory.driver, len(inventory.volumes), count, tuple(findings), classifier.unplaced_intents())
 
 
 def _order(finding: Finding) -> tuple[int, str]:
@@ -104,7 +104,7 @@ def _ghost(found: Object) -> Finding:
     return Finding(FindingKind.GHOST, found.handle, why, found.size, found.name, found.claim, found.created_wall_s)
 
 
-class _Judge:
+class _Classifier:
     def __init__(self, inventory: Inventory, prefix: str) -> None:
         matcher = HandleMatcher(volume.handle for volume in inventory.volumes)
         self._inventory, self._prefix = inventory, prefix

@@ -13,7 +13,7 @@ from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.custom import lifecycle
 from mooring.apiserver.custom.prune_default import drop_nulls, fill, prune, whole_numbers
 from mooring.apiserver.custom.structure import Custom, ScalePaths, Structure, has_rules, structure_of
-from mooring.apiserver.custom.validate import Judge, decode_embedded
+from mooring.apiserver.custom.validate import Validator, decode_embedded
 from mooring.apiserver.custom.views import columns_of, fields_of, scale_of
 from mooring.apiserver.kinds import version_order
 from mooring.apiserver.resource import Action, Json, Resource, Status, StorageVersion, View
@@ -116,7 +116,7 @@ def _resource(definition: Json, version: Json) -> Resource:
     schema = _schema_of(version)
     structure = structure_of(schema)
     with_status = subresources.get("status") is not None
-    judge = Judge(structure, _rules(structure), scale_of(version))
+    validator = Validator(structure, _rules(structure), scale_of(version))
     life = _Life(storage_of(definition), with_status, lifecycle.has_condition(definition, "Terminating"))
     resource = Resource(
         group=spec["group"],
@@ -133,9 +133,9 @@ def _resource(definition: Json, version: Json) -> Resource:
         admit=life.admit,
         prepare_create=life.prepare_create,
         prepare_update=life.prepare_update,
-        validate_create=judge.created,
-        validate_update=judge.updated,
-        validate_status=judge.updated,
+        validate_create=validator.created,
+        validate_update=validator.updated,
+        validate_status=validator.updated,
         fields=_fields(definition),
         field_names=frozenset(fields_of(version)),
         bare_finalizers=True,

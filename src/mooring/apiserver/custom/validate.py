@@ -69,7 +69,7 @@ _UNCHECKED: Final = Cause(
 _REPLICAS_MAX: Final = 2**31 - 1
 
 
-class Judge:
+class Validator:
     """Of one version of a custom kind."""
 
     def __init__(self, structure: Structure, rules: Rules | None, scale: ScalePaths | None) -> None:
