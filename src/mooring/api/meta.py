@@ -123,7 +123,7 @@ def key_of(obj: Object) -> Key:
 
 
 def is_deleting(obj: Object) -> bool:
-    """True once somebody asked for the object's deletion and finalizers still hold it."""
+    """True after a deletion request, while finalizers still hold the object."""
     return obj.metadata.deletion_timestamp is not None
 
 

@@ -50,7 +50,7 @@ class Quantity:
         return int(max(-_TOO_LARGE, min(_TOO_LARGE, self.value)).to_integral_value(ROUND_CEILING))
 
     def rounded_up(self, exponent: int) -> Quantity:
-        """Without anything finer than that power of ten; away from zero, so that whoever asked for something gets something."""
+        """Without anything finer than that power of ten; away from zero, so that a small request is not nothing."""
         return dataclasses.replace(self, value=_rounded(self.value, exponent))
 
 

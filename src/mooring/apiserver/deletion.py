@@ -32,7 +32,7 @@ class DeleteOptions:
     orphan_dependents: bool | None = None
 
     def without_propagation(self) -> DeleteOptions:
-        """The same where nobody looks after dependents."""
+        """The same without a policy for dependents."""
         return dataclasses.replace(self, propagation="", orphan_dependents=None)
 
 

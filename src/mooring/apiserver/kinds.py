@@ -51,7 +51,7 @@ class Kinds:
         self._listeners.append(listener)
 
     def storing(self) -> Iterator[Resource]:
-        """One kind for each place where objects are stored: who goes through all objects meets each once."""
+        """One kind for each place of stored objects, so that an iteration meets each object once."""
         seen: set[Path] = set()
         for resource in (*self.served, *self._stored.values()):
             if resource.storage not in seen and resource.answer is None:

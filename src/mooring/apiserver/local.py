@@ -167,7 +167,7 @@ def _typed(kind: Kind[T], stored: Stored) -> T:
 
 
 def _plain(body: Any) -> Any:
-    """JSON values, shared with nobody: what would have gone over the wire."""
+    """JSON values in a copy of their own, as after a way over the wire."""
     return msgspec.json.decode(msgspec.json.encode(body))
 
 

@@ -23,7 +23,7 @@ def folder_or_temporary(path: str) -> Iterator[Path]:
 
 
 def refusal(folder: Path, error: OSError) -> ConfigError:
-    """Why a folder that somebody gave can't be used, in words."""
+    """The reason why a given folder can't be used."""
     words = error.strerror if error.filename in (None, str(folder)) else f"{error.strerror}: '{error.filename}'"
     return ConfigError(f"state folder '{folder}' can't be used: {'it is a file; give a folder' if os.path.isfile(folder) else words}")
 

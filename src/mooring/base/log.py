@@ -106,7 +106,7 @@ class _Program(logging.Handler):
         return None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes one line. A stream that is gone loses it: there is nobody left to tell."""
+        """Writes one line. Lost when the stream is gone."""
         stream = sys.stderr if self.stream is None else self.stream
         if stream is None:
             return

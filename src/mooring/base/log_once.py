@@ -19,7 +19,7 @@ class LogOnce:
             self._log.error(message, error=error)
 
     def info(self, message: str, error: Exception) -> None:
-        """The same for what nobody need look after."""
+        """The same for an error that needs no action."""
         if self._is_new(message, error):
             self._log.info(0, message, why=str(error))
 

@@ -201,7 +201,7 @@ async def _without_unknown_kinds(options: ProvisionerOptions, cluster: Cluster) 
 
 
 async def _serves_attributes_classes(cluster: Cluster) -> bool:
-    """True also when nobody can tell. Discovery is asked, not the kind: upstream's RBAC manifest gives no right to that."""
+    """True also when that is unknown. Discovery is asked, not the kind: upstream's RBAC manifest gives no right to that."""
     from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
     from mooring.kube.errors import ApiError
 

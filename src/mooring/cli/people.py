@@ -55,7 +55,7 @@ def check_server_parts() -> None:
 
 
 def _with_extras() -> str:
-    """The command, for somebody who has Mooring from a package or from a folder (PEP 610 says which)."""
+    """The command to install the extras, for an installation from a package or from a folder (PEP 610 says which)."""
     from importlib import metadata  # (20 ms that nobody else needs)
 
     with contextlib.suppress(metadata.PackageNotFoundError):
@@ -66,14 +66,14 @@ def _with_extras() -> str:
 
 
 def story_log(story: Story, flags: ProcessFlags) -> AbstractContextManager[None]:
-    """The log in the story's own form and time while the block runs; log lines as JSON, which somebody asked for, stay as they are."""
+    """The log in the story's form and time while the block runs; JSON logging, where it is set, stays."""
     from mooring.dev.loglines import log_told_in
 
     return nullcontext() if flags.logging_format == "json" else log_told_in(story, verbosity=flags.v, vmodule=flags.vmodule)
 
 
 def run_for_people(command: Command[F], argv: Sequence[str], prog: str, serve: Callable[[F], int]) -> int:
-    """Reads argv (without the program's name) and serves; gives the exit code. What nobody expected is raised."""
+    """Reads argv (without the program's name) and serves; gives the exit code. Raises unexpected errors."""
     try:
         parsed = parse(command.table, argv, command.removed)
         if parsed.help_wanted or parsed.flags.version:

@@ -50,7 +50,7 @@ class Demo:
     # -- the steps; the first line of each is its title
 
     async def _prepare(self) -> None:
-        """A StorageClass says who makes volumes, and a CSINode how the driver knows the node."""
+        """Creates the StorageClass of the driver, and the CSINode of the node."""
         await self._cluster.create(STORAGE_CLASSES.whole(), storage_class(self._driver_name, CLASS))
         await self._cluster.create(CSI_NODES.whole(), csi_node(self._driver_name, NODE, {}))
 

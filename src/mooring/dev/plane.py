@@ -135,7 +135,7 @@ class _Build:
         self._story.happened("server", f"answers on {server.url}")
 
     def _last_port(self) -> int:
-        """That of the folder's last start, as long as it is free: who was given the address then comes back to it. 0 otherwise."""
+        """The port of the folder's last start, if it is free, so that its clients find the server again; else 0."""
         port = _port_in(self.kubeconfig)
         if port and not _is_free(port):
             self._story.happened("server", f"port {port}, where it was last time, is taken: it takes another")
@@ -161,7 +161,7 @@ class _Build:
 
 
 def _check_length(socket_path: Path) -> None:
-    """Raises ConfigError for a folder whose socket nobody could bind."""
+    """Raises ConfigError for a folder whose path is too long for a socket."""
     spare = PATH_BYTES_MAX - len(os.fsencode(socket_path))
     if spare < 0:
         length = len(os.fsencode(socket_path.parent))

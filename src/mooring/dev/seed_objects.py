@@ -139,7 +139,7 @@ async def make_volume(cluster: Cluster, driver: Driver, driver_name: str, name: 
 
 
 async def _make(cluster: Cluster, kind: Kind[dict[str, Any]], obj: dict[str, Any]) -> bool:
-    """True when it was made. A kept state has it from the last time, perhaps as somebody has changed it since."""
+    """True when it was made. A kept state has it from the last time, perhaps changed since."""
     try:
         await cluster.get(kind, obj["metadata"]["name"])
     except NotFound:
@@ -154,7 +154,7 @@ WAITING_CLAIM: Final = "my-waiting-claim"
 
 
 def examples(driver_name: str, node_name: str, kubeconfig: str) -> str:
-    """kubeconfig: its path, "" where nobody knows it yet. Each line fits 80 columns, unless that path is long."""
+    """kubeconfig: its path, "" for unknown. Each line fits 80 columns, unless that path is long."""
     return "\n".join(_lines(driver_name, node_name, kubeconfig)) + "\n"
 
 

@@ -35,7 +35,7 @@ class Filling:
         self._stop = threading.Event()
 
     def close(self) -> None:
-        """Ends all copies, within what one chunk takes. They are taken up by nobody."""
+        """Cancels all copies, within the time of one chunk. They are not resumed."""
         self._stop.set()
         self._threads.shutdown(wait=True, cancel_futures=True)
 
@@ -70,7 +70,7 @@ class Filling:
             raise _Stopped
 
     def _ended(self, record_id: str, copy: asyncio.Future[None]) -> None:
-        """In the loop, before anybody who waits. May reach the disk with the next change: until then a restart removes the copy."""
+        """In the loop, before all waiters. May reach the disk with the next change: until then a restart removes the copy."""
         del self._running[record_id]
         state = self._journal.state
         if copy.cancelled() or isinstance(copy.exception(), _Stopped):

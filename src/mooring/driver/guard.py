@@ -124,5 +124,5 @@ async def _carried_out(rpc: Rpc[Any, Any], method: Method, request: Message) -> 
 
 
 def _shown(message: Message | None) -> str:
-    """Redacted text, made only when somebody will read it."""
+    """Redacted text, made lazily."""
     return redacted(message) if message is not None and _log.enabled(5) else ""

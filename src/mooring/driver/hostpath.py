@@ -90,7 +90,7 @@ class HostPath(Volumes, Attachments, Snapshots, Questions):
         )
 
     def close(self) -> None:
-        """Ends copies that nobody waits for, and gives the folder back. Call it when no call is running any more."""
+        """Cancels copies without waiters, and releases the folder. Call it when no call is running any more."""
         self._filling.close()
         self._folder.close()
 

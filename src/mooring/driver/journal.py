@@ -37,7 +37,7 @@ class Journal:
 
     @property
     def state(self) -> State:
-        """The newest state. It may not be on disk yet: wait for `flushed` before telling anybody."""
+        """The newest state. It may not be on disk yet: wait for `flushed` before revealing it."""
         return self._state
 
     def put(self, state: State) -> None:

@@ -94,7 +94,7 @@ _PARTS: Final = {"volumes": is_volume_id, "snapshots": is_snapshot_id}
 
 
 def read_state(folder: Path) -> State:
-    """The state of a folder, without its lock: for tests, and for people who look. Raises OSError, ValueError."""
+    """The state of a folder, without its lock: for tests and people. Raises OSError, ValueError."""
     return decoded((folder / STATE_NAME).read_bytes())
 
 
@@ -212,7 +212,7 @@ class StateFolder:
         return state
 
     def _orphans(self, state: State) -> list[str]:
-        """Ids of the data that nobody owns."""
+        """Ids of data without an owner."""
         found = [(entry.name, is_id) for part, is_id in _PARTS.items() for entry in os.scandir(self._folder / part)]
         return sorted(name for name, is_id in found if is_id(name) and state.owner(name) is None)
 

@@ -122,7 +122,7 @@ class Request:
 
 
 class Cluster(abc.ABC):
-    """The API server. An implementation has two methods, `ask` and `watch`; so has whoever stands in between.
+    """The API server. An implementation has two methods, `ask` and `watch`; so has a wrapper around another.
 
     The verbs, one coroutine each, are made of `ask`; the kind says the resource and the type of the answer.
     """
@@ -200,7 +200,7 @@ class Cluster(abc.ABC):
         await self.ask(Request(Verb.DELETE, kind, name, namespace, uid=uid, grace_period_s=grace_period_s, propagation=propagation))
 
     async def serves(self, kind: Kind[Any]) -> bool:
-        """True where discovery has the kind in this version. That takes no rights. Raises ApiError when nobody can tell."""
+        """True where discovery has the kind in this version. Needs no rights. Raises ApiError when that is unknown."""
         is_served: bool = await self.ask(Request(Verb.SERVES, kind))
         return is_served
 

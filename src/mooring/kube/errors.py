@@ -42,7 +42,7 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """RBAC or an admission rule refused; asking again only helps once somebody changed a rule."""
+    """RBAC or an admission rule refused; a retry helps only after a change of the rule."""
 
     code = 403
 

@@ -152,7 +152,7 @@ def claims_of(claims: Iterable[PersistentVolumeClaim], classes: Iterable[Storage
 
 
 def _provisioner_by_class(claim: PersistentVolumeClaim, found: StorageClass | None, was_bound: bool) -> str:
-    """For a claim that names nobody: "" also while it waits for a pod, for then nobody has begun anything."""
+    """For a claim that names no provisioner. "" also while it waits for a pod: then none has begun."""
     if found is None or (found.volume_binding_mode == _DELAYED and not was_bound and not selected_node(claim)):
         return ""
     return found.provisioner
@@ -194,7 +194,7 @@ def _journal(lease: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _written_wall_s(lease: Mapping[str, Any], wall_s: float) -> float:
-    """Now when nobody can tell."""
+    """Now when that is unknown."""
     try:
         return parse_rfc3339(str((lease.get("spec") or {}).get("renewTime")))
     except ValueError:

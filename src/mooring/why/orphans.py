@@ -53,7 +53,7 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """object_count: of the driver's PersistentVolumes. unplaced: open intents of which nobody can say which volume is theirs, if any."""
+    """object_count: of the driver's PersistentVolumes. unplaced: open intents whose volume, if any, is unknown."""
 
     driver: str
     volume_count: int

@@ -46,7 +46,7 @@ class HandleMatcher:
         return self._folded.get(handle.casefold(), [])
 
     def named_by(self, handle: str) -> list[str]:
-        """Those of which nobody would think that another one is meant."""
+        """The handles that this one clearly means: itself, else others that differ in the case of letters."""
         return self.meant_by(handle) or self.folded(handle)
 
     def alike(self, handle: str) -> list[str]:

@@ -127,5 +127,5 @@ def _nameless(inventory: Inventory, unplaced: Iterable[Object], matcher: HandleM
 
 
 def _is_generated(name: str) -> bool:
-    """True for a name with a part of a uid in it: nobody else's volume is called so by accident."""
+    """True for a name with a part of a uid in it: it names no other volume by accident."""
     return _GENERATED.search(plain(name)) is not None

@@ -111,7 +111,7 @@ class Dependents:
         return found is not None and found.blocking_count > 0
 
     def owner_goes(self, uid: str) -> None:
-        """Remembered as long as somebody names it: its kind may go, too."""
+        """Remembered while an object refers to it: its kind may go, too."""
         if uid in self._by_owner:
             self._by_owner[uid].is_gone = True
 

@@ -111,7 +111,7 @@ class _Reader:
         return self._at < len(self._text)
 
     def choice(self, flags: _Flags) -> Node:
-        """Up to the end, or to the closing parenthesis that belongs to nobody here."""
+        """Up to the end, or to a closing parenthesis that was not opened here."""
         self._depth += 1
         if self._depth > _DEPTH_MAX:
             raise RegexpError("expression nests too deeply")

@@ -96,7 +96,7 @@ class Structure:
 
 
 def has_rules(schema: Json) -> bool:
-    """False where no CEL rule stands anywhere in the schema, so that nobody has to load CEL."""
+    """False for a schema without CEL rules: then CEL need not be loaded."""
     return b'"x-kubernetes-validations"' in msgspec.json.encode(schema)
 
 

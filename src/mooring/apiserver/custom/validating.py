@@ -61,7 +61,7 @@ def validate_update(new: Json, old: Json) -> list[Cause]:
 
 
 def warnings(new: Json, old: Json | None) -> list[str]:
-    """Formats that nobody checks."""
+    """Warnings about unchecked formats."""
     if old is not None and new["spec"] == old["spec"]:
         return []
     schemas = ((version.get("schema") or {}).get("openAPIV3Schema") for version in new["spec"]["versions"] or ())

@@ -93,7 +93,7 @@ class About:
         return None
 
     def _index(self) -> dict[str, Any]:
-        """Each document with its hash in the address: who has that one need not ask again."""
+        """Each document with its hash in the address, by which clients cache it."""
         index = {}
         for root in openapi_roots(self._store):
             made = self._made(("openapi", "v3", *root.split("/")))

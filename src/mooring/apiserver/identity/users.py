@@ -20,7 +20,7 @@ OWNER = User("mooring-admin", ("system:masters", "system:authenticated"))
 
 
 class Tokens(Protocol):
-    """Signs what says who somebody is, and knows its own signature again."""
+    """Signs claims, and verifies its own signatures."""
 
     def sign(self, claims: Mapping[str, Any]) -> str:
         """A JSON Web Token."""

@@ -96,7 +96,7 @@ def _init_reason(container: Json, number: int, total: int) -> str:
 
 
 def _reason(container: Json) -> str:
-    """Why a container does not run; "" if it does, or nobody knows."""
+    """The reason why a container does not run; "" for none known."""
     waiting, ended = _waiting_for(container), _terminated(container)
     return waiting or (_end(ended) if ended is not None else "")
 

@@ -30,7 +30,7 @@ def default(spec: Json) -> None:
 
 
 def prepare(spec: Json, old: Json | None = None) -> None:
-    """Drops the sources that nobody may use, and copies one source to the other. old: the spec before an update."""
+    """Drops unsupported sources, and copies one source to the other. old: the spec before an update."""
     if (spec.get("dataSourceRef") or {}).get("namespace") and "dataSourceRef" not in (old or {}):
         del spec["dataSourceRef"]
     source, ref = spec.get("dataSource"), spec.get("dataSourceRef")

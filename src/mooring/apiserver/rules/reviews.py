@@ -112,7 +112,7 @@ def _who_am_i(call: Call) -> Json:
 
 
 def _whose_token(call: Call) -> Json:
-    """Knows the tokens of service accounts. Differs from kube-apiserver: the server's own token is nobody's business."""
+    """Knows the tokens of service accounts. Differs from kube-apiserver: the server's own token is unknown here."""
     spec = call.body["spec"]
     if not spec.get("token"):
         raise api_errors.bad_request("token is required for TokenReview in authentication")

@@ -24,7 +24,7 @@ _KUBECTL: Final = "kubectl"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """The new object, not yet decoded, and who owns what of it."""
+    """The new object, not yet decoded, and its record of owners."""
 
     obj: Json
     managed: Managed
@@ -91,7 +91,7 @@ class _Applying:
         return Outcome(pruned, self._stamped(kept, changed=bool(pruned != without_record(live))))
 
     def _pruned(self, merged: Json, last: FieldSet, record: Managed) -> Json:
-        """Without what the manager owned and says no more; what somebody owns, and what the manager never owned, comes back."""
+        """Removes the fields that the manager owned and no longer sends, but none that others own or that it never owned."""
         if not last:
             return merged
         had = with_named(self.shape, last)

@@ -69,7 +69,7 @@ def updater(name: str, version: str, subresource: str = "") -> Manager:
 
 
 def read_entries(entries: Any) -> dict[Manager, Entry]:
-    """The record as an object carries it; none where it can't be read, as if nobody had kept it."""
+    """The record of an object; empty where it can't be read."""
     try:
         return dict(_read(entry) for entry in entries or ())
     except (ValueError, AttributeError, TypeError, RecursionError):
@@ -109,7 +109,7 @@ def conflicts(managed: Managed, compared: Comparison, manager: Manager) -> dict[
 
 
 def released(managed: Managed, fields: FieldSet, but: Manager | None = None) -> dict[Manager, Entry]:
-    """The record without those fields. but: who keeps them. Who has nothing left has no entry."""
+    """The record without those fields. but: a manager that keeps them. A manager without fields has no entry."""
     left = {other: entry if other == but else entry.owning(entry.fields - fields) for other, entry in managed.items()}
     return {other: entry for other, entry in left.items() if entry.fields}
 
@@ -190,7 +190,7 @@ def shape_of(resource: Resource) -> Shape:
 
 
 def unwritten(resource: Resource, subresource: str) -> FieldSet:
-    """The fields that an endpoint does not write, and that nobody owns by writing there."""
+    """The fields that an endpoint does not write, and whose ownership it does not change."""
     if resource.status is Status.NONE:
         return NO_FIELDS
     if subresource != "status":

@@ -98,7 +98,7 @@ class Dispatcher:
             self._metrics.answered(watching.what, 200, self.now() - watching.begun)
 
     def begin(self, connection: Connection, head: Head) -> tuple[Request, Reply | None]:
-        """Refuses one connection too many, and whoever is not known before the body is read."""
+        """Refuses a connection above the limit, and unknown clients before their body is read."""
         request = _request(connection, head)
         refused = self._service.refusal(request)
         if connection in self._extra:
@@ -151,7 +151,7 @@ class Dispatcher:
             self._waiting.popleft()[1](None)
 
     def look(self) -> None:
-        """Sends those home who are too slow or too quiet, and tells those who wait for a commit that will never be."""
+        """Closes connections that are too slow or idle, and fails those that wait for a commit that will never be."""
         if self._durability.failure:
             while self._waiting:
                 self._waiting.popleft()[1](self._failed())

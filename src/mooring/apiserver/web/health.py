@@ -11,7 +11,7 @@ WHICH: Final = ("healthz", "livez", "readyz")
 
 
 def is_health(path: tuple[str, ...]) -> bool:
-    """True for what is asked by anybody. A single check, such as /readyz/ping, is not."""
+    """True for paths that need no credentials. A single check, such as /readyz/ping, does."""
     return len(path) == 1 and path[0] in WHICH
 
 

@@ -182,7 +182,7 @@ _TRAILER_BYTES_MAX: Final = 8 * 1024
 
 
 class Body:
-    """A body that is being read. length: None for one in chunks. is_kept: False for one that nobody will look at."""
+    """A body that is being read. length: None for one in chunks. is_kept: False for one that is dropped."""
 
     __slots__ = ("_chunks", "_left", "_parts", "_size", "is_kept", "is_whole")
 

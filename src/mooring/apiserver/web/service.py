@@ -39,7 +39,7 @@ _METHODS: Final = {"get": "GET", "create": "POST", "update": "PUT", "patch": "PA
 
 
 class Service:
-    """The server's answers. token: what a client must show as its bearer token. tokens: who signs for service accounts."""
+    """The server's answers. token: the admin's bearer token. tokens: signs for service accounts."""
 
     def __init__(
         self, store: ObjectStore, *, clock: Clock, token: str, durability: Durability | None = None, tokens: Tokens | None = None
@@ -51,7 +51,7 @@ class Service:
         self._authorization = f"Bearer {token}".encode()
 
     def answer(self, request: Request, route: Route | None) -> Reply | WatchReply:
-        """The answer to somebody who is known; an error is one, too. route: None where no kind has the path."""
+        """The answer to a known user; an error is one, too. route: None where no kind has the path."""
         try:
             return self._answer(request, route)
         except ApiError as error:
@@ -63,7 +63,7 @@ class Service:
         return health(request.path, request.query, self._durability.failure) if request.path[0] in WHICH else None
 
     def refusal(self, request: Request) -> Reply | None:
-        """The answer to somebody who is not known, whatever the body says; None for who may go on."""
+        """The refusal of an unknown user, whatever the body; None for a known one."""
         if is_health(request.path) or self._is_known(request):
             return None
         return error_reply(Unauthorized("Unauthorized", reason="Unauthorized"))

@@ -25,7 +25,7 @@ _KEPT_BYTES: Final = 4 * 1024 * 1024
 
 
 class _Lines:
-    """Watch lines, the latest kept: who comes second finds them encoded."""
+    """Watch lines; the latest are kept encoded for other watches."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[Stored, EventType], bytes] = OrderedDict()

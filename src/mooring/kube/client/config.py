@@ -67,9 +67,9 @@ class ExecPlugin:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class User:
-    """Who asks. At most one of token or token_file, username, exec_plugin; all empty is anonymous, or known by certificate.
+    """A user. At most one of token or token_file, username, exec_plugin; all empty is anonymous, or known by certificate.
 
-    token: also what stands in while token_file can't be read. headers: sent along with each request (impersonation).
+    token: also used while token_file can't be read. headers: sent with each request (impersonation).
     """
 
     token: str = dataclasses.field(default="", repr=False)
@@ -102,7 +102,7 @@ class ClusterConfig:
 
 
 def read_file(path: str, where: str) -> bytes:
-    """A small file's content. where: who names it, for the message. Raises ConfigError when it can't be read or is too big."""
+    """A small file's content. where: its mention, for the message. Raises ConfigError when it can't be read or is too big."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(_FILE_BYTES_MAX + 1)

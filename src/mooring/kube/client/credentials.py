@@ -73,7 +73,7 @@ class Fixed:
 
 
 class TokenFile:
-    """A bearer token in a file that somebody replaces. While it can't be read, the last token stays in use."""
+    """A bearer token in a file that is replaced now and then. While it can't be read, the last token stays in use."""
 
     def __init__(self, path: str, fallback: str, clock: Clock) -> None:
         self._path = path

@@ -259,7 +259,7 @@ _ONCE: Final = (_send_once,)
 
 
 def _probing_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket that finds out by itself when the other host is gone, also while nobody writes."""
+    """A socket that detects a dead peer by itself, also while nothing is written."""
     family, kind, protocol, _, _ = address
     connection = socket.socket(family, kind, protocol)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

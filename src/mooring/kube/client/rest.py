@@ -182,7 +182,7 @@ def _about(method: str, request: Request) -> str:
 
 
 def _events(kind: Kind[T], splitter: LineSplitter, chunk: bytes, path: str) -> Iterator[WatchEvent[T]]:
-    """The events whose lines end in this chunk. Raises Unreachable for what is no event: whoever sent it can't be followed further."""
+    """The events whose lines end in this chunk. Raises Unreachable for a line that is none: the stream can't be trusted further."""
     codec = codec_of(kind.struct)
     try:
         for line in splitter.feed(chunk):

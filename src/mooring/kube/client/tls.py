@@ -29,7 +29,7 @@ _Stamp = tuple[tuple[int, int, int], ...]
 
 
 class TlsContexts:
-    """The context for new connections. Who holds an older one may go on: connections live until they are closed."""
+    """The context for new connections. Older connections keep theirs until they are closed."""
 
     def __init__(self, tls: Tls, clock: Clock) -> None:
         """Raises ConfigError."""
