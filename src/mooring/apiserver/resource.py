@@ -85,10 +85,10 @@ class Action:
 
     asks: POST of another kind that is answered and not kept: /binding, /eviction, /token. prepare: GET, PUT and PATCH of the object itself,
     of which the endpoint writes one part: /resize, /finalize. part: the same of another kind that shows a part of the object: /scale.
-    connect: the endpoint of a machine that is not there: /log, /exec.
+    connect: the endpoint of a machine that is not there: /log, /exec; raises.
 
-    verbs: as discovery lists them. kind: what discovery says where `asks` doesn't; "" for the object's own.
-    prepare: takes back what the endpoint may not write. validate: everything that is wrong. connect: raises.
+    verbs: for discovery. kind: for discovery without `asks`; "" for the object's own. prepare: undoes changes that the endpoint may not
+    make. validate: all problems.
     """
 
     name: str
@@ -121,11 +121,10 @@ def _keep_status(new: Json, old: Json, _now: float) -> None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StorageVersion:
-    """How a kind shows objects that are stored in another shape than its own.
+    """The conversion of a kind whose objects are stored in another shape.
 
-    storage: the path that they are stored under; kinds with the same one show the same objects. decode: a stored object as the
-    kind shows it. encode: the other way round; it is also given what is stored, None at creation. Both may write to what they are
-    given. Rules run on the stored shape.
+    storage: their path in the store; kinds with the same one show the same objects. decode: from the stored shape. encode: to it; the
+    stored object is given too, None at creation. Both may write to their arguments. Rules run on the stored shape.
     """
 
     storage: tuple[str, str, str]
@@ -137,17 +136,15 @@ class StorageVersion:
 class Resource:
     """One kind as served. `now`: seconds since the epoch; `new` and `old`: whole objects, `new` may be written to.
 
-    default: fills in what is absent, on every write. prepare_*: resets what the endpoint may not write.
-    validate*: everything that is wrong. admit: what admission adds at creation, before validation. admit_update: what it
-    refuses (by raising) of a valid update of the main resource. fields: values of the field selectors beside metadata.*.
-    warnings: for the Warning header, old is None at creation. holds: something beside finalizers keeps what is deleted.
-    delete: what a deletion leaves of an object, None when nothing holds it. undeletable: names of objects that stay. ttl_s: objects vanish
-    that long after their last write. storage_version: for kinds that are stored in another shape. decode: in place of the message's
-    decoder, for custom kinds: a body without apiVersion and kind, and where the paths of unknown fields go. custom: what
-    such a kind's definition says; its message declares the metadata alone. validate_create: what is wrong beside validate.
-    bare_finalizers: they need no prefix. body_version: the apiVersion of what is shown, where it is not the kind's own.
-    graceful: what goes is marked first, and watchers see it. actions: sub-resources beside /status. answer: the kind is only
-    asked, never stored.
+    default: fills in absent fields, on every write. prepare_*: resets fields that the endpoint may not write. validate*: all problems;
+    validate_create: those of creation beside validate. admit: additions of admission at creation, unvalidated. admit_update: raises to
+    refuse a valid update of the main resource. fields: for field selectors beside metadata.*. warnings: for the Warning header, old
+    is None at creation. holds: something beside finalizers keeps a deleted object. delete: the object that a deletion leaves, None when
+    nothing holds it. undeletable: names of objects that stay. ttl_s: objects vanish that long after their last write. storage_version: for
+    kinds that are stored in another shape. decode: replaces the message's decoder for custom kinds; from a body without apiVersion and kind
+    and a list for the paths of unknown fields. custom: the definition's part of a custom kind, whose message declares the metadata alone.
+    bare_finalizers: they need no prefix. body_version: the shown apiVersion, where it is not the kind's own. graceful: objects are marked
+    before they are deleted, and watchers see it. actions: sub-resources beside /status. answer: for kinds that are asked, never stored.
     """
 
     group: str

@@ -46,9 +46,9 @@ async def run_dev(
 ) -> None:
     """Serves until `stop` is set.
 
-    state: a folder that stays, "" for one that vanishes. node_ids: one at least. topology, port: as for `running`. volumes: to be made
-    at the start. default_class: claims that name no class get ours. examples: the command that prints them. on_enter: calls its
-    argument at each Enter; False if there is no keyboard. Raises ConfigError.
+    state: a permanent folder, "" for a temporary one. node_ids: at least one. topology, port: as for `running`. volumes: made at the start.
+    default_class: our class is the default. examples: the command that prints them. on_enter: calls its argument at each Enter; False
+    without a keyboard. Raises ConfigError.
     """
     story.title(f"mooring dev {mooring.__version__}")
     with folder_or_temporary(state) as folder:

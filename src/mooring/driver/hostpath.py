@@ -35,10 +35,10 @@ DRIVER_NAME: Final = "hostpath.csi.mooring"
 class HostPath(Volumes, Attachments, Snapshots, Questions):
     """A driver over one folder; holds the folder until `close`.
 
-    node_ids: the nodes that volumes can be published on. attach: False leaves out publishing, as drivers do that need no attach.
-    topology: the segments of each node, all with the same keys; none for a driver without topology. without: numbers of controller
-    capabilities to leave out. mutable_names: the mutable parameters that are accepted, none for all. snapshot_delay_s: how long a
-    new snapshot is not ready. Raises ConfigError when the topology makes no sense or the folder can't be used.
+    node_ids: the nodes that volumes can be published on. attach: False leaves out publishing, for a driver that needs no attach. topology:
+    the segments of each node, all with the same keys; none for a driver without topology. without: numbers of omitted controller
+    capabilities. mutable_names: the accepted mutable parameters, none for all. snapshot_delay_s: until a new snapshot is ready. Raises
+    ConfigError for a nonsensical topology or an unusable folder.
     """
 
     controller_flags: Collection[int] = (

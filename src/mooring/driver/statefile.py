@@ -5,11 +5,10 @@
     FOLDER/volumes/ID      a volume's data: a folder, or a file when it is a block volume
     FOLDER/snapshots/ID    a snapshot's, likewise
 
-An empty volume is made before the state that names it, and data is removed after the state that has forgotten it. Data that takes
-time, a copy, is made under a record that says so (`is_filling`). So after a kill at any moment the state names nothing that isn't
-there, and `opened` puts right what lies about: an empty folder or file that nobody owns is a creation that was never answered, a
-filling record a copy that was not, an id in `deleting` a deletion that did not get to its end. Data that nobody owns is nobody's
-guess: it is left alone, and told about.
+An empty volume is made before the state that names it, and data is removed after the state that drops it. A copy takes time and is made
+under a record that says so (`is_filling`). So after a kill at any moment everything in the state exists, and `opened` repairs the rest:
+an empty folder or file without owner is a creation that was never answered, a filling record an unfinished copy, an id in `deleting` an
+unfinished deletion. Other data without owner is left alone, and reported.
 """
 
 from __future__ import annotations

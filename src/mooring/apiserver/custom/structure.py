@@ -54,11 +54,10 @@ NOTHING: Final = object()
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Structure:
-    """A node. raw: its JSON schema, for what only says which values are right (`checking.py`).
+    """A node. raw: its JSON schema, for the rules about values (`checking.py`).
 
-    additional: of the values of keys that properties doesn't name; True: anything, None: there are no others. defaults: of its
-    properties. open: unknown fields are kept. embedded: a whole object with metadata; has_embedded: that, or one is below. list_keys:
-    what tells the items of a list of type map apart.
+    additional: of the values of undeclared keys; True: anything, None: there are none. defaults: of its properties. open: unknown fields
+    are kept. embedded: a whole object with metadata; has_embedded: that, or one is below. list_keys: identify a map list's items.
     """
 
     raw: Json

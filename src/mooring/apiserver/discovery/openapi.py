@@ -1,8 +1,8 @@
-"""OpenAPI v3: a document for each group version, with its kinds' schemas. For kubectl's explain, diff and trust in validation.
+"""OpenAPI v3: a document for each group version, with its kinds' schemas, for kubectl's explain, diff and validation.
 
-And v2, as much of it as clients still ask for: which kinds are patched, and with which parameters. kubectl takes a manifest that is a
-`List` only after it has found there that the server validates fields, and it asks for the document as protobuf alone. So v2 has two
-forms: JSON, and the messages of `openapi.v2.Document` that hold these few things.
+And v2, the part that clients still ask for: the kinds that can be patched, and the parameters. kubectl takes a manifest that is a `List`
+only after it has found there that the server validates fields, and it asks for the document as protobuf alone. So v2 has two forms:
+JSON, and the messages of `openapi.v2.Document` with these few fields.
 """
 
 from __future__ import annotations
