@@ -27,8 +27,8 @@ from mooring.base.randomness import Chance
 from mooring.csi.driver import Call
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.dev.objects import claim
-from mooring.dev.waiting import until
+from mooring.dev.polling import until
+from mooring.dev.seed_objects import claim
 from mooring.driver.statefile import read_state
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster

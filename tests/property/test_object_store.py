@@ -13,9 +13,8 @@ from mooring.api.meta import Key
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.codecs.codec import FieldValidation, decode_object
 from mooring.apiserver.codecs.patches import change_of
-from mooring.apiserver.listing import ListOptions
+from mooring.apiserver.listing import ListOptions, Scope, scope_of
 from mooring.apiserver.rules import VOLUME_ATTACHMENTS
-from mooring.apiserver.scope import Scope, scope_of
 from mooring.apiserver.table import HistoryLimits
 from mooring.base.randomness import Chance
 from mooring.kube.cluster import EventType, PatchType

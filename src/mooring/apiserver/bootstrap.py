@@ -44,7 +44,7 @@ def loaded_store(chance: Chance, saved: Saved, limits: HistoryLimits = DEFAULT_L
 
 
 def add_system_objects(store: ObjectStore, now: float) -> None:
-    """What must always be there, as far as it is missing."""
+    """Creates the missing system objects."""
     for name in SYSTEM_NAMESPACES:
         if store.table(NAMESPACES).get(Key("", name)) is None:
             body, _ = decode_object(NAMESPACES, {"metadata": {"name": name}}, FieldValidation.STRICT, [])

@@ -23,11 +23,7 @@ class BackOff:
         assert 0 <= self.jitter < 1
 
     def delay_s(self, failures: int) -> float:
-        """Delay before the next try, without jitter.
-
-        failures: in a row, from 1. Large counts saturate.
-        Source: client-go util/workqueue, item exponential failure limiter.
-        """
+        """Delay before the next try, unjittered (client-go's exponential failure limiter). failures: in a row, from 1."""
         assert failures >= 1
         return min(self.cap_s, self.base_s * 2.0 ** min(failures - 1, _DOUBLINGS_MAX))
 

@@ -25,7 +25,6 @@ class Chance:
         return self._random.random() < probability
 
     def shuffle(self, items: list[object]) -> None:
-        """Reorders the list in place."""
         self._random.shuffle(items)
 
     def jittered(self, seconds: float, share: float) -> float:
@@ -38,5 +37,4 @@ class Chance:
         return "".join(self._random.choice(_NAME_LETTERS) for _ in range(length))
 
     def uid(self) -> str:
-        """A random UUID (version 4) as text."""
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))

@@ -14,14 +14,11 @@ from mooring.cli.settings import RequestLimit
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.config import ClusterConfig
 from mooring.kube.client.http import HttpCluster
-from mooring.kube.client.metrics import ClientMetrics
+from mooring.kube.client.retrying import ClientMetrics
 
 
 def load_config(path: str, machine: Machine, server: str = "") -> ClusterConfig:
-    """path: "" for the pod's service account; as in the Go sidecars, KUBECONFIG of the environment does not count.
-
-    server: a URL that goes before what is found there; alone it is asked anonymously. Raises ConfigError.
-    """
+    """path: "" for the pod's service account (KUBECONFIG is not read, as upstream). server: goes before the file's. Raises ConfigError."""
     if server and not server.startswith(("https://", "http://")):
         raise ConfigError(f'master: "{server}" must begin with https:// or http://')
     if path:

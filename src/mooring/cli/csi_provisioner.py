@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, INT, STRING, UINT
+from mooring.base.flagkinds import BOOL, DURATION, GATES, INT, STRING, UINT, Gate, Stage, gates_help
 from mooring.base.flags import Parsed, Section, flag
-from mooring.base.gates import GATES, Gate, Stage, gates_help
 from mooring.base.log import logger
 from mooring.base.units import format_duration
 from mooring.cli.process import Command, Machine, Setup, run_command
@@ -39,8 +38,6 @@ _UUID_LENGTH_MAX: Final = 32
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProvisionerFlags(SidecarFlags):
-    """external-provisioner's flags."""
-
     feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(KNOWN_GATES))
     kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file; $KUBECONFIG goes before it. Neither: the pod's own.")
     master: str = flag("master", STRING, "", "URL of the API server, in place of the one that the kubeconfig names.")
@@ -102,7 +99,6 @@ class ProvisionerFlags(SidecarFlags):
 
 
 def main() -> int:
-    """The entry point."""
     return run(sys.argv[1:], sys.argv[0])
 
 
@@ -174,7 +170,7 @@ def _serve(setup: Setup[ProvisionerFlags], machine: Machine) -> int:
 
 
 def sidecar(setup: Setup[ProvisionerFlags], machine: Machine) -> Sidecar[ProvisionerFlags]:
-    """What the provisioner adds to what all sidecars are. Raises ConfigError."""
+    """The provisioner's part of the sidecar. Raises ConfigError."""
     from mooring.cli.sidecar import Sidecar
 
     options = options_of(setup, machine)
@@ -205,7 +201,7 @@ async def _without_unknown_kinds(options: ProvisionerOptions, cluster: Cluster) 
 
 
 async def _serves_attributes_classes(cluster: Cluster) -> bool:
-    """True also when nobody can tell. Discovery is asked, not the kind: upstream's RBAC manifest gives no right to that."""
+    """True also when that is unknown. Discovery is asked, not the kind: upstream's RBAC manifest gives no right to that."""
     from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
     from mooring.kube.errors import ApiError
 

@@ -193,11 +193,11 @@ class Orphans:
             return {}
 
     async def _look(self) -> Report:
-        from mooring.why.inventory import Looker
+        from mooring.why.inventory import Scanner
         from mooring.why.orphans import judged
 
-        looker = Looker(self._cluster, self._driver, self._clock, self._driver_name, self._place, self._flags.timeout_s)
-        return judged(await looker.look(), self._flags.prefix)
+        scanner = Scanner(self._cluster, self._driver, self._clock, self._driver_name, self._place, self._flags.timeout_s)
+        return judged(await scanner.scan(), self._flags.prefix)
 
     # -- deleting
 

@@ -26,15 +26,13 @@ CONNECT_S_MAX: Final = 30.0
 
 
 class Ports(Protocol):
-    """What a sidecar reaches the world through; tests bring ports of their own."""
+    """A sidecar's ways to the world; tests bring their own."""
 
     def cluster(self) -> AbstractAsyncContextManager[Cluster]:
         """A client of its own at each call. Raises ConfigError."""
-        ...
 
     def driver(self, metrics: CallMetrics) -> AbstractAsyncContextManager[Client]:
         """The driver, connected. Raises ConfigError."""
-        ...
 
 
 class NetworkPorts:

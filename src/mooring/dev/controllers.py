@@ -1,7 +1,4 @@
-"""The controllers of the plane: attacher, provisioner and binder, on one store and one connection to the driver.
-
-Each has a cluster of its own with its name on it, so that the story can tell who wrote what.
-"""
+"""Attacher, provisioner and binder on one store and one driver connection. Each has its own cluster, so that the story names the writer."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.csi.session import Session
 from mooring.dev.story import Story
-from mooring.dev.traced_cluster import WatchedCluster, Watches
+from mooring.dev.traced_cluster import TracedCluster, Watches
 from mooring.kube.cluster import Cluster
 
 NAMESPACE: Final = "default"
@@ -31,7 +28,7 @@ NAMESPACE: Final = "default"
 
 
 class Controller(Protocol):
-    """What they have in common."""
+    """The interface of the plane's controllers."""
 
     @property
     def has_synced(self) -> bool: ...
@@ -53,7 +50,7 @@ class Controllers:
         }
 
     def _seen_as(self, who: str) -> Cluster:
-        return WatchedCluster(self._cluster, who, self._story, self._clock, self._watches[who])
+        return TracedCluster(self._cluster, who, self._story, self._clock, self._watches[who])
 
     def _attacher(self, cluster: Cluster) -> Attacher:
         runtime = Runtime(cluster, self._clock, self._chance, Metrics())

@@ -47,7 +47,7 @@ _END_S_MAX: Final = 5.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plane:
-    """What runs, and how to reach it. state_folder: the driver's."""
+    """The running parts and their addresses. state_folder: the driver's."""
 
     kubeconfig: Path
     socket: Path
@@ -89,7 +89,7 @@ async def running(
 
 
 class _Build:
-    """What the parts are made with, and how each is made. Each method returns when its part is ready."""
+    """The common arguments of the parts, and a method for each that returns when it is ready."""
 
     def __init__(
         self,
@@ -114,7 +114,6 @@ class _Build:
             raise refusal(folder, error) from None
 
     async def driver(self, stack: AsyncExitStack) -> str:
-        """The driver's name."""
         driver = stack.enter_context(HostPath(self.state_folder, node_ids=self._node_ids, topology=self._topology, chance=self._chance))
         driver.observe(self._story.called, self._clock)
         await stack.enter_async_context(serving(driver, str(self.socket)))
@@ -136,7 +135,7 @@ class _Build:
         self._story.happened("server", f"answers on {server.url}")
 
     def _last_port(self) -> int:
-        """That of the folder's last start, as long as it is free: who was given the address then comes back to it. 0 otherwise."""
+        """The port of the folder's last start, if it is free, so that its clients find the server again; else 0."""
         port = _port_in(self.kubeconfig)
         if port and not _is_free(port):
             self._story.happened("server", f"port {port}, where it was last time, is taken: it takes another")
@@ -162,7 +161,7 @@ class _Build:
 
 
 def _check_length(socket_path: Path) -> None:
-    """Raises ConfigError for a folder whose socket nobody could bind."""
+    """Raises ConfigError for a folder whose path is too long for a socket."""
     spare = PATH_BYTES_MAX - len(os.fsencode(socket_path))
     if spare < 0:
         length = len(os.fsencode(socket_path.parent))

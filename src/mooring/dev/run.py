@@ -20,7 +20,7 @@ from mooring.dev.demo import NODE, Demo, DemoFailed
 from mooring.dev.plane import Plane, running
 from mooring.dev.seed_objects import make_volume, register
 from mooring.dev.story import Story
-from mooring.dev.traced_cluster import WatchedCluster
+from mooring.dev.traced_cluster import TracedCluster
 from mooring.driver.layout import Segments
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
@@ -46,9 +46,9 @@ async def run_dev(
 ) -> None:
     """Serves until `stop` is set.
 
-    state: a folder that stays, "" for one that vanishes. node_ids: one at least. topology, port: as for `running`. volumes: to be made
-    at the start. default_class: claims that name no class get ours. examples: the command that prints them. on_enter: calls its
-    argument at each Enter; False if there is no keyboard. Raises ConfigError.
+    state: a permanent folder, "" for a temporary one. node_ids: at least one. topology, port: as for `running`. volumes: made at the start.
+    default_class: our class is the default. examples: the command that prints them. on_enter: calls its argument at each Enter; False
+    without a keyboard. Raises ConfigError.
     """
     story.title(f"mooring dev {mooring.__version__}")
     with folder_or_temporary(state) as folder:
@@ -57,10 +57,10 @@ async def run_dev(
         )
         async with plane_of as plane:
             async with _clients(plane, clock, chance) as (cluster, driver):
-                told = WatchedCluster(cluster, "dev", story, clock)
-                await register(told, plane.driver_name, node_ids, topology, default_class=default_class)
+                traced = TracedCluster(cluster, "dev", story, clock)
+                await register(traced, plane.driver_name, node_ids, topology, default_class=default_class)
                 for name in dict.fromkeys(volumes):
-                    await make_volume(told, driver, plane.driver_name, name)
+                    await make_volume(traced, driver, plane.driver_name, name)
 
             def invite() -> None:
                 for line in _invitation(plane, examples, kept=bool(state), can_enter=can_enter):
@@ -73,7 +73,7 @@ async def run_dev(
 
 
 def _invitation(plane: Plane, examples: str, *, kept: bool, can_enter: bool) -> Iterator[str]:
-    """What to type stands last and alone, from the first column on; the others fit 80 columns."""
+    """The command to type stands last and alone, from the first column on; the others fit 80 columns."""
     ends = "stay in the --state folder." if kept else "end with this process; --state FOLDER keeps them."
     again = ", Enter shows this again" if can_enter else ""
     yield ""
@@ -111,7 +111,7 @@ async def _demo(folder: Path, story: Story, clock: Clock, chance: Chance) -> Non
         _clients(plane, clock, chance) as clients,
     ):
         cluster, driver = clients
-        demo = Demo(plane, WatchedCluster(cluster, "demo", story, clock), driver, story)
+        demo = Demo(plane, TracedCluster(cluster, "demo", story, clock), driver, story)
         try:
             await demo.run()
         except DemoFailed:
@@ -122,7 +122,7 @@ async def _demo(folder: Path, story: Story, clock: Clock, chance: Chance) -> Non
 
 @contextlib.asynccontextmanager
 async def _clients(plane: Plane, clock: Clock, chance: Chance) -> AsyncGenerator[tuple[HttpCluster, GrpcDriver], None]:
-    """What anybody could use who has the kubeconfig and the socket."""
+    """Clients that only need the kubeconfig and the socket."""
     config = kubeconfig.load(str(plane.kubeconfig), {})
     async with HttpCluster(config, clock=clock, chance=chance, user_agent="mooring") as cluster:
         driver = GrpcDriver(str(plane.socket), clock=clock)

@@ -1,4 +1,4 @@
-"""What a driver can do, read from the methods it overrides, plus the flags that no method shows."""
+"""A driver's capabilities: of the methods it overrides, plus the flags that no method shows."""
 
 from __future__ import annotations
 

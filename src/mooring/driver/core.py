@@ -1,4 +1,4 @@
-"""What all calls of the host-path driver share: its state and data, its limits, and its volumes as others see them."""
+"""The part that all calls of the host-path driver share: its state, data and limits, and its volumes as responses show them."""
 
 from __future__ import annotations
 
@@ -35,11 +35,9 @@ class Core:
         return self.journal.state
 
     def now_ns(self) -> int:
-        """Since the epoch."""
         return int(self.clock.wall_s() * 1e9)
 
     def known(self, volume_id: str) -> Volume:
-        """Raises NotFound."""
         volume = self.state.volumes.get(volume_id)
         if volume is None:
             raise DriverError(Code.NOT_FOUND, f"there is no volume {volume_id!r}")

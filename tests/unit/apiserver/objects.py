@@ -9,9 +9,8 @@ from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.codecs.codec import FieldValidation, decode_object
 from mooring.apiserver.codecs.patches import change_of
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.results import Written
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
+from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits, Written
 from mooring.base.randomness import Chance
 from mooring.kube.cluster import PatchType
 

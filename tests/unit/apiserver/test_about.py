@@ -10,8 +10,8 @@ import pytest
 
 from mooring.apiserver.codecs import protowire
 from mooring.apiserver.codecs.schema import Message
-from mooring.apiserver.custom.facts import Custom
-from mooring.apiserver.discovery import aggregated
+from mooring.apiserver.custom.structure import Custom
+from mooring.apiserver.discovery import groups
 from mooring.apiserver.discovery.about import About
 from mooring.apiserver.discovery.fieldwords import words_for
 from mooring.apiserver.resource import Resource
@@ -22,7 +22,7 @@ from mooring.apiserver.web.messages import Reply, Request
 from tests.support.applying import SHAPE_KIND
 from tests.unit.apiserver.objects import a_store
 
-AGGREGATED = f"{aggregated.MEDIA_TYPE},application/json"
+AGGREGATED = f"{groups.AGGREGATED},application/json"
 Json = dict[str, Any]
 
 
@@ -62,7 +62,7 @@ def told(about: About, path: str, **headers: str) -> Json:
 def test_the_aggregated_form_is_for_who_asks_for_it(about: About, accept: str, wanted: bool) -> None:
     reply = ask(about, "/apis", accept=accept)
     assert ("APIGroupDiscoveryList" if wanted else "APIGroupList") == json.loads(reply.body)["kind"]
-    assert (aggregated.MEDIA_TYPE if wanted else "application/json") == reply.content_type
+    assert (groups.AGGREGATED if wanted else "application/json") == reply.content_type
 
 
 def test_both_forms_tell_the_same(about: About) -> None:

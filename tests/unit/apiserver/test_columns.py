@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from mooring.apiserver.custom import facts
-from mooring.apiserver.printers import ages
+from mooring.apiserver.custom import structure
+from mooring.apiserver.printers import column
 from mooring.apiserver.printers.column import DEFAULT, Column
 from mooring.apiserver.printers.jsonpath import parse_path
-from mooring.apiserver.printers.kinds import columns_of
-from mooring.apiserver.printers.printer import printer_columns
+from mooring.apiserver.printers.kinds import _custom_columns, columns_of
 from mooring.apiserver.rules import RESOURCES
 from tests.unit.apiserver.objects import NOW
 
@@ -51,17 +50,17 @@ YEAR = 365 * DAY
     ],
 )
 def test_ages_are_short(seconds: float, shown: str) -> None:
-    assert shown == ages.short(seconds)
+    assert shown == column.short_age(seconds)
 
 
 @pytest.mark.parametrize("timestamp", [None, "", "0001-01-01T00:00:00Z"])
 def test_no_time_has_no_age(timestamp: str | None) -> None:
-    assert "<unknown>" == ages.since(timestamp, NOW)
+    assert "<unknown>" == column.age_of(timestamp, NOW)
 
 
 def test_an_age_is_counted_from_now() -> None:
-    assert "20s" == ages.since("2023-11-14T22:13:00Z", NOW)
-    assert "20s" == ages.since("2023-11-14T22:13:00.000001Z", NOW + 1)
+    assert "20s" == column.age_of("2023-11-14T22:13:00Z", NOW)
+    assert "20s" == column.age_of("2023-11-14T22:13:00.000001Z", NOW + 1)
 
 
 OBJECT = {
@@ -133,8 +132,8 @@ def test_spaces_cost_nothing(form: str) -> None:
     assert time.process_time() - begun < 0.1
 
 
-def a_custom(*columns: facts.Column) -> facts.Custom:
-    return facts.Custom(definition="d", singular="s", list_kind="L", schema={}, columns=columns)
+def a_custom(*columns: structure.Column) -> structure.Custom:
+    return structure.Custom(definition="d", singular="s", list_kind="L", schema={}, columns=columns)
 
 
 @pytest.mark.parametrize(
@@ -158,14 +157,14 @@ def a_custom(*columns: facts.Column) -> facts.Custom:
     ],
 )
 def test_custom_cells_have_the_declared_type(kind: str, value: Any, cell: Any) -> None:
-    name, shown = printer_columns(a_custom(facts.Column("X", kind, "f", "told", 1, lambda _obj: value)))
+    name, shown = _custom_columns(a_custom(structure.Column("X", kind, "f", "told", 1, lambda _obj: value)))
     assert ("Name", "name") == (name.name, name.format)
     assert cell == shown.cell({}, NOW)
     assert {"name": "X", "type": kind, "format": "f", "description": "told", "priority": 1} == shown.to_json()
 
 
 def test_a_custom_kind_without_columns_shows_its_age() -> None:
-    assert [("Name", "string"), ("Age", "date")] == [(column.name, column.type) for column in printer_columns(a_custom())]
+    assert [("Name", "string"), ("Age", "date")] == [(column.name, column.type) for column in _custom_columns(a_custom())]
 
 
 @pytest.mark.parametrize("resource", [resource for resource in RESOURCES if resource.answer is None], ids=lambda resource: resource.name)

@@ -26,7 +26,7 @@ def on(folder: Path, work: Callable[[ObjectStore], object]) -> None:
     async def main() -> None:
         async with lasting(folder, clock=LoopClock(), chance=Chance()) as (store, log):
             work(store)
-            await log.settled(store.version)
+            await log.wait_committed(store.version)
 
     asyncio.run(main())
 

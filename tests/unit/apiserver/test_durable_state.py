@@ -20,12 +20,12 @@ from mooring.apiserver.disk import file as durable
 from mooring.apiserver.disk.log import Log
 from mooring.apiserver.disk.rows import Damaged, Entry
 from mooring.apiserver.disk.state import NAME, lasting
+from mooring.apiserver.listing import scope_of
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.rules.event import EVENTS
 from mooring.apiserver.rules.namespace import NAMESPACES
 from mooring.apiserver.rules.volumeattachment import VOLUME_ATTACHMENTS
-from mooring.apiserver.scope import scope_of
 from mooring.apiserver.store import ObjectStore
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
@@ -87,7 +87,7 @@ async def test_what_the_file_has_forgotten_is_not_watched_from(tmp_path: Path) -
     async with kept(tmp_path) as (store, log):
         for name in "ab":
             create(store, VOLUME_ATTACHMENTS, a_va(name))
-        await log.settled(store.version)
+        await log.wait_committed(store.version)
         before, version = state_of(store), store.version
     saved = durable.read(tmp_path / NAME)
     file = durable.ObjectFile(tmp_path / NAME, saved)
@@ -190,7 +190,7 @@ async def test_many_writers_share_a_commit_and_one_turn_is_never_divided(tmp_pat
             for turn in range(20):
                 create(store, VOLUME_ATTACHMENTS, a_va(f"va-{number}-{turn}-a"))
                 create(store, VOLUME_ATTACHMENTS, a_va(f"va-{number}-{turn}-b"))
-                await log.settled(store.version)
+                await log.wait_committed(store.version)
 
         before = store.version
         await asyncio.gather(*(write(number) for number in range(32)))

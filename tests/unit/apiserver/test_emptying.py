@@ -245,7 +245,7 @@ def test_a_kind_that_is_forgotten_meanwhile_stops_nothing(cluster: Cluster) -> N
     cluster.delete()
     cluster.emptier.work(cluster.now, 1)
     cluster.store.withdraw([SECRETS])
-    cluster.store.forget(SECRETS.storage)
+    cluster.store.drop_table(SECRETS.storage)
     cluster.settle()
     assert not cluster.is_there
 

@@ -19,12 +19,12 @@ from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
-from mooring.apiserver.watch_buffer import Notice
-from mooring.apiserver.web.bodies import BODY_BYTES_MAX
+from mooring.apiserver.watch_buffer import WatchItem
 from mooring.apiserver.web.connection import Limits
-from mooring.apiserver.web.lines import Lines
+from mooring.apiserver.web.http1 import BODY_BYTES_MAX
 from mooring.apiserver.web.server import ApiServer
 from mooring.apiserver.web.service import Service
+from mooring.apiserver.web.streams import _Lines
 from mooring.base import log
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
@@ -192,10 +192,10 @@ class LateDisk:
     def on_commit(self, listener: Callable[[Resource], None]) -> None:
         self._listeners.append(listener)
 
-    async def settled(self, version: int) -> None:
+    async def wait_committed(self, version: int) -> None:
         raise AssertionError("the server waits for nothing")
 
-    failed = settled  # type: ignore[assignment]
+    failed = wait_committed  # type: ignore[assignment]
 
 
 async def test_no_answer_leaves_before_the_commit_of_what_it_tells(identity: Identity) -> None:
@@ -231,9 +231,9 @@ def test_an_event_is_encoded_once_for_all_watchers() -> None:
     store = a_store()
     create(store, VOLUME_ATTACHMENTS, a_va("va"))
     stored = store.get(VOLUME_ATTACHMENTS, Key("", "va"))
-    lines = Lines()
-    first = lines.line(VOLUME_ATTACHMENTS, Notice(EventType.ADDED, stored.rv, stored))
-    assert first is lines.line(VOLUME_ATTACHMENTS, Notice(EventType.ADDED, stored.rv, stored))
-    assert first is not lines.line(VOLUME_ATTACHMENTS, Notice(EventType.MODIFIED, stored.rv, stored))
+    lines = _Lines()
+    first = lines.line(VOLUME_ATTACHMENTS, WatchItem(EventType.ADDED, stored.rv, stored))
+    assert first is lines.line(VOLUME_ATTACHMENTS, WatchItem(EventType.ADDED, stored.rv, stored))
+    assert first is not lines.line(VOLUME_ATTACHMENTS, WatchItem(EventType.MODIFIED, stored.rv, stored))
     assert {"type": "ADDED", "object": stored.whole()} == json.loads(first)
     assert first.endswith(b"\n")

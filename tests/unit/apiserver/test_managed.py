@@ -6,12 +6,21 @@ from typing import Any
 
 import pytest
 
-from mooring.apiserver.rules.storageclass import STORAGE_CLASSES
+from mooring.apiserver.rules.classes import STORAGE_CLASSES
 from mooring.apiserver.server_side_apply import managed
 from mooring.apiserver.server_side_apply.apply import LAST_APPLIED, apply
 from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, field_set, named
-from mooring.apiserver.server_side_apply.managed import Entry, after_update, applier, read, updater, write
-from mooring.apiserver.server_side_apply.tracking import SERVER, Writer, record_after
+from mooring.apiserver.server_side_apply.managed import (
+    SERVER,
+    Entry,
+    Writer,
+    after_update,
+    applier,
+    read_entries,
+    record_after,
+    updater,
+    written_entries,
+)
 from mooring.apiserver.server_side_apply.typed import Comparison
 from mooring.kube.errors import Conflict
 
@@ -36,13 +45,13 @@ def a_class(name: str = "x", **fields: Any) -> Json:
 
 def test_a_record_is_read_and_written() -> None:
     entries = [entry("b", "Apply"), entry("a"), entry("a", subresource="status")]
-    assert entries == write(read(entries))
+    assert entries == written_entries(read_entries(entries))
 
 
 def test_appliers_come_first_and_the_oldest_before_the_younger() -> None:
     late = {"time": "2025-01-01T00:00:00Z"}
     entries = [entry("a", **late), entry("b"), entry("z", "Apply"), entry("y", "Apply", **late)]
-    assert ["z", "y", "b", "a"] == [found["manager"] for found in write(read(entries))]
+    assert ["z", "y", "b", "a"] == [found["manager"] for found in written_entries(read_entries(entries))]
 
 
 @pytest.mark.parametrize(
@@ -61,11 +70,11 @@ def test_appliers_come_first_and_the_oldest_before_the_younger() -> None:
     ],
 )
 def test_a_record_that_can_not_be_read_is_none(entries: Any) -> None:
-    assert {} == read(entries)
+    assert {} == read_entries(entries)
 
 
 def test_an_applier_moves_on_with_the_version_and_an_updater_does_not() -> None:
-    record = read([entry("m", "Apply"), entry("m")])
+    record = read_entries([entry("m", "Apply"), entry("m")])
     assert {applier("m"), updater("m", V1)} == set(record)
     assert {V1} == {found.version for found in record.values()}
 

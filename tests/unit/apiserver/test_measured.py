@@ -14,8 +14,8 @@ import pytest
 from mooring.apiserver.identity.tls import identity_in
 from mooring.apiserver.web.health import health, is_health
 from mooring.apiserver.web.messages import Request
-from mooring.apiserver.web.metrics import Asked, Measured, asked
-from mooring.apiserver.web.routes import route_of
+from mooring.apiserver.web.metrics import Asked, ServerMetrics, asked
+from mooring.apiserver.web.queries import route_of
 from tests.support.apiobjects import a_secret
 from tests.unit.apiserver.objects import a_store
 from tests.unit.apiserver.serving import PATH, answered, connected, head, serving
@@ -67,7 +67,7 @@ def test_a_patch_that_applies_is_an_apply() -> None:
 
 def test_counts_and_durations() -> None:
     store = a_store()
-    measured = Measured(store)
+    measured = ServerMetrics(store)
     what = asked_for(a_request("GET", f"{PATH}/a"))
     for seconds in (0.001, 0.005, 0.3, 100.0):
         measured.answered(what, 200, seconds)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mooring.apiserver.web.messages import Reply, Request, WatchReply
 from mooring.apiserver.web.negotiation import wanted
-from mooring.apiserver.web.routes import route_of
+from mooring.apiserver.web.queries import route_of
 from mooring.apiserver.web.service import Service
 from mooring.base.clock import LoopClock
 from mooring.kube.errors import NotAcceptable

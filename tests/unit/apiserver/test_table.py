@@ -7,9 +7,8 @@ import gc
 import pytest
 
 from mooring.api.meta import Key
-from mooring.apiserver.listing import ListOptions
+from mooring.apiserver.listing import ListOptions, Scope, scope_of
 from mooring.apiserver.rules import SECRETS, VOLUME_ATTACHMENTS
-from mooring.apiserver.scope import Scope, scope_of
 from mooring.apiserver.table import Change, HistoryLimits
 from mooring.kube.cluster import EventType
 from mooring.kube.errors import Gone

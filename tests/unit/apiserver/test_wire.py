@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.apiserver.web.bodies import BODY_BYTES_MAX, DRAINED_BYTES_MAX, Body
-from mooring.apiserver.web.http1 import Malformed, parse_head, rendered
+from mooring.apiserver.web.http1 import BODY_BYTES_MAX, DRAINED_BYTES_MAX, Body, Malformed, parse_head, rendered
 from mooring.apiserver.web.messages import Reply
 
 

@@ -408,7 +408,7 @@ async def test_an_api_server_may_lack_the_classes_of_attributes_and_get_them_lat
     """They are v1 since Kubernetes 1.34. All else is bound meanwhile."""
     ours = Ours()
     kind = next(one for one in ours.store.resources if one.plural == VOLUME_ATTRIBUTES_CLASSES.plural)
-    ours.store.kinds.take([kind.path])
+    ours.store.kinds.remove([kind.path])
     async with ours.binding() as world:
         await world.available()
         ours.store.kinds.put([kind])

@@ -196,7 +196,7 @@ async def test_without_the_kind_attributes_classes_are_passed_over(is_served, er
     world = Living(AnsweringDriver(controller=(RPC.MODIFY_VOLUME,)))
     await world.base(volumeAttributesClassName="gold")
     if not is_served:
-        world.store.kinds.take([(VOLUME_ATTRIBUTES_CLASSES.group, VOLUME_ATTRIBUTES_CLASSES.version, VOLUME_ATTRIBUTES_CLASSES.plural)])
+        world.store.kinds.remove([(VOLUME_ATTRIBUTES_CLASSES.group, VOLUME_ATTRIBUTES_CLASSES.version, VOLUME_ATTRIBUTES_CLASSES.plural)])
     if error is not None:
         world.cluster.refuse(ASK, times=None, error=error)
     async with world.living(*words):

@@ -13,7 +13,7 @@ from mooring.base.errors import ConfigError
 from mooring.cli import mooring as command
 from mooring.cli.orphans import CANNOT, CLEAN, LEFT
 from mooring.controllers.provisioner.intents import lease_codec
-from mooring.why.scanner import CannotLook
+from mooring.why.facts import CannotLook
 from tests.support.orphaned import PLACE, Listing, World
 from tests.support.virtual_loop import in_virtual_time
 

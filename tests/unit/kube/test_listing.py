@@ -9,7 +9,7 @@ import pytest
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.kube.cluster import Page, Selection
 from mooring.kube.errors import Gone
-from mooring.kube.list_all import PAGE_LIMIT, every
+from mooring.kube.list_all import PAGE_LIMIT, list_all
 
 
 class Pages:
@@ -28,12 +28,12 @@ class Pages:
 async def test_pages_follow_each_other_until_one_is_the_last():
     pages = Pages(**{"": Page(("a", "b"), "1", "more"), "more": Page((), "1", "rest"), "rest": Page(("c",), "1")})
     selection = Selection("ns")
-    assert ["a", "b", "c"] == [one async for one in every(pages, STORAGE_CLASSES, selection)]
+    assert ["a", "b", "c"] == [one async for one in list_all(pages, STORAGE_CLASSES, selection)]
     assert [(STORAGE_CLASSES, selection, PAGE_LIMIT, token) for token in ("", "more", "rest")] == pages.asked
 
 
 async def test_a_page_that_is_refused_is_told_after_what_came_before():
-    listed = every(Pages(**{"": Page(("a",), "1", "lost")}), STORAGE_CLASSES)
+    listed = list_all(Pages(**{"": Page(("a",), "1", "lost")}), STORAGE_CLASSES)
     assert "a" == await anext(listed)
     with pytest.raises(Gone):
         await anext(listed)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mooring.why.scanner import CannotLook
+from mooring.why.facts import CannotLook
 from tests.support.objects import DRIVER, a_va
 from tests.support.orphaned import Found, Listing, World
 from tests.support.virtual_loop import in_virtual_time

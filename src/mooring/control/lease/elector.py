@@ -26,7 +26,7 @@ from typing import Final
 from mooring.base.clock import Clock, Instant
 from mooring.base.errors import InvariantError, MooringError
 from mooring.base.log import logger
-from mooring.base.log_once import Complaints
+from mooring.base.log_once import LogOnce
 from mooring.base.randomness import Chance
 from mooring.control.lease.lock import LeaseLock, WholeLease
 from mooring.control.lease.record import JITTER, Candidate, LeaseTimes
@@ -79,7 +79,7 @@ class LeaderElector:
         self._next_try: Instant = 0.0  # to renew
         self._wake = asyncio.Event()  # the Lease was given back
         self._log = _log.bind(lock=f"{candidate.namespace}/{candidate.lock_name}", identity=candidate.identity)
-        self._complaints = Complaints(self._log)
+        self._log_once = LogOnce(self._log)
         self._refusal = ""
         self._announcer = Announcer(candidate.identity, self._log, events, metrics)
 
@@ -146,11 +146,11 @@ class LeaderElector:
                     await self._write(lease)
                 else:
                     self._happens(Happening.REFUSED)
-                self._complaints.end()
+                self._log_once.reset()
                 self._refusal = ""
         except (ApiError, TimeoutError) as error:
             self._refusal = f"may not stand for leader election: {error}" if isinstance(error, Forbidden | Unauthorized) else ""
-            self._complaints.about("Failed to acquire the Lease, trying again", _said(error))
+            self._log_once.error("Failed to acquire the Lease, trying again", _said(error))
 
     async def _pause(self) -> None:
         """Until the next poll, or until the Lease runs out or is given back."""
@@ -246,7 +246,7 @@ class LeaderElector:
             async with asyncio.timeout(min(left_s, max(left_s / 2, _ATTEMPT_S_MIN))):
                 await self._renew_once()
         except (ApiError, TimeoutError) as error:
-            self._complaints.about("Failed to renew the Lease, trying again", _said(error))
+            self._log_once.error("Failed to renew the Lease, trying again", _said(error))
             self._lock.last = None
             soon_s = self._chance.jittered(self._times.retry_s / _RETRIES_PER_PERIOD, _SPREAD)
             self._next_try = min(self._deadline(), self._clock.now() + soon_s)
@@ -277,7 +277,7 @@ class LeaderElector:
                     await self._lock.give_back(lease)
                     self._log.info(0, "Gave the Lease back")
         except (ApiError, TimeoutError) as error:
-            self._complaints.about("Failed to give the Lease back", _said(error))
+            self._log_once.error("Failed to give the Lease back", _said(error))
         self._happens(Happening.RELEASED)
 
     # What both need
@@ -311,7 +311,7 @@ class LeaderElector:
             raise
         self._happens(Happening.WON)
         self._next_try = self._lock.renewed_at + self._times.retry_s
-        self._complaints.end()
+        self._log_once.reset()
 
 
 def _call_off(task: asyncio.Task[None]) -> None:

@@ -15,7 +15,7 @@ from mooring.base.clock import Instant
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Informer
 from mooring.kube.errors import ApiError
-from mooring.kube.list_all import every
+from mooring.kube.list_all import list_all
 
 SILENCE_S_MAX: Final = 120.0
 """Two bookmarks of the API server that did not come."""
@@ -46,7 +46,7 @@ class Attachments:
     async def _list(self) -> ApiError | None:
         """What is there enters the cache; what has gone leaves it with the watch. Gives what kept us from it."""
         try:
-            async for attachment in every(self._cluster, VOLUME_ATTACHMENTS):
+            async for attachment in list_all(self._cluster, VOLUME_ATTACHMENTS):
                 self._informer.wrote(attachment)
         except ApiError as error:
             return error

@@ -1,20 +1,17 @@
-"""authorization.k8s.io/v1: may somebody do something? Whoever gets in may do everything, so the answer is yes.
-
-Differs from kube-apiserver, which knows roles: it says no to users without any.
-"""
+"""The kinds of authorization.k8s.io and authentication.k8s.io. Differs from kube-apiserver: without roles, every known user may do all."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import api_errors, field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.resource import Answer, Call, Json, Resource
-from mooring.apiserver.rules import meta
+from mooring.apiserver.identity.accounts import ISSUER, bearer_of
+from mooring.apiserver.identity.users import User
+from mooring.apiserver.resource import Call, Json, answered_kind
+from mooring.base.clock import rfc3339
 
-MESSAGES: Final = Messages(
-    """
+_MESSAGES: Final = objectmeta.MESSAGES.extended("""
 SelfSubjectAccessReview: 1 metadata ObjectMeta!, 2 spec SelfSubjectAccessReviewSpec!, 3 status SubjectAccessReviewStatus!
 SelfSubjectAccessReviewSpec: 1 resourceAttributes ResourceAttributes?, 2 nonResourceAttributes NonResourceAttributes?
 SubjectAccessReview: 1 metadata ObjectMeta!, 2 spec SubjectAccessReviewSpec!, 3 status SubjectAccessReviewStatus!
@@ -29,11 +26,15 @@ SelfSubjectRulesReviewSpec: 1 namespace s
 SubjectRulesReviewStatus: 1 resourceRules *ResourceRule!, 2 nonResourceRules *NonResourceRule!, 3 incomplete b!, 4 evaluationError s
 ResourceRule: 1 verbs *s!, 2 apiGroups *s, 3 resources *s, 4 resourceNames *s
 NonResourceRule: 1 verbs *s!, 2 nonResourceURLs *s
-""",  # noqa: E501
-    meta.MESSAGES,
-)
+SelfSubjectReview: 1 metadata ObjectMeta!, 2 status SelfSubjectReviewStatus!
+SelfSubjectReviewStatus: 1 userInfo UserInfo!
+TokenReview: 1 metadata ObjectMeta!, 2 spec TokenReviewSpec!, 3 status TokenReviewStatus!
+TokenReviewSpec: 1 token s, 2 audiences *s
+TokenReviewStatus: 1 authenticated b, 2 user UserInfo!, 4 audiences *s, 3 error s
+UserInfo: 1 username s, 2 uid s, 3 groups *s, 4 extra {any}
+""")  # noqa: E501
 
-_GROUP: Final = "authorization.k8s.io"
+_AUTHORIZATION: Final = "authorization.k8s.io"
 _ALL: Final = ["*"]
 _EVERYTHING: Final = {
     "resourceRules": [{"verbs": _ALL, "apiGroups": _ALL, "resources": _ALL}],
@@ -95,24 +96,53 @@ def _check(call: Call, found: list[Cause]) -> None:
     if meta:
         found = [*found, field_errors.invalid("metadata", meta, "must be empty")]
     if found:
-        raise field_errors.invalid_object(call.body["kind"], _GROUP, "", found)
-
-
-def _kind(kind: str, answer: Answer, *, namespaced: bool = False) -> Resource:
-    return Resource(
-        group=_GROUP,
-        version="v1",
-        kind=kind,
-        plural=f"{kind.lower()}s",
-        namespaced=namespaced,
-        message=MESSAGES[kind],
-        answer=answer,
-    )
+        raise field_errors.invalid_object(call.body["kind"], _AUTHORIZATION, "", found)
 
 
 ACCESS_REVIEWS: Final = (
-    _kind("LocalSubjectAccessReview", _allowed_here, namespaced=True),
-    _kind("SelfSubjectAccessReview", _allowed_to_self),
-    _kind("SelfSubjectRulesReview", _rules),
-    _kind("SubjectAccessReview", _allowed),
+    answered_kind(_AUTHORIZATION, "LocalSubjectAccessReview", _MESSAGES, _allowed_here, namespaced=True),
+    answered_kind(_AUTHORIZATION, "SelfSubjectAccessReview", _MESSAGES, _allowed_to_self),
+    answered_kind(_AUTHORIZATION, "SelfSubjectRulesReview", _MESSAGES, _rules),
+    answered_kind(_AUTHORIZATION, "SubjectAccessReview", _MESSAGES, _allowed),
+)
+
+
+def _who_am_i(call: Call) -> Json:
+    return {**call.body, "metadata": {"creationTimestamp": rfc3339(call.now)}, "status": {"userInfo": _shown(call.user)}}
+
+
+def _whose_token(call: Call) -> Json:
+    """Knows the tokens of service accounts. Differs from kube-apiserver: the server's own token is unknown here."""
+    spec = call.body["spec"]
+    if not spec.get("token"):
+        raise api_errors.bad_request("token is required for TokenReview in authentication")
+    claims = call.tokens.claims(spec["token"]) if call.tokens is not None else None
+    user = bearer_of(claims, call.store, call.now) if claims is not None else None
+    if claims is None or user is None:
+        return {**call.body, "status": {"user": {}, "error": "invalid bearer token"}}
+    wanted, found = spec.get("audiences") or [ISSUER], claims["aud"]
+    audiences = [audience for audience in found if audience in wanted]
+    if not audiences:
+        error = f"[invalid bearer token, token audiences [{_quoted(found)}] is invalid for the target audiences [{_quoted(wanted)}]]"
+        return {**call.body, "status": {"user": {}, "error": error}}
+    return {**call.body, "status": {"authenticated": True, "user": _shown(user), "audiences": audiences}}
+
+
+def _shown(user: User) -> Json:
+    fields = {
+        "username": user.name,
+        "uid": user.uid,
+        "groups": list(user.groups),
+        "extra": {key: list(some) for key, some in user.extra.items()},
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _quoted(audiences: list[str]) -> str:
+    return " ".join(f'"{audience}"' for audience in audiences)
+
+
+IDENTITY_REVIEWS: Final = (
+    answered_kind("authentication.k8s.io", "SelfSubjectReview", _MESSAGES, _who_am_i),
+    answered_kind("authentication.k8s.io", "TokenReview", _MESSAGES, _whose_token),
 )
