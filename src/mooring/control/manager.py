@@ -13,11 +13,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
+from mooring.base.errors import first_of
 from mooring.base.log import logger
 from mooring.control.caches import Caches
 from mooring.control.draining import Shift
 
 _log = logger(__name__)
+
+DRAIN_S_MAX: Final = 20.0
+"""How long the end of a program waits for the work in hand."""
 
 FINISH_S_MAX: Final = 2.0
 """How long the end waits for what runs beside the controllers: events that are not sent yet, intents not yet closed."""
@@ -33,6 +37,34 @@ class Worker(Protocol):
     async def drain(self, timeout_s: float) -> bool:
         """Begins nothing new, lets what runs end. False when that took too long."""
         ...
+
+
+class Work(Worker, Protocol):
+    """The work of a program while it may act: one object for one term of leadership."""
+
+    @property
+    def has_synced(self) -> bool:
+        """True once its caches are filled."""
+        ...
+
+    @property
+    def obstacle(self) -> str:
+        """What keeps its caches from being filled or followed, "" for nothing that is known."""
+        ...
+
+
+async def run_until(stop: asyncio.Event, work: Work, timeout_s: float = DRAIN_S_MAX) -> None:
+    """Works until `stop` is set and the work in hand has ended, for timeout_s after that at the most. Raises the error of the work."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(work.run(), name="work/run")
+            stopping = group.create_task(stop.wait(), name="work/stop")
+            await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if stop.is_set() and not (work.has_synced and await work.drain(timeout_s)):
+                running.cancel()
+    except BaseExceptionGroup as errors:
+        raise first_of(errors) from None  # its own traceback says it all
 
 
 class Beside(Protocol):
@@ -104,19 +136,6 @@ class Manager:
             await asyncio.gather(*(what.drain(FINISH_S_MAX) for what in self._beside.values()))
             for helper in helpers:
                 helper.cancel()
-
-    async def run_until(self, stop: asyncio.Event, timeout_s: float) -> None:
-        """Works until `stop` is set and what was in hand then has ended, or timeout_s has passed. Raises as `run`."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                running = group.create_task(self.run(), name="manager/run")
-                stopping = group.create_task(stop.wait(), name="manager/stop")
-                await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
-                stopping.cancel()
-                if not (self.has_synced and await self.drain(timeout_s)):
-                    running.cancel()
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from errors
 
     async def drain(self, timeout_s: float) -> bool:
         """Takes no new work, lets what runs end and be stored; then run() returns. False when timeout_s was too short."""
