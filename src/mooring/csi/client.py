@@ -8,10 +8,9 @@ import asyncio
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.driver import Call
+from mooring.csi.driver import A, Call, Driver, Q, Rpc
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.redact import redacted, scrubbed
-from mooring.csi.rpcs import A, Q, Rpc, Rpcs
 
 _log = logger(__name__)
 
@@ -21,7 +20,7 @@ DEADLINE_TEXT = "context deadline exceeded"
 CANCELED_TEXT = "context canceled"
 
 
-class Client(Rpcs):
+class Client(Driver):
     """A driver as its callers see it; a subclass says how a call gets there.
 
     metrics: None counts nothing. log_length_max: characters of a response in the log (level 5), 0 or less for all of them; requests

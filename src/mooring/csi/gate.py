@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.driver import Call
-from mooring.csi.rpcs import A, Q, Rpc, Rpcs
+from mooring.csi.driver import A, Call, Driver, Q, Rpc
 
 
-class GatedDriver(Rpcs):
+class GatedDriver(Driver):
     """Passes calls on while it is open; begins open. Calls that are under way when it shuts are let run."""
 
-    def __init__(self, driver: Rpcs) -> None:
+    def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._reason: str | None = None
 

@@ -18,10 +18,9 @@ from mooring.base.log import logger
 from mooring.csi.address import socket_path, target, trouble
 from mooring.csi.client import DEADLINE_TEXT, Client
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.driver import Call
+from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.grpc_logging import quiet_core
 from mooring.csi.metrics import CallMetrics
-from mooring.csi.rpcs import A, Q, Rpc
 
 with quiet_core():
     import grpc

@@ -17,10 +17,9 @@ from mooring.base.log import logger
 from mooring.base.logform import Lines
 from mooring.csi.client import DEADLINE_TEXT, Client
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.driver import Call
+from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.redact import scrubbed
-from mooring.csi.rpcs import A, Q, Rpc
 
 _log = logger(__name__)
 

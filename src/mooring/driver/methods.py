@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from mooring.csi.rpcs import RPCS
+from mooring.csi.driver import RPCS
 
 _CLOSE: Final = 0.85
 """difflib's ratio. `list_volume` and `create_vol` are as close, `clone_volume` is not."""
