@@ -22,9 +22,8 @@ from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.controller import Provisioner
-from mooring.controllers.provisioner.driver_capabilities import Rules
 from mooring.controllers.provisioner.intents.intent import Intents, MemoryIntents
-from mooring.controllers.provisioner.options import ProvisionerOptions
+from mooring.controllers.provisioner.options import ProvisionerOptions, Rules
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import greet

@@ -31,6 +31,7 @@ class _Shared:
         self.choices: tuple[Keeps[Any], ...] = ()
         self.prune: Callable[[Any], Any] = joined(())
         self.informer: Informer[Any] | None = None
+        self.awaited = False
 
     def also_keeps(self, keeps: Keeps[Any]) -> None:
         if keeps not in self.choices:
@@ -64,15 +65,17 @@ class Caches:
         selection: Selection = EVERYTHING,
         resync_s: float = 0.0,
         may_be_missing: bool = False,
+        awaited: bool = True,
     ) -> Informer[T]:
         """The cache of a kind, the same at each call; call it before the caches run.
 
         keeps: which fields of an object, None for the whole object. indexes: an index of a name is one function for all readers.
         resync_s: the shortest wish counts, 0 is never. may_be_missing: a kind that is not served counts as one without objects, unless
-        another reader needs it.
+        another reader needs it. awaited: False for a reader that waits for it by itself, while all others work.
         """
         shared = self._shared.setdefault(_Kept(kind.resource, kind.version, selection), _Shared())
         shared.also_keeps(_everything if keeps is None else keeps)
+        shared.awaited |= awaited
         if shared.informer is None:
             runtime = self._runtime
             shared.informer = Informer(
@@ -91,8 +94,8 @@ class Caches:
 
     @property
     def has_synced(self) -> bool:
-        """True while every cache follows the API server and has listed everything."""
-        return all(informer.has_synced for informer in self.informers)
+        """True while every awaited cache follows the API server and has listed everything."""
+        return all(informer.has_synced for informer in self._awaited)
 
     @property
     def obstacle(self) -> str:
@@ -103,13 +106,17 @@ class Caches:
     def informers(self) -> tuple[Informer[Any], ...]:
         return tuple(one.informer for one in self._shared.values() if one.informer is not None)
 
+    @property
+    def _awaited(self) -> tuple[Informer[Any], ...]:
+        return tuple(one.informer for one in self._shared.values() if one.informer is not None and one.awaited)
+
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """The tasks that follow the API server; cancel them to end."""
         return [group.create_task(informer.run(), name=informer.name) for informer in self.informers]
 
     async def synced(self) -> None:
-        """Returns once every cache is filled."""
-        for informer in self.informers:
+        """Returns once every awaited cache is filled."""
+        for informer in self._awaited:
             await informer.synced()
 
 

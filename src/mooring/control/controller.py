@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 from mooring.api.meta import Object
 from mooring.base.log import Logger, logger
 from mooring.control.draining import Shift
-from mooring.control.queue import BackOff, QueueMetrics, WorkQueue
+from mooring.control.queue import BackOff, QueueMetrics, WorkQueue, retry_backoff
 from mooring.control.result import Because, Result, Retry, Stale
 from mooring.control.runtime import Runtime
 from mooring.control.topics import Topic, Topics
@@ -28,7 +28,7 @@ T = TypeVar("T", bound=Object)
 STEPS_MAX: Final = 4
 """Reconciles of one key in a row before others get their turn."""
 
-BACK_OFF: Final = BackOff(0.1, 60.0)
+BACK_OFF: Final = retry_backoff(0.1, 60.0)
 
 _log = logger(__name__)
 

@@ -9,7 +9,8 @@ from typing import Any, Generic, TypeVar
 from mooring.api.meta import Key
 from mooring.controllers.attacher.decide_after import Learnt
 from mooring.controllers.attacher.memory import Doubt, Drift, Memory
-from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, DriverFacts, View
+from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, View
+from mooring.csi.driver_capabilities import DriverCapabilities
 from tests.support.objects import DRIVER, csi_node_struct, pv_struct, va_struct
 
 T = TypeVar("T")
@@ -40,9 +41,9 @@ class Running:
     calls_full: bool
 
 
-def facts(**changes: Any) -> DriverFacts:
+def facts(**changes: Any) -> DriverCapabilities:
     """The base driver: it publishes, also read-only."""
-    return DriverFacts(**{"name": DRIVER, "publishes_readonly": True, **changes})
+    return DriverCapabilities(**{"name": DRIVER, "publishes": True, "publishes_readonly": True, **changes})
 
 
 def a_view(
@@ -50,7 +51,7 @@ def a_view(
     vas: Iterable[Mapping[str, Any]] = (),
     pvs: Iterable[Mapping[str, Any]] = (),
     nodes: Iterable[Mapping[str, Any]] = (),
-    driver: DriverFacts | None = None,
+    driver: DriverCapabilities | None = None,
     drift: Mapping[str, Drift] | None = None,
     in_flight: Mapping[str, str] | None = None,
     calls_full: bool = False,

@@ -20,9 +20,10 @@ from mooring.controllers.provisioner.claims.outcomes import State
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume, Rest
 from mooring.controllers.provisioner.claims.requests import Order, ordered_again
 from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, Looked, View, Wanted
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts, Rules
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.states import IntentState
+from mooring.controllers.provisioner.options import Rules
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.store import Store
 from mooring.kube.errors import Forbidden, NotFound
 
@@ -30,7 +31,7 @@ DRIVER, UID, NAME = "csi.test", "u", "pvc-u"
 ASKED = {names.STORAGE_PROVISIONER: DRIVER}
 NOW = 1000.0
 SECRET = {"csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "ns"}
-IN_TREE = DriverFacts("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
+IN_TREE = DriverCapabilities("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
 FOO = {"apiGroup": "x.io", "kind": "Foo", "name": "f"}
 Json = dict[str, Any]
 
@@ -69,7 +70,7 @@ def a_view(
     storage_class: StorageClass | None = None,
     *volumes: PersistentVolume,
     intent: Intent | None = None,
-    driver: DriverFacts | None = None,
+    driver: DriverCapabilities | None = None,
     rules: Rules | None = None,
     node_name: str = "",
     **remembered: Any,
@@ -82,7 +83,7 @@ def a_view(
     for field, value in remembered.items():
         setattr(records.of(UID), field, value)
     return View(
-        driver=driver or DriverFacts(DRIVER),
+        driver=driver or DriverCapabilities(DRIVER),
         rules=rules or Rules(),
         claims=a_store(*([] if claim is None else [claim]), indexes=CLAIM_INDEXES),
         volumes=a_store(*volumes),
@@ -182,7 +183,7 @@ def test_P10_the_name_is_made_by_the_flags():
 FAILURES = {
     "P11-no-prefix": ({"rules": Rules(volume_name_prefix="")}, {}, "volume name prefix cannot be of length 0", State.FINISHED),
     "P12-a-selector": ({}, {"selector": {"matchLabels": {"a": "b"}}}, "claim Selector is not supported", State.FINISHED),
-    "P48-it-creates-nothing": ({"driver": DriverFacts(DRIVER, creates=False)}, {}, "CREATE_DELETE_VOLUME", State.FINISHED),
+    "P48-it-creates-nothing": ({"driver": DriverCapabilities(DRIVER, creates=False)}, {}, "CREATE_DELETE_VOLUME", State.FINISHED),
     "P64-it-modifies-nothing": ({}, {"volumeAttributesClassName": "gold"}, "MODIFY_VOLUME", State.FINISHED),
 }
 

@@ -14,9 +14,10 @@ from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims.node_topology import NodePlaces
 from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, Looked, View, Wanted
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts, Rules
 from mooring.controllers.provisioner.local_node import reasons as why
 from mooring.controllers.provisioner.local_node.decide import AskForRoom, BecomeOwner, Decision, LookUp, decide_ownership
+from mooring.controllers.provisioner.options import Rules
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.store import Store
 
@@ -57,7 +58,7 @@ def decided(
 
     nodes.apply(msgspec.convert({"metadata": {"name": NODE, "labels": {HOST: NODE}}}, Node))
     view = View(
-        driver=DriverFacts("csi.test", topology=topology),
+        driver=DriverCapabilities("csi.test", topology=topology),
         rules=Rules(strict_topology=True),
         claims=claims,
         volumes=Store(),

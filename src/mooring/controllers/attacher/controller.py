@@ -18,7 +18,7 @@ from mooring.base.text import shortened
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.manager import Loop, Manager
-from mooring.control.queue import BackOff
+from mooring.control.queue import retry_backoff
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always
@@ -29,10 +29,11 @@ from mooring.controllers.attacher.drift import Rounds
 from mooring.controllers.attacher.event_handlers import EventHandlers, room_on
 from mooring.controllers.attacher.memory import Memory
 from mooring.controllers.attacher.reconcile import Reconciler
-from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, View, facts_of, keeps_of_attachment, keeps_of_volume, node_mask
+from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, View, keeps_of_attachment, keeps_of_volume, node_mask
 from mooring.controllers.attacher.writes import Failed, Target
 from mooring.csi.codes import Code
 from mooring.csi.driver import Driver
+from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.session import DriverInfo
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cache.store import Store
@@ -70,7 +71,7 @@ class Attacher(Manager):
 
     def __init__(self, runtime: Runtime, driver: Driver, info: DriverInfo, options: AttacherOptions, shared: Caches | None = None) -> None:
         caches = shared or Caches(runtime, "informer")
-        back_off = BackOff(options.retry_interval_start_s, options.retry_interval_max_s)
+        back_off = retry_backoff(options.retry_interval_start_s, options.retry_interval_max_s)
         calls_max = options.worker_threads
         self._attachments: Controller[str] = Controller(
             runtime,
@@ -87,7 +88,7 @@ class Attacher(Manager):
         super().__init__(caches, self._attachments, self._volumes)
         self._options, self._clock = options, runtime.clock
 
-        facts, resync_s = facts_of(info), options.resync_s
+        facts, resync_s = capabilities_of(info), options.resync_s
         keeps = keeps_of_attachment(facts.name)
         attachments = caches.of(VOLUME_ATTACHMENTS, keeps=keeps, indexes=ATTACHMENT_INDEXES, resync_s=resync_s)
         volumes = caches.of(PERSISTENT_VOLUMES, keeps=keeps_of_volume, resync_s=resync_s)

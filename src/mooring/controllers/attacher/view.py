@@ -25,8 +25,7 @@ from mooring.api.names import sanitised
 from mooring.api.storage import CSINode, CSINodeDriver, VolumeAttachment
 from mooring.control.slim import WHOLE, Mask, Part, items, only, slim
 from mooring.controllers.attacher.memory import Doubt, Memory
-from mooring.csi.capabilities import DriverInfo
-from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 
 NODE_ID_ANNOTATION: Final = "csi.alpha.kubernetes.io/node-id"
@@ -35,37 +34,6 @@ STATUS_OF_ANNOTATION: Final = "mooring.dev/status-of"
 
 BY_VOLUME: Final = "volume"
 BY_NODE: Final = "node"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class DriverFacts:
-    """What the driver said of itself at start."""
-
-    name: str
-    publishes: bool = True
-    publishes_readonly: bool = False
-    single_node_multi_writer: bool = False
-    lists_published_nodes: bool = False
-
-    finalizer: str = dataclasses.field(init=False)
-    """What this driver's attacher keeps on attachments and volumes."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "finalizer", "external-attacher/" + sanitised(self.name))
-
-
-def facts_of(info: DriverInfo) -> DriverFacts:
-    """What the attacher needs of what the driver said of itself."""
-    rpc = csi.ControllerServiceCapability.RPC
-    has_controller = csi.PluginCapability.Service.CONTROLLER_SERVICE in info.plugin
-    controller = info.controller if has_controller else frozenset()
-    return DriverFacts(
-        name=info.name,
-        publishes=rpc.PUBLISH_UNPUBLISH_VOLUME in controller,
-        publishes_readonly=rpc.PUBLISH_READONLY in controller,
-        single_node_multi_writer=rpc.SINGLE_NODE_MULTI_WRITER in controller,
-        lists_published_nodes={rpc.LIST_VOLUMES, rpc.LIST_VOLUMES_PUBLISHED_NODES} <= controller,
-    )
 
 
 class Calls(Protocol):
@@ -86,13 +54,19 @@ class Calls(Protocol):
 class View:
     """The world as the attacher sees it, live."""
 
-    driver: DriverFacts
+    driver: DriverCapabilities
     attachments: Reader[VolumeAttachment]
     volumes: Reader[PersistentVolume]
     nodes: Reader[CSINode]
     calls: Calls
     memory: Memory
     default_fs_type: str = ""
+
+    finalizer: str = dataclasses.field(init=False)
+    """This driver's attacher keeps it on attachments and volumes."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "finalizer", "external-attacher/" + sanitised(self.driver.name))
 
     def attachment(self, name: str) -> VolumeAttachment | None:
         return self.attachments.get(Key("", name))
@@ -113,7 +87,7 @@ class View:
 
     def holds(self, obj: Object) -> bool:
         """True when this driver's finalizer is on the object."""
-        return self.driver.finalizer in finalizers_of(obj)
+        return self.finalizer in finalizers_of(obj)
 
     def may_hold(self, attachment: VolumeAttachment) -> bool:
         """True when the finalizer is on it, or may be: what is not known counts as attached."""

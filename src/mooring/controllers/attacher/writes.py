@@ -79,7 +79,7 @@ class Writes:
             # Differs from external-attacher, which is never strict: after a lost answer its next patch leaves the finalizer there twice.
             strictly = self._memory.is_unsure(pv_name)
             try:
-                await self._patch_volume(pv_name, add_finalizer(pv, self._view.driver.finalizer, strictly=strictly))
+                await self._patch_volume(pv_name, add_finalizer(pv, self._view.finalizer, strictly=strictly))
             except ApiError as error:
                 if isinstance(error, ServerError | Unreachable):
                     self._memory.volume_unsure(pv_name)
@@ -100,7 +100,7 @@ class Writes:
 
     async def _take_off(self, pv: PersistentVolume) -> None:
         """By its place, or by its name where the place is not right any more: whoever else holds a volume lets go in the same moment."""
-        name, finalizer = pv.metadata.name, self._view.driver.finalizer
+        name, finalizer = pv.metadata.name, self._view.finalizer
         try:
             await self._patch_volume(name, remove_finalizer(pv, finalizer, strictly=False))
         except Invalid:
@@ -120,7 +120,7 @@ class Writes:
         attachment = target.find(self._view)
         if attachment is None or is_deleting(attachment):
             raise Failed("deleted before it could be attached", reported=False)
-        changes = claim_changes(attachment, node_id, self._view.driver.finalizer)
+        changes = claim_changes(attachment, node_id, self._view.finalizer)
         if not changes:
             return
         try:
@@ -151,7 +151,7 @@ class Writes:
         """Takes the finalizer off; then, if the attachment is still there and `mark`, marks it detached."""
         attachment = target.find(self._view)
         if attachment is not None and self._view.holds(attachment):
-            removal = remove_finalizer(attachment, self._view.driver.finalizer, strictly=False)
+            removal = remove_finalizer(attachment, self._view.finalizer, strictly=False)
             try:
                 await self._attachments.write(Key("", target.name), self._cluster.patch(VOLUME_ATTACHMENTS, target.name, removal))
             except NotFound:

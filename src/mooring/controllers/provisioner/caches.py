@@ -9,39 +9,44 @@ from typing import Final
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.gateway import REFERENCE_GRANTS, ReferenceGrant
-from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, CSINode, StorageClass
-from mooring.control import caches as control
+from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, CSINode, StorageClass, VolumeAttachment
+from mooring.control.caches import Caches
 from mooring.control.manager import Beside, Loop
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always
 from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, NODE, csi_node_mask, keeps_of_claim, keeps_of_volume
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts
+from mooring.controllers.provisioner.deletion.view import ATTACHMENT_INDEXES, keeps_attachment
 from mooring.controllers.provisioner.options import ProvisionerOptions
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.informer import Informer
 
 GRANTS_S_MAX: Final = 5.0
 """How long grants are waited for at the start; one that comes later wakes its claims."""
 
 
-class Caches:
-    """Claims, volumes and classes always; nodes where topology or capacity needs them; grants behind their gate.
+class ProvisionerCaches:
+    """Claims, volumes and classes always; nodes where topology or capacity needs them; attachments where the driver publishes; grants
+    behind their gate.
 
     shared: what is run. A cache that is not in use stays empty. beside: what nobody waits for.
     """
 
-    def __init__(self, runtime: Runtime, facts: DriverFacts, options: ProvisionerOptions) -> None:
+    def __init__(self, runtime: Runtime, facts: DriverCapabilities, options: ProvisionerOptions) -> None:
         resync_s = options.resync_s
-        self.shared = control.Caches(runtime, "provisioner")
+        self.shared = Caches(runtime, "provisioner")
         self.claims: Informer[PersistentVolumeClaim] = self.shared.of(
             PERSISTENT_VOLUME_CLAIMS, keeps=keeps_of_claim, indexes=CLAIM_INDEXES, resync_s=resync_s
         )
         self.volumes: Informer[PersistentVolume] = self.shared.of(PERSISTENT_VOLUMES, keeps=keeps_of_volume, resync_s=resync_s)
         self.classes: Informer[StorageClass] = self.shared.of(STORAGE_CLASSES)
         uses_nodes = options.node is None and ((facts.topology and options.rules.topology) or options.capacity is not None)
-        of_nodes = self.shared if uses_nodes else control.Caches(runtime)
+        of_nodes = self.shared if uses_nodes else Caches(runtime)
         self.csi_nodes: Informer[CSINode] = of_nodes.of(CSI_NODES, keeps=always(csi_node_mask(facts.name)))
         self.nodes: Informer[Node] = of_nodes.of(NODES, keeps=always(NODE))
         self.grants: Informer[ReferenceGrant] = Informer(runtime.cluster, REFERENCE_GRANTS, clock=runtime.clock, chance=runtime.chance)
+        self.attachments: Informer[VolumeAttachment] | None = None
+        if facts.publishes:  # only deletion reads them: claims go on where there is no right to
+            self.attachments = self.shared.of(VOLUME_ATTACHMENTS, keeps=keeps_attachment, indexes=ATTACHMENT_INDEXES, awaited=False)
         uses_grants = options.rules.cross_namespace_data_source
         self.beside: Mapping[str, Beside] = {"provisioner/referencegrants": Loop(self.grants.run)} if uses_grants else {}
 

@@ -17,7 +17,7 @@ from mooring.control.events import EventRecorder
 from mooring.control.manager import Manager
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
-from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims.claim_events import ClaimEvents
 from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
 from mooring.controllers.provisioner.claims.event_handlers import ClaimEventHandlers
@@ -26,15 +26,14 @@ from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
 from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.claims.view import View
-from mooring.controllers.provisioner.driver_capabilities import facts_of
 from mooring.controllers.provisioner.intents.intent import Intent, Intents, MemoryIntents
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.metrics import IntentMetrics
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.provisioner.subcontrollers import Subcontrollers
 from mooring.csi.driver import Driver
+from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.session import DriverInfo
-from mooring.kube.cache.informer import obstacles
 
 POPULATING: Final = "external-provisioner"
 """The source of the event that leaves a claim to a populator."""
@@ -56,9 +55,9 @@ class Provisioner(Manager):
         *,
         intents: Intents | None = None,
     ) -> None:
-        cluster, clock, facts = runtime.cluster, runtime.clock, facts_of(info)
+        cluster, clock, facts = runtime.cluster, runtime.clock, capabilities_of(info)
         populating = EventRecorder(cluster, POPULATING, clock=clock, chance=runtime.chance)
-        caches, secrets = Caches(runtime, facts, options), SecretCache(cluster, clock)
+        caches, secrets = ProvisionerCaches(runtime, facts, options), SecretCache(cluster, clock)
         self._clock, self._provisioner_caches = clock, caches
         self._intents = _KeptIntents(intents or MemoryIntents())
         kept, places = self._intents.intents, NodePlaces(caches.csi_nodes.store, caches.nodes.store)
@@ -117,11 +116,6 @@ class Provisioner(Manager):
         self.beside("provisioner/events", events)
         self.beside("provisioner/populator-events", populating)
         self.beside("provisioner/intents", self._intents)
-
-    @property
-    def obstacle(self) -> str:
-        """What keeps a cache from following the API server, "" for nothing that is known."""
-        return obstacles((*self.caches.informers, *self._others.caches))
 
     async def run(self) -> None:
         """Provisions until cancelled, or until drained. Raises ConfigError; DriverError where the driver does not tell its node's place."""

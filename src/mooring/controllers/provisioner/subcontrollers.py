@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from mooring.api.core import PersistentVolume
 from mooring.control.events import EventRecorder
 from mooring.control.manager import Beside, Worker
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
-from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.capacity.controller import CapacityPublisher
 from mooring.controllers.provisioner.claims.view import View
 from mooring.controllers.provisioner.deletion.controller import VolumeDeletion
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts
 from mooring.controllers.provisioner.intents.intent import Intents
 from mooring.controllers.provisioner.local_node.controller import ClaimOwnership
 from mooring.controllers.provisioner.local_node.place import learn_place, pretend_nodes
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.provisioner.source_protection.controller import SourceProtection
 from mooring.csi.driver import Driver
-from mooring.kube.cache.informer import Cause, Change, Informer
+from mooring.csi.driver_capabilities import DriverCapabilities
+from mooring.kube.cache.informer import Cause, Change
 
 
 class Subcontrollers:
@@ -31,10 +30,10 @@ class Subcontrollers:
         self,
         runtime: Runtime,
         driver: Driver,
-        facts: DriverFacts,
+        facts: DriverCapabilities,
         options: ProvisionerOptions,
         events: EventRecorder,
-        caches: Caches,
+        caches: ProvisionerCaches,
         secrets: SecretCache,
         view: View,
         intents: Intents,
@@ -68,18 +67,13 @@ class Subcontrollers:
     def workers(self) -> tuple[Worker, ...]:
         """Those that work on the filled caches; `beside` runs as long as the caches do."""
         ownership = None if self._ownership is None else self._ownership.controller
-        return tuple(one for one in (self._deletion.worker, self.protection.controller, self._capacity, ownership) if one is not None)
+        return tuple(one for one in (self._deletion, self.protection.controller, self._capacity, ownership) if one is not None)
 
     def driver_returned(self) -> None:
         """The driver was away and is back: what failed for that is tried at once."""
         self._deletion.driver_returned()
         if self._capacity is not None:
             self._capacity.driver_returned()
-
-    @property
-    def caches(self) -> Sequence[Informer[Any]]:
-        """Those that a part has for itself and can't work without."""
-        return self._deletion.own_caches.informers
 
     async def learn_place(self) -> None:
         """Before the caches are filled. Raises DriverError."""

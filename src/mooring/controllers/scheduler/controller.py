@@ -18,7 +18,7 @@ from mooring.base.clock import rfc3339
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.events import EventRecorder
-from mooring.control.queue import BackOff
+from mooring.control.queue import retry_backoff
 from mooring.control.result import Result, Retry, Stale
 from mooring.control.runtime import Runtime
 from mooring.control.slim import Part, always
@@ -40,7 +40,7 @@ from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, Unrea
 
 log = logger(__name__)
 
-BACK_OFF: Final = BackOff(1.0, 10.0)
+BACK_OFF: Final = retry_backoff(1.0, 10.0)
 """Of pods whose volumes did not come, or that could not be written; kube-scheduler's."""
 
 

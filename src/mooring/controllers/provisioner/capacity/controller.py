@@ -13,12 +13,12 @@ from typing import Final
 from mooring.api.core import PersistentVolume
 from mooring.api.storage import CSIStorageCapacity, StorageClass
 from mooring.base.log import logger
-from mooring.control import caches as control
+from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.manager import Loop, Manager
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime
-from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.capacity.decide import is_news
 from mooring.controllers.provisioner.capacity.items import Item, Segment, counts, item_of, places_of, segment_of
 from mooring.controllers.provisioner.capacity.metrics import CapacityMetrics
@@ -28,9 +28,9 @@ from mooring.controllers.provisioner.capacity.reconcile import CapacityReconcile
 from mooring.controllers.provisioner.capacity.requests import Capacity
 from mooring.controllers.provisioner.capacity.segments import Segments
 from mooring.controllers.provisioner.capacity.view import CAPACITY_INDEXES, View
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts
 from mooring.controllers.provisioner.options import CapacityOptions, ProvisionerOptions
 from mooring.csi.driver import Driver
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.informer import Cause, Change
 from mooring.kube.client.rate_limit import Throttle
 from mooring.kube.cluster import Selection
@@ -53,9 +53,9 @@ class CapacityPublisher:
     def __init__(
         self,
         runtime: Runtime,
-        caches: Caches,
+        caches: ProvisionerCaches,
         driver: Driver,
-        facts: DriverFacts,
+        facts: DriverCapabilities,
         options: ProvisionerOptions,
         *,
         place: Mapping[str, str] | None = None,
@@ -79,7 +79,7 @@ class CapacityPublisher:
             label="item",
             log=log,
         )
-        self._own_caches = control.Caches(runtime, "provisioner")
+        self._own_caches = Caches(runtime, "provisioner")
         self._manager = Manager(self._own_caches, self.controller)
         self._manager.beside("provisioner/capacity-poll", Loop(self._poll))
         runtime.metrics.once(CapacityMetrics).show(self._goal, self._current, self._obsolete)

@@ -10,7 +10,7 @@ from mooring.api.gateway import ReferenceGrant
 from mooring.api.storage import StorageClass
 from mooring.control.controller import Controller
 from mooring.control.slim import changed
-from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims import topics
 from mooring.controllers.provisioner.claims.claim import CLAIM_KIND
 from mooring.controllers.provisioner.claims.node_topology import NodePlaces
@@ -21,7 +21,9 @@ from mooring.kube.cache.informer import Cause, Change
 class ClaimEventHandlers:
     """claims: by uid. ended: called with the uid of each claim that is no more."""
 
-    def __init__(self, view: View, caches: Caches, places: NodePlaces, claims: Controller[str], ended: Callable[[str], None]) -> None:
+    def __init__(
+        self, view: View, caches: ProvisionerCaches, places: NodePlaces, claims: Controller[str], ended: Callable[[str], None]
+    ) -> None:
         self._view = view
         self._places = places
         self._claims = claims

@@ -10,7 +10,7 @@ from mooring.api.core import SECRETS, ObjectReference, PersistentVolumeClaim, Se
 from mooring.base.clock import Instant
 from mooring.base.log import Logger, logger
 from mooring.control.controller import Controller
-from mooring.control.queue import BackOff
+from mooring.control.queue import retry_backoff
 from mooring.control.result import Because, Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache, SecretError
@@ -41,7 +41,7 @@ INFEASIBLE_S: Final = 300.0
 """How long an infeasible claim rests at the least, unless it changes."""
 
 STORE_WORKERS: Final = 4
-STORE_BACK_OFF: Final = BackOff(0.05, 60.0)
+STORE_BACK_OFF: Final = retry_backoff(0.05, 60.0)
 TOLD_AT: Final = 6
 """Failures to store before users are told: a short outage is not their business."""
 

@@ -19,9 +19,10 @@ from mooring.base.errors import MooringError
 from mooring.control.slim import Mask, Part, items, slim, slimmed
 from mooring.controllers.provisioner.claims.claim import source_of
 from mooring.controllers.provisioner.claims.record import ClaimRecords
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts, Rules
 from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.controllers.provisioner.options import Rules
 from mooring.controllers.provisioner.topology import Term
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 
 BY_UID: Final = "uid"
@@ -85,7 +86,7 @@ class View:
     node_name: the one node that this instance provisions for; "" for all.
     """
 
-    driver: DriverFacts
+    driver: DriverCapabilities
     rules: Rules
     claims: Reader[PersistentVolumeClaim]
     volumes: Reader[PersistentVolume]

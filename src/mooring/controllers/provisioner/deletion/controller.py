@@ -10,36 +10,25 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final
 
 from mooring.api.core import ObjectReference, PersistentVolume
-from mooring.api.storage import VOLUME_ATTACHMENTS, StorageClass, VolumeAttachment
+from mooring.api.storage import StorageClass, VolumeAttachment
 from mooring.base.clock import Instant
 from mooring.base.log import logger
-from mooring.control import caches as control
 from mooring.control.controller import Controller
 from mooring.control.events import EventRecorder
-from mooring.control.manager import Manager
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
-from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.deletion import reasons as why
 from mooring.controllers.provisioner.deletion.attachments import Attachments
 from mooring.controllers.provisioner.deletion.decide import decide_deletion
 from mooring.controllers.provisioner.deletion.metrics import DeletionMetrics
 from mooring.controllers.provisioner.deletion.reconcile import Actions, Failed
-from mooring.controllers.provisioner.deletion.view import (
-    ATTACHMENT_INDEXES,
-    Here,
-    Progress,
-    View,
-    class_changed,
-    detached,
-    intent_closed,
-    keeps_attachment,
-)
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts
+from mooring.controllers.provisioner.deletion.view import Here, Progress, View, class_changed, detached, intent_closed
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.csi.driver import Driver
-from mooring.kube.cache.informer import Change, Informer
+from mooring.csi.driver_capabilities import DriverCapabilities
+from mooring.kube.cache.informer import Change
 
 log = logger(__name__)
 
@@ -56,7 +45,6 @@ async def _at_once(uid: str) -> None:
 class VolumeDeletion:
     """Deletes volumes of released PersistentVolumes, and keeps their finalizer.
 
-    controller: works on the volumes. worker: the same with the cache of attachments, for the provisioner to run.
     caches: has to be called before they run. segments: of the one node that is served, if the options name one. settled: as of Intents.
     deleted: called with the PersistentVolume once the driver has deleted its volume: there is room again.
     """
@@ -64,9 +52,9 @@ class VolumeDeletion:
     def __init__(
         self,
         runtime: Runtime,
-        caches: Caches,
+        caches: ProvisionerCaches,
         driver: Driver,
-        facts: DriverFacts,
+        facts: DriverCapabilities,
         options: ProvisionerOptions,
         events: EventRecorder,
         secrets: SecretCache,
@@ -87,18 +75,14 @@ class VolumeDeletion:
             label="PersistentVolume",
             log=log,
         )
-        self.own_caches = control.Caches(runtime, "provisioner")
-        self.worker = Manager(self.own_caches, self.controller)
-        attachments: Informer[VolumeAttachment] | None = None
-        if facts.publishes:
-            attachments = self.own_caches.of(VOLUME_ATTACHMENTS, keeps=keeps_attachment, indexes=ATTACHMENT_INDEXES)
-            attachments.on_change(self._attachment_changed)
-        self._volumes = caches.volumes
+        self._volumes, self._attachments = caches.volumes, caches.attachments
+        if self._attachments is not None:
+            self._attachments.on_change(self._attachment_changed)
         self._view = View(
             driver=facts,
             volumes=caches.volumes.store,
             classes=caches.classes.store,
-            attachments=None if attachments is None else attachments.store,
+            attachments=None if self._attachments is None else self._attachments.store,
             here=None if options.node is None else Here(options.node.node_name, {} if segments is None else segments),
             progress=self._progress,
         )
@@ -109,13 +93,23 @@ class VolumeDeletion:
             secrets,
             self._view,
             self._progress,
-            None if attachments is None else Attachments(runtime, attachments),
+            None if self._attachments is None else Attachments(runtime, self._attachments),
             settled=settled,
             deleted=deleted,
             timeout_s=options.timeout_s,
         )
         self.controller.watch(caches.volumes, self._volume_changed)
         caches.classes.on_change(self._class_changed)
+
+    async def run(self) -> None:
+        """Works until cancelled, or until drained. The shared caches have been filled; that of attachments may be late."""
+        if self._attachments is not None:
+            await self._attachments.synced()
+        await self.controller.run()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """As of a controller."""
+        return await self.controller.drain(timeout_s)
 
     def driver_returned(self) -> None:
         """The driver was away and is back: whatever failed may have failed for that."""

@@ -15,7 +15,7 @@ from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache, SecretError
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims.view import BY_UID
 from mooring.controllers.provisioner.delete_volume import delete_volume
 from mooring.controllers.provisioner.deletion import decide as d
@@ -60,7 +60,7 @@ class Actions:
     def __init__(
         self,
         runtime: Runtime,
-        caches: Caches,
+        caches: ProvisionerCaches,
         driver: Driver,
         secrets: SecretCache,
         view: View,

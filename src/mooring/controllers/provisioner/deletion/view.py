@@ -13,7 +13,7 @@ from mooring.api.storage import StorageClass, VolumeAttachment
 from mooring.control.slim import Part, slim
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 
 BY_VOLUME: Final = "volume"
@@ -62,7 +62,7 @@ class Here:
 class View:
     """The world as deletion sees it, live. attachments: None for drivers that don't publish. here: None where all nodes are served."""
 
-    driver: DriverFacts
+    driver: DriverCapabilities
     volumes: Reader[PersistentVolume]
     classes: Reader[StorageClass]
     attachments: Reader[VolumeAttachment] | None = None

@@ -19,7 +19,7 @@ from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.control.slim import changed
-from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims.claim_events import WARNING, claim_reference
 from mooring.controllers.provisioner.claims.view import BY_CLASS, Looked, View
 from mooring.controllers.provisioner.fetch import look_up
@@ -51,7 +51,7 @@ class ClaimOwnership:
     def __init__(
         self,
         runtime: Runtime,
-        caches: Caches,
+        caches: ProvisionerCaches,
         driver: Driver,
         options: ProvisionerOptions,
         events: EventRecorder,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from mooring.api.core import Node
 from mooring.api.meta import ObjectMeta
 from mooring.api.storage import CSINode, CSINodeDriver, CSINodeSpec
-from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
 
@@ -18,7 +18,7 @@ async def learn_place(driver: Driver, timeout_s: float) -> Mapping[str, str]:
     return dict(answer.accessible_topology.segments)
 
 
-def pretend_nodes(caches: Caches, driver_name: str, node_name: str, segments: Mapping[str, str]) -> None:
+def pretend_nodes(caches: ProvisionerCaches, driver_name: str, node_name: str, segments: Mapping[str, str]) -> None:
     """Fills the caches of nodes, which nobody runs, with this one node."""
     metadata = ObjectMeta(name=node_name, resource_version="1")
     entry = CSINodeDriver(name=driver_name, topology_keys=tuple(sorted(segments)))

@@ -22,14 +22,14 @@ from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims.claim import CLAIM_KIND, SNAPSHOT_KIND, Source
 from mooring.controllers.provisioner.claims.view import BY_UID
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.provisioner.source_protection.decide import decide_origin
 from mooring.controllers.provisioner.source_protection.reconcile import Finalizers
 from mooring.controllers.provisioner.source_protection.view import FOR_CLAIMS, SNAPSHOT, Origin, View, origin_of, origins_of
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.informer import Change, Informer
 from mooring.kube.errors import ApiError, Forbidden, NotServed
 
@@ -44,7 +44,7 @@ class SourceProtection:
     controller: takes finalizers off. beside: what has to run beside it, by name.
     """
 
-    def __init__(self, runtime: Runtime, caches: Caches, facts: DriverFacts, options: ProvisionerOptions) -> None:
+    def __init__(self, runtime: Runtime, caches: ProvisionerCaches, facts: DriverCapabilities, options: ProvisionerOptions) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
         interval_s = options.snapshot_orphan_sweep_interval_s
         self._snapshots: Informer[VolumeSnapshot] = Informer(

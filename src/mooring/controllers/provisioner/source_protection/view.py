@@ -13,7 +13,7 @@ from mooring.base.clock import Instant
 from mooring.control.slim import slim
 from mooring.controllers.provisioner.claims.claim import CLAIM_KIND, SNAPSHOT_KIND, Source
 from mooring.controllers.provisioner.claims.view import BY_SOURCE, CLAIM_INDEXES, source_key
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 
 
@@ -62,7 +62,7 @@ class View:
     grace_s: how long such a finalizer of unknown origin is let alone.
     """
 
-    driver: DriverFacts
+    driver: DriverCapabilities
     claims: Reader[PersistentVolumeClaim]
     volumes: Reader[PersistentVolume]
     snapshots: Reader[VolumeSnapshot]
