@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from mooring.controllers.attacher import reasons as why
-from mooring.controllers.attacher.decide import (
-    BOTH_SOURCES,
-    INLINE_WITHOUT_CSI,
-    NEITHER_SOURCE,
-    NOT_MIGRATED,
-    decide_attachment,
-    decide_volume,
-)
+from mooring.controllers.attacher.decide import decide_attachment, decide_volume
 from mooring.controllers.attacher.decision import (
     Claim,
     Decision,
@@ -31,6 +24,7 @@ from mooring.controllers.attacher.decision import (
 )
 from mooring.controllers.attacher.memory import Doubt, Drift
 from mooring.controllers.attacher.requests import UnpublishOrder
+from mooring.controllers.attacher.volume import BOTH_SOURCES, INLINE_WITHOUT_CSI, NEITHER_SOURCE, NOT_MIGRATED
 from tests.support.objects import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_va, an_attached_va, va_struct
 from tests.unit.attacher.world import a_view, facts
 

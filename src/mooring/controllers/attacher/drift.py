@@ -16,9 +16,9 @@ from mooring.api.storage import VolumeAttachment
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.control.controller import Controller
-from mooring.controllers.attacher.decide import Volume, resolve_volume
 from mooring.controllers.attacher.memory import Drift
 from mooring.controllers.attacher.view import NODE_ID_ANNOTATION, View
+from mooring.controllers.attacher.volume import Volume, resolve_volume
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi

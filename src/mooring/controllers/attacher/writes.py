@@ -8,15 +8,16 @@ finalizers, which it could undo.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.meta import Key, annotation, finalizers_of, is_deleting
-from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment, VolumeAttachmentStatus
+from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
 from mooring.control.locks import KeyLocks
@@ -91,12 +92,8 @@ class Writes:
         pv = self._view.volume(pv_name)
         if pv is None or not self._view.holds(pv):
             return
-        try:
+        with _failing("could not remove PersistentVolume finalizer", reported=False):
             await self._take_off(pv)
-        except NotFound:
-            return
-        except ApiError as error:
-            raise Failed(f"could not remove PersistentVolume finalizer: {error}", reported=False) from error
 
     async def _take_off(self, pv: PersistentVolume) -> None:
         """By its place, or by its name where the place is not right any more: whoever else holds a volume lets go in the same moment."""
@@ -140,27 +137,19 @@ class Writes:
         attachment = target.find(self._view)
         if attachment is None or not annotation(attachment, STATUS_OF_ANNOTATION):
             return
-        try:
+        with _failing("could not save VolumeAttachment", reported=False):
             await self._patch_attachment(target.name, {"metadata": {"annotations": {STATUS_OF_ANNOTATION: None}}})
-        except NotFound:
-            return
-        except ApiError as error:
-            raise Failed(f"could not save VolumeAttachment: {error}", reported=False) from error
 
     async def release(self, target: Target, mark: bool) -> None:
         """Takes the finalizer off; then, if the attachment is still there and `mark`, marks it detached."""
         attachment = target.find(self._view)
-        if attachment is not None and self._view.holds(attachment):
-            removal = remove_finalizer(attachment, self._view.finalizer, strictly=False)
-            try:
+        with _failing("could not mark as detached"):
+            if attachment is not None and self._view.holds(attachment):
+                removal = remove_finalizer(attachment, self._view.finalizer, strictly=False)
                 await self._attachments.write(Key("", target.name), self._cluster.patch(VOLUME_ATTACHMENTS, target.name, removal))
-            except NotFound:
-                return
-            except ApiError as error:
-                raise Failed(f"could not mark as detached: {error}") from error
-            self._memory.claim_answered(target.name)
-        if mark:
-            await self.mark_detached(target)
+                self._memory.claim_answered(target.name)
+            if mark:
+                await self.mark_detached(target)
 
     # -- VolumeAttachments: the status
 
@@ -169,10 +158,9 @@ class Writes:
         attachment = target.find(self._view)
         if attachment is None:
             return Learnt.VANISHED
-        wanted = _status_body(attachment.status)
-        wanted["attached"] = True
-        wanted.pop("attachError", None)
-        _put_or_drop(wanted, "attachmentMetadata", dict(metadata))
+        wanted = _status(attachment, "attachError", "attachmentMetadata", attached=True)
+        if metadata:
+            wanted["attachmentMetadata"] = dict(metadata)
         try:
             answer = await self._save_status(attachment, wanted)
         except NotFound:
@@ -208,49 +196,31 @@ class Writes:
     async def mark_detached(self, target: Target) -> None:
         """Nothing to do when the attachment went away with its last finalizer."""
         attachment = target.find(self._view)
-        if attachment is None:
-            return
-        wanted = _status_body(attachment.status)
-        wanted["attached"] = False
-        for field in ("attachmentMetadata", "detachError"):
-            wanted.pop(field, None)
-        try:
-            await self._save_status(attachment, wanted)
-        except NotFound:
-            return
-        except ApiError as error:
-            raise Failed(f"could not mark as detached: {error}", reported=self._view.holds(attachment)) from error
+        if attachment is not None:
+            with _failing("could not mark as detached", reported=self._view.holds(attachment)):
+                await self._save_status(attachment, _status(attachment, "attachmentMetadata", "detachError", attached=False))
 
     async def clear_error(self, target: Target) -> None:
         """Takes the attachError off."""
         attachment = target.find(self._view)
-        if attachment is None:
-            return
-        wanted = _status_body(attachment.status)
-        wanted.pop("attachError", None)
-        try:
-            await self._save_status(attachment, wanted)
-        except NotFound:
-            return
-        except ApiError as error:
-            raise Failed(f"could not clear the error: {error}", reported=False) from error
+        if attachment is not None:
+            with _failing("could not clear the error", reported=False):
+                await self._save_status(attachment, _status(attachment, "attachError"))
 
     async def save_error(self, target: Target, field: str, message: str, time: str, code: int | None) -> None:
         """Writes `attachError` or `detachError` (field). A failure that is there already is not written again. Raises ApiError."""
         attachment = target.find(self._view)
         if attachment is None:
             return
-        wanted = _status_body(attachment.status)
-        before = wanted.get(field) or {}
+        before = _status(attachment).get(field) or {}
         if (before.get("message"), before.get("errorCode")) == (message, code):
             return
-        wanted[field] = {"message": message, "time": time}
-        _put_or_drop(wanted[field], "errorCode", code)
-        await self._save_status(attachment, wanted)
+        error = {"message": message, "time": time, **({} if code is None else {"errorCode": code})}
+        await self._save_status(attachment, _status(attachment, **{field: error}))
 
     async def _save_status(self, attachment: VolumeAttachment, wanted: Mapping[str, Any]) -> VolumeAttachment:
         """Patches what differs from the object in hand; nothing when nothing does. Raises ApiError."""
-        changes = merge_diff(_status_body(attachment.status), wanted)
+        changes = merge_diff(_status(attachment), wanted)
         if not changes:
             return attachment
         return await self._patch_attachment(attachment.metadata.name, {"status": changes}, "status")
@@ -279,14 +249,18 @@ def claim_changes(attachment: VolumeAttachment, node_id: str, finalizer: str) ->
     return changes
 
 
-def _status_body(status: VolumeAttachmentStatus) -> dict[str, Any]:
-    body: dict[str, Any] = {"attached": False}
-    body.update(msgspec.to_builtins(status))
-    return body
+def _status(attachment: VolumeAttachment, *without: str, **changes: Any) -> dict[str, Any]:
+    """The status as JSON, without some fields and with some changed."""
+    body = {"attached": False, **msgspec.to_builtins(attachment.status), **changes}
+    return {field: value for field, value in body.items() if field not in without}
 
 
-def _put_or_drop(body: dict[str, Any], field: str, value: Any) -> None:
-    if value is None or value == {}:
-        body.pop(field, None)
-    else:
-        body[field] = value
+@contextlib.contextmanager
+def _failing(text: str, *, reported: bool = True) -> Iterator[None]:
+    """Turns an error of the API server into Failed, with this text before it. An object that is gone is no failure."""
+    try:
+        yield
+    except NotFound:
+        return
+    except ApiError as error:
+        raise Failed(f"{text}: {error}", reported=reported) from error
