@@ -184,7 +184,7 @@ class Orphans:
 
     async def _learn_place(self) -> Mapping[str, str]:
         """Where the driver is, {} when it has no node service or does not know."""
-        from mooring.controllers.provisioner.local_node.place import learn_place
+        from mooring.controllers.provisioner.local_node.requests import learn_place
         from mooring.csi.codes import DriverError
 
         try:

@@ -49,16 +49,9 @@ _HOMES = {
     "mooring.control.events": ("EventRecorder",),
     "mooring.control.lease.elector": ("LeaderElector",),
     "mooring.control.manager": ("Manager",),
-    "mooring.control.queue": (
-        "QueueClosed",
-        "WorkQueue",
-    ),
+    "mooring.control.queue": ("QueueClosed", "WorkQueue"),
     "mooring.control.reasons": ("reason",),
-    "mooring.control.result": (
-        "Result",
-        "Retry",
-        "Stale",
-    ),
+    "mooring.control.result": ("Result", "Retry", "Stale"),
     "mooring.control.runner": ("run",),
     "mooring.control.runtime": ("Runtime",),
     "mooring.control.topics": ("Topic",),

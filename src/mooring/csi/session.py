@@ -16,9 +16,8 @@ from mooring.base.errors import ConfigError, MooringError
 from mooring.base.log import logger
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.client import Client
-from mooring.csi.codes import DriverError
-from mooring.csi.driver import Driver
-from mooring.csi.gate import GatedDriver
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver import A, Call, Driver, Q, Rpc
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.probe_and_identify import AGAIN_S, Limits, greet
 
@@ -58,6 +57,33 @@ def stay_away() -> bool:
 def exit_on_loss() -> bool:
     """On a loss: end, as the peers do."""
     raise DriverLost
+
+
+class GatedDriver(Driver):
+    """Passes calls on while it is open: while the driver behind the socket is known to be the one that was identified.
+
+    It begins open. Calls that are under way when it closes are let run.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._reason: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._reason is None
+
+    def close(self, reason: str) -> None:
+        """New calls end at once with Unavailable and this text: nothing was sent."""
+        self._reason = reason
+
+    def open(self) -> None:
+        self._reason = None
+
+    async def invoke(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
+        if self._reason is not None:
+            raise DriverError(Code.UNAVAILABLE, self._reason)
+        return await self._driver.invoke(rpc, request, call)
 
 
 class Session:
@@ -117,9 +143,9 @@ class Session:
         while True:
             await self._raw.lost()
             _log.warning("Lost connection to CSI driver", driver=self.info.name)
-            self._gate.shut("connection to the CSI driver lost, waiting for its return")
+            self._gate.close("connection to the CSI driver lost, waiting for its return")
             if not self._on_loss():
-                return self._gate.shut("connection lost, reconnecting disabled")
+                return self._gate.close("connection lost, reconnecting disabled")
             await self._until_back()
             _log.info(0, "CSI driver is back, unchanged", driver=self.info.name)
             self._gate.open()

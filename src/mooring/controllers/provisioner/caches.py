@@ -9,7 +9,17 @@ from typing import Final
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.gateway import REFERENCE_GRANTS, ReferenceGrant
-from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, CSINode, StorageClass, VolumeAttachment
+from mooring.api.meta import ObjectMeta
+from mooring.api.storage import (
+    CSI_NODES,
+    STORAGE_CLASSES,
+    VOLUME_ATTACHMENTS,
+    CSINode,
+    CSINodeDriver,
+    CSINodeSpec,
+    StorageClass,
+    VolumeAttachment,
+)
 from mooring.control.caches import Caches
 from mooring.control.manager import Beside, Loop
 from mooring.control.runtime import Runtime
@@ -49,6 +59,12 @@ class ProvisionerCaches:
             self.attachments = self.shared.of(VOLUME_ATTACHMENTS, keeps=keeps_attachment, indexes=ATTACHMENT_INDEXES, awaited=False)
         uses_grants = options.rules.cross_namespace_data_source
         self.beside: Mapping[str, Beside] = {"provisioner/referencegrants": Loop(self.grants.run)} if uses_grants else {}
+
+    def pretend_node(self, driver_name: str, node_name: str, segments: Mapping[str, str]) -> None:
+        """Fills the caches of nodes, which nobody runs where one node is served, with that node."""
+        entry = CSINodeDriver(name=driver_name, topology_keys=tuple(sorted(segments)))
+        self.csi_nodes.store.apply(CSINode(ObjectMeta(name=node_name, resource_version="1"), CSINodeSpec(drivers=(entry,))))
+        self.nodes.store.apply(Node(ObjectMeta(name=node_name, resource_version="1", labels=dict(segments))))
 
     async def grants_synced(self) -> None:
         """Returns once grants, if they are in use, are there, or have been waited for long enough: a cluster may lack their kind.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -33,6 +33,38 @@ class ProvisionMetrics:
 
     def has_failed(self, class_name: str, source_kind: str) -> None:
         self.failed.labels(class_name, source_kind).inc()
+
+
+class DeletionMetrics:
+    """By class name."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ["class"]
+        name = "controller_persistentvolume_delete"
+        self.deleted = Counter(name, "Volumes deleted.", labels, registry=registry)
+        self.failed = Counter(f"{name}_failed", "Deletions that failed, each try.", labels, registry=registry)
+        self.duration = Histogram(
+            f"{name}_duration_seconds", "Time to delete a volume, successes only.", labels, buckets=BUCKETS_S, registry=registry
+        )
+
+    def succeeded(self, class_name: str, seconds: float) -> None:
+        self.deleted.labels(class_name).inc()
+        self.duration.labels(class_name).observe(seconds)
+
+
+class CapacityMetrics:
+    """Of the objects that are published, counted at each scrape. One set in a registry; a later publisher takes it over."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        name = "csistoragecapacities"
+        self._goal = Gauge(f"{name}_desired_goal", "Objects that there should be.", registry=registry)
+        self._current = Gauge(f"{name}_desired_current", "Objects that there should be, and are.", registry=registry)
+        self._obsolete = Gauge(f"{name}_obsolete", "Objects that there should not be.", registry=registry)
+
+    def show(self, goal: Callable[[], int], current: Callable[[], int], obsolete: Callable[[], int]) -> None:
+        self._goal.set_function(goal)
+        self._current.set_function(current)
+        self._obsolete.set_function(obsolete)
 
 
 class IntentMetrics:

@@ -15,7 +15,7 @@ from mooring.controllers.provisioner.claims.view import View
 from mooring.controllers.provisioner.deletion.controller import VolumeDeletion
 from mooring.controllers.provisioner.intents.intent import Intents
 from mooring.controllers.provisioner.local_node.controller import ClaimOwnership
-from mooring.controllers.provisioner.local_node.place import learn_place, pretend_nodes
+from mooring.controllers.provisioner.local_node.requests import learn_place
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.provisioner.source_protection.controller import SourceProtection
 from mooring.csi.driver import Driver
@@ -79,7 +79,7 @@ class Subcontrollers:
         """Before the caches are filled. Raises DriverError."""
         if self._options.node is not None:
             self._place.update(await learn_place(self._driver, self._options.timeout_s))
-            pretend_nodes(self._caches, self._facts.name, self._options.node.node_name, self._place)
+            self._caches.pretend_node(self._facts.name, self._options.node.node_name, self._place)
 
     def making_failed(self, class_name: str) -> None:
         """The driver may have had no room for a volume of this class."""

@@ -19,8 +19,7 @@ from mooring.controllers.scheduler import reasons as why
 from mooring.controllers.scheduler import wake_topics
 from mooring.controllers.scheduler.assumed_bindings import Plan
 from mooring.controllers.scheduler.claims import PodClaims, look_at_claims
-from mooring.controllers.scheduler.limits import exceeds_limits
-from mooring.controllers.scheduler.node_filters import why_not_here
+from mooring.controllers.scheduler.node_filters import exceeds_limits, why_not_here
 from mooring.controllers.scheduler.prebind import PlanFailed, missing_claims
 from mooring.controllers.scheduler.view import View
 from mooring.controllers.scheduler.volume_filters import Fit, Fitting

@@ -21,13 +21,13 @@ from mooring.control.runtime import Runtime
 from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.capacity.decide import is_news
 from mooring.controllers.provisioner.capacity.items import Item, Segment, counts, item_of, places_of, segment_of
-from mooring.controllers.provisioner.capacity.metrics import CapacityMetrics
 from mooring.controllers.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_LABEL, manager_of
 from mooring.controllers.provisioner.capacity.preflight import preflight
 from mooring.controllers.provisioner.capacity.reconcile import CapacityReconciler
 from mooring.controllers.provisioner.capacity.requests import Capacity
 from mooring.controllers.provisioner.capacity.segments import Segments
 from mooring.controllers.provisioner.capacity.view import CAPACITY_INDEXES, View
+from mooring.controllers.provisioner.metrics import CapacityMetrics
 from mooring.controllers.provisioner.options import CapacityOptions, ProvisionerOptions
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import DriverCapabilities
@@ -66,7 +66,7 @@ class CapacityPublisher:
         self._managed_by = manager_of(options.node.node_name if options.node else "")
         self._class_names: set[str] = set()
         self._place = place
-        self._segments = Segments(facts.name, caches.csi_nodes.store, caches.nodes.store, self._place_changed, self._place_changed)
+        self._segments = Segments(facts.name, caches.csi_nodes.store, caches.nodes.store, self._place_changed)
         self._classes = caches.classes
         self._view: View | None = None
         self._reconciler: CapacityReconciler | None = None

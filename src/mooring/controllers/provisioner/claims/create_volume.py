@@ -12,6 +12,7 @@ from mooring.base.errors import MooringError
 from mooring.base.log import logger
 from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner import volumes
+from mooring.controllers.provisioner.calls import delete_volume
 from mooring.controllers.provisioner.claims import outcomes, response_checks
 from mooring.controllers.provisioner.claims.decide_after import (
     Fate,
@@ -25,7 +26,6 @@ from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Faile
 from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.controllers.provisioner.claims.requests import Order
-from mooring.controllers.provisioner.delete_volume import delete_volume
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker

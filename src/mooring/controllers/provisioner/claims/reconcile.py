@@ -14,6 +14,7 @@ from mooring.control.queue import retry_backoff
 from mooring.control.result import Because, Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache, SecretError
+from mooring.controllers.provisioner.calls import look_up
 from mooring.controllers.provisioner.claims import reasons as why
 from mooring.controllers.provisioner.claims.claim import selected_node
 from mooring.controllers.provisioner.claims.claim_events import ClaimEvents, claim_reference, intent_reference
@@ -26,7 +27,6 @@ from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume, Rest
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.claims.view import Looked, View, Wanted
-from mooring.controllers.provisioner.fetch import look_up
 from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.metrics import ProvisionMetrics

@@ -22,9 +22,9 @@ from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.deletion import reasons as why
 from mooring.controllers.provisioner.deletion.attachments import Attachments
 from mooring.controllers.provisioner.deletion.decide import decide_deletion
-from mooring.controllers.provisioner.deletion.metrics import DeletionMetrics
 from mooring.controllers.provisioner.deletion.reconcile import Actions, Failed
 from mooring.controllers.provisioner.deletion.view import Here, Progress, View, class_changed, detached, intent_closed
+from mooring.controllers.provisioner.metrics import DeletionMetrics
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import DriverCapabilities

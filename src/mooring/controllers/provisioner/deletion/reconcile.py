@@ -16,12 +16,12 @@ from mooring.control.secrets import SecretCache, SecretError
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.caches import ProvisionerCaches
+from mooring.controllers.provisioner.calls import delete_volume
 from mooring.controllers.provisioner.claims.view import BY_UID
-from mooring.controllers.provisioner.delete_volume import delete_volume
 from mooring.controllers.provisioner.deletion import decide as d
 from mooring.controllers.provisioner.deletion.attachments import Attachments
-from mooring.controllers.provisioner.deletion.metrics import DeletionMetrics
 from mooring.controllers.provisioner.deletion.view import Progress, View, intent_closed
+from mooring.controllers.provisioner.metrics import DeletionMetrics
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi

@@ -20,15 +20,15 @@ from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.control.slim import changed
 from mooring.controllers.provisioner.caches import ProvisionerCaches
+from mooring.controllers.provisioner.calls import look_up
 from mooring.controllers.provisioner.claims.claim_events import WARNING, claim_reference
 from mooring.controllers.provisioner.claims.view import BY_CLASS, Looked, View
-from mooring.controllers.provisioner.fetch import look_up
 from mooring.controllers.provisioner.local_node import reasons as why
 from mooring.controllers.provisioner.local_node.decide import AskForRoom, BecomeOwner, LookUp, decide_ownership, obstacle
-from mooring.controllers.provisioner.local_node.reconcile import has_room
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.provisioner.writes import select_node
-from mooring.csi.driver import Driver
+from mooring.csi.codes import DriverError
+from mooring.csi.driver import Call, Driver
 from mooring.kube.cache.informer import Cause, Change
 from mooring.kube.errors import ApiError, Conflict, NotFound
 
@@ -117,7 +117,7 @@ class ClaimOwnership:
                 case LookUp(wanted):
                     await look_up(self._cluster, self._secrets, wanted, looked)
                 case AskForRoom() as ask:
-                    room = await has_room(self._driver, ask, self._timeout_s)
+                    room = await self._has_room(ask)
                 case BecomeOwner(claim):
                     return await self._become_owner(uid, claim)
                 case None:
@@ -127,6 +127,17 @@ class ClaimOwnership:
         else:
             self._races.pop(uid, None)
         return Result(decision.because, done="no room" if decision.lacks_room else "")
+
+    async def _has_room(self, ask: AskForRoom) -> bool:
+        """True also when the driver can't say: then provisioning is going to tell the user why."""
+        try:
+            for request in ask.requests:
+                if ask.is_enough(await self._driver.get_capacity(request, Call(self._timeout_s))):
+                    return True
+        except DriverError as error:
+            log.error("could not ask for room, the node becomes the owner all the same", error=error)
+            return True
+        return False
 
     async def _become_owner(self, uid: str, claim: PersistentVolumeClaim) -> Result:
         node_name, pvc = self._node.node_name, str(key_of(claim))
