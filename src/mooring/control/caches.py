@@ -28,15 +28,10 @@ class _Shared:
     """One informer with the wishes of its readers."""
 
     def __init__(self) -> None:
-        self.choices: tuple[Keeps[Any], ...] = ()
-        self.prune: Callable[[Any], Any] = joined(())
+        self.choices: list[Keeps[Any]] = []
+        self.prune: Callable[[Any], Any] = joined(self.choices)
         self.informer: Informer[Any] | None = None
         self.awaited = False
-
-    def also_keeps(self, keeps: Keeps[Any]) -> None:
-        if keeps not in self.choices:
-            self.choices = (*self.choices, keeps)
-            self.prune = joined(self.choices)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,7 +69,9 @@ class Caches:
         another reader needs it. awaited: False for a reader that waits for it by itself, while all others work.
         """
         shared = self._shared.setdefault(_Kept(kind.resource, kind.version, selection), _Shared())
-        shared.also_keeps(_everything if keeps is None else keeps)
+        choice = _everything if keeps is None else keeps
+        if choice not in shared.choices:
+            shared.choices.append(choice)
         shared.awaited |= awaited
         if shared.informer is None:
             runtime = self._runtime
@@ -84,7 +81,7 @@ class Caches:
                 clock=runtime.clock,
                 chance=runtime.chance,
                 selection=selection,
-                prune=lambda obj: shared.prune(obj),
+                prune=shared.prune,
                 may_be_missing=may_be_missing,
                 name=f"{self._name}/{kind.plural}",
             )

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Mapping
+import operator
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -78,7 +79,7 @@ class Items:
         return self if other == self else WHOLE
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Mask:
     """Of a struct some fields whole, of others a part. rest: all fields that it does not name are kept, too.
 
@@ -88,19 +89,35 @@ class Mask:
     whole: frozenset[str] = frozenset()
     parts: tuple[tuple[str, Part], ...] = ()
     rest: bool = False
+    _pruners: dict[type, Callable[[Any], Any]] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
 
     def of(self, value: T) -> T:
         """The struct, slim. None stays None."""
         if value is None:
             return value
-        names = value.__struct_fields__ if self.rest else self.whole  # type: ignore[attr-defined]
-        kept = {name: getattr(value, name) for name in names}
-        for name, part in self.parts:
-            kept[name] = part.of(getattr(value, name))
-        if isinstance(value, ObjectMeta):
-            for name in _IDENTITY:
-                kept[name] = getattr(value, name)
-        return type(value)(**kept)
+        prune = self._pruners.get(type(value))
+        if prune is None:
+            prune = self._pruners[type(value)] = self._pruner(type(value))
+        slimmed: T = prune(value)
+        return slimmed
+
+    def _pruner(self, struct: type[Any]) -> Callable[[Any], Any]:
+        """Worked out once for each type: every event of a watch goes through here."""
+        parts = self.parts
+        if self.rest:
+            return lambda value: msgspec.structs.replace(value, **{name: part.of(getattr(value, name)) for name, part in parts})
+        names = tuple(self.whole | _IDENTITY if issubclass(struct, ObjectMeta) else self.whole)
+        if len(names) < 2:  # attrgetter gives a tuple for several names only
+            parts, names = (*((name, WHOLE) for name in names), *parts), ()
+        get = operator.attrgetter(*names) if names else lambda value: ()
+
+        def prune(value: Any) -> Any:
+            kept = dict(zip(names, get(value), strict=True))
+            for name, part in parts:
+                kept[name] = part.of(getattr(value, name))
+            return struct(**kept)
+
+        return prune
 
     def part(self, name: str) -> Part | None:
         """What is kept of this field, None for nothing."""
@@ -158,8 +175,11 @@ def always(part: Part) -> Callable[[Any], Part]:
     return lambda obj: part
 
 
-def joined(choices: tuple[Callable[[Obj], Part | None], ...]) -> Callable[[Obj], Obj | None]:
-    """One pruner for all readers of a cache: an object keeps what any of them wants, and is left out when none wants it."""
+def joined(choices: Sequence[Callable[[Obj], Part | None]]) -> Callable[[Obj], Obj | None]:
+    """One pruner for all readers of a cache: an object keeps what any of them wants, and is left out when none wants it.
+
+    choices: may grow until the first object comes.
+    """
 
     def prune(obj: Obj) -> Obj | None:
         mask: Part | None = None
