@@ -20,6 +20,7 @@ from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.deletion.attachments import SILENCE_S_MAX
 from mooring.controllers.provisioner.deletion.controller import FAILED_DELETE, VolumeDeletion
+from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.intents.intent import STILL_OPEN
 from mooring.controllers.provisioner.options import NodeOptions, ProvisionerOptions
 from mooring.csi.codes import Code
@@ -61,15 +62,9 @@ class World(ClusterWorld):
         port = InProcessDriver(self.driver, clock=self.clock)
         facts = capabilities_of(await greet(port, clock=self.clock))
         caches = ProvisionerCaches(Runtime(self.cluster, self.clock, self.chance, self.metrics), facts, self.options)
-        secrets = SecretCache(self.cluster, self.clock)
+        secrets, runtime = SecretCache(self.cluster, self.clock), Runtime(self.cluster, self.clock, self.chance, self.metrics)
         self.deletion = VolumeDeletion(
-            Runtime(self.cluster, self.clock, self.chance, self.metrics),
-            caches,
-            port,
-            facts,
-            self.options,
-            self.recorder,
-            secrets,
+            Environment(runtime, port, facts, self.options, caches, self.recorder, secrets),
             settled=self.settled,
             segments=segments,
             deleted=lambda pv: self.room.append(pv.metadata.name),

@@ -25,7 +25,9 @@ from mooring.controllers.provisioner.claims.node_topology import NodePlaces
 from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
 from mooring.controllers.provisioner.claims.record import ClaimRecords
+from mooring.controllers.provisioner.claims.results import AttemptResults
 from mooring.controllers.provisioner.claims.view import View
+from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.intents.intent import Intent, Intents, MemoryIntents
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.metrics import IntentMetrics
@@ -55,9 +57,10 @@ class Provisioner(Manager):
         *,
         intents: Intents | None = None,
     ) -> None:
-        cluster, clock, facts = runtime.cluster, runtime.clock, capabilities_of(info)
+        cluster, clock, capabilities = runtime.cluster, runtime.clock, capabilities_of(info)
         populating = EventRecorder(cluster, POPULATING, clock=clock, chance=runtime.chance)
-        caches, secrets = ProvisionerCaches(runtime, facts, options), SecretCache(cluster, clock)
+        caches, secrets = ProvisionerCaches(runtime, capabilities, options), SecretCache(cluster, clock)
+        env = Environment(runtime, driver, capabilities, options, caches, events, secrets)
         self._clock, self._provisioner_caches = clock, caches
         self._intents = _KeptIntents(intents or MemoryIntents())
         kept, places = self._intents.intents, NodePlaces(caches.csi_nodes.store, caches.nodes.store)
@@ -65,7 +68,7 @@ class Provisioner(Manager):
         self._tracker = IntentTracker(kept, self._records, clock, self._intent_ended)
         self._intent_metrics = runtime.metrics.once(IntentMetrics)
         self._view = View(
-            driver=facts,
+            driver=capabilities,
             rules=options.rules,
             claims=caches.claims.store,
             volumes=caches.volumes.store,
@@ -78,39 +81,28 @@ class Provisioner(Manager):
             records=self._records,
             node_name=options.node.node_name if options.node else "",
         )
-        self._others = Subcontrollers(runtime, driver, facts, options, events, caches, secrets, self._view, kept)
-        pv_store = PvStore(cluster, caches.volumes, driver_name=facts.name, per_node=options.node is not None)
-        self._creation = VolumeCreation(
-            driver,
-            self._tracker,
-            self._records,
-            self._others.protection,
-            pv_store,
-            secrets,
-            clock,
-            identity=identity_of(facts.name, options, clock, runtime.chance),
-            timeout_s=options.timeout_s,
-            uses_topology=self._view.uses_topology,
-            is_there=lambda uid: self._view.claim(uid) is not None,
-        )
-        self._claims = ClaimReconciler(
-            runtime,
+        self._others = Subcontrollers(env, self._view, kept)
+        protection = self._others.protection
+        pv_store = PvStore(cluster, caches.volumes, driver_name=capabilities.name, per_node=options.node is not None)
+        identity = identity_of(capabilities.name, options, clock, runtime.chance)
+        self._creation = VolumeCreation(env, self._view, self._records, self._tracker, protection, pv_store, identity)
+        claim_events = ClaimEvents(events, populating)
+        self._results = AttemptResults(
+            env,
             self._view,
             self._records,
             self._tracker,
-            caches.claims,
-            secrets,
             self._creation,
-            pv_store,
-            ClaimEvents(events, populating),
-            options,
+            claim_events,
             making_failed=self._others.making_failed,
-            forgotten=self._others.protection.abandon,
+            forgotten=protection.abandon,
         )
-        self._handlers = ClaimEventHandlers(self._view, caches, places, self._claims.controller, self._claim_ended)
-        self._others.protection.on_snapshot(self._handlers.snapshot_changed)
+        claims = ClaimReconciler(env, self._view, self._records, self._tracker, self._creation, pv_store, claim_events, self._results)
+        self._claims = claims.controller
+        self._handlers = ClaimEventHandlers(self._view, caches, places, self._claims, self._claim_ended)
+        protection.on_snapshot(self._handlers.snapshot_changed)
         kept.on_found(self._intents_found)
-        super().__init__(caches.shared, *self._others.workers, self._claims.controller, self._claims.storing, prepare=self._ready)
+        super().__init__(caches.shared, *self._others.workers, self._claims, claims.pending.controller, prepare=self._ready)
         for name, one in {**caches.beside, **self._others.beside}.items():
             self.beside(name, one)
         self.beside("provisioner/events", events)
@@ -138,22 +130,22 @@ class Provisioner(Manager):
     def _claim_ended(self, uid: str) -> None:
         """Its volume, if there may be one, is still asked for, in the back-off it is in."""
         if uid not in self._view.intents:
+            self._results.forget(uid)
             self._claims.forget(uid)
-            self._claims.controller.forget(uid)
             if self._creation.holds(uid):
-                self._claims.controller.add(uid)
+                self._claims.add(uid)
             return
         record = self._records.of(uid)
         record.orphaned_at = self._clock.now() + SECRET_S_MAX
         if record.is_unresolved:
-            self._claims.controller.add(uid)
+            self._claims.add(uid)
 
     def _intents_found(self, found: Mapping[str, Intent]) -> None:
         self._tracker.found(found)
         self._creation.found(found)
         for uid in found:
             self._records.of(uid).orphaned_at = self._clock.now()
-            self._claims.controller.add(uid)
+            self._claims.add(uid)
 
     def _intent_ended(self, intent: Intent) -> None:
         self._others.intent_closed(intent.volume_name)

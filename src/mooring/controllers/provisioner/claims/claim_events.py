@@ -7,6 +7,7 @@ from typing import Final
 from mooring.api.core import ObjectReference, PersistentVolumeClaim
 from mooring.base.log import logger
 from mooring.control.events import EventRecorder
+from mooring.controllers.provisioner.claims.view import View
 from mooring.controllers.provisioner.intents.intent import Intent
 
 log = logger(__name__)
@@ -27,6 +28,14 @@ def intent_reference(intent: Intent) -> ObjectReference:
 
 def _reference(namespace: str, name: str, uid: str, version: str) -> ObjectReference:
     return ObjectReference("v1", "PersistentVolumeClaim", namespace, name, uid, version)
+
+
+def reference_of(view: View, uid: str) -> ObjectReference | None:
+    """The claim of this uid, or of the open intent under it; None when there is neither."""
+    claim, intent = view.claim(uid), view.intents.get(uid)
+    if claim is not None:
+        return claim_reference(claim)
+    return None if intent is None else intent_reference(intent)
 
 
 class ClaimEvents:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from mooring.api.migration import TranslationError
 from mooring.api.volume_migration import as_in_tree
-from mooring.base.clock import Clock, Instant
+from mooring.base.clock import Instant
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
-from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner import volumes
 from mooring.controllers.provisioner.calls import delete_volume
 from mooring.controllers.provisioner.claims import outcomes, response_checks
@@ -26,12 +25,14 @@ from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Faile
 from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.controllers.provisioner.claims.requests import Order
+from mooring.controllers.provisioner.claims.view import View
+from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.source_protection.controller import SourceProtection
 from mooring.csi.codes import DriverError
-from mooring.csi.driver import Call, Driver
+from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ApiError
 
@@ -39,34 +40,21 @@ log = logger(__name__)
 
 
 class VolumeCreation:
-    """identity: of this process, in the attributes of its volumes. timeout_s: of each call. is_there: for a claim's uid."""
+    """identity: of this process, in the attributes of its volumes."""
 
     def __init__(
         self,
-        driver: Driver,
-        tracker: IntentTracker,
+        env: Environment,
+        view: View,
         records: ClaimRecords,
+        tracker: IntentTracker,
         protection: SourceProtection,
         pv_store: PvStore,
-        secrets: SecretCache,
-        clock: Clock,
-        *,
         identity: str,
-        timeout_s: float,
-        uses_topology: bool,
-        is_there: Callable[[str], bool] = lambda uid: True,
     ) -> None:
-        self._driver = driver
-        self._tracker = tracker
-        self._protection = protection
-        self._pv_store = pv_store
-        self._secrets = secrets
-        self._clock = clock
-        self._identity = identity
-        self._timeout_s = timeout_s
-        self._uses_topology = uses_topology
-        self._is_there = is_there
-        self._records = records
+        self._driver, self._secrets, self._clock, self._timeout_s = env.driver, env.secrets, env.runtime.clock, env.options.timeout_s
+        self._view, self._records, self._tracker = view, records, tracker
+        self._protection, self._pv_store, self._identity = protection, pv_store, identity
 
     async def create(self, order: Order, secrets: Mapping[str, str], began: Instant) -> tuple[Save, str] | None:
         """STORED; LATER when the volume is made and its object still to be stored, with the reason; None when the claim is gone.
@@ -92,7 +80,7 @@ class VolumeCreation:
             await self._reject(order, secrets, unusable.failure, unusable.volume_id)
             return Save.STORED, ""
         volume = answer.volume
-        body = volumes.completed(order.intent.volume, volume, order.required_bytes, self._identity, self._uses_topology)
+        body = volumes.completed(order.intent.volume, volume, order.required_bytes, self._identity, self._view.uses_topology)
         if order.intent.migrated:
             try:
                 body = as_in_tree(body)
@@ -149,7 +137,7 @@ class VolumeCreation:
             await self._tracker.begin(order.intent)
         except ApiError as error:
             raise Failed(Failure(str(error), State.NO_CHANGE)) from error
-        if is_new and not self._is_there(uid):
+        if is_new and self._view.claim(uid) is None:
             await self._tracker.close(uid, IntentEvent.RULED_OUT)
             self.release(uid)
             return False
@@ -175,7 +163,7 @@ class VolumeCreation:
         except DriverError as error:
             if order.intent.secret is not None:  # perhaps it was the secret: read it anew next time
                 self._secrets.forget(order.intent.secret)
-            failure = outcomes.of_call(error, uses_topology=self._uses_topology, node_name=order.intent.node_name)
+            failure = outcomes.of_call(error, uses_topology=self._view.uses_topology, node_name=order.intent.node_name)
             if order.secret_is_lost:  # what is refused without its secret may be there all the same
                 failure = dataclasses.replace(failure, state=State.BACKGROUND, infeasible=False, rules_out=RulesOut.NOTHING)
             raise Failed(failure) from error

@@ -14,20 +14,14 @@ from mooring.api.storage import StorageClass, VolumeAttachment
 from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.control.controller import Controller
-from mooring.control.events import EventRecorder
 from mooring.control.result import Result, Retry
-from mooring.control.runtime import Runtime
-from mooring.control.secrets import SecretCache
-from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.deletion import reasons as why
 from mooring.controllers.provisioner.deletion.attachments import Attachments
 from mooring.controllers.provisioner.deletion.decide import decide_deletion
 from mooring.controllers.provisioner.deletion.reconcile import Actions, Failed
 from mooring.controllers.provisioner.deletion.view import Here, Progress, View, class_changed, detached, intent_closed
+from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.metrics import DeletionMetrics
-from mooring.controllers.provisioner.options import ProvisionerOptions
-from mooring.csi.driver import Driver
-from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.informer import Change
 
 log = logger(__name__)
@@ -45,25 +39,20 @@ async def _at_once(uid: str) -> None:
 class VolumeDeletion:
     """Deletes volumes of released PersistentVolumes, and keeps their finalizer.
 
-    caches: has to be called before they run. segments: of the one node that is served, if the options name one. settled: as of Intents.
+    segments: of the one node that is served, if the options name one. settled: as of Intents.
     deleted: called with the PersistentVolume once the driver has deleted its volume: there is room again.
     """
 
     def __init__(
         self,
-        runtime: Runtime,
-        caches: ProvisionerCaches,
-        driver: Driver,
-        facts: DriverCapabilities,
-        options: ProvisionerOptions,
-        events: EventRecorder,
-        secrets: SecretCache,
+        env: Environment,
         *,
         settled: Callable[[str], Awaitable[None]] = _at_once,
         segments: Mapping[str, str] | None = None,
         deleted: Callable[[PersistentVolume], None] = lambda pv: None,
     ) -> None:
-        self._clock, self._events, self._metrics = runtime.clock, events, runtime.metrics.once(DeletionMetrics)
+        runtime, caches, options = env.runtime, env.caches, env.options
+        self._clock, self._events, self._metrics = runtime.clock, env.events, runtime.metrics.once(DeletionMetrics)
         self._progress: dict[str, Progress] = {}
         self._told: dict[str, tuple[str, type, Instant]] = {}  # of volumes that wait: uid, kind of problem, and when it was told
         self.controller: Controller[str] = Controller(
@@ -79,25 +68,15 @@ class VolumeDeletion:
         if self._attachments is not None:
             self._attachments.on_change(self._attachment_changed)
         self._view = View(
-            driver=facts,
+            driver=env.capabilities,
             volumes=caches.volumes.store,
             classes=caches.classes.store,
             attachments=None if self._attachments is None else self._attachments.store,
             here=None if options.node is None else Here(options.node.node_name, {} if segments is None else segments),
             progress=self._progress,
         )
-        self._actions = Actions(
-            runtime,
-            caches,
-            driver,
-            secrets,
-            self._view,
-            self._progress,
-            None if self._attachments is None else Attachments(runtime, self._attachments),
-            settled=settled,
-            deleted=deleted,
-            timeout_s=options.timeout_s,
-        )
+        attachments = None if self._attachments is None else Attachments(runtime, self._attachments)
+        self._actions = Actions(env, self._view, self._progress, attachments, settled=settled, deleted=deleted)
         self.controller.watch(caches.volumes, self._volume_changed)
         caches.classes.on_change(self._class_changed)
 

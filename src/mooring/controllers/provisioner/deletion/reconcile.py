@@ -11,19 +11,18 @@ from mooring.api.meta import key_of
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
 from mooring.control.result import Stale
-from mooring.control.runtime import Runtime
-from mooring.control.secrets import SecretCache, SecretError
+from mooring.control.secrets import SecretError
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.calls import delete_volume
 from mooring.controllers.provisioner.claims.view import BY_UID
 from mooring.controllers.provisioner.deletion import decide as d
 from mooring.controllers.provisioner.deletion.attachments import Attachments
 from mooring.controllers.provisioner.deletion.view import Progress, View, intent_closed
+from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.metrics import DeletionMetrics
 from mooring.csi.codes import DriverError
-from mooring.csi.driver import Call, Driver
+from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
@@ -52,30 +51,26 @@ def _patience(error: ApiError) -> int:
 
 
 class Actions:
-    """progress: filled here, read by the view. attachments: None for a driver that does not publish. timeout_s: of each call.
+    """progress: filled here, read by the view. attachments: None for a driver that does not publish.
 
     settled: as of Intents, by the claim's uid. deleted: called with the PersistentVolume whose volume the driver has just deleted.
     """
 
     def __init__(
         self,
-        runtime: Runtime,
-        caches: ProvisionerCaches,
-        driver: Driver,
-        secrets: SecretCache,
+        env: Environment,
         view: View,
         progress: dict[str, Progress],
         attachments: Attachments | None,
         *,
         settled: Callable[[str], Awaitable[None]],
         deleted: Callable[[PersistentVolume], None],
-        timeout_s: float,
     ) -> None:
-        self._cluster, self._clock, self._driver = runtime.cluster, runtime.clock, driver
-        self._volumes, self._claims, self._secrets = caches.volumes, caches.claims, secrets
+        self._cluster, self._clock, self._driver = env.runtime.cluster, env.runtime.clock, env.driver
+        self._volumes, self._claims, self._secrets = env.caches.volumes, env.caches.claims, env.secrets
         self._view, self._progress, self._attachments = view, progress, attachments
-        self._settled, self._deleted, self._timeout_s = settled, deleted, timeout_s
-        self._metrics = runtime.metrics.once(DeletionMetrics)
+        self._settled, self._deleted, self._timeout_s = settled, deleted, env.options.timeout_s
+        self._metrics = env.runtime.metrics.once(DeletionMetrics)
 
     async def perform(self, pv: PersistentVolume, decision: d.Decision) -> None:
         """Carries out the actions. Raises Failed; Stale when the decision is another one by the time the volume is about to go."""

@@ -14,21 +14,17 @@ from mooring.api.meta import key_of
 from mooring.api.storage import StorageClass
 from mooring.base.log import logger
 from mooring.control.controller import Controller
-from mooring.control.events import EventRecorder
 from mooring.control.result import Result
-from mooring.control.runtime import Runtime
-from mooring.control.secrets import SecretCache
 from mooring.control.slim import changed
-from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.calls import look_up
 from mooring.controllers.provisioner.claims.claim_events import WARNING, claim_reference
 from mooring.controllers.provisioner.claims.view import BY_CLASS, Looked, View
+from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.local_node import reasons as why
 from mooring.controllers.provisioner.local_node.decide import AskForRoom, BecomeOwner, LookUp, decide_ownership, obstacle
-from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.provisioner.writes import select_node
 from mooring.csi.codes import DriverError
-from mooring.csi.driver import Call, Driver
+from mooring.csi.driver import Call
 from mooring.kube.cache.informer import Cause, Change
 from mooring.kube.errors import ApiError, Conflict, NotFound
 
@@ -46,22 +42,14 @@ class Race:
 
 
 class ClaimOwnership:
-    """caches: has to be called before they run. view: the provisioner's own."""
+    """view: the provisioner's own."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        caches: ProvisionerCaches,
-        driver: Driver,
-        options: ProvisionerOptions,
-        events: EventRecorder,
-        secrets: SecretCache,
-        view: View,
-    ) -> None:
+    def __init__(self, env: Environment, view: View) -> None:
+        runtime, options, caches = env.runtime, env.options, env.caches
         assert options.node is not None
         self._node = options.node
-        self._cluster, self._chance, self._driver, self._timeout_s = runtime.cluster, runtime.chance, driver, options.timeout_s
-        self._claims, self._events, self._secrets, self._view = caches.claims, events, secrets, view
+        self._cluster, self._chance, self._driver, self._timeout_s = runtime.cluster, runtime.chance, env.driver, options.timeout_s
+        self._claims, self._events, self._secrets, self._view = caches.claims, env.events, env.secrets, view
         self._races: dict[str, Race] = {}
         self.controller: Controller[str] = Controller(
             runtime,
