@@ -18,6 +18,7 @@ from mooring.control.draining import Shift
 from mooring.control.queue import BackOff, QueueMetrics, WorkQueue, retry_backoff
 from mooring.control.result import Because, Result, Retry, Stale
 from mooring.control.runtime import Runtime
+from mooring.control.slim import changed
 from mooring.control.topics import Topic, Topics
 from mooring.kube.cache.informer import Cause, Change, Informer
 from mooring.kube.errors import ApiError
@@ -69,12 +70,16 @@ class Controller(Generic[K]):
     def watch(self, informer: Informer[T], keys: Callable[[Change[T]], Iterable[K]], *, own: bool = True) -> None:
         """Adds the keys that a change concerns. own: False leaves out what our own writes changed."""
 
-        def changed(change: Change[T]) -> None:
+        def add(change: Change[T]) -> None:
             if own or change.cause is not Cause.OWN_WRITE:
                 for key in keys(change):
                     self._queue.add(key)
 
-        informer.on_change(changed)
+        informer.on_change(add)
+
+    def tell_on(self, informer: Informer[T], topics: Callable[[Change[T]], Iterable[Topic]]) -> None:
+        """Tells the topics that a change concerns; one of the version alone concerns none."""
+        informer.on_change(lambda change: self.tell(*topics(change)) if changed(change.old, change.new) else None)
 
     def add(self, key: K) -> None:
         """The key is reconciled as soon as a worker is free."""

@@ -28,10 +28,10 @@ from mooring.controllers.binding.caches import BindingCaches
 from mooring.controllers.binding.names import SELECTED_NODE, reference_to
 from mooring.controllers.binding.options import BinderOptions
 from mooring.controllers.binding.view import LABELLED
+from mooring.controllers.scheduler import event_handlers as handlers
 from mooring.controllers.scheduler import reasons as why
 from mooring.controllers.scheduler.assumed_bindings import Plan, Plans
 from mooring.controllers.scheduler.decide import decide_pod
-from mooring.controllers.scheduler.event_handlers import Wakes, has_its_node, let_go
 from mooring.controllers.scheduler.metrics import SchedulerMetrics
 from mooring.controllers.scheduler.stale_node_selection import Unpin
 from mooring.controllers.scheduler.view import ATTACHMENT_INDEXES, CAPACITY_INDEXES, NODE, View
@@ -76,19 +76,17 @@ class Scheduler:
         )
         self._unpin = Unpin(runtime, self.view, self._claims)
         self.controllers = (self._pods, self._unpin.controller)
-        wakes = Wakes(self._pods.tell, self._look_at, self._unpin.node_vanished)
-        caches.pods.on_change(wakes.pod_changed)
-        caches.claims.on_change(wakes.claim_changed)
-        caches.volumes.on_change(wakes.volume_changed)
-        caches.classes.on_change(wakes.class_changed)
-        nodes.on_change(wakes.node_changed)
-        csi_nodes.on_change(wakes.csi_node_changed)
-        drivers.on_change(wakes.driver_changed)
-        capacities.on_change(wakes.capacity_changed)
-        attachments.on_change(wakes.attachment_changed)
-
-    def _look_at(self, pod: Pod) -> None:
-        self._pods.add(key_of(pod))
+        self._pods.watch(caches.pods, handlers.undecided)
+        self._pods.tell_on(caches.pods, handlers.of_pod)
+        self._pods.tell_on(caches.claims, handlers.of_claim)
+        self._pods.tell_on(caches.volumes, handlers.of_volume)
+        self._pods.tell_on(caches.classes, handlers.of_class)
+        self._pods.tell_on(nodes, handlers.of_node)
+        self._pods.tell_on(csi_nodes, handlers.of_csi_node)
+        self._pods.tell_on(drivers, handlers.of_driver)
+        self._pods.tell_on(capacities, handlers.of_capacity)
+        self._pods.tell_on(attachments, handlers.of_attachment)
+        self._unpin.controller.watch(nodes, self._unpin.node_changed)
 
     # -- one pod
 
@@ -121,8 +119,8 @@ class Scheduler:
     def _drop(self, key: Key) -> None:
         """Others may have waited for what the plan held, unless the pod holds it now."""
         plan = self._plans.drop(key)
-        if plan is not None and not has_its_node(self.view.pods.get(key), plan):
-            self._pods.tell(*let_go(self.view, plan))
+        if plan is not None and not handlers.has_its_node(self.view.pods.get(key), plan):
+            self._pods.tell(*handlers.of_dropped_plan(self.view, plan))
 
     async def _carry_out(self, plan: Plan) -> None:
         """Writes what was chosen, on exactly the states that it was chosen from; nothing is taken back when a later write fails.

@@ -6,7 +6,9 @@ counts; a name that was never seen may be a node that comes later.
 
 from __future__ import annotations
 
-from mooring.api.core import PersistentVolumeClaim
+from collections.abc import Iterator
+
+from mooring.api.core import Node, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation, key_of
 from mooring.base.log import logger
 from mooring.control.controller import Controller
@@ -19,6 +21,7 @@ from mooring.controllers.binding.view import BY_SELECTED
 from mooring.controllers.binding.writes import Whole
 from mooring.controllers.scheduler.reasons import NothingToDo
 from mooring.controllers.scheduler.view import View
+from mooring.kube.cache.informer import Change
 
 log = logger(__name__)
 
@@ -32,9 +35,10 @@ class Unpin:
             runtime, "unpin", self._reconcile, workers=1, label="PersistentVolumeClaim", log=log
         )
 
-    def node_vanished(self, name: str) -> None:
-        for claim in self._view.claims.by(BY_SELECTED, name):
-            self.controller.add((key_of(claim), name))
+    def node_changed(self, change: Change[Node]) -> Iterator[tuple[Key, str]]:
+        if change.new is None:
+            for claim in self._view.claims.by(BY_SELECTED, change.key.name):
+                yield key_of(claim), change.key.name
 
     async def _reconcile(self, key: tuple[Key, str]) -> Result:
         claim, node_name = self._view.claims.get(key[0]), key[1]

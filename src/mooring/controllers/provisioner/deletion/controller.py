@@ -10,11 +10,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final
 
 from mooring.api.core import ObjectReference, PersistentVolume
-from mooring.api.storage import StorageClass, VolumeAttachment
+from mooring.api.storage import VolumeAttachment
 from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.result import Result, Retry
+from mooring.control.topics import Topic
 from mooring.controllers.provisioner.deletion import reasons as why
 from mooring.controllers.provisioner.deletion.attachments import Attachments
 from mooring.controllers.provisioner.deletion.decide import decide_deletion
@@ -66,7 +67,7 @@ class VolumeDeletion:
         )
         self._volumes, self._attachments = caches.volumes, caches.attachments
         if self._attachments is not None:
-            self._attachments.on_change(self._attachment_changed)
+            self.controller.tell_on(self._attachments, _of_attachment)
         self._view = View(
             driver=env.capabilities,
             volumes=caches.volumes.store,
@@ -78,7 +79,7 @@ class VolumeDeletion:
         attachments = None if self._attachments is None else Attachments(runtime, self._attachments)
         self._actions = Actions(env, self._view, self._progress, attachments, settled=settled, deleted=deleted)
         self.controller.watch(caches.volumes, self._volume_changed)
-        caches.classes.on_change(self._class_changed)
+        self.controller.tell_on(caches.classes, lambda change: (class_changed(change.key.name),))
 
     async def run(self) -> None:
         """Works until cancelled, or until drained. The shared caches have been filled; that of attachments may be late."""
@@ -110,13 +111,6 @@ class VolumeDeletion:
             self._forget(change.key.name)
         elif self._view.is_ours(change.new):
             yield change.key.name
-
-    def _attachment_changed(self, change: Change[VolumeAttachment]) -> None:
-        if change.new is None:
-            self.controller.tell(detached(change.object.spec.source.persistent_volume_name or ""))
-
-    def _class_changed(self, change: Change[StorageClass]) -> None:
-        self.controller.tell(class_changed(change.key.name))
 
     def _forget(self, name: str) -> None:
         self.controller.forget(name)
@@ -164,3 +158,7 @@ class VolumeDeletion:
             api_version="v1", kind="PersistentVolume", name=meta.name, uid=meta.uid, resource_version=meta.resource_version
         )
         self._events.event(about, "Warning", FAILED_DELETE, text)
+
+
+def _of_attachment(change: Change[VolumeAttachment]) -> tuple[Topic, ...]:
+    return (detached(change.object.spec.source.persistent_volume_name or ""),) if change.new is None else ()
