@@ -26,7 +26,7 @@ from mooring.controllers.provisioner.intents.intent import Intents, MemoryIntent
 from mooring.controllers.provisioner.options import ProvisionerOptions, Rules
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.session import greet
+from mooring.csi.session import probe_and_identify
 from tests.support.cluster_world import ClusterWorld
 from tests.support.volume_driver import CREATE, DELETE, GiB, VolumeDriver
 
@@ -79,7 +79,7 @@ class ProvisioningWorld(ClusterWorld):
     async def provisioning(self) -> AsyncIterator[Provisioner]:
         """A running provisioner; cancelled at the end, as by kill -9."""
         port = InProcessDriver(self.driver, clock=self.clock)
-        info = await greet(port, clock=self.clock)
+        info = await probe_and_identify(port, clock=self.clock)
         events = EventRecorder(self.users, "csi.test_host_uid", clock=self.clock, chance=self.chance)
         runtime = Runtime(self.cluster, self.clock, self.chance, self.metrics)
         self.provisioner = Provisioner(runtime, port, info, self.options, events, intents=self.intents)

@@ -99,14 +99,14 @@ class Controller(Generic[K]):
                 self._queue.forget(key)
             self._queue.add(key)
 
-    def settle(self, key: K, came_to: Result | Retry) -> None:
+    def apply_result(self, key: K, came_to: Result | Retry) -> None:
         """Does with a key that another controller worked on as if it had been reconciled here, and had come to this."""
         if isinstance(came_to, Retry):
             self._failed(key, came_to)
         elif came_to.again:
             self._queue.add(key)
         else:
-            self._settled(key, came_to)
+            self._succeeded(key, came_to)
 
     def retry_now(self, keys: Iterable[K]) -> None:
         """Ends the back-off of those among the keys that have failed, or that may be failing at this moment; their failures are history."""
@@ -156,11 +156,11 @@ class Controller(Generic[K]):
 
     async def _work(self, key: K) -> None:
         try:
-            await self._until_settled(key)
+            await self._reconcile_in_steps(key)
         finally:
             self._topics.end(key)
 
-    async def _until_settled(self, key: K) -> None:
+    async def _reconcile_in_steps(self, key: K) -> None:
         is_stale = False
         for _ in range(STEPS_MAX):
             self._topics.begin(key)
@@ -178,7 +178,7 @@ class Controller(Generic[K]):
             if result.done:
                 self._log.info(2, result.done, because=str(result.because), **self._about(key))
             if not result.again:
-                self._settled(key, result)
+                self._succeeded(key, result)
                 return
             is_stale = False
         if is_stale:  # something keeps moving under the work: not at full speed for ever
@@ -186,7 +186,7 @@ class Controller(Generic[K]):
         else:
             self._queue.add(key)
 
-    def _settled(self, key: K, result: Result) -> None:
+    def _succeeded(self, key: K, result: Result) -> None:
         if not result.keeps_backoff:
             self._queue.forget(key)
         if not self._topics.park(key, result.waits_for):
@@ -196,9 +196,9 @@ class Controller(Generic[K]):
 
     def _failed(self, key: K, failure: Retry) -> None:
         delay_s = self._queue.retry(key)
-        told = self._log.bind(**self._about(key))
+        log = self._log.bind(**self._about(key))
         if failure.because is not None:
-            told = told.bind(because=str(failure.because))
-        told.error(str(failure), retry_in_s=round(delay_s, 3))
+            log = log.bind(because=str(failure.because))
+        log.error(str(failure), retry_in_s=round(delay_s, 3))
         if not self._topics.park(key, failure.heals):
             self._queue.add(key)

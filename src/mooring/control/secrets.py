@@ -43,7 +43,7 @@ class SecretCache:
             self._known[key] = (self._clock.now() + FRESH_S, values)
             return values
 
-    def forget(self, ref: SecretReference) -> None:
+    def invalidate(self, ref: SecretReference) -> None:
         """Reads it anew next time."""
         self._known.pop(Key(ref.namespace, ref.name), None)
 

@@ -77,10 +77,10 @@ class Topics(Generic[K]):
                 self._told[topic] = self._count
             found.update(self._keys.get(topic, {}))
         if len(self._told) > TOLD_MAX:
-            self._forget_old()
+            self._drop_old()
         return tuple(found)
 
-    def _forget_old(self) -> None:
+    def _drop_old(self) -> None:
         """What was told before the oldest key in hand was taken up concerns nobody."""
         oldest = min(self._began.values())
         self._told = {topic: count for topic, count in self._told.items() if count > oldest}

@@ -19,9 +19,9 @@ from mooring.csi.client import Client
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import A, Call, Driver, Q, Rpc
 from mooring.csi.metrics import CallMetrics
-from mooring.csi.probe_and_identify import AGAIN_S, Limits, greet
+from mooring.csi.probe_and_identify import AGAIN_S, Limits, probe_and_identify
 
-__all__ = ["DriverChanged", "DriverInfo", "DriverLost", "Limits", "Session", "carry_on", "exit_on_loss", "greet", "stay_away"]
+__all__ = ["DriverChanged", "DriverInfo", "DriverLost", "Limits", "Session", "carry_on", "exit_on_loss", "probe_and_identify", "stay_away"]
 
 _log = logger(__name__)
 
@@ -90,7 +90,7 @@ class Session:
     """One driver, from its greeting on.
 
     `start()` first, then `run()` for as long as the driver is used. on_loss: called once for each loss; True goes on, False refuses
-    all later calls, and what it raises ends run(). driver, limits, metrics: as in greet().
+    all later calls, and what it raises ends run(). driver, limits, metrics: as in probe_and_identify().
     """
 
     def __init__(
@@ -132,9 +132,9 @@ class Session:
         self._on_return.append(handler)
 
     async def start(self) -> DriverInfo:
-        """Greets the driver. Raises as greet() does."""
+        """Identifies the driver. Raises as probe_and_identify() does."""
         assert self._info is None, "started twice"
-        self._info = await self._greet()
+        self._info = await self._identify()
         return self._info
 
     async def run(self) -> None:
@@ -156,7 +156,7 @@ class Session:
         """Returns when the driver answers as it did at the start. Raises DriverChanged."""
         while True:
             await self._raw.reconnected()
-            after = await self._greet_over_one_connection()
+            after = await self._identify_over_one_connection()
             if after == self._info:
                 return
             if isinstance(after, DriverInfo | ConfigError):
@@ -165,28 +165,28 @@ class Session:
                 _log.error("CSI driver is back, but does not introduce itself", after)
                 await self._clock.sleep(AGAIN_S)
 
-    async def _greet_over_one_connection(self) -> DriverInfo | DriverError | ConfigError | None:
+    async def _identify_over_one_connection(self) -> DriverInfo | DriverError | ConfigError | None:
         """How the driver introduces itself, or fails to; None when the connection broke meanwhile.
 
         So that a driver which is replaced between two answers, or right after the last, can't pass for the one that gave them.
         """
         async with asyncio.TaskGroup() as group:
             loss = group.create_task(self._raw.lost(), name="csi/session/loss")
-            greeting = group.create_task(self._try_to_greet(), name="csi/session/greeting")
-            await asyncio.wait((loss, greeting), return_when=asyncio.FIRST_COMPLETED)
+            identity = group.create_task(self._try_to_identify(), name="csi/session/greeting")
+            await asyncio.wait((loss, identity), return_when=asyncio.FIRST_COMPLETED)
             is_lost = loss.done()
             loss.cancel()
-            greeting.cancel()
-        return None if is_lost else greeting.result()
+            identity.cancel()
+        return None if is_lost else identity.result()
 
-    async def _try_to_greet(self) -> DriverInfo | DriverError | ConfigError:
+    async def _try_to_identify(self) -> DriverInfo | DriverError | ConfigError:
         try:
-            return await self._greet()
+            return await self._identify()
         except (DriverError, ConfigError) as error:
             return error
 
-    async def _greet(self) -> DriverInfo:
-        return await greet(self._raw, clock=self._clock, limits=self._limits, metrics=self._metrics)
+    async def _identify(self) -> DriverInfo:
+        return await probe_and_identify(self._raw, clock=self._clock, limits=self._limits, metrics=self._metrics)
 
     def _changed(self, after: DriverInfo | ConfigError) -> DriverChanged:
         new = after if isinstance(after, DriverInfo) else None

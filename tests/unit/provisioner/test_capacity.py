@@ -30,7 +30,7 @@ from mooring.csi.codes import Code
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.session import greet
+from mooring.csi.session import probe_and_identify
 from mooring.kube.errors import NOT_SERVED, ApiError, Conflict, Forbidden, NotFound, NotServed, ServerError, Unreachable
 from tests.support.cluster_world import ClusterWorld, metric
 from tests.support.scripted_driver import RPC, Fail, Wait
@@ -55,7 +55,7 @@ class World(ClusterWorld):
     async def publishing(self, place: Mapping[str, str] | None = None) -> AsyncIterator[CapacityPublisher]:
         await self.make_namespace("ns")
         port = InProcessDriver(self.driver, clock=self.clock)
-        facts = capabilities_of(await greet(port, clock=self.clock))
+        facts = capabilities_of(await probe_and_identify(port, clock=self.clock))
         caches = ProvisionerCaches(Runtime(self.cluster, self.clock, self.chance, self.metrics), facts, self.options)
         runtime = Runtime(self.cluster, self.clock, self.chance, self.metrics)
         capacity = CapacityPublisher(runtime, caches, port, facts, self.options, place=place)

@@ -26,7 +26,7 @@ from mooring.controllers.provisioner.options import NodeOptions, ProvisionerOpti
 from mooring.csi.codes import Code
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.in_process import InProcessDriver
-from mooring.csi.session import greet
+from mooring.csi.session import probe_and_identify
 from mooring.kube.errors import ApiError, Conflict, Forbidden, ServerError, Unreachable
 from tests.support.cluster_world import ClusterWorld, metric
 from tests.support.objects import a_pv, a_va
@@ -60,7 +60,7 @@ class World(ClusterWorld):
     @contextlib.asynccontextmanager
     async def deleting(self, segments: Mapping[str, str] | None = None) -> AsyncIterator[VolumeDeletion]:
         port = InProcessDriver(self.driver, clock=self.clock)
-        facts = capabilities_of(await greet(port, clock=self.clock))
+        facts = capabilities_of(await probe_and_identify(port, clock=self.clock))
         caches = ProvisionerCaches(Runtime(self.cluster, self.clock, self.chance, self.metrics), facts, self.options)
         secrets, runtime = SecretCache(self.cluster, self.clock), Runtime(self.cluster, self.clock, self.chance, self.metrics)
         self.deletion = VolumeDeletion(

@@ -30,7 +30,7 @@ from mooring.base.log_once import Complaints
 from mooring.base.randomness import Chance
 from mooring.control.lease.lock import LeaseLock, WholeLease
 from mooring.control.lease.record import JITTER, Candidate, LeaseTimes
-from mooring.control.lease.reporter import Announcer, LeaseMetrics, Recorder
+from mooring.control.lease.reporter import LeadershipReporter, LeaseMetrics, Recorder
 from mooring.control.lease.roles import HOLDING, NEXT, STEPS, Happening, Role, Step
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, Forbidden, Gone, MethodNotAllowed, Unauthorized
@@ -81,7 +81,7 @@ class LeaderElector:
         self._log = _log.bind(lock=f"{candidate.namespace}/{candidate.lock_name}", identity=candidate.identity)
         self._complaints = Complaints(self._log)
         self._refusal = ""
-        self._announcer = Announcer(candidate.identity, self._log, events, metrics)
+        self._reporter = LeadershipReporter(candidate.identity, self._log, events, metrics)
 
     @property
     def role(self) -> Role:
@@ -141,7 +141,7 @@ class LeaderElector:
         try:
             async with asyncio.timeout(self._times.renew_s):
                 lease = await self._lock.read()
-                if STEPS[self._role, self._lock.seen(lease)] is Step.WRITE:
+                if STEPS[self._role, self._lock.observed(lease)] is Step.WRITE:
                     self._happens(Happening.CLAIMS)
                     await self._write(lease)
                 else:
@@ -261,11 +261,11 @@ class LeaderElector:
                 self._lock.last = None
                 self._log.info(2, "Failed to renew the Lease without reading it first", why=str(error))
         lease = await self._lock.read()
-        if STEPS[self._role, self._lock.seen(lease)] is not Step.WRITE:
+        if STEPS[self._role, self._lock.observed(lease)] is not Step.WRITE:
             self._happens(Happening.REFUSED)
             self._log.error("The Lease was taken by another, stopping the work")
             return
-        self._announcer.renewed_slowly()
+        self._reporter.renewed_slowly()
         await self._write(lease)
 
     async def _release(self) -> None:
@@ -273,7 +273,7 @@ class LeaderElector:
         try:
             async with asyncio.timeout(self._times.renew_s):
                 lease = await self._lock.read()
-                if lease is not None and STEPS[self._role, self._lock.seen(lease)] is Step.RELEASE:
+                if lease is not None and STEPS[self._role, self._lock.observed(lease)] is Step.RELEASE:
                     await self._lock.give_back(lease)
                     self._log.info(0, "Gave the Lease back")
         except (ApiError, TimeoutError) as error:
@@ -289,7 +289,7 @@ class LeaderElector:
         return self._role is role
 
     def _announce(self) -> None:
-        self._announcer.leads(self._role in HOLDING, self._lock.reference())
+        self._reporter.leads(self._role in HOLDING, self._lock.reference())
 
     def _happens(self, what: Happening) -> None:
         before = self._role

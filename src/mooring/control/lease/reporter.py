@@ -26,7 +26,7 @@ class LeaseMetrics:
         self.slowpath = slow.labels("")
 
 
-class Announcer:
+class LeadershipReporter:
     """identity: whom to announce."""
 
     def __init__(self, identity: str, log: Logger, events: Recorder | None, metrics: LeaseMetrics | None) -> None:

@@ -150,5 +150,5 @@ class Reconciler:
 
     def _failed_call(self, error: DriverError, secret: SecretReference | None) -> Failed:
         if secret is not None:  # perhaps it was the secret: read it anew next time
-            self._secrets.forget(secret)
+            self._secrets.invalidate(secret)
         return Failed(str(error), code=error.code)

@@ -162,7 +162,7 @@ class VolumeCreation:
             return await self._driver.create_volume(order.with_secrets(secrets), Call(self._timeout_s, order.intent.migrated))
         except DriverError as error:
             if order.intent.secret is not None:  # perhaps it was the secret: read it anew next time
-                self._secrets.forget(order.intent.secret)
+                self._secrets.invalidate(order.intent.secret)
             failure = outcomes.of_call(error, uses_topology=self._view.uses_topology, node_name=order.intent.node_name)
             if order.secret_is_lost:  # what is refused without its secret may be there all the same
                 failure = dataclasses.replace(failure, state=State.BACKGROUND, infeasible=False, rules_out=RulesOut.NOTHING)

@@ -54,7 +54,7 @@ class ClaimReconciler:
             log=log,
             about=self._about,
         )
-        self.pending = PendingVolumes(env, view, records, creation, pv_store, events, results, self.controller.settle)
+        self.pending = PendingVolumes(env, view, records, creation, pv_store, events, results, self.controller.apply_result)
 
     def _about(self, uid: str) -> Mapping[str, str]:
         ref = reference_of(self._view, uid)

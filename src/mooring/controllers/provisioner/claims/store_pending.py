@@ -52,7 +52,7 @@ class PendingVolumes:
 
     def add(self, uid: str, error: str) -> None:
         """The claim's volume could not be stored: it comes after the back-off."""
-        self.controller.settle(uid, _not_stored(error))
+        self.controller.apply_result(uid, _not_stored(error))
 
     def _about(self, uid: str) -> Mapping[str, str]:
         volume = self._records.get(uid).pending

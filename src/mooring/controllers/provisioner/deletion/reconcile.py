@@ -142,7 +142,7 @@ class Actions:
             await delete_volume(self._driver, request, Call(self._timeout_s, action.migrated), pv.metadata.name)
         except DriverError as error:
             if secret is not None:  # perhaps it was the secret: read it anew next time
-                self._secrets.forget(secret)
+                self._secrets.invalidate(secret)
             raise Failed(str(error)) from error
 
     async def _delete_object(self, pv: PersistentVolume) -> None:
