@@ -88,15 +88,17 @@ class Attacher(Manager):
         super().__init__(caches, self._attachments, self._volumes)
         self._options, self._clock = options, runtime.clock
 
-        facts, resync_s = capabilities_of(info), options.resync_s
-        keeps = keeps_of_attachment(facts.name)
+        capabilities, resync_s = capabilities_of(info), options.resync_s
+        keeps = keeps_of_attachment(capabilities.name)
         attachments = caches.of(VOLUME_ATTACHMENTS, keeps=keeps, indexes=ATTACHMENT_INDEXES, resync_s=resync_s)
         volumes = caches.of(PERSISTENT_VOLUMES, keeps=keeps_of_volume, resync_s=resync_s)
-        nodes: Informer[CSINode] | None = caches.of(CSI_NODES, keeps=always(node_mask(facts.name))) if facts.publishes else None
+        nodes: Informer[CSINode] | None = (
+            caches.of(CSI_NODES, keeps=always(node_mask(capabilities.name))) if capabilities.publishes else None
+        )
         self._slots = CallSlots(calls_max, self._attachments.add, self._goes_later)
         self._store, self._memory = attachments.store, Memory()
         node_store: Store[CSINode] = Store() if nodes is None else nodes.store
-        self._view = View(facts, attachments.store, volumes.store, node_store, self._slots, self._memory, options.default_fstype)
+        self._view = View(capabilities, attachments.store, volumes.store, node_store, self._slots, self._memory, options.default_fstype)
         self._handlers = EventHandlers(self._view, self._attachments, self._volumes)
         self._reconciler = Reconciler(
             runtime, self._view, attachments, volumes, nodes, driver, options.timeout_s, self._handlers.publish_undone
@@ -106,7 +108,7 @@ class Attacher(Manager):
         volumes.on_change(self._handlers.volume_changed)
         if nodes is not None:
             nodes.on_change(self._handlers.node_changed)
-        if facts.publishes and facts.lists_published_nodes:
+        if capabilities.publishes and capabilities.lists_published_nodes:
             self.beside("attacher/drift", Loop(self._compare))
 
     def driver_returned(self) -> None:

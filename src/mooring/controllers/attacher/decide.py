@@ -32,7 +32,7 @@ from mooring.controllers.attacher.decision import (
     Unpublish,
     idle,
 )
-from mooring.controllers.attacher.memory import Doubt, Drift
+from mooring.controllers.attacher.memory import Drift, UnconfirmedPublish
 from mooring.controllers.attacher.requests import PublishOrder, RequestError, UnpublishOrder, capability, is_single_node
 from mooring.controllers.attacher.view import BY_VOLUME, NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View, volume_of
 from mooring.controllers.attacher.volume import Volume, handle_of, resolve_volume
@@ -42,9 +42,9 @@ from mooring.controllers.attacher.volume import Volume, handle_of, resolve_volum
 
 def decide_attachment(view: View, name: str) -> Decision:
     """The next step for one VolumeAttachment, or for what an earlier one of its name left behind."""
-    torn = view.memory.torn(name)
-    if torn is not None:
-        return _decide_undo(view, torn)
+    orphaned = view.memory.orphaned(name)
+    if orphaned is not None:
+        return _decide_undo(view, orphaned)
     attachment = view.attachment(name)
     if attachment is None:
         return Decision(why.Gone(name))
@@ -131,8 +131,8 @@ def _stuck(problem: why.Problem, actions: tuple[Action, ...] = ()) -> Decision:
 def _missing(attachment: VolumeAttachment, problem: why.Problem, look_up: Action) -> Decision:
     """For what the cache lacks: asked for before it is told, but not again while it is told."""
     error = attachment.status.detach_error if is_deleting(attachment) else attachment.status.attach_error
-    told = error is not None and error.message == problem.error
-    return _stuck(problem, () if told else (look_up,))
+    is_shown = error is not None and error.message == problem.error
+    return _stuck(problem, () if is_shown else (look_up,))
 
 
 def _publish_order(view: View, volume: Volume, node_id: str) -> PublishOrder:
@@ -174,10 +174,10 @@ def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: Volume) ->
             continue
         if is_deleting(other) or other.status.attached or not ours or other.metadata.name < name:
             return why.HeldElsewhere(other.spec.node_name, other.metadata.name, is_deleting(other))
-    for doubt in view.doubts_about(volume.handle):
-        torn = doubt.attachment
-        if torn.spec.node_name != attachment.spec.node_name and not view.is_there(torn):
-            return why.HeldElsewhere(torn.spec.node_name, torn.metadata.name, deleting=True)
+    for unconfirmed in view.unconfirmed_about(volume.handle):
+        orphaned = unconfirmed.attachment
+        if orphaned.spec.node_name != attachment.spec.node_name and not view.is_there(orphaned):
+            return why.HeldElsewhere(orphaned.spec.node_name, orphaned.metadata.name, deleting=True)
     return None
 
 
@@ -186,7 +186,7 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
     ours = view.holds(attachment)
     if not ours and view.memory.drift(name) is not Drift.EXTRA:
         return Decision(why.Detached(), (MarkDetached(),) if _is_marked_attached(attachment) else ())
-    other = view.holder_beside(attachment)
+    other = view.other_attachment_on_node(attachment)
     if other is not None:  # Differs from external-attacher, which detaches the volume under the other's feet.
         return Decision(why.HeldByAnother(other), (Release(),) if ours else ())
     volume = resolve_volume(view, attachment)
@@ -209,24 +209,24 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
 
 def _is_marked_attached(attachment: VolumeAttachment) -> bool:
     """True when the finalizer went after a detach whose last write failed: the status would tell an untruth for ever."""
-    told = attachment.status.attached or attachment.status.detach_error is not None
-    return told and bool(annotation(attachment, NODE_ID_ANNOTATION))
+    is_shown = attachment.status.attached or attachment.status.detach_error is not None
+    return is_shown and bool(annotation(attachment, NODE_ID_ANNOTATION))
 
 
-def _decide_undo(view: View, doubt: Doubt) -> Decision:
+def _decide_undo(view: View, unconfirmed: UnconfirmedPublish) -> Decision:
     """For a publish that an attachment left behind which somebody tore away, finalizer and all: nobody else would take it back.
 
     What stands under the name by now comes after it. Another attachment that holds the volume there by now keeps it.
     """
-    handle, attachment = doubt.order.handle, doubt.attachment
+    handle, attachment = unconfirmed.order.handle, unconfirmed.attachment
     decision = _wait_for_call(view, handle)
     if decision is None:
-        other = view.holder_beside(attachment)
+        other = view.other_attachment_on_node(attachment)
         if other is not None:
             decision = Decision(why.HeldByAnother(other), (EndUndo(),), again=True, volume_handle=handle)
         else:
-            because = why.TakingBack(attachment.spec.node_name, doubt.order.node_id)
-            actions: tuple[Action, ...] = (*_load(doubt.order.secret), Unpublish(doubt.order), EndUndo())
+            because = why.TakingBack(attachment.spec.node_name, unconfirmed.order.node_id)
+            actions: tuple[Action, ...] = (*_load(unconfirmed.order.secret), Unpublish(unconfirmed.order), EndUndo())
             decision = Decision(because, actions, again=True, volume_handle=handle)
     return dataclasses.replace(decision, undoing=True, uid=attachment.metadata.uid)
 
@@ -247,7 +247,7 @@ def decide_volume(view: View, pv_name: str) -> Decision:
     if users:
         return Decision(why.VolumeInUse(users[:3]))
     handle = handle_of(pv)
-    worker = view.worked_for(handle)
+    worker = view.caller_for(handle)
     if worker is not None:  # its attachment was torn away, or made anew, under the call
         return Decision(why.VolumeInUse((worker,)), waits_for=frozenset({idle(handle)}))
     return Decision(why.VolumeReleased(), (ReleaseVolume(pv_name),))

@@ -47,11 +47,11 @@ class After:
     freed: bool = False
 
 
-def decide_after(learnt: Learnt, *, torn: bool) -> After:
+def decide_after(learnt: Learnt, *, orphaned: bool) -> After:
     """What becomes of a publish in doubt. torn: its attachment is known to have vanished."""
     if learnt is Learnt.UNDONE:
         return After(over=True, freed=True)
-    if torn or learnt is Learnt.VANISHED:
+    if orphaned or learnt is Learnt.VANISHED:
         return After(undo=True)
     match learnt:
         case Learnt.MARKED | Learnt.RELEASED:

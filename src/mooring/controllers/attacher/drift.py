@@ -133,7 +133,7 @@ class Rounds:
 
     async def _report(self) -> Report | None:
         """All pages, or None when one could not be had: then nothing is concluded."""
-        report, token, seen = Report(), "", {""}
+        report, token, tokens = Report(), "", {""}
         for _ in range(PAGES_MAX):
             request = csi.ListVolumesRequest(max_entries=self._options.max_entries, starting_token=token)
             try:
@@ -145,10 +145,10 @@ class Rounds:
             token = page.next_token
             if not token:
                 return report
-            if token in seen:
+            if token in tokens:
                 log.error("the driver repeats a page token, this round is left out", starting_token=token)
                 return None
-            seen.add(token)
+            tokens.add(token)
         log.error("the driver comes to no end, this round is left out", pages=PAGES_MAX)
         return None
 

@@ -32,7 +32,7 @@ class Drift(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Doubt:
+class UnconfirmedPublish:
     """A publish that may have happened, of which no attachment tells. order: takes it back. attachment: it was made for, as it was."""
 
     order: UnpublishOrder
@@ -53,8 +53,8 @@ class Record:
 
     drift: Drift | None = None
     claim_uid: str | None = None
-    doubt: Doubt | None = None
-    torn: bool = False
+    unconfirmed: UnconfirmedPublish | None = None
+    orphaned: bool = False
 
 
 _NOTHING: Final = Record()
@@ -65,7 +65,7 @@ class Memory:
 
     def __init__(self) -> None:
         self._records: dict[str, Record] = {}
-        self._doubts: dict[str, dict[str, Doubt]] = {}  # by volume handle, then by the attachment's name
+        self._unconfirmed: dict[str, dict[str, UnconfirmedPublish]] = {}  # by volume handle, then by the attachment's name
         self._unsure_volumes: set[str] = set()
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class Memory:
             return False
         self.learn(name, Learnt.VANISHED)
         self._change(name, drift=None, claim_uid=None)
-        return self.torn(name) is not None
+        return self.orphaned(name) is not None
 
     # -- what the backend reports
 
@@ -96,7 +96,7 @@ class Memory:
 
     # -- claims without an answer
 
-    def may_be_claimed(self, attachment: VolumeAttachment) -> bool:
+    def finalizer_unknown(self, attachment: VolumeAttachment) -> bool:
         """True where the answer to our claim was lost: the finalizer may be there."""
         return self._records.get(attachment.metadata.name, _NOTHING).claim_uid == attachment.metadata.uid
 
@@ -110,42 +110,42 @@ class Memory:
 
     # -- publishes in doubt
 
-    def doubt(self, doubt: Doubt) -> None:
+    def mark_unconfirmed(self, unconfirmed: UnconfirmedPublish) -> None:
         """From now on this publish may have happened."""
-        self._change(doubt.name, doubt=doubt, torn=False)
+        self._change(unconfirmed.name, unconfirmed=unconfirmed, orphaned=False)
 
-    def torn(self, name: str) -> Doubt | None:
+    def orphaned(self, name: str) -> UnconfirmedPublish | None:
         """The publish that an attachment of this name left behind, and that is to be taken back."""
         record = self._records.get(name, _NOTHING)
-        return record.doubt if record.torn else None
+        return record.unconfirmed if record.orphaned else None
 
-    def doubt_of(self, name: str) -> Doubt | None:
-        return self._records.get(name, _NOTHING).doubt
+    def unconfirmed_of(self, name: str) -> UnconfirmedPublish | None:
+        return self._records.get(name, _NOTHING).unconfirmed
 
-    def doubts_about(self, volume_handle: str) -> tuple[Doubt, ...]:
+    def unconfirmed_about(self, volume_handle: str) -> tuple[UnconfirmedPublish, ...]:
         """The volume's publishes in doubt, torn ones among them."""
-        doubts = self._doubts.get(volume_handle)
-        return tuple(doubts.values()) if doubts else ()
+        unconfirmed_publishes = self._unconfirmed.get(volume_handle)
+        return tuple(unconfirmed_publishes.values()) if unconfirmed_publishes else ()
 
     def learn(self, name: str, learnt: Learnt) -> After:
         """What follows for the publish in doubt under this name, nothing where there is none."""
         record = self._records.get(name, _NOTHING)
-        if record.doubt is None:
+        if record.unconfirmed is None:
             return After()
-        after = decide_after(learnt, torn=record.torn)
+        after = decide_after(learnt, orphaned=record.orphaned)
         if after.over:
-            self._change(name, doubt=None, torn=False)
-        elif after.undo and not record.torn:
-            handle = record.doubt.order.handle
+            self._change(name, unconfirmed=None, orphaned=False)
+        elif after.undo and not record.orphaned:
+            handle = record.unconfirmed.order.handle
             log.error("the attachment vanished while its volume was being published: undoing", VolumeAttachment=name, volume=handle)
-            self._change(name, torn=True)
+            self._change(name, orphaned=True)
         return after
 
     def undo_failed(self, name: str) -> None:
         """It stays torn, and is tried again; unless there are too many of them."""
-        if sum(record.torn for record in self._records.values()) > UNDOS_MAX:
+        if sum(record.orphaned for record in self._records.values()) > UNDOS_MAX:
             log.error("too many publishes are to be undone, this one is given up", VolumeAttachment=name, undos=UNDOS_MAX)
-            self._change(name, doubt=None, torn=False)
+            self._change(name, unconfirmed=None, orphaned=False)
 
     # -- volumes
 
@@ -170,14 +170,14 @@ class Memory:
             self._records.pop(name, None)
         else:
             self._records[name] = new
-        if new.doubt is not old.doubt:
-            self._index(name, old.doubt, new.doubt)
+        if new.unconfirmed is not old.unconfirmed:
+            self._index(name, old.unconfirmed, new.unconfirmed)
 
-    def _index(self, name: str, old: Doubt | None, new: Doubt | None) -> None:
+    def _index(self, name: str, old: UnconfirmedPublish | None, new: UnconfirmedPublish | None) -> None:
         if old is not None:
-            doubts = self._doubts[old.order.handle]
-            del doubts[name]
-            if not doubts:
-                del self._doubts[old.order.handle]
+            unconfirmed_publishes = self._unconfirmed[old.order.handle]
+            del unconfirmed_publishes[name]
+            if not unconfirmed_publishes:
+                del self._unconfirmed[old.order.handle]
         if new is not None:
-            self._doubts.setdefault(new.order.handle, {})[name] = new
+            self._unconfirmed.setdefault(new.order.handle, {})[name] = new

@@ -15,7 +15,7 @@ from mooring.control.secrets import SecretCache, SecretError
 from mooring.control.slim import changed
 from mooring.controllers.attacher import decision as d
 from mooring.controllers.attacher.decide_after import Learnt
-from mooring.controllers.attacher.memory import Doubt
+from mooring.controllers.attacher.memory import UnconfirmedPublish
 from mooring.controllers.attacher.requests import PublishOrder, UnpublishOrder
 from mooring.controllers.attacher.view import View
 from mooring.controllers.attacher.writes import Failed, Target, Writes
@@ -118,7 +118,7 @@ class Reconciler:
         attachment = target.find(self._view)
         if attachment is None:  # its end has been told already, and would clear no doubt any more
             raise Failed("gone before it could be attached", reported=False)
-        self._memory.doubt(Doubt(order.undone, attachment))
+        self._memory.mark_unconfirmed(UnconfirmedPublish(order.undone, attachment))
         try:
             answer = await self._driver.controller_publish_volume(order.request(secrets), Call(self._timeout_s, order.migrated))
         except DriverError as error:
@@ -137,10 +137,10 @@ class Reconciler:
             raise self._failed_call(error, order.secret) from error
 
     def _learn(self, name: str, learnt: Learnt) -> None:
-        doubt = self._memory.doubt_of(name)
+        unconfirmed = self._memory.unconfirmed_of(name)
         after = self._memory.learn(name, learnt)
-        if after.freed and doubt is not None and not self._view.is_there(doubt.attachment):
-            self._freed(doubt.attachment)
+        if after.freed and unconfirmed is not None and not self._view.is_there(unconfirmed.attachment):
+            self._freed(unconfirmed.attachment)
 
     async def _load_secret(self, ref: SecretReference) -> Mapping[str, str]:
         try:

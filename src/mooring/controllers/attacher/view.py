@@ -24,7 +24,7 @@ from mooring.api.migration import (
 from mooring.api.names import sanitised
 from mooring.api.storage import CSINode, CSINodeDriver, VolumeAttachment
 from mooring.control.slim import WHOLE, Mask, Part, items, only, slim
-from mooring.controllers.attacher.memory import Doubt, Memory
+from mooring.controllers.attacher.memory import Memory, UnconfirmedPublish
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 
@@ -91,7 +91,7 @@ class View:
 
     def may_hold(self, attachment: VolumeAttachment) -> bool:
         """True when the finalizer is on it, or may be: what is not known counts as attached."""
-        return self.holds(attachment) or self.memory.may_be_claimed(attachment)
+        return self.holds(attachment) or self.memory.finalizer_unknown(attachment)
 
     def tells_of_another(self, attachment: VolumeAttachment, node_id: str) -> bool:
         """True when the status, with the device in it, is that of a machine which this one has replaced."""
@@ -99,7 +99,7 @@ class View:
             return True
         return attachment.status.attached and annotation(attachment, NODE_ID_ANNOTATION) not in ("", node_id)
 
-    def holder_beside(self, attachment: VolumeAttachment) -> str | None:
+    def other_attachment_on_node(self, attachment: VolumeAttachment) -> str | None:
         """The name of another attachment that holds the same volume on the same node and is to stay."""
         for other in self.attachments.by(BY_VOLUME, volume_of(attachment)):
             same_place = other.spec.node_name == attachment.spec.node_name and other.metadata.name != attachment.metadata.name
@@ -107,14 +107,14 @@ class View:
                 return other.metadata.name
         return None
 
-    def worked_for(self, volume_handle: str) -> str | None:
+    def caller_for(self, volume_handle: str) -> str | None:
         """The attachment for which the driver is called about this volume, or may still have to be, to take a publish back."""
-        doubted = (doubt.name for doubt in self.doubts_about(volume_handle))
+        doubted = (unconfirmed.name for unconfirmed in self.unconfirmed_about(volume_handle))
         return self.calls.in_flight.get(volume_handle) or next(doubted, None)
 
-    def doubts_about(self, volume_handle: str) -> tuple[Doubt, ...]:
+    def unconfirmed_about(self, volume_handle: str) -> tuple[UnconfirmedPublish, ...]:
         """The publishes of this volume that may have happened and that no attachment tells of."""
-        return self.memory.doubts_about(volume_handle)
+        return self.memory.unconfirmed_about(volume_handle)
 
     def releasable(self, pv: PersistentVolume) -> bool:
         """True when the finalizer on this volume has no future: deleted, or an in-tree volume that is not migrated any more."""
