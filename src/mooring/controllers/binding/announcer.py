@@ -11,7 +11,7 @@ from typing import Final
 from mooring.api.core import ObjectReference
 from mooring.base.clock import Clock, Instant
 from mooring.control.events import EventRecorder
-from mooring.controllers.binding.reasons import Told
+from mooring.controllers.binding.reasons import EventText
 
 REMIND_S: Final = 1800.0
 """While a reason lasts, it is told again after so long: the API server keeps events for an hour."""
@@ -30,25 +30,25 @@ class Announcer:
     def __init__(self, recorder: EventRecorder, clock: Clock) -> None:
         self._recorder = recorder
         self._clock = clock
-        self._told: OrderedDict[str, tuple[Told, Instant]] = OrderedDict()
+        self._last: OrderedDict[str, tuple[EventText, Instant]] = OrderedDict()
 
-    def tell(self, ref: ObjectReference, told: Told) -> bool:
+    def tell(self, ref: ObjectReference, event: EventText) -> bool:
         """Sends it unless it is what was last told, and not long ago. Returns False when there was no room for it: then it is owed."""
         now = self._clock.now()
-        before = self._told.get(ref.uid)
-        if before is not None and before[0] == told and now - before[1] < REMIND_S:
+        before = self._last.get(ref.uid)
+        if before is not None and before[0] == event and now - before[1] < REMIND_S:
             return True
-        sent = self._recorder.event(ref, *told)
-        self._told[ref.uid] = told, now if sent else _NEVER
-        self._told.move_to_end(ref.uid)
-        if len(self._told) > REMEMBERED_MAX:
-            self._told.popitem(last=False)
+        sent = self._recorder.event(ref, *event)
+        self._last[ref.uid] = event, now if sent else _NEVER
+        self._last.move_to_end(ref.uid)
+        if len(self._last) > REMEMBERED_MAX:
+            self._last.popitem(last=False)
         return sent
 
     def owes(self, uid: str) -> bool:
         """True for an object of which something is to be told that found no room."""
-        return uid in self._told and self._told[uid][1] == _NEVER
+        return uid in self._last and self._last[uid][1] == _NEVER
 
     def forget(self, uid: str) -> None:
         """The object has no more to wait for."""
-        self._told.pop(uid, None)
+        self._last.pop(uid, None)

@@ -34,7 +34,7 @@ def is_free(pv: PersistentVolume) -> bool:
     return pv.spec.claim_ref is None and pv.status.phase == AVAILABLE and not is_deleting(pv)
 
 
-class Shelf:
+class AvailableVolumes:
     """Fed by the changes of volumes; who looks for one walks over those that are large enough."""
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ def best_match(
     if delayed and not on_node:
         return None
     modes = frozenset(claim.spec.access_modes or ())
-    for group in volumes.shelf.fitting(shape_of_claim(claim), modes, request_of(claim)):
+    for group in volumes.available.fitting(shape_of_claim(claim), modes, request_of(claim)):
         for name in group:
             pv = volumes.get(name)  # while a write of ours to it is under way, the shelf is behind the cache
             if pv is not None and is_free(pv) and _selected(claim, pv) and fits(pv):

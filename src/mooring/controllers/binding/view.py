@@ -16,7 +16,7 @@ from mooring.api.meta import Key, Object, is_deleting
 from mooring.api.pods import Pod
 from mooring.api.storage import StorageClass
 from mooring.control.slim import slim, slimmed
-from mooring.controllers.binding.available_volumes import Shelf, shape_of_claim
+from mooring.controllers.binding.available_volumes import AvailableVolumes, shape_of_claim
 from mooring.controllers.binding.names import (
     BIND_COMPLETED,
     IS_DEFAULT,
@@ -46,7 +46,7 @@ class Volumes:
     """The volumes, and those that nobody has claimed by size."""
 
     reader: Reader[PersistentVolume]
-    shelf: Shelf
+    available: AvailableVolumes
 
     def get(self, name: str) -> PersistentVolume | None:
         return self.reader.get(Key("", name))

@@ -31,7 +31,7 @@ class PodClaims:
     in_use: tuple[Key, ...] = ()
 
 
-def look_at_claims(view: View, pod: Pod) -> PodClaims:
+def check_claims(view: View, pod: Pod) -> PodClaims:
     """The first problem counts."""
     bound: dict[Key, tuple[PersistentVolumeClaim, PersistentVolume | None]] = {}
     delayed: dict[Key, PersistentVolumeClaim] = {}

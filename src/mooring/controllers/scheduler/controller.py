@@ -33,7 +33,7 @@ from mooring.controllers.scheduler import reasons as why
 from mooring.controllers.scheduler.assumed_bindings import Plan, Plans
 from mooring.controllers.scheduler.decide import decide_pod
 from mooring.controllers.scheduler.metrics import SchedulerMetrics
-from mooring.controllers.scheduler.stale_node_selection import Unpin
+from mooring.controllers.scheduler.stale_node_selection import StaleNodeSelection
 from mooring.controllers.scheduler.view import ATTACHMENT_INDEXES, CAPACITY_INDEXES, NODE, View
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, Unreachable
@@ -74,8 +74,8 @@ class Scheduler:
             attachments.store,
             self._plans,
         )
-        self._unpin = Unpin(runtime, self.view, self._claims)
-        self.controllers = (self._pods, self._unpin.controller)
+        self._stale_selections = StaleNodeSelection(runtime, self.view, self._claims)
+        self.controllers = (self._pods, self._stale_selections.controller)
         self._pods.watch(caches.pods, handlers.undecided)
         self._pods.tell_on(caches.pods, handlers.of_pod)
         self._pods.tell_on(caches.claims, handlers.of_claim)
@@ -86,7 +86,7 @@ class Scheduler:
         self._pods.tell_on(drivers, handlers.of_driver)
         self._pods.tell_on(capacities, handlers.of_capacity)
         self._pods.tell_on(attachments, handlers.of_attachment)
-        self._unpin.controller.watch(nodes, self._unpin.node_changed)
+        self._stale_selections.controller.watch(nodes, self._stale_selections.node_changed)
 
     # -- one pod
 

@@ -18,7 +18,7 @@ from mooring.controllers.binding.names import claims_of, is_finished, is_fully_b
 from mooring.controllers.scheduler import reasons as why
 from mooring.controllers.scheduler import wake_topics
 from mooring.controllers.scheduler.assumed_bindings import Plan
-from mooring.controllers.scheduler.claims import PodClaims, look_at_claims
+from mooring.controllers.scheduler.claims import PodClaims, check_claims
 from mooring.controllers.scheduler.node_filters import exceeds_limits, why_not_here
 from mooring.controllers.scheduler.prebind import PlanFailed, missing_claims
 from mooring.controllers.scheduler.view import View
@@ -93,7 +93,7 @@ def _rejected(rejected: why.Rejected, waits: frozenset[str]) -> Decision:
 def _place(view: View, pod: Pod, deadline: Instant) -> Decision:
     key = Key(pod.metadata.namespace, pod.metadata.name)
     nodes = view.nodes.values()
-    claims = look_at_claims(view, pod)
+    claims = check_claims(view, pod)
     if claims.problem:
         waits = {*_waits_for_claims(view, pod), *(() if nodes else (wake_topics.NODES,))}
         return _rejected(why.Rejected(len(nodes), pod=claims.problem), frozenset(waits))

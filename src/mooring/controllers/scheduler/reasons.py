@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Final, Protocol
 
 from mooring.control.reasons import reason
-from mooring.controllers.binding.reasons import Told
+from mooring.controllers.binding.reasons import EventText
 
 BOUND_TO_NOTHING: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 AFFINITY: Final = "node(s) didn't match PersistentVolume's node affinity"
@@ -37,7 +37,7 @@ class Refusal(Because, Protocol):
     @property
     def condition(self) -> str: ...
     @property
-    def event(self) -> Told: ...
+    def event(self) -> EventText: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,14 +59,14 @@ class Rejected:
     def __str__(self) -> str:
         if not self.nodes:
             return NO_NODES
-        told = self.pod or ", ".join(sorted(f"{count} {reason}" for reason, count in Counter(self.reasons).items()))
-        return f"0/{self.nodes} nodes are available: {told}."
+        causes = self.pod or ", ".join(sorted(f"{count} {reason}" for reason, count in Counter(self.reasons).items()))
+        return f"0/{self.nodes} nodes are available: {causes}."
 
     condition: str = dataclasses.field(default="Unschedulable", init=False)
 
     @property
-    def event(self) -> Told:
-        return Told("Warning", "FailedScheduling", str(self))
+    def event(self) -> EventText:
+        return EventText("Warning", "FailedScheduling", str(self))
 
 
 @reason("running {plugin}: {why}")
@@ -82,8 +82,8 @@ class BindingFailed:
     condition: str = dataclasses.field(default="SchedulerError", init=False)
 
     @property
-    def event(self) -> Told:
-        return Told("Warning", "FailedScheduling", str(self))
+    def event(self) -> EventText:
+        return EventText("Warning", "FailedScheduling", str(self))
 
 
 @reason('it goes to node "{node_name}"')

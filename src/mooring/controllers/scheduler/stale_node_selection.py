@@ -26,7 +26,7 @@ from mooring.kube.cache.informer import Change
 log = logger(__name__)
 
 
-class Unpin:
+class StaleNodeSelection:
     """Claims whose node has vanished."""
 
     def __init__(self, runtime: Runtime, view: View, writes: Whole[PersistentVolumeClaim]) -> None:

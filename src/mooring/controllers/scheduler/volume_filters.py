@@ -114,8 +114,8 @@ class Fitting:
         if not any(name in labels for name in ZONE_LABELS):
             return []
         for _, pv in self._claims.bound:
-            told = (pv.metadata.labels or {}) if pv is not None else {}
+            zones = (pv.metadata.labels or {}) if pv is not None else {}
             for name in ZONE_LABELS:
-                if name in told and labels.get(name) not in told[name].split("__"):
+                if name in zones and labels.get(name) not in zones[name].split("__"):
                     return [why.ZONE]
         return []

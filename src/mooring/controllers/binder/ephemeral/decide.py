@@ -12,7 +12,7 @@ from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key, is_deleting
 from mooring.api.pods import Pod, Volume
 from mooring.controllers.binding.names import claim_name_of, is_finished, not_owner_text, owns
-from mooring.controllers.binding.reasons import Told
+from mooring.controllers.binding.reasons import EventText
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Wanted:
     problem: str = ""
 
     @property
-    def event(self) -> Told | None:
-        return told(self.problem) if self.problem else None
+    def event(self) -> EventText | None:
+        return failed_binding(self.problem) if self.problem else None
 
     def __str__(self) -> str:
         return self.problem or f"{len(self.bodies)} claims are to be made"
@@ -46,13 +46,13 @@ def judge_pod(pod: Pod, claim_of: Callable[[Key], PersistentVolumeClaim | None])
     return Wanted(tuple(bodies))
 
 
-def refused(volume_name: str, claim_name: str, error: str) -> Told:
+def refused(volume_name: str, claim_name: str, error: str) -> EventText:
     """What the pod's users are told of a claim that could not be made."""
-    return told(f"ephemeral volume {volume_name}: create PVC {claim_name}: {error}")
+    return failed_binding(f"ephemeral volume {volume_name}: create PVC {claim_name}: {error}")
 
 
-def told(problem: str) -> Told:
-    return Told("Warning", "FailedBinding", problem)
+def failed_binding(problem: str) -> EventText:
+    return EventText("Warning", "FailedBinding", problem)
 
 
 def _body(pod: Pod, volume: Volume) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from mooring.controllers.binding import edits
 from mooring.controllers.binding.announcer import CROWDED_S, Announcer
 from mooring.controllers.binding.caches import BindingCaches
 from mooring.controllers.binding.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claims_of, reference_to
-from mooring.controllers.binding.reasons import Gone, Told
+from mooring.controllers.binding.reasons import EventText, Gone
 from mooring.controllers.binding.view import BY_ATTRIBUTES, BY_CLAIM, attributes_of
 from mooring.controllers.binding.writes import Whole
 from mooring.kube.cache.informer import Change
@@ -67,14 +67,14 @@ class ClaimProtection:
             runtime, "pvcprotection", self._reconcile, workers=WORKERS, label="PersistentVolumeClaim", log=log
         )
         self.controller.watch(caches.claims, self._changed)
-        self.controller.watch(caches.pods, self._let_go)
+        self.controller.watch(caches.pods, self._pod_changed)
 
     def _changed(self, change: Change[PersistentVolumeClaim]) -> Iterator[Key]:
         claim = change.new
         if claim is not None and judge_claim(claim, (), pods_are_fresh=True).guard is not Guard.NOTHING:
             yield key_of(claim)
 
-    def _let_go(self, change: Change[Pod]) -> Iterator[Key]:
+    def _pod_changed(self, change: Change[Pod]) -> Iterator[Key]:
         """The deleted claims of a pod that is gone, over or somewhere else."""
         for pod in (change.old, change.new):
             for key in claims_of(pod) if pod is not None else ():
@@ -97,8 +97,8 @@ class ClaimProtection:
             judgement = judge_claim(claim, live, pods_are_fresh=True)
         after_s = None
         if judgement.holder_finished:
-            told = Told("Normal", "ClaimInUse", f"the claim stays until it is free: {judgement}")
-            after_s = None if self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), told) else CROWDED_S
+            event = EventText("Normal", "ClaimInUse", f"the claim stays until it is free: {judgement}")
+            after_s = None if self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event) else CROWDED_S
         return await _carry_out(self._writes, claim, judgement, PVC_PROTECTION, after_s)
 
 
@@ -132,19 +132,19 @@ class AttributesClassProtection:
             runtime, "vacprotection", self._reconcile, workers=1, label="VolumeAttributesClass", log=log
         )
         self.controller.watch(self._classes, self._changed)
-        self.controller.watch(caches.claims, self._let_go_by_claim)
-        self.controller.watch(caches.volumes, self._let_go_by_volume)
+        self.controller.watch(caches.claims, self._claim_changed)
+        self.controller.watch(caches.volumes, self._volume_changed)
 
     def _changed(self, change: Change[VolumeAttributesClass]) -> Iterator[str]:
         if change.new is not None and is_deleting(change.new):
             yield change.new.metadata.name
 
-    def _let_go_by_claim(self, change: Change[PersistentVolumeClaim]) -> Iterable[str]:
+    def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> Iterable[str]:
         if change.old is None:
             return ()
         return sorted(set(attributes_of(change.old)) - set(attributes_of(change.new) if change.new is not None else ()))
 
-    def _let_go_by_volume(self, change: Change[PersistentVolume]) -> Iterator[str]:
+    def _volume_changed(self, change: Change[PersistentVolume]) -> Iterator[str]:
         if change.old is not None and change.old.spec.volume_attributes_class_name:
             yield change.old.spec.volume_attributes_class_name
 

@@ -141,6 +141,6 @@ def steps_to_bind(pv: PersistentVolume, claim: PersistentVolumeClaim) -> tuple[S
     ref = pv.spec.claim_ref
     claimed = ref is not None and names_claim(pv, claim) and ref.uid == claim.metadata.uid
     named = claim.spec.volume_name == pv.metadata.name and has_annotation(claim, BIND_COMPLETED)
-    told = claim.status.phase == BOUND and (claim.status.access_modes or ()) == (pv.spec.access_modes or ())
-    done = {Step.CLAIM_VOLUME: claimed, Step.MARK_VOLUME: pv.status.phase == BOUND, Step.NAME_VOLUME: named, Step.MARK_CLAIM: told}
+    is_marked = claim.status.phase == BOUND and (claim.status.access_modes or ()) == (pv.spec.access_modes or ())
+    done = {Step.CLAIM_VOLUME: claimed, Step.MARK_VOLUME: pv.status.phase == BOUND, Step.NAME_VOLUME: named, Step.MARK_CLAIM: is_marked}
     return tuple(step for step in Step if not done[step])

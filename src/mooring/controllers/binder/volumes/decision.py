@@ -10,7 +10,7 @@ import enum
 from typing import Literal
 
 from mooring.api.meta import Key
-from mooring.controllers.binding.reasons import Because, Told
+from mooring.controllers.binding.reasons import Because, EventText
 
 
 class Step(enum.Enum):
@@ -120,6 +120,6 @@ class Decision:
     again: bool = False
     failed: bool = False
     quiet: bool = False
-    tells_claim: Told | None = None
+    tells_claim: EventText | None = None
     begins: Operation | None = None
     ends: Operation | None = None

@@ -41,7 +41,7 @@ class Offers:
         return could_take(claim, pv) and not is_delayed(self._view.storage_class(class_of(claim)))
 
     @contextlib.contextmanager
-    def looked_at(self, key: Key) -> Iterator[Turn]:
+    def reconciling(self, key: Key) -> Iterator[Turn]:
         """Around a claim's reconcile: the volume that it was offered and did not take is offered to the next one."""
         turn = Turn()
         try:
@@ -68,7 +68,7 @@ class Turn:
         self.continues = True
 
 
-class Wakes:
+class BindingEventHandlers:
     """Handlers for the caches."""
 
     def __init__(
