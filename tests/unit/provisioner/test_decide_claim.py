@@ -15,7 +15,7 @@ from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims import reasons as why
 from mooring.controllers.provisioner.claims.decide import decide_claim, fingerprint
 from mooring.controllers.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
-from mooring.controllers.provisioner.claims.node_topology import NodePlaces
+from mooring.controllers.provisioner.claims.node_topology import ClusterTopology
 from mooring.controllers.provisioner.claims.outcomes import State
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume, Rest
 from mooring.controllers.provisioner.claims.requests import Order, ordered_again
@@ -91,7 +91,7 @@ def a_view(
         csi_nodes=csi_nodes,
         nodes=a_store(),
         grants=a_store(),
-        places=NodePlaces(csi_nodes, a_store()),
+        places=ClusterTopology(csi_nodes, a_store()),
         intents={} if intent is None else {UID: intent},
         records=records,
         node_name=node_name,
@@ -291,9 +291,9 @@ def test_P42_what_nobody_waits_for_any_more_is_asked_for_seldom():
 @pytest.mark.parametrize(
     ("claim", "decision"),
     [
-        pytest.param(None, Decision(why.Provisioned(NAME), settled=True, has_volume=True), id="gone"),
-        pytest.param(a_claim(), Decision(why.Provisioned(NAME), settled=True, has_volume=True), id="there"),
-        pytest.param(a_claim(volumeName=NAME), Decision(why.HasVolume(NAME), settled=True, has_volume=True), id="bound"),
+        pytest.param(None, Decision(why.Provisioned(NAME), closes_intent=True, has_volume=True), id="gone"),
+        pytest.param(a_claim(), Decision(why.Provisioned(NAME), closes_intent=True, has_volume=True), id="there"),
+        pytest.param(a_claim(volumeName=NAME), Decision(why.HasVolume(NAME), closes_intent=True, has_volume=True), id="bound"),
     ],
 )
 def test_P47_an_intent_whose_volume_is_stored_is_closed(claim: PersistentVolumeClaim | None, decision: Decision):

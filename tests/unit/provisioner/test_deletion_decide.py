@@ -224,7 +224,7 @@ def test_P79_a_static_volume_is_deleted_too():
 def test_P80_a_bound_volume_that_a_user_deletes_waits_for_its_release():
     assert Decision(why.InUse("Bound")) == decided(a_pv(phase="Bound", deleting=True))
     assert (DeleteVolume("handle1"), Release()) == decided(a_pv(deleting=True)).actions, "its deletion has been asked for already"
-    assert Decision(why.LetGo()) == decided(a_pv(deleting=True, finalizers=()))
+    assert Decision(why.WithoutFinalizer()) == decided(a_pv(deleting=True, finalizers=()))
 
 
 @pytest.mark.parametrize(

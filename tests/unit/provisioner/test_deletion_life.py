@@ -52,7 +52,7 @@ class World(ClusterWorld):
         self.settled_uids: list[str] = []
         self.unsettled: list[ApiError] = []  # what keeps ends from being written down, one each time
 
-    async def settled(self, uid: str) -> None:
+    async def wait_for_end(self, uid: str) -> None:
         self.settled_uids.append(uid)
         if self.unsettled:
             raise self.unsettled.pop(0)
@@ -65,7 +65,7 @@ class World(ClusterWorld):
         secrets, runtime = SecretCache(self.cluster, self.clock), Runtime(self.cluster, self.clock, self.chance, self.metrics)
         self.deletion = VolumeDeletion(
             Environment(runtime, port, facts, self.options, caches, self.recorder, secrets),
-            settled=self.settled,
+            wait_for_end=self.wait_for_end,
             segments=segments,
             deleted=lambda pv: self.room.append(pv.metadata.name),
         )

@@ -11,7 +11,7 @@ import pytest
 from mooring.api.core import SECRETS, Node, PersistentVolumeClaim
 from mooring.api.storage import CSINode, StorageClass
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.claims.node_topology import NodePlaces
+from mooring.controllers.provisioner.claims.node_topology import ClusterTopology
 from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, Looked, View, Wanted
 from mooring.controllers.provisioner.local_node import reasons as why
@@ -66,7 +66,7 @@ def decided(
         csi_nodes=csi_nodes,
         nodes=nodes,
         grants=Store(),
-        places=NodePlaces(csi_nodes, nodes),
+        places=ClusterTopology(csi_nodes, nodes),
         intents={},
         records=ClaimRecords(),
         node_name=NODE,

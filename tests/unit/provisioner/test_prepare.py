@@ -14,7 +14,7 @@ from mooring.api.storage import CSINode, StorageClass
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims import topics
 from mooring.controllers.provisioner.claims.claim import Source
-from mooring.controllers.provisioner.claims.node_topology import NodePlaces
+from mooring.controllers.provisioner.claims.node_topology import ClusterTopology
 from mooring.controllers.provisioner.claims.outcomes import Failed, State
 from mooring.controllers.provisioner.claims.prepare import LeftToPopulator, prepared
 from mooring.controllers.provisioner.claims.record import ClaimRecords
@@ -70,7 +70,7 @@ def a_view(
         csi_nodes=csi_nodes,
         nodes=nodes,
         grants=a_store(*grants),
-        places=NodePlaces(csi_nodes, nodes),
+        places=ClusterTopology(csi_nodes, nodes),
         intents={},
         records=ClaimRecords(),
     )

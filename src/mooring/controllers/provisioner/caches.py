@@ -41,7 +41,7 @@ class ProvisionerCaches:
     shared: what is run. A cache that is not in use stays empty. beside: what nobody waits for.
     """
 
-    def __init__(self, runtime: Runtime, facts: DriverCapabilities, options: ProvisionerOptions) -> None:
+    def __init__(self, runtime: Runtime, capabilities: DriverCapabilities, options: ProvisionerOptions) -> None:
         resync_s = options.resync_s
         self.shared = Caches(runtime, "provisioner")
         self.claims: Informer[PersistentVolumeClaim] = self.shared.of(
@@ -49,13 +49,13 @@ class ProvisionerCaches:
         )
         self.volumes: Informer[PersistentVolume] = self.shared.of(PERSISTENT_VOLUMES, keeps=keeps_of_volume, resync_s=resync_s)
         self.classes: Informer[StorageClass] = self.shared.of(STORAGE_CLASSES)
-        uses_nodes = options.node is None and ((facts.topology and options.rules.topology) or options.capacity is not None)
+        uses_nodes = options.node is None and ((capabilities.topology and options.rules.topology) or options.capacity is not None)
         of_nodes = self.shared if uses_nodes else Caches(runtime)
-        self.csi_nodes: Informer[CSINode] = of_nodes.of(CSI_NODES, keeps=always(csi_node_mask(facts.name)))
+        self.csi_nodes: Informer[CSINode] = of_nodes.of(CSI_NODES, keeps=always(csi_node_mask(capabilities.name)))
         self.nodes: Informer[Node] = of_nodes.of(NODES, keeps=always(NODE))
         self.grants: Informer[ReferenceGrant] = Informer(runtime.cluster, REFERENCE_GRANTS, clock=runtime.clock, chance=runtime.chance)
         self.attachments: Informer[VolumeAttachment] | None = None
-        if facts.publishes:  # only deletion reads them: claims go on where there is no right to
+        if capabilities.publishes:  # only deletion reads them: claims go on where there is no right to
             self.attachments = self.shared.of(VOLUME_ATTACHMENTS, keeps=keeps_attachment, indexes=ATTACHMENT_INDEXES, awaited=False)
         uses_grants = options.rules.cross_namespace_data_source
         self.beside: Mapping[str, Beside] = {"provisioner/referencegrants": Loop(self.grants.run)} if uses_grants else {}

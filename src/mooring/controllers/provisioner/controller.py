@@ -21,7 +21,7 @@ from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims.claim_events import ClaimEvents
 from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
 from mooring.controllers.provisioner.claims.event_handlers import ClaimEventHandlers
-from mooring.controllers.provisioner.claims.node_topology import NodePlaces
+from mooring.controllers.provisioner.claims.node_topology import ClusterTopology
 from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
 from mooring.controllers.provisioner.claims.record import ClaimRecords
@@ -62,8 +62,8 @@ class Provisioner(Manager):
         caches, secrets = ProvisionerCaches(runtime, capabilities, options), SecretCache(cluster, clock)
         env = Environment(runtime, driver, capabilities, options, caches, events, secrets)
         self._clock, self._provisioner_caches = clock, caches
-        self._intents = _KeptIntents(intents or MemoryIntents())
-        kept, places = self._intents.intents, NodePlaces(caches.csi_nodes.store, caches.nodes.store)
+        self._intents = _IntentsRunner(intents or MemoryIntents())
+        kept, places = self._intents.intents, ClusterTopology(caches.csi_nodes.store, caches.nodes.store)
         self._records = ClaimRecords()
         self._tracker = IntentTracker(kept, self._records, clock, self._intent_ended)
         self._intent_metrics = runtime.metrics.once(IntentMetrics)
@@ -94,7 +94,7 @@ class Provisioner(Manager):
             self._tracker,
             self._creation,
             claim_events,
-            making_failed=self._others.making_failed,
+            creation_failed=self._others.creation_failed,
             forgotten=protection.abandon,
         )
         claims = ClaimReconciler(env, self._view, self._records, self._tracker, self._creation, pv_store, claim_events, self._results)
@@ -151,7 +151,7 @@ class Provisioner(Manager):
         self._others.intent_closed(intent.volume_name)
 
 
-class _KeptIntents:
+class _IntentsRunner:
     """Intents as what runs beside controllers: read first, then kept, and in the end all is stored that has ended."""
 
     def __init__(self, intents: Intents) -> None:

@@ -76,10 +76,10 @@ class IntentMetrics:
         self._oldest = Gauge(f"{prefix}_oldest_seconds", "How long the oldest of them is known.", registry=registry)
 
     @contextlib.contextmanager
-    def shown(self, ledger: IntentTracker) -> Iterator[None]:
+    def shown(self, tracker: IntentTracker) -> Iterator[None]:
         """While it is in use: who leads no more does not know what is open."""
-        self._open.set_function(lambda: ledger.count)
-        self._oldest.set_function(lambda: ledger.oldest_s)
+        self._open.set_function(lambda: tracker.count)
+        self._oldest.set_function(lambda: tracker.oldest_s)
         try:
             yield
         finally:

@@ -34,7 +34,7 @@ class Subcontrollers:
             place = None if options.node is None else self._place
             self._capacity = CapacityPublisher(runtime, caches, env.driver, env.capabilities, options, place=place)
             caches.volumes.on_change(self._volume_changed)
-        self._deletion = VolumeDeletion(env, settled=intents.settled, segments=self._place, deleted=self._volume_deleted)
+        self._deletion = VolumeDeletion(env, wait_for_end=intents.wait_for_end, segments=self._place, deleted=self._volume_deleted)
 
     @property
     def workers(self) -> tuple[Worker, ...]:
@@ -55,10 +55,10 @@ class Subcontrollers:
             self._place.update(await learn_place(env.driver, env.options.timeout_s))
             env.caches.pretend_node(env.capabilities.name, env.options.node.node_name, self._place)
 
-    def making_failed(self, class_name: str) -> None:
+    def creation_failed(self, class_name: str) -> None:
         """The driver may have had no room for a volume of this class."""
         if self._capacity is not None:
-            self._capacity.making_failed(class_name)
+            self._capacity.creation_failed(class_name)
 
     def intent_closed(self, pv_name: str) -> None:
         """Nothing that is being made keeps the volume from being deleted any more."""

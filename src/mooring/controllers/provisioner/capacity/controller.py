@@ -55,18 +55,18 @@ class CapacityPublisher:
         runtime: Runtime,
         caches: ProvisionerCaches,
         driver: Driver,
-        facts: DriverCapabilities,
+        capabilities: DriverCapabilities,
         options: ProvisionerOptions,
         *,
         place: Mapping[str, str] | None = None,
     ) -> None:
         assert options.capacity is not None
-        self._runtime, self._driver, self._facts, self._timeout_s = runtime, driver, facts, options.timeout_s
+        self._runtime, self._driver, self._capabilities, self._timeout_s = runtime, driver, capabilities, options.timeout_s
         self._options: CapacityOptions = options.capacity
         self._managed_by = manager_of(options.node.node_name if options.node else "")
         self._class_names: set[str] = set()
         self._place = place
-        self._segments = Segments(facts.name, caches.csi_nodes.store, caches.nodes.store, self._place_changed)
+        self._segments = Segments(capabilities.name, caches.csi_nodes.store, caches.nodes.store, self._place_changed)
         self._classes = caches.classes
         self._view: View | None = None
         self._reconciler: CapacityReconciler | None = None
@@ -94,7 +94,7 @@ class CapacityPublisher:
         places = places_of(pv)
         self._ask(self._items_at(places) if places else self._items_of(pv.spec.storage_class_name))
 
-    def making_failed(self, class_name: str) -> None:
+    def creation_failed(self, class_name: str) -> None:
         """The driver may have had no room."""
         self._ask(self._items_of(class_name))
 
@@ -109,8 +109,8 @@ class CapacityPublisher:
 
     async def run(self) -> None:
         """Publishes until cancelled, or until drained. The shared caches have been filled. Raises ConfigError."""
-        if not self._facts.has_capacity:
-            log.error("the driver has no GET_CAPACITY: no capacity is published", driver=self._facts.name)
+        if not self._capabilities.has_capacity:
+            log.error("the driver has no GET_CAPACITY: no capacity is published", driver=self._capabilities.name)
         await self._prepare()
         await self._manager.run()
 
@@ -118,12 +118,12 @@ class CapacityPublisher:
         """Raises ConfigError."""
         runtime, options = self._runtime, self._options
         kind, owner = await preflight(runtime, options)
-        ours = Selection(options.namespace, f"{DRIVER_LABEL}={self._facts.name},{MANAGER_LABEL}={self._managed_by}")
+        ours = Selection(options.namespace, f"{DRIVER_LABEL}={self._capabilities.name},{MANAGER_LABEL}={self._managed_by}")
         objects = self._own_caches.of(kind, selection=ours, indexes=CAPACITY_INDEXES)
         objects.on_change(self._object_changed)
         written: dict[Item, Capacity] = {}
         self._view = View(
-            driver_name=self._facts.name,
+            driver_name=self._capabilities.name,
             classes=self._classes.store,
             objects=objects.store,
             has_segment=self._has_segment,
@@ -182,7 +182,7 @@ class CapacityPublisher:
         return (Item(name, segment) for segment in segments if self._has_segment(segment) for name in self._class_names)
 
     def _ask(self, items: Iterable[Item]) -> None:
-        if self._facts.has_capacity:
+        if self._capabilities.has_capacity:
             for item in items:
                 self.controller.add(item)
 
@@ -194,7 +194,7 @@ class CapacityPublisher:
 
     def _class_changed(self, change: Change[StorageClass]) -> None:
         name, was_there = change.key.name, change.key.name in self._class_names
-        is_there = change.new is not None and counts(change.new, self._facts.name, self._options.for_immediate_binding)
+        is_there = change.new is not None and counts(change.new, self._capabilities.name, self._options.for_immediate_binding)
         if is_there:
             self._class_names.add(name)
         else:

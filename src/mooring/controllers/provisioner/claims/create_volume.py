@@ -21,7 +21,7 @@ from mooring.controllers.provisioner.claims.decide_after import (
     after_unusable,
     depends_on_claim,
 )
-from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Failed, Failure, RulesOut, Save, State
+from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Failed, Failure, ProvesAbsent, Save, State
 from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.controllers.provisioner.claims.requests import Order
@@ -104,7 +104,7 @@ class VolumeCreation:
         if verdict.fate is not Fate.STORED:
             raise Failed(await self._carried_out(order, secrets, verdict, volume_id))
 
-    async def settle(self, order: Order) -> None:
+    async def close(self, order: Order) -> None:
         """The volume is stored: nothing is in the air any more."""
         await self._tracker.close(order.intent.uid, IntentEvent.STORED)
         self.release(order.intent.uid)
@@ -165,7 +165,7 @@ class VolumeCreation:
                 self._secrets.invalidate(order.intent.secret)
             failure = outcomes.of_call(error, uses_topology=self._view.uses_topology, node_name=order.intent.node_name)
             if order.secret_is_lost:  # what is refused without its secret may be there all the same
-                failure = dataclasses.replace(failure, state=State.BACKGROUND, infeasible=False, rules_out=RulesOut.NOTHING)
+                failure = dataclasses.replace(failure, state=State.BACKGROUND, infeasible=False, proves_absent=ProvesAbsent.NOTHING)
             raise Failed(failure) from error
 
     async def refused(self, order: Order, secrets: Mapping[str, str], saved: Save, error: str, volume_id: str) -> Failure:

@@ -45,43 +45,43 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
     record = view.records.get(uid)
     is_repeated = before is not None and not record.is_unresolved
     if not_due is not None:
-        settled = before is not None and _is_settled(view, before)
-        if before is not None and not settled and (is_repeated or claim.spec.volume_name):
+        closes_intent = before is not None and _is_stored(view, before)
+        if before is not None and not closes_intent and (is_repeated or claim.spec.volume_name):
             return _decide_unawaited(view, uid, now, looked)
-        return dataclasses.replace(not_due, settled=True) if settled else not_due
+        return dataclasses.replace(not_due, closes_intent=True) if closes_intent else not_due
     class_name = class_of(claim)
     storage_class = view.storage_class(class_name)
     assert storage_class is not None, "it would not be due"
-    told = source_kind(claim)
+    kind = source_kind(claim)
     rest = record.rest
     try:
         rests = rest is not None and now < rest.until and rest.fingerprint == fingerprint(view, claim, storage_class, looked)
     except NotLookedUp as missing:
-        return dataclasses.replace(_looking_up(missing, class_name, told), attempting=False)
+        return dataclasses.replace(_looking_up(missing, class_name, kind), attempting=False)
     if rest is not None and rests:
         return Decision(why.NotYetAgain(rest.error, rest.until - now), wait_s=rest.until - now, class_name=class_name)
     try:
         _check_name(view, claim)
         order = prepared(view, claim, storage_class, looked)
     except NotLookedUp as missing:
-        return _looking_up(missing, class_name, told)
+        return _looking_up(missing, class_name, kind)
     except LeftToPopulator as other:
-        return Decision(why.Populated(other.kind), LeaveToPopulator(), attempting=True, class_name=class_name, source_kind=told)
+        return Decision(why.Populated(other.kind), LeaveToPopulator(), attempting=True, class_name=class_name, source_kind=kind)
     except Failed as failed:
         if is_repeated:
             return _decide_orphan(view, uid, now, looked)
         hindered = why.Hindered(failed.failure)
-        return Decision(hindered, attempting=True, failure=failed.failure, class_name=class_name, source_kind=told)
+        return Decision(hindered, attempting=True, failure=failed.failure, class_name=class_name, source_kind=kind)
     try:
         if before is not None and is_repeated and _differs(before, order.intent, looked):
             return _decide_orphan(view, uid, now, looked, order.intent)
     except NotLookedUp as missing:
-        return _looking_up(missing, class_name, told)
+        return _looking_up(missing, class_name, kind)
     if before is not None and requests.is_same_call(before, order.intent):
         order = dataclasses.replace(order, intent=_attended(before))
     order = dataclasses.replace(order, fingerprint=fingerprint(view, claim, storage_class, looked))
     creating = why.Creating(order.intent.volume_name, before is not None)
-    return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=told)
+    return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=kind)
 
 
 def fingerprint(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, looked: Looked) -> object:
@@ -157,7 +157,7 @@ def _check_name(view: View, claim: PersistentVolumeClaim) -> None:
         raise Failed(Failure(error, State.FINISHED))
 
 
-def _is_settled(view: View, intent: Intent) -> bool:
+def _is_stored(view: View, intent: Intent) -> bool:
     """True when its volume is stored. The one of another node's provisioner is about another volume."""
     pv = view.volume(intent.volume_name)
     return pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == intent.uid and _is_here(view, pv)
@@ -212,8 +212,8 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
     intent, record = view.intents[uid], view.records.get(uid)
     if record.pending is not None:
         return Decision(why.Saving(intent.volume_name))
-    if _is_settled(view, intent):
-        return Decision(why.Provisioned(intent.volume_name), settled=True, has_volume=True)
+    if _is_stored(view, intent):
+        return Decision(why.Provisioned(intent.volume_name), closes_intent=True, has_volume=True)
     class_name, kind = intent.class_name, intent.source_kind
     try:
         if wanted is not None and wanted.secret != intent.secret and _is_gone(intent.secret, looked):

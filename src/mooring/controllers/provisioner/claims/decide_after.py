@@ -14,7 +14,7 @@ from mooring.api.core import PersistentVolumeClaim
 from mooring.base.errors import MooringError
 from mooring.controllers.provisioner import volumes
 from mooring.controllers.provisioner.claims.claim import selected_node
-from mooring.controllers.provisioner.claims.outcomes import Failure, RulesOut, Save, State
+from mooring.controllers.provisioner.claims.outcomes import Failure, ProvesAbsent, Save, State
 from mooring.controllers.provisioner.claims.requests import Order
 
 RESCHEDULES_MAX: Final = 10
@@ -81,20 +81,20 @@ def depends_on_claim(order: Order) -> bool:
 def after_deletion(order: Order, failure: Failure, problem: MooringError | None) -> Failure:
     """A volume of no use was deleted, or could not be. problem: of the last try, None when the volume is gone."""
     if problem is None:
-        return dataclasses.replace(failure, state=State.FINISHED, rules_out=RulesOut.VOLUME)
+        return dataclasses.replace(failure, state=State.FINISHED, proves_absent=ProvesAbsent.VOLUME)
     error = f"{failure.error}. Cleanup of volume {order.intent.volume_name} failed, volume is orphaned: {problem}"
     return Failure(error, State.BACKGROUND, from_driver=True)
 
 
 def _taken(error: str) -> Verdict:
-    return Verdict(Fate.LEFT, Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME))
+    return Verdict(Fate.LEFT, Failure(error, State.FINISHED, proves_absent=ProvesAbsent.VOLUME))
 
 
 def _deleted(order: Order, failure: Failure) -> Verdict:
     if not order.is_retained:
         return Verdict(Fate.DELETED, failure)
     error = f"{failure.error}. Volume {order.intent.volume_name} is left alone: it may have been kept on purpose"
-    return Verdict(Fate.LEFT, Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME))
+    return Verdict(Fate.LEFT, Failure(error, State.FINISHED, proves_absent=ProvesAbsent.VOLUME))
 
 
 # -- the claim
@@ -140,13 +140,13 @@ class After:
     fingerprint: object = None
 
 
-def told_failure(failure: Failure, order: Order | None) -> Failure:
+def reported_failure(failure: Failure, order: Order | None) -> Failure:
     """What a former request was refused for says nothing of what the claim asks for now."""
     return dataclasses.replace(failure, infeasible=False) if order is not None and order.is_former else failure
 
 
 def decide_after(answer: Attempted) -> After:
-    """What follows from a failed attempt at a claim. The failure is as `told_failure` has it."""
+    """What follows from a failed attempt at a claim. The failure is as `reported_failure` has it."""
     failure, order, claim = answer.failure, answer.order, answer.claim
     is_awaited = claim is not None and not claim.spec.volume_name
     is_unwanted = failure.is_over and not is_awaited

@@ -44,7 +44,7 @@ class Decision:
     action: Action | None = None
     attempting: bool = False
     failure: Failure | None = None
-    settled: bool = False
+    closes_intent: bool = False
     has_volume: bool = False
     counts_failure: bool = False
     wait_s: float | None = None

@@ -13,7 +13,7 @@ from mooring.control.slim import changed
 from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims import topics
 from mooring.controllers.provisioner.claims.claim import CLAIM_KIND
-from mooring.controllers.provisioner.claims.node_topology import NodePlaces
+from mooring.controllers.provisioner.claims.node_topology import ClusterTopology
 from mooring.controllers.provisioner.claims.view import BY_CLASS, BY_SOURCE, View, source_key
 from mooring.kube.cache.informer import Cause, Change
 
@@ -22,7 +22,7 @@ class ClaimEventHandlers:
     """claims: by uid. ended: called with the uid of each claim that is no more."""
 
     def __init__(
-        self, view: View, caches: ProvisionerCaches, places: NodePlaces, claims: Controller[str], ended: Callable[[str], None]
+        self, view: View, caches: ProvisionerCaches, places: ClusterTopology, claims: Controller[str], ended: Callable[[str], None]
     ) -> None:
         self._view = view
         self._places = places
@@ -66,7 +66,7 @@ class ClaimEventHandlers:
     def _node_changed(self, change: Change[Any]) -> None:
         """A node's labels or its registration."""
         if changed(change.old, change.new):
-            self._places.forget()
+            self._places.invalidate()
             self._claims.tell(topics.NODES)
 
     def _grant_changed(self, change: Change[ReferenceGrant]) -> None:

@@ -48,7 +48,7 @@ def _place(view: View, node_name: str) -> Place:
     return Place(node_name, keys, (node.metadata.labels if node else None) or {})
 
 
-class NodePlaces:
+class ClusterTopology:
     """The places of all nodes, worked out once after each change of a node.
 
     Differs from external-provisioner, which takes the keys of a node drawn by lot: here the keys that most nodes have are taken.
@@ -60,7 +60,7 @@ class NodePlaces:
         self._keys: tuple[str, ...] | None = None
         self._terms: dict[tuple[str, ...], Sequence[Term]] = {}
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """A node, or what is registered there, has changed."""
         self._keys = None
         self._terms.clear()

@@ -29,7 +29,7 @@ class State(enum.Enum):
     RESCHEDULE = "not on the selected node"
 
 
-class RulesOut(enum.Enum):
+class ProvesAbsent(enum.Enum):
     """What an error says of earlier calls. REQUEST: none with this request made a volume. VOLUME: there is none of this name."""
 
     NOTHING = "nothing"
@@ -58,7 +58,7 @@ class Failure:
     infeasible: bool = False
     heals: frozenset[Topic] = frozenset()
     from_driver: bool = False
-    rules_out: RulesOut = RulesOut.NOTHING
+    proves_absent: ProvesAbsent = ProvesAbsent.NOTHING
 
     @property
     def topics(self) -> frozenset[Topic]:
@@ -93,5 +93,5 @@ def of_call(error: DriverError, *, uses_topology: bool, node_name: str) -> Failu
         state = State.RESCHEDULE
     else:
         state = State.FINISHED
-    rules_out = RulesOut.REQUEST if state is State.FINISHED and error.code in _CONCLUSIVE else RulesOut.NOTHING
-    return Failure(str(error), state, infeasible=error.code == Code.INVALID_ARGUMENT, from_driver=True, rules_out=rules_out)
+    proves_absent = ProvesAbsent.REQUEST if state is State.FINISHED and error.code in _CONCLUSIVE else ProvesAbsent.NOTHING
+    return Failure(str(error), state, infeasible=error.code == Code.INVALID_ARGUMENT, from_driver=True, proves_absent=proves_absent)

@@ -113,7 +113,7 @@ class ClaimReconciler:
             self._results.metrics.has_failed(decision.class_name, decision.source_kind)
         if decision.wait_s is not None:
             return self._results.resting(uid, decision.because, decision.wait_s)
-        if decision.settled:
+        if decision.closes_intent:
             await self._tracker.close(uid, IntentEvent.STORED)
         if decision.has_volume and uid not in self._tracker:
             self._creation.release(uid)

@@ -14,7 +14,7 @@ from mooring.controllers.provisioner.claims import reasons as why
 from mooring.controllers.provisioner.claims.claim import selected_node
 from mooring.controllers.provisioner.claims.claim_events import ClaimEvents
 from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
-from mooring.controllers.provisioner.claims.decide_after import RESCHEDULES_MAX, After, Attempted, Then, decide_after, told_failure
+from mooring.controllers.provisioner.claims.decide_after import RESCHEDULES_MAX, After, Attempted, Then, decide_after, reported_failure
 from mooring.controllers.provisioner.claims.outcomes import Failure, State
 from mooring.controllers.provisioner.claims.record import ClaimRecords, Rest
 from mooring.controllers.provisioner.claims.requests import Order
@@ -58,13 +58,13 @@ class AttemptResults:
         creation: VolumeCreation,
         events: ClaimEvents,
         *,
-        making_failed: Callable[[str], None],
+        creation_failed: Callable[[str], None],
         forgotten: Callable[[str], None],
     ) -> None:
         self._runtime, self._clock, self._claims = env.runtime, env.runtime.clock, env.caches.claims
         self._view, self._records, self._tracker, self._creation, self._events = view, records, tracker, creation, events
         self._rest_s, self._backoff = max(env.options.retry_interval_max_s, INFEASIBLE_S), env.options.backoff
-        self._making_failed, self._forgotten = making_failed, forgotten
+        self._creation_failed, self._forgotten = creation_failed, forgotten
         self.metrics = env.runtime.metrics.once(ProvisionMetrics)
 
     def forget(self, uid: str) -> None:
@@ -86,18 +86,18 @@ class AttemptResults:
             self._events.succeeded(ref, intent.volume_name)
         if order.is_retained:
             self._events.retained(ref, intent.volume_name)
-        await self._creation.settle(order)
+        await self._creation.close(order)
 
     async def failed(self, attempt: Attempt, class_name: str, kind: str, failure: Failure, order: Order | None = None) -> Result:
         """Tells the user, and says when the claim comes again. order: what failed, None when it did not get that far. Raises Retry."""
         uid = attempt.uid
-        failure = told_failure(failure, order)
+        failure = reported_failure(failure, order)
         self.metrics.has_failed(class_name, kind)
         self._events.failed(attempt.ref, failure.error, infeasible=failure.infeasible)
         if failure.state is not State.NO_CHANGE:
-            self._making_failed(class_name)
+            self._creation_failed(class_name)
         if failure.is_over:
-            await self._tracker.refuse(uid, failure.rules_out)
+            await self._tracker.refuse(uid, failure.proves_absent)
         elif failure.state is State.BACKGROUND and order is not None:
             self._tracker.mark_unknown(order.intent)
         claim = self._view.claim(uid)  # perhaps it has gone meanwhile

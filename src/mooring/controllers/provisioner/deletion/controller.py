@@ -48,14 +48,14 @@ class VolumeDeletion:
         self,
         env: Environment,
         *,
-        settled: Callable[[str], Awaitable[None]] = _at_once,
+        wait_for_end: Callable[[str], Awaitable[None]] = _at_once,
         segments: Mapping[str, str] | None = None,
         deleted: Callable[[PersistentVolume], None] = lambda pv: None,
     ) -> None:
         runtime, caches, options = env.runtime, env.caches, env.options
         self._clock, self._events, self._metrics = runtime.clock, env.events, runtime.metrics.once(DeletionMetrics)
         self._progress: dict[str, Progress] = {}
-        self._told: dict[str, tuple[str, type, Instant]] = {}  # of volumes that wait: uid, kind of problem, and when it was told
+        self._reported: dict[str, tuple[str, type, Instant]] = {}  # of volumes that wait: uid, kind of problem, and when it was told
         self.controller: Controller[str] = Controller(
             runtime,
             "volumes",
@@ -77,7 +77,7 @@ class VolumeDeletion:
             progress=self._progress,
         )
         attachments = None if self._attachments is None else Attachments(runtime, self._attachments)
-        self._actions = Actions(env, self._view, self._progress, attachments, settled=settled, deleted=deleted)
+        self._actions = Actions(env, self._view, self._progress, attachments, wait_for_end=wait_for_end, deleted=deleted)
         self.controller.watch(caches.volumes, self._volume_changed)
         self.controller.tell_on(caches.classes, lambda change: (class_changed(change.key.name),))
 
@@ -114,7 +114,7 @@ class VolumeDeletion:
 
     def _forget(self, name: str) -> None:
         self.controller.forget(name)
-        self._told.pop(name, None)
+        self._reported.pop(name, None)
         self._progress.pop(name, None)
 
     # -- one volume
@@ -130,7 +130,7 @@ class VolumeDeletion:
         if decision.problem is not None:
             self._wait(pv, decision.problem)
             return Result(decision.because, waits_for=decision.waits_for, keeps_backoff=True)
-        self._told.pop(name, None)
+        self._reported.pop(name, None)
         try:
             await self._actions.perform(pv, decision)
         except Failed as failure:
@@ -144,10 +144,10 @@ class VolumeDeletion:
     def _wait(self, pv: PersistentVolume, problem: why.Problem) -> None:
         """Told once while the event lasts: the volume comes again when what stands in its way has changed."""
         news, now = (pv.metadata.uid, type(problem)), self._clock.now()
-        before = self._told.get(pv.metadata.name)
+        before = self._reported.get(pv.metadata.name)
         if before is not None and before[:2] == news and now - before[2] < EVENT_LASTS_S:
             return
-        self._told[pv.metadata.name] = (*news, now)
+        self._reported[pv.metadata.name] = (*news, now)
         log.info(2, "not deleted yet", PersistentVolume=pv.metadata.name, because=str(problem))
         self._tell(pv, problem.error)
 

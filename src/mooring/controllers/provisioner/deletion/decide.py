@@ -79,7 +79,7 @@ def decide_deletion(view: View, pv_name: str) -> Decision:
     if not view.is_ours(pv):
         return Decision(why.Foreign(view.driver.name))
     if is_deleting(pv) and not holds(pv):
-        return Decision(why.LetGo())
+        return Decision(why.WithoutFinalizer())
     if view.progress_of(pv) is not None:  # whatever has become of its policy: there is no volume any more
         return Decision(why.Deleted(), _after_the_volume(view, pv))
     policy = pv.spec.persistent_volume_reclaim_policy

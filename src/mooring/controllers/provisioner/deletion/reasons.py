@@ -49,7 +49,7 @@ class InUse:
 
 
 @reason("it is being deleted without this driver's finalizer: the volume is gone, or somebody gave it up")
-class LetGo:
+class WithoutFinalizer:
     pass
 
 

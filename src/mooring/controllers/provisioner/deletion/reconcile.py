@@ -63,13 +63,13 @@ class Actions:
         progress: dict[str, Progress],
         attachments: Attachments | None,
         *,
-        settled: Callable[[str], Awaitable[None]],
+        wait_for_end: Callable[[str], Awaitable[None]],
         deleted: Callable[[PersistentVolume], None],
     ) -> None:
         self._cluster, self._clock, self._driver = env.runtime.cluster, env.runtime.clock, env.driver
         self._volumes, self._claims, self._secrets = env.caches.volumes, env.caches.claims, env.secrets
         self._view, self._progress, self._attachments = view, progress, attachments
-        self._settled, self._deleted, self._timeout_s = settled, deleted, env.options.timeout_s
+        self._wait_for_end, self._deleted, self._timeout_s = wait_for_end, deleted, env.options.timeout_s
         self._metrics = env.runtime.metrics.once(DeletionMetrics)
 
     async def perform(self, pv: PersistentVolume, decision: d.Decision) -> None:
@@ -82,12 +82,12 @@ class Actions:
                 case d.Hold():
                     await self._patch(pv, {"finalizers": [names.VOLUME_FINALIZER]})
                 case d.Release():
-                    await self._settle(pv)
+                    await self._wait_for_intent(pv)
                     await self._patch(pv, {"$deleteFromPrimitiveList/finalizers": [names.VOLUME_FINALIZER]})
                 case d.LoadSecret(ref):
                     secret, values = ref, await self._load(pv, ref)
                 case d.DeleteVolume():
-                    await self._settle(pv)
+                    await self._wait_for_intent(pv)
                     await self._look_at_attachments()
                     if d.decide_deletion(self._view, pv.metadata.name).actions != decision.actions:
                         raise Stale(pv.metadata.name)
@@ -99,7 +99,7 @@ class Actions:
                     await self._delete_object(pv)
                     self._progress[pv.metadata.name] = Progress(pv.metadata.uid, object_deleted=True)
 
-    async def _settle(self, pv: PersistentVolume) -> None:
+    async def _wait_for_intent(self, pv: PersistentVolume) -> None:
         """No intent must bring the volume back once it is let go, nor a claim that is still in our cache and nowhere else.
 
         There was none for a volume that no provisioner made.
@@ -111,7 +111,7 @@ class Actions:
                 name, namespace = claim.metadata.name, claim.metadata.namespace
                 await self._claims.write(key_of(claim), self._cluster.get(PERSISTENT_VOLUME_CLAIMS, name, namespace))
         try:
-            await self._settled(pv.spec.claim_ref.uid)
+            await self._wait_for_end(pv.spec.claim_ref.uid)
         except ApiError as error:
             text = f"could not write down that the volume's creation is over: {error}"
             raise Failed(text, patience=_patience(error), heals=(intent_closed(pv.metadata.name),)) from error

@@ -73,7 +73,7 @@ class Intents(Protocol):
         """The volume is stored, or surely does not exist. May become durable later; nothing happens if none is open."""
         ...
 
-    async def settled(self, uid: str) -> None:
+    async def wait_for_end(self, uid: str) -> None:
         """Returns once the end of this uid's intent is durable. Raises ApiError, Conflict while it is open.
 
         For whoever lets a volume's object go: a volume that was kept on purpose must not be found again as a lost one.
@@ -109,7 +109,7 @@ class MemoryIntents:
     async def end(self, uid: str) -> None:
         self._open.pop(uid, None)
 
-    async def settled(self, uid: str) -> None:
+    async def wait_for_end(self, uid: str) -> None:
         if uid in self._open:
             raise Conflict(STILL_OPEN)
 

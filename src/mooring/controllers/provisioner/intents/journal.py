@@ -102,7 +102,7 @@ class Journal:
             self._store.drop(uid)
             self._tidy_soon()
 
-    async def settled(self, uid: str) -> None:
+    async def wait_for_end(self, uid: str) -> None:
         """Returns when nothing that is stored says any more that an ended intent is open. Raises ApiError, Conflict for one that is open.
 
         For whoever is about to let the volume's object go: a volume that was kept on purpose must not be found again as a lost one.

@@ -305,7 +305,7 @@ class LeaseStore:
 
     async def _try_to_take_over(self) -> None:
         """What others had open, and what we have ended, is as the pages say it now; what we have open is added to that."""
-        self._forget_others()
+        self._drop_others()
         leases = await self._all_leases()
         self._count = lease_codec.count_of(leases[0]) or len(leases)
         for number in range(max(len(leases), len(self._leases))):
@@ -323,7 +323,7 @@ class LeaseStore:
         if not all(page.counts for page in self.pages if page.entries):
             await self._send(self._leases[0])
 
-    def _forget_others(self) -> None:
+    def _drop_others(self) -> None:
         for uid in self.found:
             self.drop(uid)
         self.found = {}

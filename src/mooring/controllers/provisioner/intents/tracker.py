@@ -17,7 +17,7 @@ from typing import Final
 
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
-from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, RulesOut, State
+from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, ProvesAbsent, State
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.controllers.provisioner.claims.requests import is_same_call
 from mooring.controllers.provisioner.intents.intent import Intent, Intents
@@ -26,7 +26,7 @@ from mooring.kube.errors import ApiError
 
 log = logger(__name__)
 
-DOUBTS_MAX: Final = 8
+UNKNOWN_MAX: Final = 8
 """Requests in doubt for one claim; the oldest is given up."""
 
 
@@ -102,15 +102,15 @@ class IntentTracker:
         unknown = self._records.of(intent.uid).unknown
         if not _is_among(unknown, intent):
             unknown.append(dataclasses.replace(intent, doubts=()))
-        if len(unknown) > DOUBTS_MAX:
+        if len(unknown) > UNKNOWN_MAX:
             log.error(
                 "so many requests of one claim ended unknown that the oldest is given up", PersistentVolume=unknown.pop(0).volume_name
             )
 
-    async def refuse(self, uid: str, rules_out: RulesOut) -> None:
+    async def refuse(self, uid: str, proves_absent: ProvesAbsent) -> None:
         """The driver has refused the open intent. It is kept while another request is unknown that was made before."""
         intent = self._intents.open().get(uid)
-        unknown = [] if intent is None else still_unknown(self._records.get(uid).unknown, intent, rules_out)
+        unknown = [] if intent is None else still_unknown(self._records.get(uid).unknown, intent, proves_absent)
         if intent is None or not unknown:
             await self.close(uid, IntentEvent.RULED_OUT)
             return
@@ -141,12 +141,12 @@ class IntentTracker:
         return dataclasses.replace(intent, doubts=tuple(others))
 
 
-def still_unknown(unknown: list[Intent], refused: Intent, rules_out: RulesOut) -> list[Intent]:
+def still_unknown(unknown: list[Intent], refused: Intent, proves_absent: ProvesAbsent) -> list[Intent]:
     """The requests that may have made a volume, after the driver has refused one."""
-    match rules_out:
-        case RulesOut.VOLUME:
+    match proves_absent:
+        case ProvesAbsent.VOLUME:
             return []
-        case RulesOut.REQUEST:
+        case ProvesAbsent.REQUEST:
             return [one for one in unknown if not is_same_call(one, refused)]
     return unknown
 

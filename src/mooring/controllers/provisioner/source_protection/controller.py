@@ -44,7 +44,7 @@ class SourceProtection:
     controller: takes finalizers off. beside: what has to run beside it, by name.
     """
 
-    def __init__(self, runtime: Runtime, caches: ProvisionerCaches, facts: DriverCapabilities, options: ProvisionerOptions) -> None:
+    def __init__(self, runtime: Runtime, caches: ProvisionerCaches, capabilities: DriverCapabilities, options: ProvisionerOptions) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
         interval_s = options.snapshot_orphan_sweep_interval_s
         self._snapshots: Informer[VolumeSnapshot] = Informer(
@@ -56,7 +56,7 @@ class SourceProtection:
         self._ours: set[Origin] = set()
         self._unused_since: dict[Origin, Instant] = {}
         self._view = View(
-            driver=facts,
+            driver=capabilities,
             claims=caches.claims.store,
             volumes=caches.volumes.store,
             snapshots=self._snapshots.store,
@@ -79,7 +79,7 @@ class SourceProtection:
         )
         self.controller.watch(caches.claims, self._claim_changed)
         self.controller.watch(self._snapshots, self._snapshot_changed)
-        sweeps = facts.snapshots and interval_s > 0
+        sweeps = capabilities.snapshots and interval_s > 0
         self.beside: dict[str, Beside] = {"provisioner/volumesnapshots": Loop(self._watch_snapshots)} if sweeps else {}
 
     # -- who needs a source
@@ -149,11 +149,11 @@ class SourceProtection:
     def on_snapshot(self, handler: Callable[[str], None]) -> None:
         """Calls the handler with namespace/name of each snapshot that changes for claims of it, as long as snapshots are watched."""
 
-        def told(change: Change[VolumeSnapshot]) -> None:
+        def snapshot_changed(change: Change[VolumeSnapshot]) -> None:
             if changed(change.old, change.new, FOR_CLAIMS):
                 handler(str(change.key))
 
-        self._snapshots.on_change(told)
+        self._snapshots.on_change(snapshot_changed)
 
     async def _watch_snapshots(self) -> None:
         """For strays. Without the right to list them there is nothing to sweep; a kind that is not served the cache waits for."""
