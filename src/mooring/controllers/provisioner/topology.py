@@ -39,7 +39,7 @@ class Requirements:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class SelectedNode:
     """The selected node. keys: the driver's topology keys there; labels: the node's, {} when the node is unknown."""
 
     node_name: str
@@ -88,7 +88,7 @@ def immediate(claim_name: str, terms: Iterable[Term]) -> Requirements | None:
     return Requirements(requisite, requisite[start:] + requisite[:start])
 
 
-def strict(place: Place, allowed: Sequence[Term]) -> Requirements:
+def strict(place: SelectedNode, allowed: Sequence[Term]) -> Requirements:
     """For a claim whose node was chosen: there and nowhere else. allowed: the class's, empty for everywhere."""
     term = place.term
     if allowed and not any(_is_within(one, term) for one in allowed):
@@ -97,7 +97,7 @@ def strict(place: Place, allowed: Sequence[Term]) -> Requirements:
     return Requirements((term,), (term,))
 
 
-def delayed(place: Place, terms: Iterable[Term]) -> Requirements | None:
+def delayed(place: SelectedNode, terms: Iterable[Term]) -> Requirements | None:
     """For a claim whose node was chosen: any of these places, the node's first. None for no place."""
     requisite = _canonical(terms)
     if not requisite:

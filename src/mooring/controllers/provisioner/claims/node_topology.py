@@ -11,7 +11,7 @@ from mooring.api.storage import CSINode, StorageClass
 from mooring.controllers.provisioner import topology
 from mooring.controllers.provisioner.claims.claim import selected_node
 from mooring.controllers.provisioner.claims.view import View
-from mooring.controllers.provisioner.topology import NodeUnknown, Place, Requirements, Term, TopologyError
+from mooring.controllers.provisioner.topology import NodeUnknown, Requirements, SelectedNode, Term, TopologyError
 from mooring.kube.cache.reader import Reader
 
 
@@ -38,14 +38,14 @@ def requirements(view: View, claim: PersistentVolumeClaim, storage_class: Storag
     return topology.immediate(claim.metadata.name, view.places.terms(keys))
 
 
-def _place(view: View, node_name: str) -> Place:
+def _place(view: View, node_name: str) -> SelectedNode:
     keys = view.topology_keys(node_name)
     if keys is None:
         raise NodeUnknown(f'failed to get selected CSINode {node_name}: csinode.storage.k8s.io "{node_name}" not found')
     node = view.nodes.get(Key("", node_name))
     if node is None and keys:
         raise NodeUnknown(f'failed to get selected node {node_name}: node "{node_name}" not found')
-    return Place(node_name, keys, (node.metadata.labels if node else None) or {})
+    return SelectedNode(node_name, keys, (node.metadata.labels if node else None) or {})
 
 
 class ClusterTopology:

@@ -45,7 +45,7 @@ _KNOWN: Final = frozenset({FS_TYPE}.union(*((*kind.name_keys, *kind.namespace_ke
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Places:
+class TemplateValues:
     """What templates may name. claim_annotations, claim_name: None where the claim is not known (deletion)."""
 
     pv_name: str
@@ -71,7 +71,7 @@ def fs_type(parameters: Mapping[str, str], default: str) -> str:
     return (found[0] if found else "") or default
 
 
-def secret_of(kind: SecretKind, parameters: Mapping[str, str], places: Places) -> SecretReference | None:
+def secret_of(kind: SecretKind, parameters: Mapping[str, str], places: TemplateValues) -> SecretReference | None:
     """The secret of that kind, or the default one; None without. Raises ParameterError."""
     templates = _templates(kind, parameters)
     if templates is None and kind is not SecretKind.DEFAULT:

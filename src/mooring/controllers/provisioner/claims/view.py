@@ -30,7 +30,7 @@ BY_CLASS: Final = "class"
 BY_SOURCE: Final = "source"
 
 
-class Places(Protocol):
+class NodeTopologies(Protocol):
     """Where the driver's volumes can be, over all nodes."""
 
     def keys(self) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ class View:
     csi_nodes: Reader[CSINode]
     nodes: Reader[Node]
     grants: Reader[ReferenceGrant]
-    places: Places
+    places: NodeTopologies
     intents: Mapping[str, Intent]
     records: ClaimRecords
     node_name: str = ""

@@ -13,7 +13,7 @@ from mooring.api.migration import TranslationError, is_migratable, translated
 from mooring.control.result import Because
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.claims.parameters import ParameterError, Places, SecretKind, secret_of
+from mooring.controllers.provisioner.claims.parameters import ParameterError, SecretKind, TemplateValues, secret_of
 from mooring.controllers.provisioner.deletion import reasons as why
 from mooring.controllers.provisioner.deletion.view import View, class_changed, detached, holds
 
@@ -150,5 +150,5 @@ def _secret(view: View, pv: PersistentVolume, migrated: bool) -> SecretReference
         return None
     if migrated and storage_class.provisioner == view.driver.in_tree_name:
         storage_class = class_as_csi(storage_class)
-    places = Places(pv_name=pv.metadata.name, claim_namespace=claim.namespace, claim_name=claim.name)
+    places = TemplateValues(pv_name=pv.metadata.name, claim_namespace=claim.namespace, claim_name=claim.name)
     return secret_of(SecretKind.PROVISIONER, storage_class.parameters or {}, places)
