@@ -66,6 +66,11 @@ class ClaimRecord:
     reschedules: int = 0
 
     @property
+    def is_open(self) -> bool:
+        """True while an intent is open: a volume may exist that no PersistentVolume shows."""
+        return self.state is not IntentState.ENDED
+
+    @property
     def is_unresolved(self) -> bool:
         """True while an intent is open for this alone: an earlier call may have made a volume."""
         return self.state is IntentState.UNRESOLVED
@@ -74,7 +79,7 @@ class ClaimRecord:
     def is_idle(self) -> bool:
         """True when there is nothing to remember."""
         waits = self.pending is not None or self.source is not None or self.rest is not None or self.reschedules > 0
-        return self.state is IntentState.ENDED and not waits and self.orphaned_at is None
+        return not (self.is_open or waits or self.orphaned_at is not None)
 
 
 _IDLE: Final = ClaimRecord()
@@ -108,7 +113,7 @@ class ClaimRecords:
         record = self._records.get(uid)
         if record is not None:
             record.rest, record.reschedules = None, 0
-            if record.state is IntentState.ENDED:
+            if not record.is_open:
                 record.orphaned_at = None
             self.tidy(uid)
 

@@ -21,7 +21,7 @@ from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, Pro
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.controllers.provisioner.claims.requests import is_same_call
 from mooring.controllers.provisioner.intents.intent import Intent, Intents
-from mooring.controllers.provisioner.intents.states import NEXT, IntentEvent, IntentState
+from mooring.controllers.provisioner.intents.states import NEXT, IntentEvent
 from mooring.kube.errors import ApiError
 
 log = logger(__name__)
@@ -43,7 +43,7 @@ class IntentTracker:
         self._uid_of: dict[str, str] = {}
 
     def __contains__(self, uid: str) -> bool:
-        return uid in self._intents.open()
+        return self._records.get(uid).is_open
 
     @property
     def count(self) -> int:
@@ -56,13 +56,13 @@ class IntentTracker:
         return self._clock.now() - min(self._known_since(), default=self._clock.now())
 
     def _known_since(self) -> list[Instant]:
-        return [record.since for record in self._records if record.state is not IntentState.ENDED]
+        return [record.since for record in self._records if record.is_open]
 
     def _happened(self, uid: str, event: IntentEvent) -> None:
         record = self._records.of(uid)
         after = NEXT[record.state, event]
         assert after is not None, f"an intent that is {record.state.value}: {event.value}"
-        if record.state is IntentState.ENDED:
+        if not record.is_open:
             record.since = self._clock.now()
         record.state = after
 
