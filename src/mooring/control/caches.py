@@ -1,4 +1,4 @@
-"""The caches of one process: one watch per kind and selection, whoever reads it.
+"""The caches of one process: one watch per kind and selection, however many controllers read it.
 
     caches = Caches(runtime)
     volumes = caches.of(PERSISTENT_VOLUMES, keeps=always(slim(spec=slim("csi"))), indexes={"handle": ...})
@@ -25,7 +25,7 @@ T = TypeVar("T", bound=Object)
 
 
 class _Shared:
-    """One informer with the wishes of its readers."""
+    """One informer, and the fields that its readers need."""
 
     def __init__(self) -> None:
         self.choices: list[Keeps[Any]] = []
@@ -44,7 +44,7 @@ class _Kept:
 
 
 class Caches:
-    """name: stands before the kind in the names of tasks and in logs."""
+    """name: the prefix of the names of tasks, and in logs."""
 
     def __init__(self, runtime: Runtime, name: str = "cache") -> None:
         self._runtime = runtime

@@ -1,9 +1,9 @@
-"""The loop of a controller: what changes wakes keys, workers reconcile them, and each result says when a key comes again.
+"""The loop of a controller: changes wake keys, workers reconcile them, and each result says when a key comes again.
 
-- A key is never in two workers' hands. What changes while it is being worked on brings it once more.
-- A result may park the key under topics. Telling one of them wakes it, also when it was told between judgement and parking.
+- A key is never with two workers. A change while it is being worked on brings it once more.
+- A result may park the key under topics. Telling one of them wakes it, also when it was told between decision and parking.
 - A failure (`Retry`, `ApiError`) delays the key by a back-off that doubles; a topic that could heal it ends the wait at once.
-- `Stale` and `again` reconcile once more at once, STEPS_MAX times; then other keys get their turn, and what is stale still waits a while.
+- `Stale` and `again` reconcile once more at once, STEPS_MAX times; then other keys get their turn, and a stale one waits for its back-off.
 - Any other exception is a bug: it is logged, and the key comes again after its back-off.
 """
 
@@ -38,7 +38,7 @@ class Controller(Generic[K]):
     """One queue of keys with its workers.
 
     name: of the queue in metrics, and of the tasks. reconcile: the work on one key. label: what the key is called in logs, a kind's name
-    mostly. log: whose lines these are, the room's own. about: key-values of a key for logs, in place of the label.
+    mostly. log: of the package that these lines are of. about: key-values of a key for logs, in place of the label.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class Controller(Generic[K]):
         )
         self._workers = Shift()
 
-    # -- what wakes a key
+    # -- waking keys
 
     def watch(self, informer: Informer[T], keys: Callable[[Change[T]], Iterable[K]], *, own: bool = True) -> None:
-        """Adds the keys that a change concerns. own: False leaves out what our own writes changed."""
+        """Adds the keys that a change concerns. own: False leaves out the changes by our own writes."""
 
         def add(change: Change[T]) -> None:
             if own or change.cause is not Cause.OWN_WRITE:
@@ -86,13 +86,13 @@ class Controller(Generic[K]):
         self._queue.add(key)
 
     def add_after(self, key: K, seconds: float) -> None:
-        """The key is reconciled after a while; the earliest of several such wishes counts."""
+        """The key is reconciled after a while; the earliest of several delayed adds counts."""
         self._queue.add_after(key, seconds)
 
     def tell(self, *topics: Topic, anew: bool = False) -> None:
         """Something has happened: the keys that wait for it, or that it could heal, are reconciled at once.
 
-        anew: their failures are history, for this is the very thing that they waited for.
+        anew: their failures are forgotten: this is the very event that they waited for.
         """
         for key in self._topics.tell(topics):
             if anew:
@@ -100,7 +100,7 @@ class Controller(Generic[K]):
             self._queue.add(key)
 
     def apply_result(self, key: K, came_to: Result | Retry) -> None:
-        """Does with a key that another controller worked on as if it had been reconciled here, and had come to this."""
+        """Does with a key that another controller worked on as if it had been reconciled here, with this result."""
         if isinstance(came_to, Retry):
             self._failed(key, came_to)
         elif came_to.again:
@@ -109,18 +109,18 @@ class Controller(Generic[K]):
             self._succeeded(key, came_to)
 
     def retry_now(self, keys: Iterable[K]) -> None:
-        """Ends the back-off of those among the keys that have failed, or that may be failing at this moment; their failures are history."""
+        """Ends the back-off of those among the keys that have failed, or may be failing at this moment; their failures are forgotten."""
         for key in keys:
             if self._queue.failures(key) or self._queue.in_hand(key):
                 self._queue.forget(key)
                 self._queue.add(key)
 
     def forget(self, key: K) -> None:
-        """The key stands for nothing any more: another object that takes its name has no past."""
+        """The object of the key is gone: another object that takes its name has no failures and waits for nothing."""
         self._queue.forget(key)
         self._topics.drop(key)
 
-    # -- what is known of a key
+    # -- asking about a key
 
     def failures(self, key: K) -> int:
         """Failures in a row."""

@@ -1,4 +1,4 @@
-"""What becomes of an event before it is sent: counted up, combined with its like, or dropped as spam. Pure; `now` is an argument.
+"""Correlates events before they are sent: repeated ones are counted, similar ones combined, spam is dropped. Pure; `now` is an argument.
 
 - The same event again (source, object, type, reason, message) is no new object: its count goes up, by a patch.
 - When events of one source, object, type and reason come with many different messages, they are combined into one.

@@ -1,4 +1,4 @@
-"""Events: what happened to an object, where `kubectl describe` shows it. Nobody waits for them, and nothing depends on them.
+"""Events, which `kubectl describe` shows with their object. Nobody waits for them, and nothing depends on them.
 
     recorder = EventRecorder(cluster, "external-attacher csi.example.com", clock=clock, chance=chance)
     group.create_task(recorder.run(), name="events")
@@ -97,7 +97,7 @@ class EventRecorder:
             _log.warning("Events are sent again", component=self._component, dropped=self.dropped_count)
 
     async def _send(self, occurrence: Occurrence, tally: Tally) -> None:
-        """Only what did not reach the server is tried again; what it refused, it would refuse again."""
+        """An event that did not reach the server is tried again; one that it refused is not."""
         if self._asks_first and await self._is_denied(occurrence, tally):
             _log.info(2, "There is no right to send an event", **_shown(occurrence))
             return

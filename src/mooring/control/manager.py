@@ -3,8 +3,8 @@
     manager = Manager(caches, controller, another)
     await manager.run()             until cancelled, or until drained
 
-The order: what runs beside the caches starts with them; once the caches are filled the controllers work; told to drain, they take no new
-key, and when the last one has ended, everything beside them is told to finish what it still has (events are sent, say) and is cancelled.
+The order: what runs beside the caches starts with them; once the caches are filled the controllers work; when they drain, they take no new
+key, and when the last one has ended, everything beside them finishes its own work (events are sent, say) and is cancelled.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DRAIN_S_MAX: Final = 20.0
 """How long the end of a program waits for the work in hand."""
 
 FINISH_S_MAX: Final = 2.0
-"""How long the end waits for what runs beside the controllers: events that are not sent yet, intents not yet closed."""
+"""How long the end waits for the parts beside the controllers: events that are not sent yet, intents not yet closed."""
 
 
 class Worker(Protocol):
@@ -35,7 +35,7 @@ class Worker(Protocol):
         ...
 
     async def drain(self, timeout_s: float) -> bool:
-        """Begins nothing new, lets what runs end. False when that took too long."""
+        """Begins nothing new, lets the work in hand end. False when that took too long."""
         ...
 
 
@@ -68,14 +68,14 @@ async def run_until(stop: asyncio.Event, work: Work, timeout_s: float = DRAIN_S_
 
 
 class Beside(Protocol):
-    """What runs beside the controllers."""
+    """A part that runs beside the controllers."""
 
     async def run(self) -> None:
         """Runs until cancelled."""
         ...
 
     async def drain(self, timeout_s: float) -> Any:
-        """Finishes what is still to be done, timeout_s at the most."""
+        """Finishes its remaining work, timeout_s at the most."""
         ...
 
 
@@ -94,7 +94,7 @@ class Loop:
 
 
 class Manager:
-    """What a program starts: one object for one term of leadership.
+    """The whole of a program: one object for one term of leadership.
 
     workers: controllers, and parts made of them. prepare: awaited before the controllers work, while the caches are being filled.
     """
@@ -122,7 +122,7 @@ class Manager:
         return self.caches.obstacle
 
     async def run(self) -> None:
-        """Works until cancelled, or until drained. Raises what a worker, or what runs beside, raises."""
+        """Works until cancelled, or until drained. Raises the error of a worker, or of a part beside them."""
         async with asyncio.TaskGroup() as group:
             helpers = self.caches.start(group)
             helpers += [group.create_task(what.run(), name=name) for name, what in self._beside.items()]
@@ -138,6 +138,6 @@ class Manager:
                 helper.cancel()
 
     async def drain(self, timeout_s: float) -> bool:
-        """Takes no new work, lets what runs end and be stored; then run() returns. False when timeout_s was too short."""
+        """Takes no new work, lets the work in hand end and be stored; then run() returns. False when timeout_s was too short."""
         *_, is_over = await asyncio.gather(*(worker.drain(timeout_s) for worker in self._workers), self._work.over(timeout_s))
         return is_over

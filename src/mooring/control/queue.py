@@ -1,6 +1,6 @@
 """The work queue between watches and workers: client-go's semantics.
 
-- A key waits once, however often it is added, and is never in the hands of two workers. Added while it is being worked on, it comes
+- A key waits once, however often it is added, and is never with two workers. Added while it is being worked on, it comes
   once more afterwards.
 - A delayed add keeps the earliest time. A plain add is worked on at once, and cancels a pending delayed one: the run that it causes
   decides anew when to look again.
@@ -131,7 +131,7 @@ class WorkQueue(Generic[K]):
         return delay_s
 
     def forget(self, key: K) -> None:
-        """The key's failures are history; a delayed add stays."""
+        """Forgets the failures of the key; a delayed add stays."""
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
@@ -187,7 +187,7 @@ class WorkQueue(Generic[K]):
                 self.done(key)
 
     def done(self, key: K) -> None:
-        """The worker has put the key down."""
+        """The worker is done with the key."""
         began = self._processing.pop(key)
         if self._metrics:
             self._metrics.work_duration.observe(self._clock.now() - began)

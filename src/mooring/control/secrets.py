@@ -19,11 +19,11 @@ SECRETS_MAX: Final = 256
 
 
 class SecretError(MooringError):
-    """A Secret whose values are no text."""
+    """A Secret with a value that is no text."""
 
 
 class SecretCache:
-    """One GET serves a burst of calls that use the same Secret. A failed call makes it forget, so that a mended Secret is used at once."""
+    """One GET serves a burst of calls that use the same Secret. A failed call invalidates it, so that a corrected Secret is used at once."""
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""What a cache keeps of an object: masks, which several readers of one cache add up.
+"""Masks: the part of an object that a cache keeps. The masks of several readers of one cache are joined.
 
     KEPT = slim(
         metadata=slim("deletion_timestamp", "finalizers", labels=only("zone")),
@@ -29,10 +29,10 @@ _IDENTITY: Final = frozenset({"name", "namespace", "uid", "resource_version"})
 
 
 class Part(Hashable, Protocol):
-    """What is kept of one value."""
+    """The part of a value that is kept."""
 
     def of(self, value: Any) -> Any:
-        """The value, with what is not kept left out."""
+        """The value without the fields that are not kept."""
         ...
 
     def __or__(self, other: Any) -> Any: ...
@@ -83,7 +83,7 @@ class Items:
 class Mask:
     """Of a struct some fields whole, of others a part. rest: all fields that it does not name are kept, too.
 
-    What is not kept is at its default, which such a field must have.
+    A field that is not kept has its default value; it must have one.
     """
 
     whole: frozenset[str] = frozenset()
@@ -120,7 +120,7 @@ class Mask:
         return prune
 
     def part(self, name: str) -> Part | None:
-        """What is kept of this field, None for nothing."""
+        """The part of this field that is kept, None for nothing."""
         return dict(self.parts).get(name, WHOLE if self.rest or name in self.whole else None)
 
     def __or__(self, other: Part) -> Part:
@@ -167,7 +167,7 @@ NAME_ONLY: Final = slim(metadata=slim())
 """That the object exists, and nothing else."""
 
 Keeps = Callable[[Obj], "Part | None"]
-"""What to keep of an object, None for nothing of it: a reader's choice, which may depend on the object."""
+"""A reader's choice: the part of an object to keep, None for nothing of it. It may depend on the object."""
 
 
 def always(part: Part) -> Callable[[Any], Part]:

@@ -1,4 +1,4 @@
-"""What a driver says it is and can do: records and sets, read from its answers."""
+"""The identity and capabilities of a driver, read from its answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What calling a driver means on every road to it: each call is logged without secrets, measured, and its error made fit to show."""
+"""Calls to a driver, whatever their transport: each is logged without secrets, measured, and its error made fit to show."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CANCELED_TEXT = "context canceled"
 
 
 class Client(Driver):
-    """A driver as its callers see it; a subclass says how a call gets there.
+    """A driver as its callers see it; a subclass is a transport.
 
     metrics: None counts nothing. log_length_max: characters of a response in the log (level 5), 0 or less for all of them; requests
     are never cut.

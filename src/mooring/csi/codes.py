@@ -1,4 +1,4 @@
-"""gRPC status codes under Go's names, and what they mean to a container orchestrator."""
+"""gRPC status codes under Go's names, and their meaning to a container orchestrator."""
 
 from __future__ import annotations
 

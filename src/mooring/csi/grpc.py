@@ -50,7 +50,7 @@ OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
     ("grpc.max_metadata_size", ERROR_BYTES_MAX),
     ("grpc.absolute_max_metadata_size", ERROR_BYTES_MAX),
-    ("grpc.enable_retries", 0),  # or a call that one driver refuses goes on to its successor, who was not greeted yet
+    ("grpc.enable_retries", 0),  # or a call that one driver refuses goes on to its successor, which was not identified yet
     # No keepalive: the kernel tells when a peer on a unix socket dies, and Go servers cut clients that ping too often.
 )
 

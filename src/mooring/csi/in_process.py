@@ -1,7 +1,7 @@
-"""The Driver port on a Python object in this process: what a gRPC road does to a call, without the road.
+"""The Driver port on a Python object in this process, with all that gRPC does to a call.
 
-Deadlines, logs, metrics and errors are those of `Client`; messages are copied on both ways, so that neither side sees what the other
-does to its own. Time is the running loop's, which may be a virtual one.
+Deadlines, logs, metrics and errors are those of `Client`; messages are copied both ways, so that neither side sees the other
+change its own. Time is the running loop's, which may be a virtual one.
 """
 
 from __future__ import annotations

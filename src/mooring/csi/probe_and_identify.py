@@ -1,4 +1,4 @@
-"""The first calls to a driver: is it ready, who is it, what can it do.
+"""The first calls to a driver: readiness, name, capabilities.
 
 Differs from external-attacher, which ends at the first call that is late or Unavailable and lets a restart back-off of minutes begin:
 a driver that is slow at boot is asked again.
@@ -43,7 +43,7 @@ class Limits:
 
 
 async def probe_and_identify(driver: Driver, *, clock: Clock, limits: Limits = Limits(), metrics: CallMetrics | None = None) -> DriverInfo:
-    """What the driver says about itself, once it is ready.
+    """The driver's name, version and capabilities, once it is ready.
 
     metrics: told the driver's name as soon as it is known. Raises DriverError, the driver's own, when it answers with a code that
     does not pass by itself, or the budget is spent; ConfigError when its name is empty.

@@ -1,4 +1,4 @@
-"""A driver over time: greeted at the start, watched while it runs, greeted again when it comes back.
+"""A driver over time: identified at the start, watched while it runs, identified again when it comes back.
 
 Differs from external-attacher: it exits on every loss, noticed at the next call. Here the loss is seen when it happens, calls are
 held back, and a driver that comes back with the same name, version and capabilities is carried on with. What the peer does
@@ -29,7 +29,7 @@ LOST_TEXT: Final = "Lost connection to CSI driver, exiting"
 
 
 class DriverLost(MooringError):
-    """This process has to be started anew; its text is what goes to /dev/termination-log."""
+    """This process has to be started anew; the text goes to /dev/termination-log."""
 
     def __init__(self) -> None:
         super().__init__(LOST_TEXT)
@@ -87,10 +87,10 @@ class GatedDriver(Driver):
 
 
 class Session:
-    """One driver, from its greeting on.
+    """One driver, from its identification on.
 
     `start()` first, then `run()` for as long as the driver is used. on_loss: called once for each loss; True goes on, False refuses
-    all later calls, and what it raises ends run(). driver, limits, metrics: as in probe_and_identify().
+    all later calls, and its exception ends run(). driver, limits, metrics: as in probe_and_identify().
     """
 
     def __init__(
@@ -113,22 +113,22 @@ class Session:
 
     @property
     def driver(self) -> Driver:
-        """The driver for everybody's use. While it is lost, or not greeted again yet, calls end at once with Unavailable."""
+        """The driver for everybody's use. While it is lost, or not identified again yet, calls end at once with Unavailable."""
         return self._gate
 
     @property
     def info(self) -> DriverInfo:
-        """What the driver said at the start. It is the same for the life of the session."""
+        """The driver's identification at the start. It is the same for the life of the session."""
         assert self._info is not None, "start() comes first"
         return self._info
 
     @property
     def is_up(self) -> bool:
-        """True when the driver was greeted and has not been lost since."""
+        """True when the driver was identified and has not been lost since."""
         return self._info is not None and self._gate.is_open
 
     def on_return(self, handler: Callable[[], None]) -> None:
-        """Calls the handler each time the driver is back, unchanged: what failed for its absence can be tried again."""
+        """Calls the handler each time the driver is back, unchanged: calls that failed in its absence can be tried again."""
         self._on_return.append(handler)
 
     async def start(self) -> DriverInfo:

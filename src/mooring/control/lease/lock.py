@@ -69,7 +69,7 @@ class LeaseLock:
                     yield record_of(event.object)
 
     def observed(self, lease: WholeLease | None) -> Observed:
-        """What the Lease that was just read shows."""
+        """The situation that a Lease, as just read, shows."""
         record = None if lease is None else record_of(lease)
         return observed(record, self._sighting, self._me.identity, self._me.times.lease_s, self._clock.now())
 

@@ -1,4 +1,4 @@
-"""Leader election, the pure part: names, durations, what a Lease says, and what is written into it.
+"""Leader election, the pure part: names, durations, reading a Lease and building the next one.
 
 Source: client-go tools/leaderelection and its Lease lock.
 """
@@ -57,7 +57,7 @@ class LeaseTimes:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """What a Lease says. holder: "" is nobody. duration_s: 0 when absent or senseless. Times as the server sent them."""
+    """The content of a Lease. holder: "" is nobody. duration_s: 0 when absent or senseless. Times as the server sent them."""
 
     holder: str = ""
     duration_s: int = 0

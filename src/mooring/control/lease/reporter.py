@@ -1,4 +1,4 @@
-"""Who leads, told to people: log, metrics and events of a leader election."""
+"""The reports of a leader election: log, metrics and events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LeaseMetrics:
 
 
 class LeadershipReporter:
-    """identity: whom to announce."""
+    """identity: of the candidate whose leadership is reported."""
 
     def __init__(self, identity: str, log: Logger, events: Recorder | None, metrics: LeaseMetrics | None) -> None:
         self._identity = identity
@@ -37,7 +37,7 @@ class LeadershipReporter:
         self._leads = False
 
     def leads(self, leads: bool, lease: ObjectReference) -> None:
-        """Tells of a change; what is known already is not told again."""
+        """Reports a change; one that was reported is not repeated."""
         if leads == self._leads:
             return
         self._leads = leads

@@ -1,4 +1,4 @@
-"""Leader election as two tables: what the Lease says and what to do about it; what happens and what we are then.
+"""Leader election as two tables: from a role and a look at the Lease to a step, and from a role and an event to the next role.
 
 A candidate stands by, looks at the Lease, and claims it when it is free. A claim whose answer was lost may have worked: until the Lease
 is seen again we are claiming, and who leaves while claiming gives the Lease back. Who leads renews. When the Lease is lost, nothing
@@ -32,7 +32,7 @@ HOLDING: Final = frozenset({Role.LEADING, Role.DRAINING})
 
 
 class Observed(enum.Enum):
-    """What a look at the Lease shows."""
+    """The situations that a look at the Lease can show."""
 
     MISSING = "missing"
     FREE = "free"
@@ -60,7 +60,7 @@ def observed(record: Record | None, known: Sighting | None, identity: str, lease
 
 
 class Step(enum.Enum):
-    """What follows from a look."""
+    """The step after a look."""
 
     WAIT = "wait"
     WRITE = "write"  # our name into it, as a claim or as a renewal; creates a missing one

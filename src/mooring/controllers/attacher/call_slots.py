@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 Wanted: TypeAlias = str | None
-"""What a key waits for: a volume, by its handle, or (None) a call for whatever volume."""
+"""A key waits for a volume, by its handle, or (None) for a call for whatever volume."""
 
 
 class CallSlots:
@@ -52,7 +52,7 @@ class CallSlots:
         self._waits_for[name] = wanted
 
     def begin(self, volume_handle: str, name: str) -> CallSlot:
-        """Takes the volume and a call. Close it: `with`."""
+        """Takes the volume and a call, until the end of its `with`."""
         assert volume_handle not in self._in_flight, "two calls for one volume"
         assert not self.calls_full
         self._leave(name)

@@ -1,4 +1,4 @@
-"""The attacher: what wakes a key, which keys run side by side, and what a failure leads to.
+"""The attacher: the events that wake a key, the keys that run side by side, and the consequences of a failure.
 
 Two queues, as in external-attacher: attachments, and volumes for the finalizer's end. A key that failed comes again after its back-off, or
 at once when something changes that could heal it: the volume, the node's registration, room on a full node, the backend.
@@ -112,11 +112,11 @@ class Attacher(Manager):
             self.beside("attacher/drift", Loop(self._compare))
 
     def driver_returned(self) -> None:
-        """The driver was away and is back: whatever failed may have failed for that."""
+        """The driver was away and is back: any failure may have been due to that."""
         self._handlers.retry_now(self._store.values())
 
     def _goes_later(self, name: str) -> bool:
-        """Of those who wait for one volume detaches go first."""
+        """Among the attachments that wait for one volume, detaches go first."""
         attachment = self._store.get(Key("", name))
         return attachment is None or not is_deleting(attachment)
 
@@ -147,7 +147,7 @@ class Attacher(Manager):
             self._slots.reconciled(name)
 
     async def _carry_out(self, target: Target, decision: Decision) -> None:
-        """Raises Stale; Failed, also for what the decision found wrong."""
+        """Raises Stale, and Failed, also for a problem that the decision found."""
         handle = decision.volume_handle
         try:
             if handle is None:
@@ -207,4 +207,4 @@ class Attacher(Manager):
 
 
 def _nothing() -> None:
-    """In place of a call's end, where none was made."""
+    """In place of the end of a call, where none is made."""

@@ -1,6 +1,6 @@
-"""The attacher's judgement: the next step for one VolumeAttachment, or for one PersistentVolume.
+"""The attacher's decisions: the next step for one VolumeAttachment, or for one PersistentVolume.
 
-Pure: what is true is in the view, what to do comes out as actions, carried out in order by `reconcile.py`; the first failure stops the
+Pure: the view goes in, actions come out, carried out in order by `reconcile.py`; the first failure stops the
 rest and the key comes again. Everything that can be checked is checked before the attachment's finalizer is set, because from then on its
 deletion needs a detach; only the volume's finalizer comes before the later checks, as in external-attacher.
 """
@@ -41,7 +41,7 @@ from mooring.controllers.attacher.volume import Volume, handle_of, resolve_volum
 
 
 def decide_attachment(view: View, name: str) -> Decision:
-    """The next step for one VolumeAttachment, or for what an earlier one of its name left behind."""
+    """The next step for one VolumeAttachment, or for a publish that an earlier one of its name left behind."""
     orphaned = view.memory.orphaned(name)
     if orphaned is not None:
         return _decide_undo(view, orphaned)
@@ -117,7 +117,7 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
 
 
 def _wait_for_call(view: View, volume_handle: str) -> Decision | None:
-    """The wait for a call that has to end first, None when this one may begin."""
+    """Waits for a call that has to end first; None when this one may begin."""
     holder = view.calls.in_flight.get(volume_handle)
     if holder is not None:
         return Decision(why.CallInFlight(volume_handle, holder), volume_handle=volume_handle, waits=True)
@@ -129,7 +129,7 @@ def _stuck(problem: why.Problem, actions: tuple[Action, ...] = ()) -> Decision:
 
 
 def _missing(attachment: VolumeAttachment, problem: why.Problem, look_up: Action) -> Decision:
-    """For what the cache lacks: asked for before it is told, but not again while it is told."""
+    """For an object that the cache lacks: it is looked up before the error is shown, but not again while the status shows it."""
     error = attachment.status.detach_error if is_deleting(attachment) else attachment.status.attach_error
     is_shown = error is not None and error.message == problem.error
     return _stuck(problem, () if is_shown else (look_up,))
@@ -162,8 +162,8 @@ def _node_problem(view: View, node_name: str) -> why.Problem:
 def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: Volume) -> why.HeldElsewhere | None:
     """Another attachment that may have this single-node volume published on another node.
 
-    Differs from external-attacher, which publishes there as well and leaves the judgement to the driver: a finalizer of ours means that
-    the volume may be published, and unknown counts as attached; so does a publish that is to be taken back, of one that was torn away.
+    Differs from external-attacher, which publishes there as well and leaves the decision to the driver: a finalizer of ours means that
+    the volume may be published, and unknown counts as attached; so does a publish that is to be undone, of an orphaned attachment.
     Two attachments of which neither is attached (left so by another attacher) would wait for each other: the lesser name goes first.
     """
     if not is_single_node(volume.spec.access_modes) or attachment.status.attached:
@@ -187,7 +187,7 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
     if not ours and view.memory.drift(name) is not Drift.EXTRA:
         return Decision(why.Detached(), (MarkDetached(),) if _is_marked_attached(attachment) else ())
     other = view.other_attachment_on_node(attachment)
-    if other is not None:  # Differs from external-attacher, which detaches the volume under the other's feet.
+    if other is not None:  # Differs from external-attacher, which detaches the volume that the other one uses.
         return Decision(why.HeldByAnother(other), (Release(),) if ours else ())
     volume = resolve_volume(view, attachment)
     if isinstance(volume, why.VolumeMissing):
@@ -214,9 +214,9 @@ def _is_marked_attached(attachment: VolumeAttachment) -> bool:
 
 
 def _decide_undo(view: View, unconfirmed: UnconfirmedPublish) -> Decision:
-    """For a publish that an attachment left behind which somebody tore away, finalizer and all: nobody else would take it back.
+    """Undoes a publish whose attachment was removed by force, with its finalizer: nobody else would undo it.
 
-    What stands under the name by now comes after it. Another attachment that holds the volume there by now keeps it.
+    An attachment that has the name by now comes after that. Another attachment that holds the volume there by now keeps it.
     """
     handle, attachment = unconfirmed.order.handle, unconfirmed.attachment
     decision = _wait_for_call(view, handle)
@@ -248,6 +248,6 @@ def decide_volume(view: View, pv_name: str) -> Decision:
         return Decision(why.VolumeInUse(users[:3]))
     handle = handle_of(pv)
     worker = view.caller_for(handle)
-    if worker is not None:  # its attachment was torn away, or made anew, under the call
+    if worker is not None:  # its attachment was removed by force, or made anew, during the call
         return Decision(why.VolumeInUse((worker,)), waits_for=frozenset({idle(handle)}))
     return Decision(why.VolumeReleased(), (ReleaseVolume(pv_name),))

@@ -1,4 +1,4 @@
-"""Comparing with the backend: what ListVolumes reports against what the attachments say, round after round.
+"""Compares the backend, as ListVolumes reports it, with the status of the attachments, round after round.
 
 external-attacher calls it ReconcileVA. Only for drivers with LIST_VOLUMES and LIST_VOLUMES_PUBLISHED_NODES. CSI has no events, so this one
 loop asks periodically. A round changes nothing itself: it leaves a mark that `decide` reads, and wakes the attachments that differ.
@@ -27,7 +27,7 @@ from mooring.kube.cache.store import Store
 log = logger(__name__)
 
 PAGES_MAX: Final = 10_000
-"""Of one round; a driver that goes on for longer is taken not to come to an end."""
+"""Of one round; a driver with more pages is taken not to come to an end."""
 
 
 class RoundOptions(Protocol):

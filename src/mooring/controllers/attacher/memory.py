@@ -1,6 +1,6 @@
-"""What the attacher remembers beside the caches: one record for each attachment of which there is something, gone with it.
+"""The attacher's memory beside the caches: one record for each attachment that there is something to remember of, gone with it.
 
-Only a publish that is to be taken back outlives its attachment.
+Only a publish that is to be undone outlives its attachment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mooring.controllers.attacher.requests import UnpublishOrder
 log = logger(__name__)
 
 UNDOS_MAX: Final = 1000
-"""Publishes to be taken back that are remembered although that has failed."""
+"""Publishes to be undone that are remembered although undoing them has failed."""
 
 UNSURE_MAX: Final = 1000
 """Volumes remembered as unsure; from here on every volume counts as unsure."""
@@ -33,7 +33,7 @@ class Drift(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnconfirmedPublish:
-    """A publish that may have happened, of which no attachment tells. order: takes it back. attachment: it was made for, as it was."""
+    """A publish that may have happened, and that no attachment shows. order: undoes it. attachment: its own, as it was then."""
 
     order: UnpublishOrder
     attachment: VolumeAttachment
@@ -48,7 +48,7 @@ class UnconfirmedPublish:
 class Record:
     """drift: what the backend last reported, where it differs. claim_uid: of the attachment whose claim was left without an answer.
 
-    torn: the doubt's attachment is no more, so the publish is to be taken back.
+    orphaned: the attachment of the unconfirmed publish is gone, so the publish is to be undone.
     """
 
     drift: Drift | None = None
@@ -69,18 +69,18 @@ class Memory:
         self._unsure_volumes: set[str] = set()
 
     def __len__(self) -> int:
-        """Attachments of which there is something to remember."""
+        """Attachments with a record."""
         return len(self._records)
 
     def ended(self, name: str) -> bool:
-        """The attachment is no more. Returns True when a publish under its name is to be taken back."""
+        """The attachment is gone. Returns True when a publish under its name is to be undone."""
         if name not in self._records:
             return False
         self.learn(name, Learnt.VANISHED)
         self._change(name, drift=None, claim_uid=None)
         return self.orphaned(name) is not None
 
-    # -- what the backend reports
+    # -- reports of the backend
 
     def drift(self, name: str) -> Drift | None:
         return self._records.get(name, _NOTHING).drift
@@ -104,18 +104,18 @@ class Memory:
         self._change(name, claim_uid=uid)
 
     def claim_answered(self, name: str) -> None:
-        """No claim of this attachment is in doubt any more."""
+        """The finalizer of this attachment is known."""
         if name in self._records:
             self._change(name, claim_uid=None)
 
-    # -- publishes in doubt
+    # -- unconfirmed publishes
 
     def mark_unconfirmed(self, unconfirmed: UnconfirmedPublish) -> None:
         """From now on this publish may have happened."""
         self._change(unconfirmed.name, unconfirmed=unconfirmed, orphaned=False)
 
     def orphaned(self, name: str) -> UnconfirmedPublish | None:
-        """The publish that an attachment of this name left behind, and that is to be taken back."""
+        """The publish that an attachment of this name left behind, and that is to be undone."""
         record = self._records.get(name, _NOTHING)
         return record.unconfirmed if record.orphaned else None
 
@@ -123,12 +123,12 @@ class Memory:
         return self._records.get(name, _NOTHING).unconfirmed
 
     def unconfirmed_about(self, volume_handle: str) -> tuple[UnconfirmedPublish, ...]:
-        """The volume's publishes in doubt, torn ones among them."""
+        """The volume's unconfirmed publishes, orphaned ones among them."""
         unconfirmed_publishes = self._unconfirmed.get(volume_handle)
         return tuple(unconfirmed_publishes.values()) if unconfirmed_publishes else ()
 
     def learn(self, name: str, learnt: Learnt) -> After:
-        """What follows for the publish in doubt under this name, nothing where there is none."""
+        """The next step for the unconfirmed publish under this name, none where there is no such publish."""
         record = self._records.get(name, _NOTHING)
         if record.unconfirmed is None:
             return After()
@@ -142,7 +142,7 @@ class Memory:
         return after
 
     def undo_failed(self, name: str) -> None:
-        """It stays torn, and is tried again; unless there are too many of them."""
+        """It stays orphaned, and is tried again; unless there are too many of them."""
         if sum(record.orphaned for record in self._records.values()) > UNDOS_MAX:
             log.error("too many publishes are to be undone, this one is given up", VolumeAttachment=name, undos=UNDOS_MAX)
             self._change(name, unconfirmed=None, orphaned=False)
@@ -158,7 +158,7 @@ class Memory:
             self._unsure_volumes.add(pv_name)
 
     def volume_sure(self, pv_name: str) -> None:
-        """The cache shows the volume as it is; also for one that is no more."""
+        """The cache shows the volume as it is, or it is gone."""
         self._unsure_volumes.discard(pv_name)
 
     # -- records

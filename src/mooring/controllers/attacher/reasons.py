@@ -20,7 +20,7 @@ class Problem(Because, Protocol):
     def error(self) -> str: ...
 
 
-# -- the settled and the moving
+# -- states that are no problem
 
 
 @reason('"{name}" does not exist: nothing to do')

@@ -1,4 +1,4 @@
-"""Carrying out what was decided, in order: calls to the driver, and writes to the API server (`writes.py`)."""
+"""Carries out decisions, in order: calls to the driver, and writes to the API server (`writes.py`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Looked = TypeVar("Looked", PersistentVolume, CSINode)
 class Reconciler:
     """Performs the actions of decisions, for one driver. nodes: None for a driver that does not publish. timeout_s: of each call.
 
-    freed: called with an attachment that is no more, when what it may have left published is so no more.
+    freed: called with an attachment that is gone, when the publish that it may have left behind is undone.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class Reconciler:
                     await writes.release_volume(pv_name)
 
     async def _look_up(self, kind: Kind[Looked], name: str, cache: Informer[Looked]) -> None:
-        """One GET before an error is told, since the watches of different kinds are not in step. Raises Stale.
+        """One GET before an error is shown, since the watches of different kinds are not in step. Raises Stale.
 
-        external-attacher tells an error that is none whenever an attachment overtakes its volume or its node.
+        external-attacher shows an error that is none whenever an attachment overtakes its volume or its node.
         """
         before = cache.store.get(Key("", name))
         try:
@@ -114,9 +114,9 @@ class Reconciler:
     # -- the driver
 
     async def _publish(self, target: Target, order: PublishOrder, secrets: Mapping[str, str], call_over: Callable[[], None]) -> None:
-        """Calls and saves the answer. Raises Failed, and Stale when the publish has to be taken back at once."""
+        """Calls and saves the answer. Raises Failed, and Stale when the publish has to be undone at once."""
         attachment = target.find(self._view)
-        if attachment is None:  # its end has been told already, and would clear no doubt any more
+        if attachment is None:  # its end has been handled already, and would confirm nothing any more
             raise Failed("gone before it could be attached", reported=False)
         self._memory.mark_unconfirmed(UnconfirmedPublish(order.undone, attachment))
         try:

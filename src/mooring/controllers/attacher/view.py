@@ -1,8 +1,7 @@
-"""What the attacher reads: of which objects which fields, and with which indexes.
+"""The objects, fields and indexes that the attacher reads.
 
-A `View` is what the attacher's judgement needs of the world: three caches, what is remembered beside them, and which calls are running.
-It holds nothing of its own and shows the caches as they are: a decision reads it between two awaits, when nothing moves, and a write that
-comes later reads it again.
+A `View` is the input of a decision: three caches, the memory beside them, and the calls that are running. It holds nothing of its own and
+shows the caches as they are: a decision reads it between two awaits, when nothing changes, and a later write reads it again.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from mooring.kube.cache.reader import Reader
 
 NODE_ID_ANNOTATION: Final = "csi.alpha.kubernetes.io/node-id"
 STATUS_OF_ANNOTATION: Final = "mooring.dev/status-of"
-"""On an attached attachment whose node has become another machine: the former machine's node id, which the status still tells of."""
+"""On an attached attachment whose node has become another machine: the former machine's node id, which the status is still about."""
 
 BY_VOLUME: Final = "volume"
 BY_NODE: Final = "node"
@@ -46,13 +45,13 @@ class Calls(Protocol):
 
     @property
     def calls_full(self) -> bool:
-        """True when as many are running as may."""
+        """True when no more may begin."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """The world as the attacher sees it, live."""
+    """The caches, the calls and the memory, live."""
 
     driver: DriverCapabilities
     attachments: Reader[VolumeAttachment]
@@ -80,7 +79,7 @@ class View:
         return self.volumes.get(Key("", pv_name))
 
     def node_id(self, node_name: str) -> str:
-        """The driver's name for the node as CSINode tells it, "" when it doesn't. An empty id is no id: to CSI it means all nodes."""
+        """The driver's name for the node, from its CSINode, "" without. An empty id is no id: to CSI it means all nodes."""
         csi_node = self.nodes.get(Key("", node_name))
         drivers = csi_node.spec.drivers if csi_node else None
         return next((d.node_id for d in drivers or () if d.name == self.driver.name), "")
@@ -90,11 +89,11 @@ class View:
         return self.finalizer in finalizers_of(obj)
 
     def may_hold(self, attachment: VolumeAttachment) -> bool:
-        """True when the finalizer is on it, or may be: what is not known counts as attached."""
+        """True when the finalizer is on it, or may be: unknown counts as attached."""
         return self.holds(attachment) or self.memory.finalizer_unknown(attachment)
 
     def tells_of_another(self, attachment: VolumeAttachment, node_id: str) -> bool:
-        """True when the status, with the device in it, is that of a machine which this one has replaced."""
+        """True when the status, with its device, is that of a machine which this one has replaced."""
         if annotation(attachment, STATUS_OF_ANNOTATION):
             return True
         return attachment.status.attached and annotation(attachment, NODE_ID_ANNOTATION) not in ("", node_id)
@@ -108,12 +107,12 @@ class View:
         return None
 
     def caller_for(self, volume_handle: str) -> str | None:
-        """The attachment for which the driver is called about this volume, or may still have to be, to take a publish back."""
+        """The attachment for which the driver is called about this volume, or may have to be, to undo a publish."""
         doubted = (unconfirmed.name for unconfirmed in self.unconfirmed_about(volume_handle))
         return self.calls.in_flight.get(volume_handle) or next(doubted, None)
 
     def unconfirmed_about(self, volume_handle: str) -> tuple[UnconfirmedPublish, ...]:
-        """The publishes of this volume that may have happened and that no attachment tells of."""
+        """The publishes of this volume that may have happened and that no attachment shows."""
         return self.memory.unconfirmed_about(volume_handle)
 
     def releasable(self, pv: PersistentVolume) -> bool:
@@ -140,7 +139,7 @@ ATTACHMENT_INDEXES: Final[Mapping[str, Callable[[VolumeAttachment], Iterable[str
 }
 
 
-# -- what is kept of the objects
+# -- the kept parts of objects
 
 
 _FOREIGN: Final = slim("spec", metadata=slim())
@@ -166,13 +165,13 @@ VOLUME: Final = slim(
     ),
     spec=slim("access_modes", "volume_mode", "mount_options", *_IN_TREE, csi=_SOURCE),
 )
-"""Of a PersistentVolume what attaching reads; labels and annotations where translation reads them."""
+"""The part of a PersistentVolume that attaching reads; labels and annotations where translation reads them."""
 
 _VOLUME_OF_AZURE_FILE: Final = VOLUME | slim(spec=slim("claim_ref"))
 
 
 def keeps_of_attachment(driver_name: str) -> Callable[[VolumeAttachment], Part]:
-    """Of a foreign attachment only that it exists is kept, and which volume it holds."""
+    """A foreign attachment is kept with its volume only."""
     return lambda attachment: WHOLE if attachment.spec.attacher == driver_name else _FOREIGN
 
 

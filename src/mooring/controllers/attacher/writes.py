@@ -1,8 +1,8 @@
 """The attacher's writes to the API server, each one request.
 
-An answer enters the caches at once, and its event is known as our own, so that no decision is taken on a state from before our own
-write and no write wakes its own key. An attachment is told from a later one of the same name by its uid. Its finalizer is claimed with
-a merge patch, as audit rules know it from external-attacher; it carries a resourceVersion where the list that was seen holds others'
+An answer enters the caches at once, and its event counts as our own, so that no decision is taken on a state from before our own
+write and no write wakes its own key. The uid distinguishes an attachment from a later one of the same name. Its finalizer is claimed with
+a merge patch, as audit rules know it from external-attacher; it carries a resourceVersion where the list that was read holds others'
 finalizers, which it could undo.
 """
 
@@ -58,7 +58,7 @@ class Target:
 
 
 class Writes:
-    """Patches to VolumeAttachments and PersistentVolumes. All raise Failed, but for what says otherwise."""
+    """Patches to VolumeAttachments and PersistentVolumes. All raise Failed, unless their docstring says otherwise."""
 
     def __init__(self, cluster: Cluster, view: View, attachments: Informer[VolumeAttachment], volumes: Informer[PersistentVolume]) -> None:
         self._cluster = cluster
@@ -70,7 +70,7 @@ class Writes:
     # -- PersistentVolumes
 
     async def hold_volume(self, pv_name: str) -> None:
-        """Puts the finalizer on, unless it is there. Raises also Stale, for a volume that can't be held any more."""
+        """Adds the finalizer, unless it is there. Raises also Stale, for a volume that can't be held any more."""
         async with self._holding.of(pv_name):  # attachments to several nodes come at once
             pv = self._view.volume(pv_name)
             if pv is None or is_deleting(pv):
@@ -88,7 +88,7 @@ class Writes:
             self._memory.volume_sure(pv_name)
 
     async def release_volume(self, pv_name: str) -> None:
-        """Takes the finalizer off, unless it is gone."""
+        """Removes the finalizer, unless it is gone."""
         pv = self._view.volume(pv_name)
         if pv is None or not self._view.holds(pv):
             return
@@ -96,7 +96,7 @@ class Writes:
             await self._take_off(pv)
 
     async def _take_off(self, pv: PersistentVolume) -> None:
-        """By its place, or by its name where the place is not right any more: whoever else holds a volume lets go in the same moment."""
+        """By its position, or by its name where the position has changed: others remove their finalizers in the same moment."""
         name, finalizer = pv.metadata.name, self._view.finalizer
         try:
             await self._patch_volume(name, remove_finalizer(pv, finalizer, strictly=False))
@@ -133,7 +133,7 @@ class Writes:
             raise Failed("deleted and made anew before it could be attached", reported=False)
 
     async def confirm_status(self, target: Target) -> None:
-        """The status tells of the machine that is claimed: takes off the former one's node id."""
+        """The status is that of the claimed machine: removes the annotation with the former one's node id."""
         attachment = target.find(self._view)
         if attachment is None or not annotation(attachment, STATUS_OF_ANNOTATION):
             return
@@ -141,7 +141,7 @@ class Writes:
             await self._patch_attachment(target.name, {"metadata": {"annotations": {STATUS_OF_ANNOTATION: None}}})
 
     async def release(self, target: Target, mark: bool) -> None:
-        """Takes the finalizer off; then, if the attachment is still there and `mark`, marks it detached."""
+        """Removes the finalizer; then, if the attachment is still there and `mark`, marks it detached."""
         attachment = target.find(self._view)
         with _failing("could not mark as detached"):
             if attachment is not None and self._view.holds(attachment):
@@ -187,7 +187,7 @@ class Writes:
         return Learnt.MARKED if found.metadata.uid == target.uid else Learnt.VANISHED
 
     async def _unmark(self, other: VolumeAttachment) -> None:
-        """The mark went to another attachment that took the name a moment before: it is none of its own."""
+        """The mark went to another attachment that took the name a moment before: it is removed there."""
         try:
             await self._save_status(other, {"attached": False})
         except ApiError as error:
@@ -201,7 +201,7 @@ class Writes:
                 await self._save_status(attachment, _status(attachment, "attachmentMetadata", "detachError", attached=False))
 
     async def clear_error(self, target: Target) -> None:
-        """Takes the attachError off."""
+        """Removes the attachError."""
         attachment = target.find(self._view)
         if attachment is not None:
             with _failing("could not clear the error", reported=False):
