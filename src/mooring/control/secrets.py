@@ -23,7 +23,7 @@ class SecretError(MooringError):
 
 
 class SecretCache:
-    """One GET serves a burst of calls that use the same Secret. A failed call invalidates it, so that a corrected Secret is used at once."""
+    """One GET serves a burst of calls that use one Secret. A failed call invalidates it, so that a corrected Secret is used at once."""
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""The caches that all controllers of the provisioner share: one watch for each kind, whoever reads it."""
+"""The caches that all controllers of the provisioner share: one watch for each kind."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ProvisionerCaches:
     """Claims, volumes and classes always; nodes where topology or capacity needs them; attachments where the driver publishes; grants
     behind their gate.
 
-    shared: what is run. A cache that is not in use stays empty. beside: what nobody waits for.
+    shared: the caches that run. A cache that is not in use stays empty. beside: parts that nobody waits for.
     """
 
     def __init__(self, runtime: Runtime, capabilities: DriverCapabilities, options: ProvisionerOptions) -> None:

@@ -16,7 +16,7 @@ log = logger(__name__)
 
 
 async def look_up(cluster: Cluster, secrets: SecretCache, wanted: Wanted, looked: Looked) -> None:
-    """Puts the object into what the attempt has looked up, or the error: that is an answer, too."""
+    """Puts the object into `looked`, or the error: that is an answer, too."""
     try:
         if wanted.kind is SECRETS:
             looked.found[wanted] = await secrets.get(SecretReference(name=wanted.name, namespace=wanted.namespace))
@@ -29,7 +29,7 @@ async def look_up(cluster: Cluster, secrets: SecretCache, wanted: Wanted, looked
 async def delete_volume(driver: Driver, request: csi.DeleteVolumeRequest, call: Call, pv_name: str) -> None:
     """Returns when the volume is gone: also where the driver does not find it. Raises DriverError.
 
-    Differs from external-provisioner, which asks such a driver for ever.
+    Differs from external-provisioner, which repeats the call to such a driver for ever.
     """
     try:
         await driver.delete_volume(request, call)

@@ -41,7 +41,7 @@ POPULATING: Final = "external-provisioner"
 """The source of the event that leaves a claim to a populator."""
 
 SECRET_S_MAX: Final = 60.0
-"""How long a claim's volume that may exist waits for its secret once the claim is gone; then it is asked for without."""
+"""How long the volume of a deleted claim, if it may exist, waits for its secret; then it is requested without."""
 
 
 class Provisioner(Manager):
@@ -110,25 +110,25 @@ class Provisioner(Manager):
         self.beside("provisioner/intents", self._intents)
 
     async def run(self) -> None:
-        """Provisions until cancelled, or until drained. Raises ConfigError; DriverError where the driver does not tell its node's place."""
+        """Provisions until cancelled, or until drained. Raises ConfigError, and DriverError where a driver does not report its node."""
         await self._others.learn_place()
         with self._intent_metrics.shown(self._tracker):
             await super().run()
 
     async def _ready(self) -> None:
-        """Before the first claim: what a former process left open is known."""
+        """Before the first claim: the intents that a former process left open are read."""
         await self._intents.started()
         await self._provisioner_caches.grants_synced()
 
     def driver_returned(self) -> None:
-        """The driver was away and is back: whatever failed for that is tried at once."""
+        """The driver was away and is back: everything that failed for that is tried at once."""
         self._handlers.driver_returned()
         self._others.driver_returned()
 
-    # -- what happens
+    # -- events
 
     def _claim_ended(self, uid: str) -> None:
-        """Its volume, if there may be one, is still asked for, in the back-off it is in."""
+        """Its volume, if there may be one, is still requested, in its present back-off."""
         if uid not in self._view.intents:
             self._results.forget(uid)
             self._claims.forget(uid)
@@ -152,7 +152,7 @@ class Provisioner(Manager):
 
 
 class _IntentsRunner:
-    """Intents as what runs beside controllers: read first, then kept, and in the end all is stored that has ended."""
+    """Runs the intents beside the controllers: they are read first, then kept, and in the end all ends are stored."""
 
     def __init__(self, intents: Intents) -> None:
         self.intents = intents

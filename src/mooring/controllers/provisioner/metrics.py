@@ -16,7 +16,7 @@ BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.
 class ProvisionMetrics:
     """Labels: the StorageClass, and the kind of the claim's data source, "" without.
 
-    Differs from external-provisioner, which counts claims that are none of its business, or have their volume already, as failed.
+    Differs from external-provisioner, which counts claims of other provisioners, and claims that have their volume already, as failed.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -68,7 +68,7 @@ class CapacityMetrics:
 
 
 class IntentMetrics:
-    """Of what may exist and has no PersistentVolume yet. Of our own: external-provisioner says nothing of it."""
+    """Of volumes that may exist without a PersistentVolume. Of our own: external-provisioner has none."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         prefix = "mooring_provisioner_intents"
@@ -77,7 +77,7 @@ class IntentMetrics:
 
     @contextlib.contextmanager
     def shown(self, tracker: IntentTracker) -> Iterator[None]:
-        """While it is in use: who leads no more does not know what is open."""
+        """Shows the figures in the block: a process that no longer leads does not know which intents are open."""
         self._open.set_function(lambda: tracker.count)
         self._oldest.set_function(lambda: tracker.oldest_s)
         try:

@@ -1,4 +1,4 @@
-"""The controllers beside that of claims, on the same caches, and what they tell each other."""
+"""The controllers beside that of claims, on the same caches, and the calls between them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Subcontrollers:
         return tuple(one for one in (self._deletion, self.protection.controller, self._capacity, ownership) if one is not None)
 
     def driver_returned(self) -> None:
-        """The driver was away and is back: what failed for that is tried at once."""
+        """The driver was away and is back: everything that failed for that is tried at once."""
         self._deletion.driver_returned()
         if self._capacity is not None:
             self._capacity.driver_returned()
@@ -61,7 +61,7 @@ class Subcontrollers:
             self._capacity.creation_failed(class_name)
 
     def intent_closed(self, pv_name: str) -> None:
-        """Nothing that is being made keeps the volume from being deleted any more."""
+        """The intent of the volume is closed: it no longer keeps the volume from being deleted."""
         self._deletion.intent_closed(pv_name)
 
     def _volume_changed(self, change: Change[PersistentVolume]) -> None:

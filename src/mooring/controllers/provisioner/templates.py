@@ -1,4 +1,4 @@
-"""Templates in parameters: `${pvc.name}` and its like, expanded as Go's os.Expand does it, so that old classes mean what they meant."""
+"""Templates in parameters: `${pvc.name}` and its like, expanded as by Go's os.Expand, so that old classes keep their meaning."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REFERENCE: Final = re.compile(
 
 
 class InvalidTokens(MooringError):
-    """Something in a template is known to nobody."""
+    """A template has references that are not defined."""
 
     def __init__(self, tokens: list[str]) -> None:
         super().__init__(f"invalid tokens: [{' '.join(_quoted(token) for token in tokens)}]")

@@ -1,4 +1,4 @@
-"""Where a volume may be made: the accessibility requirements of a claim, and the node affinity of its volume.
+"""The accessibility requirements of a claim, and the node affinity of its volume.
 
 A segment set ("term") is a place: topology key -> value. Pure: nodes and driver registrations in, terms out.
 """
@@ -32,7 +32,7 @@ class NodeUnknown(TopologyError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Requirements:
-    """Where the volume must, and where it should be reachable from. Never empty."""
+    """The places that the volume must, and those that it should be reachable from. Never empty."""
 
     requisite: tuple[Term, ...]
     preferred: tuple[Term, ...]
@@ -119,7 +119,7 @@ def name_hash(claim_name: str) -> tuple[int, int]:
 
 
 def node_affinity(accessible: Iterable[Mapping[str, str]]) -> dict[str, Any] | None:
-    """The volume's node affinity from what the driver answered; None when it is reachable from everywhere."""
+    """The volume's node affinity from the driver's answer; None when it is reachable from everywhere."""
     terms = [
         {"matchExpressions": [{"key": key, "operator": "In", "values": [segments[key]]} for key in sorted(segments)]}
         for segments in accessible

@@ -1,6 +1,6 @@
-"""The provisioner's writes to claims: a node is selected, or another one is asked for.
+"""The provisioner's writes to claims: a node is selected, or the selection is removed.
 
-By PUT, which external-provisioner's rights on claims allow and a patch would not: of the object as it is by now, so with a GET.
+By PUT, which external-provisioner's rights on claims allow and a patch would not: of the object as it is now, so with a GET.
 """
 
 from __future__ import annotations

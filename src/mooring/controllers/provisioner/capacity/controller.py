@@ -1,7 +1,7 @@
-"""Publishing capacity: what makes an item be asked for anew.
+"""Publishing capacity: the events after which the capacity of an item is requested anew.
 
-CSI tells nothing of its own accord, so all items are asked for once each poll interval. Beside that an item is asked for when its
-place or class comes, when a volume was made or deleted there, when making one failed, and when somebody touched its object. Items are
+CSI has no notifications, so all items are requested once each poll interval. Beside that an item is requested when its place or class
+appears, when a volume was made or deleted there, when making one failed, and when somebody touched its object. Items are
 known by value: one that waits is not put in line again, so polls and retries never pile up, whatever the driver does.
 """
 
@@ -40,7 +40,7 @@ log = logger(__name__)
 LIMIT_FLAGS: Final = "--kube-api-capacity-qps and --kube-api-capacity-burst"
 
 YIELD_EVERY: Final = 500
-"""Items that are put in line before others get their turn."""
+"""Items that are queued before others get their turn."""
 
 
 class CapacityPublisher:
@@ -88,7 +88,7 @@ class CapacityPublisher:
             caches.nodes.on_change(self._segments.node_changed)
             caches.csi_nodes.on_change(self._segments.node_changed)
 
-    # -- what others tell
+    # -- events of other controllers
 
     def volume_made(self, pv: PersistentVolume) -> None:
         places = places_of(pv)
@@ -102,7 +102,7 @@ class CapacityPublisher:
         self._ask(self._items_at(places_of(pv)))
 
     def driver_returned(self) -> None:
-        """The driver was away and is back: whatever failed may have failed for that."""
+        """The driver was away and is back: any failure may have been due to that."""
         self.controller.retry_now(self._items())
 
     # -- life
@@ -145,7 +145,7 @@ class CapacityPublisher:
         )
 
     async def drain(self, timeout_s: float) -> bool:
-        """Asks for nothing more, lets what runs end and be written. timeout_s: how long at the most. False when that was too short."""
+        """Requests nothing more, lets running work end and be written. timeout_s: how long at the most. False when that was too short."""
         return await self._manager.drain(timeout_s)
 
     async def _poll(self) -> None:
@@ -164,7 +164,7 @@ class CapacityPublisher:
         self.controller.explain(item, result.because)
         return result
 
-    # -- which items there are
+    # -- the items
 
     def _places(self) -> Collection[Segment]:
         return self._segments.all() if self._place is None else (segment_of(self._place),)
@@ -186,10 +186,10 @@ class CapacityPublisher:
             for item in items:
                 self.controller.add(item)
 
-    # -- what changes
+    # -- changes of objects
 
     def _place_changed(self, segment: Segment) -> None:
-        """It came, or went: then its objects go."""
+        """It appeared, or vanished: then its objects are removed."""
         self._ask([Item(name, segment) for name in self._class_names])
 
     def _class_changed(self, change: Change[StorageClass]) -> None:
@@ -203,7 +203,7 @@ class CapacityPublisher:
             self._ask([Item(name, segment) for segment in self._places()])
 
     def _object_changed(self, change: Change[CSIStorageCapacity]) -> None:
-        """Only what others do is news."""
+        """Our own writes wake nothing."""
         if change.cause is not Cause.OWN_WRITE and self._view is not None and is_news(self._view, item_of(change.object)):
             self._ask((item_of(change.object),))
 

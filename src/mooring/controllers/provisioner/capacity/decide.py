@@ -1,4 +1,4 @@
-"""Which objects there are to be, and when one is written. Pure."""
+"""Decides which objects are to exist, and when one is written. Pure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def decide_item(view: View, item: Item) -> Decision:
 
 
 def decide_write(view: View, item: Item, capacity: Capacity) -> Decision:
-    """What the driver's answer leads to."""
+    """The writes after the driver's answer."""
     published = view.published(item)
     if view.wanted(item) is None:  # since it was asked
         return Decision(why.Obsolete(), tuple(Remove(obj) for obj in published))
@@ -74,7 +74,7 @@ def is_news(view: View, item: Item) -> bool:
 
 
 def matches(obj: CSIStorageCapacity, capacity: Capacity) -> bool:
-    """True when that is what the object says, however it is written."""
+    """True when the object has these amounts, in whatever notation."""
     return _same(obj.capacity, capacity.capacity) and _same(obj.maximum_volume_size, capacity.maximum)
 
 

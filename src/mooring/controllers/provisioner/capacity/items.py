@@ -1,4 +1,4 @@
-"""What is published: for each place and class one amount of room. Known by value, so that an item waits once, however often it is named."""
+"""Items of capacity: one amount for each place and class. Known by value, so that an item is queued once, however often it is added."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def segment_of(labels: Mapping[str, str] | None) -> Segment:
 
 
 def item_of(capacity: CSIStorageCapacity) -> Item:
-    """What an object is about."""
+    """The item of an object."""
     topology = capacity.node_topology
     if topology is None:
         return Item(capacity.storage_class_name, (), "no node")
@@ -50,13 +50,13 @@ def index_value(item: Item) -> str:
 
 
 def counts(storage_class: StorageClass, driver_name: str, immediate_too: bool) -> bool:
-    """True for classes whose room is published; the scheduler looks only where it chooses the node before there is a volume."""
+    """True for classes whose capacity is published; the scheduler reads it only where it chooses the node before there is a volume."""
     late = storage_class.volume_binding_mode != "Immediate"
     return storage_class.provisioner == driver_name and (late or immediate_too)
 
 
 def places_of(pv: PersistentVolume) -> tuple[Segment, ...]:
-    """Where a volume is, by its node affinity; () where that is not said, or not as places."""
+    """The places of a volume, from its node affinity; () where it has none, or none in the form of places."""
     affinity = pv.spec.node_affinity
     if affinity is None or affinity.required is None:
         return ()

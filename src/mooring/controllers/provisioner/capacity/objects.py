@@ -1,4 +1,4 @@
-"""CSIStorageCapacity objects as they are written, and how ours are known from others'."""
+"""CSIStorageCapacity objects as they are written, and the labels of ours."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _FNV_PRIME: Final = 16777619
 
 
 def manager_of(node_name: str) -> str:
-    """Who manages the objects: the one instance for all nodes ("" for no node), or the one of a node.
+    """The manager of the objects: the one instance for all nodes ("" for no node), or the one of a node.
 
-    What is too long for a label's value is cut as external-provisioner does it, so that objects are found again after a swap.
+    A text that is too long for a label's value is cut as external-provisioner does it, so that objects are found again after a swap.
     """
     if not node_name:
         return MANAGER

@@ -1,4 +1,4 @@
-"""Carrying out what was decided about capacity: one call to the driver, one request to the API server."""
+"""Carries out decisions about capacity: one call to the driver, one request to the API server."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class CapacityReconciler:
             return
 
     async def _create(self, item: Item, capacity: Capacity) -> None:
-        """The watch may show it before the answer is here: it says nothing that is not known."""
+        """Noted before the request: the watch may show the object before the answer is here."""
         self._written[item] = capacity
         body = new_object(self._kind, self._namespace, item, capacity, self._view.driver_name, self._manager, self._view.owner)
         self._objects.wrote(await self._cluster.create(self._kind, body, self._namespace))

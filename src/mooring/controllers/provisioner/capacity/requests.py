@@ -1,4 +1,4 @@
-"""GetCapacity: the request for one item, and what its answer says."""
+"""GetCapacity: the request for one item, and its answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mooring.csi.proto import csi_pb2 as csi
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Capacity:
-    """What the driver answered, as quantities. maximum: of one volume, None where the driver does not say."""
+    """The driver's answer, as quantities. maximum: of one volume, None where the driver gives none."""
 
     capacity: str
     maximum: str | None = None

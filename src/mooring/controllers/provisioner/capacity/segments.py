@@ -1,7 +1,7 @@
-"""The places that there are: told by CSINodes and Nodes, or fixed where one node is served.
+"""The places of the driver, from CSINodes and Nodes.
 
-A change of a node costs the look at that node alone: each place knows how many nodes are in it, and is told when the first comes and
-when the last has gone.
+A change of a node costs a look at that node alone: the nodes of each place are counted, and a place changes with its first node and its
+last.
 """
 
 from __future__ import annotations

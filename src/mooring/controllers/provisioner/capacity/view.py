@@ -1,4 +1,4 @@
-"""What publishing capacity depends on: classes, places, and the objects that there are."""
+"""The input of publishing: classes, places, and the existing objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CAPACITY_INDEXES: Final[Mapping[str, Callable[[CSIStorageCapacity], Iterable[str
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """The world as it is for capacity, live. owner: of the objects, None for no owner. written: by item, in the newest write of ours."""
+    """The caches and our newest writes, live. owner: of the objects, None for no owner. written: by item, in the newest write of ours."""
 
     driver_name: str
     classes: Reader[StorageClass]

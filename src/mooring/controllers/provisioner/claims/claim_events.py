@@ -1,4 +1,4 @@
-"""Events on claims: what users see of provisioning in `kubectl describe pvc`."""
+"""Events on claims, which users see in `kubectl describe pvc`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making one volume: hold its source, write down the intent, ask the driver, look at the answer, store the object."""
+"""Makes one volume: hold its source, store the intent, call the driver, check the answer, store the object."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class VolumeCreation:
             return await self._made(order, secrets, began)
         except Failed:
             raise
-        except Exception:  # a bug of ours: nobody has said what became of the volume
+        except Exception:  # a bug of ours: the fate of the volume is unknown
             if self._records.get(order.intent.uid).pending is None:
                 self._tracker.mark_unknown(order.intent)
             raise
@@ -98,19 +98,19 @@ class VolumeCreation:
         return saved, error
 
     async def _reject(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> None:
-        """The volume is of no use. Returns when its object is stored all the same, as the claim's own. Raises Failed."""
+        """The volume can't be used. Returns when its object is stored all the same, as the claim's own. Raises Failed."""
         owner, error = await self._pv_store.owner_of_existing(order.intent, volume_id, why.error) if volume_id else (None, "")
         verdict = after_unusable(order, why, owner, error)
         if verdict.fate is not Fate.STORED:
             raise Failed(await self._carried_out(order, secrets, verdict, volume_id))
 
     async def close(self, order: Order) -> None:
-        """The volume is stored: nothing is in the air any more."""
+        """The PersistentVolume is stored: closes the intent and releases the source."""
         await self._tracker.close(order.intent.uid, IntentEvent.STORED)
         self.release(order.intent.uid)
 
     def found(self, intents: Mapping[str, Intent]) -> None:
-        """What a former process was making is still made from its source."""
+        """Holds the sources of the volumes that a former process was making."""
         for uid, intent in intents.items():
             if intent.source is not None:
                 self._records.of(uid).source = intent.source
@@ -121,7 +121,7 @@ class VolumeCreation:
         return self._records.get(uid).source is not None
 
     def release(self, uid: str) -> None:
-        """The claim has its volume, or will never have one: its source need not be held any more."""
+        """The claim has its volume, or will never have one: releases its source."""
         source = self._records.get(uid).source
         if source is not None:
             self._records.of(uid).source = None
@@ -144,7 +144,7 @@ class VolumeCreation:
         return True
 
     async def _hold(self, order: Order) -> None:
-        """A volume that may exist is asked for again whether or not its source can be held. Raises ApiError."""
+        """A volume that may exist is requested again whether or not its source can be held. Raises ApiError."""
         source, uid = order.source, order.intent.uid
         if source is None:
             return
@@ -169,12 +169,12 @@ class VolumeCreation:
             raise Failed(failure) from error
 
     async def refused(self, order: Order, secrets: Mapping[str, str], saved: Save, error: str, volume_id: str) -> Failure:
-        """The API server will never take this object: the failure to be told, once the volume is deleted, if it has to be."""
+        """The API server will never take this object: the failure to report, once the volume is deleted, if it has to be."""
         is_awaited = saved is Save.TAKEN or not depends_on_claim(order) or await self._is_awaited(order.intent)
         return await self._carried_out(order, secrets, after_refused(order, saved, error, is_awaited=is_awaited), volume_id)
 
     async def _is_awaited(self, intent: Intent) -> bool:
-        """False also when nobody can tell."""
+        """False also when the API server does not answer."""
         try:
             return await self._pv_store.is_awaited(intent)
         except ApiError:

@@ -1,9 +1,9 @@
-"""The provisioner's judgement: the next step for one claim. Pure.
+"""The provisioner's decision: the next step for one claim. Pure.
 
 is it ours, and due?            decide_claim: no events, no metrics, nothing is tried
-what would be asked for?        prepare.py
-an open intent                  its volume may exist: it is asked for until the driver has answered, whatever became of the claim
-a kept one                      the driver has refused it, and yet its volume may exist: it is asked for again once nobody waits for it,
+the request                     prepare.py
+an open intent                  its volume may exist: the call is repeated until the driver has answered, even if the claim is gone
+an unresolved intent            the driver has refused it, and yet its volume may exist: the call is repeated once nobody waits for it,
                                 since the claim is gone, or has another volume
 """
 
@@ -85,7 +85,7 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
 
 
 def fingerprint(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, looked: Looked) -> object:
-    """Of what the driver judges: the claim's spec, its node, the annotations that the class names; the class and the attributes class.
+    """Everything the driver's answer depends on: the claim's spec, node, and annotations that the class names; class, attributes class.
 
     Raises NotLookedUp.
     """
@@ -134,7 +134,7 @@ def _already_there(view: View, claim: PersistentVolumeClaim) -> Decision | None:
     try:
         name = volume_name(view, claim.metadata.uid)
     except Failed:
-        return None  # the attempt tells the user
+        return None  # the attempt reports it
     if view.records.get(claim.metadata.uid).pending is not None:
         return Decision(why.Saving(name))
     pv = view.volume(name)
@@ -158,21 +158,21 @@ def _check_name(view: View, claim: PersistentVolumeClaim) -> None:
 
 
 def _is_stored(view: View, intent: Intent) -> bool:
-    """True when its volume is stored. The one of another node's provisioner is about another volume."""
+    """True when its volume is stored. The object of another node's provisioner is about another volume."""
     pv = view.volume(intent.volume_name)
     return pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == intent.uid and _is_here(view, pv)
 
 
 def _is_here(view: View, pv: PersistentVolume) -> bool:
-    """True where one node is served and can reach the volume, or all are."""
+    """True where all nodes are served, or the one that is served can reach the volume."""
     node = view.nodes.get(Key("", view.node_name)) if view.node_name else None
     return node is None or fits_node(pv, node.metadata.labels, view.node_name)
 
 
 def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:
-    """True when the open intent is to be asked for as it was. Raises NotLookedUp.
+    """True when the call of the open intent is to be repeated as it was. Raises NotLookedUp.
 
-    To another request the driver could say no, and the volume be there; with another secret it could make a second one elsewhere.
+    The driver could refuse another request although the volume exists; with another secret it could make a second one elsewhere.
     """
     if not requests.is_same_request(before.request, wanted.request):
         return True
@@ -180,12 +180,12 @@ def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:
 
 
 def _attended(intent: Intent) -> Intent:
-    """Its claim is there: nobody has taken its volume out of it."""
+    """The intent of a claim that is there: its volume has not been taken out of it."""
     return dataclasses.replace(intent, unattended=False) if intent.unattended else intent
 
 
 def _is_gone(secret: SecretReference | None, looked: Looked, *signs: type[MooringError]) -> bool:
-    """True for a Secret that is not there any more. signs: other errors that say as much. Raises NotLookedUp."""
+    """True for a Secret that no longer exists. signs: other errors that mean as much. Raises NotLookedUp."""
     if secret is None:
         return False
     try:
@@ -196,7 +196,7 @@ def _is_gone(secret: SecretReference | None, looked: Looked, *signs: type[Moorin
 
 
 def _decide_unawaited(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
-    """Nobody waits for what may have been made: once it is refused, there is no hurry to learn of it."""
+    """Nobody waits for the volume that may exist: once it is refused, the next call may wait."""
     record = view.records.get(uid)
     rest = record.rest
     if rest is not None and now < rest.until and record.is_unresolved:
@@ -205,9 +205,9 @@ def _decide_unawaited(view: View, uid: str, now: Instant, looked: Looked) -> Dec
 
 
 def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: Intent | None = None) -> Decision:
-    """The volume of an intent may exist, and what it was asked for by is gone or has changed: the call is repeated as it was.
+    """The volume of an intent may exist, and its claim is gone or has changed: the call is repeated as it was.
 
-    wanted: by the claim, as it is now; its secret serves where the former one is gone.
+    wanted: the intent of the claim as it is now; its secret is used where the former one is gone.
     """
     intent, record = view.intents[uid], view.records.get(uid)
     if record.pending is not None:

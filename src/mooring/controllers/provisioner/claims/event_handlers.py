@@ -1,4 +1,4 @@
-"""Which change of which object wakes which claim."""
+"""The changes that wake claims."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ClaimEventHandlers:
         caches.grants.on_change(self._grant_changed)
 
     def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
-        """A claim is looked at whenever anything that is kept of it has changed; those that clone it may have waited for that."""
+        """A claim is reconciled whenever its kept part has changed; claims that clone it may have waited for that."""
         old, new = change.old, change.new
         if new is None:
             assert old is not None
@@ -52,13 +52,13 @@ class ClaimEventHandlers:
         return not claim.spec.volume_name or self._view.records.get(claim.metadata.uid).is_unresolved
 
     def _volume_changed(self, change: Change[PersistentVolume]) -> Iterable[str]:
-        """A volume's object that is torn away from a claim which still waits for it has to be made again."""
+        """A PersistentVolume that was removed by force, while its claim still waits for it, has to be made again."""
         ref = change.old.spec.claim_ref if change.old is not None and change.new is None else None
         claim = self._view.claim(ref.uid) if ref is not None and ref.uid else None
         return () if claim is None or claim.spec.volume_name else (claim.metadata.uid,)
 
     def _class_changed(self, change: Change[StorageClass]) -> Iterable[str]:
-        """Its claims were waiting for it, or were wrong with what it said."""
+        """Its claims were waiting for it, or failed because of its former content."""
         if not changed(change.old, change.new):
             return ()
         return [claim.metadata.uid for claim in self._view.claims.by(BY_CLASS, change.key.name)]

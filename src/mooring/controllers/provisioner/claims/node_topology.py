@@ -1,4 +1,4 @@
-"""Where a claim's volume may be made: what the view says of the selected node and of all nodes, through the rules of `topology.py`."""
+"""The topology requirements of a claim's volume: the selected node and all nodes of the view, under the rules of `topology.py`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mooring.kube.cache.reader import Reader
 
 
 def requirements(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Requirements | None:
-    """Where the volume must be made; None where nothing is to be said. Raises TopologyError; NodeUnknown to have another node selected."""
+    """The requirements for the volume, None for none. Raises TopologyError; NodeUnknown to have another node selected."""
     node_name = selected_node(claim)
     allowed = topology.flattened(
         [(one.key, one.values or ()) for one in term.match_label_expressions or ()] for term in storage_class.allowed_topologies or ()
@@ -51,7 +51,7 @@ def _place(view: View, node_name: str) -> SelectedNode:
 class ClusterTopology:
     """The places of all nodes, worked out once after each change of a node.
 
-    Differs from external-provisioner, which takes the keys of a node drawn by lot: here the keys that most nodes have are taken.
+    Differs from external-provisioner, which takes the keys of a random node: here the keys that most nodes have are taken.
     """
 
     def __init__(self, csi_nodes: Reader[CSINode], nodes: Reader[Node]) -> None:

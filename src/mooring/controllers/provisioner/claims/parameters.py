@@ -1,4 +1,4 @@
-"""A StorageClass's parameters: what is ours, what is the driver's, and the secrets that they name.
+"""A StorageClass's parameters: ours, the driver's, and the secrets that they name.
 
 Keys under `csi.storage.k8s.io/` are ours and never reach the driver; all others pass through untouched, the old spellings of ours too.
 """
@@ -24,7 +24,7 @@ class ParameterError(MooringError):
 
 
 class SecretKind(enum.Enum):
-    """What a secret is for, under the names of the error texts. new, old: the keys' beginnings; old is "" where there never was one."""
+    """The use of a secret, under the names of the error texts. new, old: the keys' prefixes; old is "" where there never was one."""
 
     DEFAULT = ("Default", "", "")
     PROVISIONER = ("Provisioner", "provisioner-", "csiProvisionerSecret")
@@ -46,7 +46,7 @@ _KNOWN: Final = frozenset({FS_TYPE}.union(*((*kind.name_keys, *kind.namespace_ke
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TemplateValues:
-    """What templates may name. claim_annotations, claim_name: None where the claim is not known (deletion)."""
+    """The values that templates may name. claim_annotations, claim_name: None where the claim is not known (deletion)."""
 
     pv_name: str
     claim_namespace: str

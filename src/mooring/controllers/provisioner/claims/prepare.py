@@ -1,7 +1,7 @@
-"""From a claim and its class to a complete order for a volume, or to what is wrong with it. Pure.
+"""From a claim and its class to a complete order for a volume, or to a failure. Pure.
 
 The checks are external-provisioner's, in its order, and so are the texts. Differs from it in one thing: a source is held only after
-all of them, so that an attempt which can't work leaves no finalizer.
+all of them, so that an attempt which can't succeed leaves no finalizer.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def _where(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass
 
 
 def _secrets(claim: PersistentVolumeClaim, name: str, given: Mapping[str, str], looked: Looked) -> dict[SecretKind, SecretReference | None]:
-    """All that the class names. The provisioner's own is read at once, too, so that nothing is begun without it."""
+    """All secrets that the class names. The provisioner's own is read at once, too, so that nothing is begun without it."""
     meta = claim.metadata
     places = TemplateValues(name, meta.namespace, meta.name, meta.annotations or {})
     found: dict[SecretKind, SecretReference | None] = {}

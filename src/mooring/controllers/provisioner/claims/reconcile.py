@@ -61,7 +61,7 @@ class ClaimReconciler:
         return {"uid": uid} if ref is None else {"PVC": f"{ref.namespace}/{ref.name}"}
 
     async def _reconcile(self, uid: str) -> Result:
-        """Does for the claim what is to be done now. Raises Retry."""
+        """One attempt, or nothing where there is nothing to try. Raises Retry."""
         ref = reference_of(self._view, uid)
         if ref is None:
             self._creation.release(uid)
@@ -79,7 +79,7 @@ class ClaimReconciler:
         return await self._nothing_to_try(attempt, decision)
 
     async def _decided(self, attempt: Attempt) -> Decision:
-        """The decision, once all is looked up that it needs. The user is told at once that an attempt has begun."""
+        """The decision, once all objects are looked up that it needs. The event that an attempt has begun is sent at once."""
         announced = False
         while True:
             decision = decide_claim(self._view, attempt.uid, self._clock.now(), attempt.looked)  # no await between this and the action

@@ -89,7 +89,7 @@ class AttemptResults:
         await self._creation.close(order)
 
     async def failed(self, attempt: Attempt, class_name: str, kind: str, failure: Failure, order: Order | None = None) -> Result:
-        """Tells the user, and says when the claim comes again. order: what failed, None when it did not get that far. Raises Retry."""
+        """Reports the failure, and says when the claim comes again. order: None when the attempt did not get that far. Raises Retry."""
         uid = attempt.uid
         failure = reported_failure(failure, order)
         self.metrics.has_failed(class_name, kind)
@@ -128,7 +128,7 @@ class AttemptResults:
         raise Retry(f"failed to provision: {failure.error}", heals=failure.topics, because=why.Ended(failure.state.value))
 
     def resting(self, uid: str, because: Because, rest_s: float) -> Result:
-        """Nobody watches attributes classes: a claim that has one is looked at in the back-off, too."""
+        """Nobody watches attributes classes: a claim that has one is reconciled in the back-off, too."""
         record, claim = self._records.of(uid), self._view.claim(uid)
         heals = frozenset() if record.rest is None else record.rest.heals
         if claim is not None and claim.spec.volume_attributes_class_name:

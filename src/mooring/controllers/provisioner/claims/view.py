@@ -1,7 +1,7 @@
-"""What the provisioner reads, and with which indexes.
+"""The objects, fields and indexes that the provisioner reads.
 
-A `View` shows the caches as they are; a decision reads it between two awaits, when nothing moves. What no cache holds (snapshots, secrets,
-a clone's volume) is looked up for one attempt: a judgement that needs it says so (`NotLookedUp`) and is made again with the answer.
+A `View` shows the caches as they are; a decision reads it between two awaits, when nothing changes. Objects that no cache holds (snapshots,
+secrets, a clone's volume) are looked up for one attempt: a decision that needs one raises `NotLookedUp` and is made again with the answer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BY_SOURCE: Final = "source"
 
 
 class NodeTopologies(Protocol):
-    """Where the driver's volumes can be, over all nodes."""
+    """The places of the driver's volumes, over all nodes."""
 
     def keys(self) -> tuple[str, ...]:
         """The driver's topology keys, () where no node has any."""
@@ -42,12 +42,12 @@ class NodeTopologies(Protocol):
         ...
 
 
-# -- what is looked up for one attempt
+# -- objects looked up for one attempt
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
-    """One object, to be asked for."""
+    """One object, to be looked up."""
 
     kind: Kind[Any]
     name: str
@@ -55,7 +55,7 @@ class Wanted:
 
 
 class NotLookedUp(Exception):
-    """A judgement needs this object: look it up and judge again."""
+    """A decision needs this object: look it up and decide again."""
 
     def __init__(self, wanted: Wanted) -> None:
         super().__init__(wanted.kind.plural)
@@ -64,12 +64,12 @@ class NotLookedUp(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Looked:
-    """What an attempt has looked up so far. An error is an answer, too. Secrets are here as their values: never shown."""
+    """The objects that an attempt has looked up so far. An error is an answer, too. Secrets are here as their values: never shown."""
 
     found: dict[Wanted, Any] = dataclasses.field(default_factory=dict, repr=False)
 
     def get(self, wanted: Wanted) -> Any:
-        """The object. Raises what asking for it raised, or NotLookedUp."""
+        """The object. Raises the error of its look-up, or NotLookedUp."""
         if wanted not in self.found:
             raise NotLookedUp(wanted)
         answer = self.found[wanted]
@@ -80,9 +80,9 @@ class Looked:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """The world as the provisioner sees it, live.
+    """The caches, intents and records, live.
 
-    intents: by claim uid, those whose volume may exist. records: what is remembered of claims.
+    intents: by claim uid, those whose volume may exist. records: the memory of claims.
     node_name: the one node that this instance provisions for; "" for all.
     """
 
@@ -113,7 +113,7 @@ class View:
         return self.driver.topology and self.rules.topology
 
     def topology_keys(self, node_name: str) -> tuple[str, ...] | None:
-        """The driver's keys on that node; None when nothing is known of the node."""
+        """The driver's keys on that node; None when the node has no CSINode."""
         csi_node = self.csi_nodes.get(Key("", node_name))
         if csi_node is None:
             return None
@@ -144,7 +144,7 @@ CLAIM_INDEXES: Final[Mapping[str, Callable[[PersistentVolumeClaim], Iterable[str
 }
 
 
-# -- what is not read is not kept
+# -- the kept parts of objects
 
 _CLAIM: Final = slimmed(metadata=slim("deletion_timestamp", "finalizers", "annotations"), status=slim("phase"))
 _BOUND_CLAIM: Final = slimmed(metadata=slim("deletion_timestamp", "finalizers"), status=slim("phase"))
@@ -160,12 +160,12 @@ NODE: Final = slim(metadata=slim("labels"))
 
 
 def keeps_of_claim(claim: PersistentVolumeClaim) -> Part:
-    """A bound claim matters as a source only: its annotations are nobody's business any more."""
+    """A bound claim matters as a source only: its annotations are not kept."""
     return _BOUND_CLAIM if claim.spec.volume_name else _CLAIM
 
 
 def keeps_of_volume(pv: PersistentVolume) -> Part:
-    """What deleting needs, and whose volume it is."""
+    """The part that deletion reads, and the claim."""
     return _IN_TREE_VOLUME if pv.spec.csi is None else _VOLUME
 
 

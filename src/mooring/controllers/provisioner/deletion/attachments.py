@@ -1,7 +1,7 @@
-"""The attachments of volumes, and how long their cache is believed.
+"""The attachments of volumes, and how long their cache is trusted.
 
 The cache may lag behind. That much is as in external-provisioner: an attachment of the last moment is the driver's to refuse. But a
-watch that nothing has been heard of for a while may hide attachments that are long there, so then the API server is asked itself.
+watch that has been silent for a while may hide attachments that have existed for long, so then the API server itself is asked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Attachments:
         self._failure: ApiError | None = None
 
     async def look(self) -> None:
-        """Returns when the cache knows what was there a while ago. Raises ApiError."""
+        """Returns when the cache has the attachments of a while ago. Raises ApiError."""
         asked_at = self._clock.now()
         if asked_at - self._informer.heard_at <= SILENCE_S_MAX:
             return
@@ -44,7 +44,7 @@ class Attachments:
                 raise copy.copy(self._failure)  # of its own for each: a shared one would keep the frames of all
 
     async def _list(self) -> ApiError | None:
-        """What is there enters the cache; what has gone leaves it with the watch. Gives what kept us from it."""
+        """Puts the attachments into the cache; those that are gone leave it with the watch. Gives the error, if there was one."""
         try:
             async for attachment in every(self._cluster, VOLUME_ATTACHMENTS):
                 self._informer.wrote(attachment)

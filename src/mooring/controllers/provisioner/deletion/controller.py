@@ -1,7 +1,7 @@
-"""Deletion: which change wakes a PersistentVolume, and when users are told of a failure.
+"""Deletion: the changes that wake a PersistentVolume, and the reports of failures.
 
-A deletion that something stands in the way of (an attachment, above all) waits for that to change, however long it takes: it is told
-once and costs nothing meanwhile. What failed comes again after its back-off.
+A deletion that is blocked (by an attachment, above all) waits for that to change, however long it takes: it is reported once and costs
+nothing meanwhile. A volume whose deletion failed comes again after its back-off.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logger(__name__)
 FAILED_DELETE: Final = "VolumeFailedDelete"
 
 EVENT_LASTS_S: Final = 3600.0
-"""The API server forgets events after an hour; what still holds then is told again, at the next resync."""
+"""The API server drops events after an hour; a problem that lasts longer is reported again, at the next resync."""
 
 
 async def _at_once(uid: str) -> None:
@@ -55,7 +55,7 @@ class VolumeDeletion:
         runtime, caches, options = env.runtime, env.caches, env.options
         self._clock, self._events, self._metrics = runtime.clock, env.events, runtime.metrics.once(DeletionMetrics)
         self._progress: dict[str, Progress] = {}
-        self._reported: dict[str, tuple[str, type, Instant]] = {}  # of volumes that wait: uid, kind of problem, and when it was told
+        self._reported: dict[str, tuple[str, type, Instant]] = {}  # of volumes that wait: uid, kind of problem, and when it was reported
         self.controller: Controller[str] = Controller(
             runtime,
             "volumes",
@@ -92,21 +92,21 @@ class VolumeDeletion:
         return await self.controller.drain(timeout_s)
 
     def driver_returned(self) -> None:
-        """The driver was away and is back: whatever failed may have failed for that."""
+        """The driver was away and is back: any failure may have been due to that."""
         self.controller.retry_now(pv.metadata.name for pv in self._volumes.store.values())
 
     def intent_closed(self, pv_name: str) -> None:
-        """Nothing that is being made keeps the volume from being deleted any more."""
+        """The intent of the volume is closed: it no longer keeps the volume from being deleted."""
         self.controller.tell(intent_closed(pv_name))
 
     def is_ours(self, pv: PersistentVolume) -> bool:
-        """True for volumes whose deletion is this driver's business."""
+        """True for volumes that this driver deletes."""
         return self._view.is_ours(pv)
 
-    # -- what wakes a volume
+    # -- waking volumes
 
     def _volume_changed(self, change: Change[PersistentVolume]) -> Iterator[str]:
-        """Our own writes wake it too: their answer may be the only one to show what others did meanwhile."""
+        """Our own writes wake it too: their answer may be the only sign of a change by others."""
         if change.new is None:
             self._forget(change.key.name)
         elif self._view.is_ours(change.new):
@@ -142,7 +142,7 @@ class VolumeDeletion:
         return Result(decision.because, done="done" if decision.actions else "")
 
     def _wait(self, pv: PersistentVolume, problem: why.Problem) -> None:
-        """Told once while the event lasts: the volume comes again when what stands in its way has changed."""
+        """Reported once while the event lasts: the volume comes again when the obstacle has changed."""
         news, now = (pv.metadata.uid, type(problem)), self._clock.now()
         before = self._reported.get(pv.metadata.name)
         if before is not None and before[:2] == news and now - before[2] < EVENT_LASTS_S:

@@ -1,4 +1,4 @@
-"""When is a volume deleted, and when does its finalizer come and go? Pure."""
+"""Decides when a volume is deleted, and when its finalizer is added and removed. Pure."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _NO_RPC: Final = "CSI driver does not support dynamic provisioning: controller C
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hold:
-    """Put the finalizer on it, so that its volume is deleted before the object goes."""
+    """Add the finalizer, so that its volume is deleted before the object."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Release:
-    """Take the finalizer off."""
+    """Remove the finalizer."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ Action = Hold | Release | LoadSecret | DeleteVolume | DeleteObject
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    """actions: in order, the first failure stops the rest. problem: what must change before there is anything to do, told to users.
+    """actions: in order, the first failure stops the rest. problem: it must change before there is anything to do; reported to users.
 
     waits_for: the events that could change it, beside those of the PersistentVolume itself.
     """
@@ -80,7 +80,7 @@ def decide_deletion(view: View, pv_name: str) -> Decision:
         return Decision(why.Foreign(view.driver.name))
     if is_deleting(pv) and not holds(pv):
         return Decision(why.WithoutFinalizer())
-    if view.progress_of(pv) is not None:  # whatever has become of its policy: there is no volume any more
+    if view.progress_of(pv) is not None:  # whatever its policy is by now: there is no volume any more
         return Decision(why.Deleted(), _after_the_volume(view, pv))
     policy = pv.spec.persistent_volume_reclaim_policy
     if policy != DELETE:
@@ -124,7 +124,7 @@ def _stuck(problem: why.Problem, *waits_for: Topic) -> Decision:
 
 
 def _after_the_volume(view: View, pv: PersistentVolume) -> tuple[Action, ...]:
-    """The object goes: asked for once, and held by the finalizer no longer."""
+    """The object is deleted: requested once, and no longer held by the finalizer."""
     progress = view.progress_of(pv)
     is_asked_for = is_deleting(pv) or (progress is not None and progress.object_deleted)
     return (*(() if is_asked_for else (DeleteObject(),)), *((Release(),) if holds(pv) else ()))

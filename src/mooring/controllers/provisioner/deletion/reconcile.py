@@ -1,4 +1,4 @@
-"""Carrying out what was decided about a PersistentVolume, in order."""
+"""Carries out the decision about a PersistentVolume, in order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PASSING: Final = (Unreachable, ServerError, TooManyRequests)
 
 
 class Failed(MooringError):
-    """An action failed. str() is the event's text. patience: how many in a row before people are told; most pass by themselves.
+    """An action failed. str() is the event's text. patience: how many in a row before users get an event; most pass by themselves.
 
     heals: topics that end the back-off.
     """
@@ -100,7 +100,7 @@ class Actions:
                     self._progress[pv.metadata.name] = Progress(pv.metadata.uid, object_deleted=True)
 
     async def _wait_for_intent(self, pv: PersistentVolume) -> None:
-        """No intent must bring the volume back once it is let go, nor a claim that is still in our cache and nowhere else.
+        """No intent must bring the volume back once it is released, nor a claim that is still in our cache and nowhere else.
 
         There was none for a volume that no provisioner made.
         """

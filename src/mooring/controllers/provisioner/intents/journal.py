@@ -1,10 +1,11 @@
 """The journal of intents: durable before CreateVolume, and shared by all requests in flight.
 
-Whoever begins an intent while a write is under way waits for the next, with everybody else who came meanwhile: one write covers them
-all, so a burst pays a fraction of a write each. Ends wait for the next begin, or a few seconds. What it is written on: `lease_store.py`.
+An intent that is begun while a write is under way waits for the next write, with all others that came meanwhile: one write covers them
+all, so a burst pays a fraction of a write each. Ends wait for the next begin, or a few seconds. The Leases: `lease_store.py`.
 
-Who has no right to write there, as the API server itself says at the start, keeps the intents in memory, as external-provisioner does, and
-leaves alone what others left open. What is read there is ours once we hold the journal, and not before: its holder may still end it.
+Without the right to write there, as the API server itself says at the start, the intents are kept in memory, as external-provisioner does,
+and the open intents of others are left alone. Intents that are read are ours once we hold the journal, and not before: its holder may
+still end them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ TIDY_S: Final = 5.0
 """How long an end may wait for a begin that carries it along."""
 
 VERBS: Final = ("get", "create", "update")
-"""What a journal takes, of Leases."""
+"""The rights on Leases that a journal needs."""
 
 
 class Journal:
@@ -66,12 +67,12 @@ class Journal:
         return self._open
 
     async def start(self) -> None:
-        """Takes the journal over; what an earlier holder left open is open from now on. What keeps us from it is tried again by `run`."""
+        """Takes the journal over; the open intents of an earlier holder are open from now on. A failure is tried again by `run`."""
         log.info(1, "the journal of intents", namespace=self._location.namespace, Lease=self._location.page_name(0))
         await self._try_to_hold()
 
     async def begin(self, intent: Intent) -> None:
-        """Returns when it is durable. Raises ApiError; then what was open before is open."""
+        """Returns when it is durable. Raises ApiError; then the intent that was open before is open."""
         uid, known = intent.uid, intent.uid in self._open
         await self._hold()
         if self._in_memory:
@@ -103,11 +104,11 @@ class Journal:
             self._tidy_soon()
 
     async def wait_for_end(self, uid: str) -> None:
-        """Returns when nothing that is stored says any more that an ended intent is open. Raises ApiError, Conflict for one that is open.
+        """Returns when the end of the intent is durable. Raises ApiError, Conflict for an intent that is open.
 
-        For whoever is about to let the volume's object go: a volume that was kept on purpose must not be found again as a lost one.
+        For callers that release a PersistentVolume: a volume that was kept on purpose must not be found again as a lost one.
         """
-        await self._hold()  # before that nobody knows what is open
+        await self._hold()  # before that the open intents are not known
         if uid in self._open:
             raise Conflict(STILL_OPEN)
         for page in self._store.saying(uid):
@@ -116,7 +117,7 @@ class Journal:
             await self._written(page)
 
     async def tidy(self) -> None:
-        """Stores all ends, as far as that works: for an end in good order."""
+        """Stores all ends, as far as that works: for an orderly end of the process."""
         if self._in_memory:
             return
         with contextlib.suppress(ApiError):
@@ -131,7 +132,7 @@ class Journal:
             if self._metrics is not None:
                 self._metrics.in_memory(False)
 
-    # -- beneath
+    # -- writing
 
     async def _run(self) -> None:
         while True:
@@ -147,7 +148,7 @@ class Journal:
                     await self._save(page)
 
     def _rest_s(self) -> float | None:
-        """How long there is nothing to do, unless somebody comes."""
+        """The time without anything to do, unless a begin or an end comes."""
         if not self._store.held and not self._in_memory:
             return self._store.take_in_s
         return REFRESH_S if self._open and not self._in_memory else None
@@ -166,10 +167,10 @@ class Journal:
             if not self._was_held:
                 await self._ask_for_rights()
         except ApiError:
-            pass  # the book has logged it
+            pass  # the store has logged it
 
     async def _ask_for_rights(self) -> None:
-        """A refusal alone may pass, as one of a webhook or a quota does: to forget for that would lose a volume."""
+        """A refusal alone may pass, as one of a webhook or a quota does: going on in memory for that would lose a volume."""
         missing = await denied(self._cluster, LEASES, self._location.namespace, VERBS)
         if not missing:
             return
@@ -186,7 +187,7 @@ class Journal:
             log.error("what an earlier provisioner left open is not ended without that right", count=len(self._store.found))
 
     def _take_in(self) -> None:
-        """What others left is open from now on."""
+        """The intents that others left are open from now on."""
         found, self._store.found = self._store.found, {}
         if found:
             log.info(0, "found intents of an earlier provisioner", count=len(found))
@@ -195,14 +196,14 @@ class Journal:
                 handler(found)
 
     async def _written(self, page: JournalLease) -> None:
-        """Returns when what stands on the page now is stored. Raises ApiError."""
+        """Returns when the present entries of the page are stored. Raises ApiError."""
         waiter: Waiter = asyncio.get_running_loop().create_future()
         self._waiters[page].append(waiter)
         self._wake.set()
         await waiter
 
     async def _save(self, page: JournalLease) -> None:
-        """One write for all who wait for this page."""
+        """One write for all waiters of this page."""
         waiters = self._waiters.pop(page, [])
         try:
             await self._store.write(page)

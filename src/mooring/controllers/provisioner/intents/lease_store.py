@@ -1,9 +1,10 @@
 """The pages of a journal as one holder keeps them: taking them over, and writing them so that no former holder can write there any more.
 
-Who takes over reads all pages, by their names, and writes its own name on each, over what it has read; a conflict on the way means that
-somebody still writes there, and it begins again. So a former holder that still lives finds its next write refused, for the version has
-moved on. Page 0 is always there and is taken first. It says how many pages count: a new page counts once page 0 has been written after
-it, which shows that we still hold the journal. Who took over meanwhile has not seen the new page, and what stands there was never begun.
+A new holder reads all pages, by their names, and writes its own name on each, over the version that it has read; a conflict on the way
+means that another process still writes there, and it begins again. So a former holder that still lives finds its next write refused, for
+the version has changed. Page 0 is always there and is taken first. It says how many pages count: a new page counts once page 0 has been
+written after it, which shows that we still hold the journal. A holder that took over meanwhile has not read the new page, and the intents
+on it were never begun.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ AGAIN_S: Final = 5.0
 """After the journal could not be taken over: how long until that is tried again."""
 
 RETAKE_S: Final = 30.0
-"""After somebody else has taken it: how long until we try to get it back. Who lost an election has ended by then."""
+"""After another process has taken it: how long until we try to get it back. A process that lost an election has ended by then."""
 
 UNATTENDED_S: Final = 600.0
-"""After that time nobody can tell what has become of a volume meanwhile: another program may have made it, and its user kept it."""
+"""After that time the history of a volume is unknown: another program may have made it, and its user kept it."""
 
 REFRESH_S: Final = 240.0
 """How often a page with open intents is written at the least, so that these are not taken for unattended."""
@@ -51,7 +52,7 @@ class Superseded(Conflict):
 class JournalLease:
     """lease: as last read or written, None before its creation. counts: page 0 was written after its creation, and says so.
 
-    entries: what shall stand there. stored: what does, or may; `_UNKNOWN` where an answer was lost. size: of the entries.
+    entries: to be stored. stored: the entries that are, or may be; `_UNKNOWN` where an answer was lost. size: of the entries.
     stale: not written since it last changed. ours: written since we hold the journal. written_at: on the clock.
     unreadable: its entries are left alone.
     """
@@ -81,7 +82,7 @@ class JournalLease:
 
 
 class LeaseStore:
-    """identity: whose process this is. found: entries that others left, until somebody takes them from here."""
+    """identity: of this process. found: entries that others left, until the journal takes them from here."""
 
     def __init__(self, cluster: Cluster, place: JournalLocation, identity: str, clock: Clock) -> None:
         self._cluster, self._location, self._identity, self._clock = cluster, place, identity, clock
@@ -107,16 +108,19 @@ class LeaseStore:
     # -- entries
 
     def is_stored(self, uid: str, text: bytes) -> bool:
-        """True when this stands there for certain, and nothing else about this uid."""
+        """True when exactly this is stored for certain under the uid."""
         found = self.saying(uid)
         return len(found) == 1 and found[0].counts and found[0].stored[uid] == text
 
     def saying(self, uid: str) -> list[JournalLease]:
-        """The pages on which there may be something about it."""
+        """The pages that may have an entry of it."""
         return [page for page in self.pages if uid in page.stored]
 
     def put(self, uid: str, text: bytes) -> JournalLease:
-        """Enters it where it stands, or where there is room first. What stands elsewhere stays until `moved`. Raises TooLarge."""
+        """Writes the entry to the page that already holds it, else to the first page with space. Copies elsewhere remain until `moved()`.
+
+        Raises TooLarge.
+        """
         former = self._lease_of.get(uid)
         before = self.saying(uid)
         page = self._lease_of[uid] = self._page_for(uid, before if former is None else [former, *before], len(text))
@@ -124,14 +128,14 @@ class LeaseStore:
         return page
 
     def put_back(self, uid: str, text: bytes) -> None:
-        """Enters again what stood there before the last `put`: in its place, for it must not be missing there while another is written."""
+        """Restores the entry from before the last `put`, on its page: it must not be missing there while another page is written."""
         there = [page for page in self.pages if page.entries.get(uid) == text] or [self._lease_of[uid]]
         page = self._lease_of[uid] = next((page for page in there if page.stored.get(uid) == text), there[0])
         page.put(uid, text)
         self.moved(uid)
 
     def moved(self, uid: str) -> list[JournalLease]:
-        """Drops what stands elsewhere; gives the pages that have to be written for that."""
+        """Drops the copies on other pages; gives the pages that have to be written for that."""
         others = [page for page in self.pages if page is not self._lease_of.get(uid)]
         for page in others:
             page.drop(uid)
@@ -154,7 +158,7 @@ class LeaseStore:
         return self._leases[len(ordered)]
 
     def _read(self, page: JournalLease, lease: dict[str, Any] | None) -> None:
-        """Takes in what stands there. What we have ended is not open again."""
+        """Takes in the entries of a page. Intents that we have ended are not open again."""
         page.lease, page.stale, page.unreadable = lease, True, False
         if not page.counts:
             return
@@ -229,7 +233,7 @@ class LeaseStore:
                 one.counts = one.counts or one.ours
 
     def _countable(self) -> list[JournalLease]:
-        """What counts, and what was written before this: if page 0 can be written now, nobody has taken the journal over since."""
+        """The pages that count, and those written since: if page 0 can be written now, nobody has taken the journal over since."""
         ordered = self.pages
         count = self._count
         while count < len(ordered) and ordered[count].ours:
@@ -248,9 +252,9 @@ class LeaseStore:
         return {"apiVersion": NODES.api_version, "kind": NODES.name, "name": self._location.node_name, "uid": node.metadata.uid}
 
     async def _look_again(self, page: JournalLease) -> None:
-        """A write was refused, for the page is not as we know it: do we still hold the journal? Raises Superseded, ApiError.
+        """A write was refused, for the page has changed: checks whether we still hold the journal. Raises Superseded, ApiError.
 
-        The page is read before page 0: who takes over after that writes on it, too, and our next write is refused.
+        The page is read before page 0: a process that takes over after that writes on it, too, and our next write is refused.
         """
         first = self._leases[0]
         lease = None if page is first else await self._lease(page.number)
@@ -262,7 +266,7 @@ class LeaseStore:
         if page is not first:
             is_known = not page.unreadable
             self._read(page, lease)
-            page.unreadable = page.unreadable and not is_known  # all that stood there is in our hands: it is written anew
+            page.unreadable = page.unreadable and not is_known  # all its entries are known here: it is written anew
 
     async def _lease(self, number: int) -> dict[str, Any] | None:
         try:
@@ -273,7 +277,7 @@ class LeaseStore:
     # -- taking over
 
     async def hold(self) -> None:
-        """Returns once we hold the journal. Raises ApiError: what keeps us from it, for a while without asking again."""
+        """Returns once we hold the journal. Raises ApiError, which is repeated for a while without a new try."""
         async with self._taking:
             if self.held:
                 return
@@ -291,7 +295,7 @@ class LeaseStore:
             self.held, self._why_not = True, None
 
     def _not_held(self) -> ApiError:
-        """Why not, as a new exception each time: one that is raised again and again keeps every frame that it went through."""
+        """The reason, as a new exception each time: one that is raised again and again keeps every frame that it went through."""
         return Superseded(_TAKEN) if self._why_not is None else copy.copy(self._why_not)
 
     async def _take_over(self) -> None:
@@ -299,12 +303,12 @@ class LeaseStore:
             try:
                 await self._try_to_take_over()
                 break
-            except (Conflict, NotFound, AlreadyExists):  # somebody still writes there
+            except (Conflict, NotFound, AlreadyExists):  # another process still writes there
                 if not left:
                     raise
 
     async def _try_to_take_over(self) -> None:
-        """What others had open, and what we have ended, is as the pages say it now; what we have open is added to that."""
+        """The open intents of others, and our ended ones, are as the pages say now; our open ones are added to that."""
         self._drop_others()
         leases = await self._all_leases()
         self._count = lease_codec.count_of(leases[0]) or len(leases)

@@ -1,12 +1,12 @@
-"""The open intents, and which of them an earlier call may have made a volume for.
+"""The states of intents: which are open, and for which of them an earlier call may have made a volume.
 
-A call that ended unknown may have made the volume, whatever the next one comes to: ResourceExhausted, say, tells that no volume can be
-made now, not that there is none. To users and to the claim such an error is final, as in external-provisioner; but the intent is kept,
-and when the claim is deleted before it has its volume, the call is repeated until the driver makes the volume known, or rules it out.
-An intent that was found has been in doubt since its former process died.
+A call that ended unknown may have made the volume, whatever the result of the next one: ResourceExhausted, say, means that no volume can
+be made now, not that there is none. To users and to the claim such an error is final, as in external-provisioner; but the intent is kept,
+and when the claim is deleted before it has its volume, the call is repeated until the driver reports the volume, or proves its absence.
+An intent that was found has been unknown since its former process died.
 
-Where the claim has wanted several things meanwhile, each request that ended unknown is in doubt for itself: that the driver refuses one
-of them, since a volume of that name is there, is no word on the others. They are stored with the next one: a new process knows them, too.
+Where the claim has changed several times meanwhile, each request that ended unknown counts for itself: that the driver refuses one of
+them, since a volume of that name exists, says nothing about the others. They are stored with the next one: a new process knows them, too.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from mooring.kube.errors import ApiError
 log = logger(__name__)
 
 UNKNOWN_MAX: Final = 8
-"""Requests in doubt for one claim; the oldest is given up."""
+"""Unknown requests of one claim; the oldest is given up."""
 
 
 class IntentTracker:
-    """records: where the states are kept. ended: called with each intent that is over."""
+    """records: hold the states. ended: called with each intent that is closed."""
 
     def __init__(
         self, intents: Intents, records: ClaimRecords, clock: Clock, ended: Callable[[Intent], None] = lambda intent: None
@@ -136,7 +136,7 @@ class IntentTracker:
             self._ended(intent)
 
     def _with_unknown(self, intent: Intent) -> Intent:
-        """As it is stored, so that a new process knows of what was asked for before."""
+        """As it is stored, so that a new process knows the former requests."""
         others = (one for one in self._records.get(intent.uid).unknown if not is_same_call(one, intent))
         return dataclasses.replace(intent, doubts=tuple(others))
 

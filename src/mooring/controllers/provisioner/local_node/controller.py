@@ -1,7 +1,7 @@
 """Ownership of claims with immediate binding: no scheduler chooses their node, so the nodes agree by writing to the claim.
 
-Each node waits for a while of its own, then asks its driver for room, then writes its name into the claim; the API server lets one of
-them be the first. Waiting costs a timer, not a worker. external-provisioner sleeps in a worker and looks at the claim meanwhile.
+Each node waits for a random time, then asks its driver for room, then writes its name into the claim; the API server lets one of them be
+the first. Waiting costs a timer, not a worker; external-provisioner sleeps in a worker and polls the claim meanwhile.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WORKERS_MAX: Final = 10
 
 @dataclasses.dataclass(slots=True)
 class Race:
-    """lost: how often somebody else was quicker to write. lacks_room: when the driver was asked last."""
+    """lost: how often another node was quicker to write. lacks_room: at the last answer of the driver."""
 
     lost: int = 0
     lacks_room: bool = False
@@ -63,7 +63,7 @@ class ClaimOwnership:
         caches.claims.on_change(self._claim_changed)
         caches.classes.on_change(self._class_changed)
 
-    # -- when it is a claim's turn
+    # -- the turns of claims
 
     def room_freed(self) -> None:
         """A volume of this node was deleted: claims for which there was no room are worth a try."""
@@ -117,7 +117,7 @@ class ClaimOwnership:
         return Result(decision.because, done="no room" if decision.lacks_room else "")
 
     async def _has_room(self, ask: AskForRoom) -> bool:
-        """True also when the driver can't say: then provisioning is going to tell the user why."""
+        """True also when the driver can't answer: then provisioning is going to report why."""
         try:
             for request in ask.requests:
                 if ask.is_enough(await self._driver.get_capacity(request, Call(self._timeout_s))):

@@ -15,7 +15,7 @@ async def learn_place(driver: Driver, timeout_s: float) -> Mapping[str, str]:
 
 
 def capacity_requests(request: csi.CreateVolumeRequest) -> tuple[csi.GetCapacityRequest, ...]:
-    """One for each place where the volume may be; one for anywhere where no place is said."""
+    """One for each place where the volume may be; one without a place where none is required."""
     places: list[csi.Topology | None] = [*request.accessibility_requirements.requisite] or [None]
     capabilities, parameters = request.volume_capabilities, request.parameters
     return tuple(

@@ -1,8 +1,8 @@
-"""Source protection: which change wakes a data source, and who needs it.
+"""Source protection: the changes that wake a data source, and its users.
 
-Users are counted: claims that wait for a volume from the source, and volumes that are being made, whatever has become of their claims.
-A finalizer that this process put on goes at once. One that was found, left by a process that died, goes after it was of no use for a
-whole sweep interval: another instance may have put it there for a claim that has not been seen here.
+Users are counted: claims that wait for a volume from the source, and volumes that are being made, also those of deleted claims. A
+finalizer that this process added is removed at once. One that was found, left by a process that died, is removed after a whole sweep
+interval without users: another instance may have added it for a claim that is not in this cache yet.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ASK_AGAIN_S: Final = 10.0
 class SourceProtection:
     """Finalizers on snapshots and claims that are being copied. caches: has to be called before they run.
 
-    controller: takes finalizers off. beside: what has to run beside it, by name.
+    controller: removes finalizers. beside: parts that have to run beside it, by name.
     """
 
     def __init__(self, runtime: Runtime, caches: ProvisionerCaches, capabilities: DriverCapabilities, options: ProvisionerOptions) -> None:
@@ -82,7 +82,7 @@ class SourceProtection:
         sweeps = capabilities.snapshots and interval_s > 0
         self.beside: dict[str, Beside] = {"provisioner/volumesnapshots": Loop(self._watch_snapshots)} if sweeps else {}
 
-    # -- who needs a source
+    # -- users of a source
 
     async def hold(self, source: Source, uid: str) -> None:
         """Keeps the source from being deleted. uid: of the claim that needs it. Raises ApiError."""
@@ -102,7 +102,7 @@ class SourceProtection:
                 log.error("not allowed to protect the snapshot, going on without", error=error, VolumeSnapshot=str(origin.key))
 
     def adopt(self, source: Source, uid: str) -> None:
-        """From here on nobody takes the finalizer off, which a former process may have put on."""
+        """From now on nobody removes the finalizer, which a former process may have added."""
         origin = origin_of(source)
         self._users.setdefault(origin, set()).add(uid)
         self._source_of[uid] = origin
@@ -117,7 +117,7 @@ class SourceProtection:
         self.controller.add(origin)
 
     def abandon(self, uid: str) -> None:
-        """The claim needs nothing any more, or waits as all others do: no volume is being made for it."""
+        """No volume is being made for the claim: it needs no source any more, or waits as all others do."""
         origin = self._source_of.pop(uid, None)
         if origin is not None:
             self._users[origin].discard(uid)
@@ -125,7 +125,7 @@ class SourceProtection:
                 del self._users[origin]
             self.controller.add(origin)
 
-    # -- what wakes a source
+    # -- waking sources
 
     def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> Iterator[Origin]:
         old, new = change.old, change.new
@@ -156,7 +156,7 @@ class SourceProtection:
         self._snapshots.on_change(snapshot_changed)
 
     async def _watch_snapshots(self) -> None:
-        """For strays. Without the right to list them there is nothing to sweep; a kind that is not served the cache waits for."""
+        """Finds stray finalizers. Without the right to list snapshots there is no sweep; the cache waits for a kind that is not served."""
         while True:
             try:
                 await self._cluster.list(VOLUME_SNAPSHOTS, limit=1)
@@ -174,7 +174,7 @@ class SourceProtection:
     # -- one source
 
     async def _reconcile(self, origin: Origin) -> Result:
-        """One at a time with `hold`, which puts on what is taken off here. Raises Retry."""
+        """One at a time with `hold`, which adds the finalizer that is removed here. Raises Retry."""
         drivers: dict[str, str] = {}
         async with self._locks.of(origin):
             while True:
