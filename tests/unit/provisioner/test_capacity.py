@@ -475,8 +475,8 @@ async def test_P83_what_provisioning_does_is_asked_for_at_once():
 
         assert ["a", "a"] == await asked_after(capacity.volume_made, a_volume(("In", ["a"])))
         assert ["a", "b"] == await asked_after(capacity.volume_made, a_volume())
-        assert ["a", "b"] == await asked_after(capacity.making_failed, "two")
-        assert [] == await asked_after(capacity.making_failed, "unknown")
+        assert ["a", "b"] == await asked_after(capacity.creation_failed, "two")
+        assert [] == await asked_after(capacity.creation_failed, "unknown")
         assert ["b", "b"] == await asked_after(capacity.volume_deleted, a_volume(("In", ["b"])))
         assert [] == await asked_after(capacity.volume_deleted, a_volume(("In", ["z"])))
         assert [] == await asked_after(capacity.volume_deleted, a_volume())

@@ -47,7 +47,7 @@ class Attempt:
 
 
 class AttemptResults:
-    """making_failed: called with the class of a volume that was not made. forgotten: called with the uid of a claim that is forgotten."""
+    """creation_failed: called with the class of a volume that was not made. forgotten: called with the uid of a claim that is forgotten."""
 
     def __init__(
         self,
