@@ -24,7 +24,7 @@ _RUNNING_MAX: Final = 50_000
 
 
 class BindingMetrics:
-    """Counters, and what is counted when the page is rendered."""
+    """Counters, and gauges that are counted when the page is rendered."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ["plugin_name", "operation_name"]

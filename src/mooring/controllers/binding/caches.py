@@ -1,4 +1,4 @@
-"""The caches that the binder's controllers and the scheduler share; beside them the free volumes, and writers of whole objects."""
+"""The caches that the binder's controllers and the scheduler share; beside them the available volumes, and writers of whole objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names by which claims, volumes and the programs around them understand each other, and what one look at an object says."""
+"""Names that claims, volumes and the programs around them share, and small questions to one object."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def has_annotation(obj: Object, name: str) -> bool:
 
 
 def has_no_class(claim: PersistentVolumeClaim) -> bool:
-    """True when nobody chose: then a default class may be given. "" is a choice."""
+    """True when no class was chosen: then it may get the default class. "" is a choice."""
     return claim.spec.storage_class_name is None and not has_annotation(claim, CLASS_BETA)
 
 
@@ -125,7 +125,7 @@ def reference_to(obj: Object, kind: str) -> ObjectReference:
 
 
 def _amount(text: str) -> Decimal:
-    """0 for what is no quantity: the API server lets none in."""
+    """0 for a text that is no quantity: the API server accepts none."""
     try:
         return parse_quantity(text).value
     except ValueError:

@@ -1,6 +1,6 @@
 """Every reason the binder can have, in a user's words.
 
-`str()` is a sentence for people. A reason that users are told of has an `event`, byte for byte as kube-controller-manager writes it.
+`str()` is a sentence for people. A reason that users get an event for has an `event`, byte for byte as kube-controller-manager writes it.
 """
 
 from __future__ import annotations

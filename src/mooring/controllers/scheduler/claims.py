@@ -1,4 +1,4 @@
-"""What a pod's claims say before any node is looked at. Pure.
+"""The check of a pod's claims, before any node is considered. Pure.
 
 A pod whose claims are not ready is rejected as a whole, until one of them changes.
 """

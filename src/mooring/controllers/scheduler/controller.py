@@ -1,7 +1,7 @@
-"""The scheduler: pods in a queue, plans carried out, waits that end with the event they wait for.
+"""The scheduler: a queue of pods, plans that are carried out, and waits that end with an event.
 
-One worker's turn is short: a pod that waits for its volumes holds nobody, it has a plan and topics, and comes again when one of them is
-told. kube-scheduler looks once a second.
+A pod that waits for its volumes holds no worker: it has a plan and topics, and comes again when one of them is told. kube-scheduler polls
+once a second.
 """
 
 from __future__ import annotations
@@ -117,13 +117,13 @@ class Scheduler:
         return Result(decision.because, waits_for=decision.waits, after_s=after_s, keeps_backoff=True)
 
     def _drop(self, key: Key) -> None:
-        """Others may have waited for what the plan held, unless the pod holds it now."""
+        """Others may have waited for the volumes and claims of the plan, unless the pod has them now."""
         plan = self._plans.drop(key)
         if plan is not None and not handlers.has_its_node(self.view.pods.get(key), plan):
             self._pods.tell(*handlers.of_dropped_plan(self.view, plan))
 
     async def _carry_out(self, plan: Plan) -> None:
-        """Writes what was chosen, on exactly the states that it was chosen from; nothing is taken back when a later write fails.
+        """Writes the choice, on exactly the states that it was made from; nothing is undone when a later write fails.
 
         Raises ApiError, Stale.
         """
@@ -174,7 +174,7 @@ class Scheduler:
         }
         try:
             await self._cluster.post(PODS, key.name, "binding", body, key.namespace)
-        except (Conflict, NotFound) as error:  # somebody else was quicker: the watch will say who
+        except (Conflict, NotFound) as error:  # another scheduler was quicker: the watch will show it
             self._drop(key)
             self._attempted("error")
             raise Retry(f"the pod could not be bound: {error}") from error
@@ -194,7 +194,7 @@ class Scheduler:
         self._metrics.attempted(result, self._options.scheduler_name)
 
     async def _tell_users(self, pod: Pod, because: why.Refusal) -> float | None:
-        """By an event, and in the pod's condition when it says something else. Gives after how many seconds it is to be told again."""
+        """By an event, and in the pod's condition when that differs. Gives the seconds until the event is to be sent again."""
         after_s = None if self._announcer.tell(reference_to(pod, "Pod"), because.event) else CROWDED_S
         old = next((one for one in pod.status.conditions or () if one.type == "PodScheduled"), None)
         if old is not None and (old.status, old.reason, old.message) == ("False", because.condition, str(because)):

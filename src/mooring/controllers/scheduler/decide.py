@@ -1,7 +1,7 @@
-"""The scheduler's judgement on one pod. Pure: the caches, the plans and the time go in, the next step comes out.
+"""The scheduler's decision on one pod. Pure: the caches, the plans and the time go in, the next step comes out.
 
 A pod without a plan gets a node, or the reason why there is none; a pod with a plan is bound once its volumes have come, or its plan ends.
-What it waits for comes out as topics.
+Its waits come out as topics.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ TIMED_OUT = "context deadline exceeded"
 class Decision:
     """plan: a new one, to be written. bind: the plan's node is the pod's. over: a plan that there may be is to be dropped.
 
-    again: then there is more to decide at once. waits: for these topics. wake_at: looked at again at that time, whatever happens.
-    refusal: what the pod's users are told. failed: the pod comes again after its back-off.
+    again: then there is more to decide at once. waits: for these topics. wake_at: decided again at that time, whatever happens.
+    refusal: for the pod's event and condition. failed: the pod comes again after its back-off.
     """
 
     because: why.Because
@@ -106,7 +106,7 @@ def _place(view: View, pod: Pod, deadline: Instant) -> Decision:
 
 
 def _waits_for_claims(view: View, pod: Pod) -> Iterator[str]:
-    """The claims, and the classes that say how they are bound."""
+    """The topics of the claims, and of the classes that determine how they are bound."""
     for key in claims_of(pod):
         yield wake_topics.claim(key)
         claim = view.claims.get(key)
@@ -115,7 +115,7 @@ def _waits_for_claims(view: View, pod: Pod) -> Iterator[str]:
 
 
 def _filter(view: View, pod: Pod, claims: PodClaims, nodes: Iterable[Node]) -> tuple[list[tuple[Node, Fit]], list[str]]:
-    """The nodes that will do, and the reasons of the others."""
+    """The suitable nodes, and the reasons of the others."""
     fitting = Fitting(view, claims)
     fits: list[tuple[Node, Fit]] = []
     reasons: list[str] = []

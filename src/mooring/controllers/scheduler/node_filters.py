@@ -23,7 +23,7 @@ _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedul
 
 
 def why_not_here(pod: Pod, node: Node) -> str:
-    """What keeps the pod from this node, "" for nothing. Resources, ports and the company of other pods don't count here."""
+    """The reason why the pod can't be on this node, "" for none. Resources, ports and affinity to other pods don't count here."""
     tolerations = pod.spec.tolerations or ()
     if node.spec.unschedulable and not _tolerated(_UNSCHEDULABLE, tolerations):
         return why.UNSCHEDULABLE
@@ -60,7 +60,7 @@ def _tolerates(one: Toleration, taint: Taint) -> bool:
 # -- limits of volumes
 
 Unique = tuple[str, str]
-"""Driver, and what tells its volumes apart."""
+"""Driver, and the identity of one of its volumes."""
 
 
 def exceeds_limits(view: View, pod: Pod, node_name: str) -> bool:
@@ -86,7 +86,7 @@ def _limits(view: View, node_name: str) -> dict[str, int]:
 
 
 def volumes_of(view: View, pod: Pod) -> Iterator[Unique]:
-    """The pod's volumes of CSI drivers; one that is still to be made is told by its claim."""
+    """The pod's volumes of CSI drivers; one that is still to be made is known by its claim."""
     found: Iterable[PersistentVolumeClaim | None] = (view.claims.get(key) for key in claims_of(pod))
     for claim in found:
         unique = _volume_of(view, claim) if claim is not None else None

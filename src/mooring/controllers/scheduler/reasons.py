@@ -1,4 +1,4 @@
-"""Every reason why a pod has no node yet, byte for byte as kube-scheduler tells it where it has a text for it."""
+"""Every reason why a pod has no node yet, byte for byte as kube-scheduler words it where it has a text for it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NothingToDo:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rejected:
-    """No node will do. nodes: how many there are. pod: what is wrong wherever it went; else reasons: of each node."""
+    """No node is suitable. nodes: how many there are. pod: the problem on any node; else reasons: of each node."""
 
     nodes: int
     pod: str = ""
@@ -71,9 +71,9 @@ class Rejected:
 
 @reason("running {plugin}: {why}")
 class BindingFailed:
-    """A node was chosen, and the pod did not come to it; it is tried again, with another node perhaps.
+    """A node was chosen, and the pod was not bound to it; it is tried again, perhaps with another node.
 
-    plugin: of kube-scheduler, that does there what failed here.
+    plugin: the one of kube-scheduler that would have failed.
     """
 
     why: str

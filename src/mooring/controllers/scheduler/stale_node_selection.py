@@ -1,7 +1,7 @@
-"""Takes a chosen node back when that node is no more: else the claim pins its pod to a node that nobody will see again.
+"""Removes the selected node of a claim when that node is gone: else the claim pins its pod to a node that does not come back.
 
-kube-scheduler leaves that to the provisioner, which notices only when it is asked for a volume. Only a node that vanished before our eyes
-counts; a name that was never seen may be a node that comes later.
+kube-scheduler leaves that to the provisioner, which notices only when it is asked for a volume. Only a node whose deletion was watched
+counts; an unknown name may be a node that comes later.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Claims of ephemeral volumes: a pod brings the template, the claim is the pod's and goes with it. Pure."""
+"""Claims of ephemeral volumes: the pod has the template, the claim belongs to the pod and is deleted with it. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mooring.controllers.binding.reasons import EventText
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a pod's ephemeral volumes need. bodies: claims to create, by volume. problem: a claim of that name is somebody else's."""
+    """The needs of a pod's ephemeral volumes. bodies: claims to create, by volume. problem: a claim of that name has another owner."""
 
     bodies: tuple[tuple[str, dict[str, Any]], ...] = ()
     problem: str = ""
@@ -31,7 +31,7 @@ class Wanted:
 
 
 def judge_pod(pod: Pod, claim_of: Callable[[Key], PersistentVolumeClaim | None]) -> Wanted:
-    """The claims that a pod lacks. A pod that is going or has ended needs none."""
+    """The claims that a pod lacks. A pod that is being deleted or has ended needs none."""
     if is_deleting(pod) or is_finished(pod):
         return Wanted()
     bodies: list[tuple[str, dict[str, Any]]] = []
@@ -47,7 +47,7 @@ def judge_pod(pod: Pod, claim_of: Callable[[Key], PersistentVolumeClaim | None])
 
 
 def refused(volume_name: str, claim_name: str, error: str) -> EventText:
-    """What the pod's users are told of a claim that could not be made."""
+    """The pod's event about a claim that could not be created."""
     return failed_binding(f"ephemeral volume {volume_name}: create PVC {claim_name}: {error}")
 
 

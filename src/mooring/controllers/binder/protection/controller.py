@@ -1,7 +1,7 @@
-"""The three protections: finalizers on what is new, taken off what may go.
+"""The three protections: finalizers are added to new objects, and removed from objects that may be deleted.
 
-pvc-protection asks the API server for a namespace's pods only where the cache can't prove that it has seen all that were there when the
-claim was deleted; the peer asks for each batch of claims.
+pvc-protection asks the API server for a namespace's pods only where the cache can't prove that it has all pods from when the claim was
+deleted; the peer asks for each batch of claims.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DONE: Final = {Guard.ADD: "added the finalizer", Guard.REMOVE: "removed the fin
 
 
 class LivePods:
-    """A namespace's pods from the API server, asked for once for all that were deleted before."""
+    """A namespace's pods from the API server, listed once for all claims that were deleted before."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -75,7 +75,7 @@ class ClaimProtection:
             yield key_of(claim)
 
     def _pod_changed(self, change: Change[Pod]) -> Iterator[Key]:
-        """The deleted claims of a pod that is gone, over or somewhere else."""
+        """The deleted claims of a changed pod: it may be gone, or over."""
         for pod in (change.old, change.new):
             for key in claims_of(pod) if pod is not None else ():
                 claim = self._claims.get(key)

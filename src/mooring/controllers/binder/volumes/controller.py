@@ -124,7 +124,7 @@ class VolumeBinding:
                     self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event)
 
     def _tell_users(self, decision: Decision, claim: PersistentVolumeClaim) -> float | None:
-        """The event of the reason, if there is one. Gives after how many seconds it is to be told again."""
+        """Sends the event of the reason, if there is one. Gives the seconds until it is to be sent again."""
         event = decision.because.event
         if event is None:
             self._announcer.forget(claim.metadata.uid)
@@ -157,7 +157,7 @@ class VolumeBinding:
         raise Retry("it changes all the time")
 
     def _report_volume(self, pv: PersistentVolume, decision: Decision) -> float | None:
-        """Tells users, counts. Gives after how many seconds what found no room is to be told."""
+        """Sends events, counts. Gives the seconds until an event that was dropped is to be sent."""
         if decision.begins is not None:
             self._metrics.began(decision.begins.name, pv.metadata.uid, decision.begins.plugin, self._clock.now())
         after_s = None

@@ -1,4 +1,4 @@
-"""Which volumes are locked: by a claim that is being bound to them, or by their own reconcile. One at a time."""
+"""The locks of volumes: held by a claim that is being bound to them, or by their own reconcile. One at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def unlocked(pv_name: str) -> Topic:
 
 
 class VolumeLocks:
-    """Volumes by name. tell: told the topic of each volume that is unlocked."""
+    """Volumes by name. tell: called with the topic of each volume that is unlocked."""
 
     def __init__(self, tell: Callable[[Topic], None]) -> None:
         self.taken: dict[str, Key] = {}
@@ -28,7 +28,7 @@ class VolumeLocks:
 
     @contextlib.contextmanager
     def lock(self, pv_name: str, claim: Key | None = None) -> Iterator[None]:
-        """The volume is ours for the block. claim: to which it is being bound."""
+        """Holds the lock for the block. claim: to which the volume is being bound."""
         assert pv_name not in self._locked, "who finds it locked waits for its topic"
         self._locked.add(pv_name)
         if claim is not None:
