@@ -22,9 +22,9 @@ from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.capacity import preflight
 from mooring.controllers.provisioner.capacity.controller import CapacityPublisher
 from mooring.controllers.provisioner.capacity.decide import matches
-from mooring.controllers.provisioner.capacity.items import Item, item_of, places_of
 from mooring.controllers.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_LABEL, manager_of
-from mooring.controllers.provisioner.capacity.requests import Capacity, capacity_of
+from mooring.controllers.provisioner.capacity.requests import capacity_of
+from mooring.controllers.provisioner.capacity.view import Capacity, Item, item_of, places_of
 from mooring.controllers.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions
 from mooring.csi.codes import Code
 from mooring.csi.driver_capabilities import capabilities_of

@@ -7,8 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.api.core import SecretReference
-from mooring.controllers.provisioner.claims.parameters import ParameterError, SecretKind, TemplateValues, for_driver, fs_type, secret_of
-from mooring.controllers.provisioner.templates import InvalidTokens, expanded
+from mooring.controllers.provisioner.claims.parameters import (
+    InvalidTokens,
+    ParameterError,
+    SecretKind,
+    TemplateValues,
+    expanded,
+    for_driver,
+    fs_type,
+    secret_of,
+)
 
 PLACES = TemplateValues("pvc-u", "ns", "c", {"team": "a"})
 REFS = [kind for kind in SecretKind if kind is not SecretKind.DEFAULT]

@@ -1,12 +1,13 @@
 """The PV controller: claims and volumes, each with a queue, decided by pure functions, written one step after the other.
 
-Keys are worked on side by side. Two that mean the same volume take turns (`volume_locks.py`), and a decision is only carried out on the
+Keys are worked on side by side. Two that mean the same volume take turns (`VolumeLocks`), and a decision is only carried out on the
 state it was taken on (`writes.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
@@ -23,7 +24,6 @@ from mooring.controllers.binder.volumes.decide_claim import decide_claim
 from mooring.controllers.binder.volumes.decide_volume import decide_volume
 from mooring.controllers.binder.volumes.decision import Absent, Ask, Bind, Decision, SetClass
 from mooring.controllers.binder.volumes.event_handlers import BindingEventHandlers, Offers
-from mooring.controllers.binder.volumes.volume_locks import VolumeLocks, unlocked
 from mooring.controllers.binding import reasons as why
 from mooring.controllers.binding.announcer import CROWDED_S, REMIND_S, Announcer
 from mooring.controllers.binding.caches import BindingCaches
@@ -31,6 +31,39 @@ from mooring.controllers.binding.names import reference_to
 from mooring.controllers.binding.view import View
 from mooring.kube.cache.informer import Change
 from mooring.kube.errors import ApiError
+
+
+def unlocked(pv_name: str) -> Topic:
+    """Told when a volume is unlocked."""
+    return f"unlocked/{pv_name}"
+
+
+class VolumeLocks:
+    """Volumes by name. tell: called with the topic of each volume that is unlocked."""
+
+    def __init__(self, tell: Callable[[Topic], None]) -> None:
+        self.taken: dict[str, Key] = {}
+        """Volume → the claim that it is being bound to."""
+        self._locked: set[str] = set()
+        self._tell = tell
+
+    def is_locked(self, pv_name: str) -> bool:
+        return pv_name in self._locked
+
+    @contextlib.contextmanager
+    def lock(self, pv_name: str, claim: Key | None = None) -> Iterator[None]:
+        """Holds the lock for the block. claim: to which the volume is being bound."""
+        assert pv_name not in self._locked, "who finds it locked waits for its topic"
+        self._locked.add(pv_name)
+        if claim is not None:
+            self.taken[pv_name] = claim
+        try:
+            yield
+        finally:
+            self._locked.discard(pv_name)
+            self.taken.pop(pv_name, None)
+            self._tell(unlocked(pv_name))
+
 
 log = logger(__name__)
 

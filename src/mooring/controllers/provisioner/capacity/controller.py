@@ -20,13 +20,21 @@ from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.capacity.decide import is_news
-from mooring.controllers.provisioner.capacity.items import Item, Segment, counts, item_of, places_of, segment_of
 from mooring.controllers.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_LABEL, manager_of
 from mooring.controllers.provisioner.capacity.preflight import preflight
 from mooring.controllers.provisioner.capacity.reconcile import CapacityReconciler
-from mooring.controllers.provisioner.capacity.requests import Capacity
 from mooring.controllers.provisioner.capacity.segments import Segments
-from mooring.controllers.provisioner.capacity.view import CAPACITY_INDEXES, View
+from mooring.controllers.provisioner.capacity.view import (
+    CAPACITY_INDEXES,
+    Capacity,
+    Item,
+    Segment,
+    View,
+    counts,
+    item_of,
+    places_of,
+    segment_of,
+)
 from mooring.controllers.provisioner.metrics import CapacityMetrics
 from mooring.controllers.provisioner.options import CapacityOptions, ProvisionerOptions
 from mooring.csi.driver import Driver

@@ -9,9 +9,8 @@ from mooring.api.quantity import parse_quantity
 from mooring.api.storage import CSIStorageCapacity
 from mooring.control.result import Because
 from mooring.controllers.provisioner.capacity import reasons as why
-from mooring.controllers.provisioner.capacity.items import Item
-from mooring.controllers.provisioner.capacity.requests import Capacity, capacity_request
-from mooring.controllers.provisioner.capacity.view import View
+from mooring.controllers.provisioner.capacity.requests import capacity_request
+from mooring.controllers.provisioner.capacity.view import Capacity, Item, View
 from mooring.csi.proto import csi_pb2 as csi
 
 

@@ -9,8 +9,7 @@ import msgspec
 from mooring.api.meta import Kind, OwnerReference
 from mooring.api.storage import CSI_STORAGE_CAPACITIES, CSIStorageCapacity
 from mooring.controllers.provisioner.capacity.decide import is_owned
-from mooring.controllers.provisioner.capacity.items import Item
-from mooring.controllers.provisioner.capacity.requests import Capacity
+from mooring.controllers.provisioner.capacity.view import Capacity, Item
 
 DRIVER_LABEL: Final = "csi.storage.k8s.io/drivername"
 MANAGER_LABEL: Final = "csi.storage.k8s.io/managed-by"

@@ -6,10 +6,9 @@ from mooring.api.meta import Kind, key_of
 from mooring.api.storage import CSIStorageCapacity
 from mooring.control.result import Result, Retry
 from mooring.controllers.provisioner.capacity import decide as d
-from mooring.controllers.provisioner.capacity.items import Item
 from mooring.controllers.provisioner.capacity.objects import changed_object, new_object
-from mooring.controllers.provisioner.capacity.requests import Capacity, capacity_of
-from mooring.controllers.provisioner.capacity.view import View
+from mooring.controllers.provisioner.capacity.requests import capacity_of
+from mooring.controllers.provisioner.capacity.view import Capacity, Item, View
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.kube.cache.informer import Informer

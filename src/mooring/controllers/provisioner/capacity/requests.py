@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from decimal import Decimal
 
 from mooring.api.quantity import Quantity
 from mooring.api.storage import StorageClass
-from mooring.controllers.provisioner.capacity.items import Item
+from mooring.controllers.provisioner.capacity.view import Capacity, Item
 from mooring.csi.proto import csi_pb2 as csi
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Capacity:
-    """The driver's answer, as quantities. maximum: of one volume, None where the driver gives none."""
-
-    capacity: str
-    maximum: str | None = None
 
 
 def capacity_request(item: Item, storage_class: StorageClass) -> csi.GetCapacityRequest:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from mooring.api.core import Node
 from mooring.api.meta import Key
 from mooring.api.storage import CSINode
-from mooring.controllers.provisioner.capacity.items import Segment, segment_of
+from mooring.controllers.provisioner.capacity.view import Segment, segment_of
 from mooring.kube.cache.informer import Change
 from mooring.kube.cache.reader import Reader
 

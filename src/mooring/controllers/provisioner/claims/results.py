@@ -10,6 +10,7 @@ from mooring.api.core import ObjectReference, PersistentVolumeClaim
 from mooring.base.clock import Instant
 from mooring.base.log import Logger, logger
 from mooring.control.result import Because, Result, Retry
+from mooring.controllers.provisioner.calls import deselect_node
 from mooring.controllers.provisioner.claims import reasons as why
 from mooring.controllers.provisioner.claims.claim import selected_node
 from mooring.controllers.provisioner.claims.claim_events import ClaimEvents
@@ -22,7 +23,6 @@ from mooring.controllers.provisioner.claims.view import Looked, View
 from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.metrics import ProvisionMetrics
-from mooring.controllers.provisioner.writes import deselect_node
 from mooring.kube.errors import ApiError
 
 log = logger(__name__)

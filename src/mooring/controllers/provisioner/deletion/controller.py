@@ -17,9 +17,8 @@ from mooring.control.controller import Controller
 from mooring.control.result import Result, Retry
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner.deletion import reasons as why
-from mooring.controllers.provisioner.deletion.attachments import Attachments
 from mooring.controllers.provisioner.deletion.decide import decide_deletion
-from mooring.controllers.provisioner.deletion.reconcile import Actions, Failed
+from mooring.controllers.provisioner.deletion.reconcile import Actions, Attachments, Failed
 from mooring.controllers.provisioner.deletion.view import Here, Progress, View, class_changed, detached, intent_closed
 from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.metrics import DeletionMetrics

@@ -16,13 +16,12 @@ from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.result import Result
 from mooring.control.slim import changed
-from mooring.controllers.provisioner.calls import look_up
+from mooring.controllers.provisioner.calls import look_up, select_node
 from mooring.controllers.provisioner.claims.claim_events import WARNING, claim_reference
 from mooring.controllers.provisioner.claims.view import BY_CLASS, Looked, View
 from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.local_node import reasons as why
 from mooring.controllers.provisioner.local_node.decide import AskForRoom, BecomeOwner, LookUp, decide_ownership, obstacle
-from mooring.controllers.provisioner.writes import select_node
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call
 from mooring.kube.cache.informer import Cause, Change
