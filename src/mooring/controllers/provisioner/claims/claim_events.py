@@ -7,7 +7,6 @@ from typing import Final
 from mooring.api.core import ObjectReference, PersistentVolumeClaim
 from mooring.base.log import logger
 from mooring.control.events import EventRecorder
-from mooring.controllers.provisioner.claims.view import View
 from mooring.controllers.provisioner.intents.intent import Intent
 
 log = logger(__name__)
@@ -30,9 +29,8 @@ def _reference(namespace: str, name: str, uid: str, version: str) -> ObjectRefer
     return ObjectReference("v1", "PersistentVolumeClaim", namespace, name, uid, version)
 
 
-def reference_of(view: View, uid: str) -> ObjectReference | None:
-    """The claim of this uid, or of the open intent under it; None when there is neither."""
-    claim, intent = view.claim(uid), view.intents.get(uid)
+def reference_of(claim: PersistentVolumeClaim | None, intent: Intent | None) -> ObjectReference | None:
+    """The claim, or else that of its intent; None when there is neither."""
     if claim is not None:
         return claim_reference(claim)
     return None if intent is None else intent_reference(intent)

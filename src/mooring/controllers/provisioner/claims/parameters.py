@@ -76,9 +76,10 @@ class SecretKind(enum.Enum):
         self.title = title
         self.name_keys = (f"{PREFIX}{new}secret-name", *([f"{old}Name"] if old else []))
         self.namespace_keys = (f"{PREFIX}{new}secret-namespace", *([f"{old}Namespace"] if old else []))
+        self.keys = frozenset({*self.name_keys, *self.namespace_keys})
 
 
-_KNOWN: Final = frozenset({FS_TYPE}.union(*((*kind.name_keys, *kind.namespace_keys) for kind in SecretKind)))
+_KNOWN: Final = frozenset({FS_TYPE}.union(*(kind.keys for kind in SecretKind)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -131,10 +132,10 @@ def secret_of(kind: SecretKind, parameters: Mapping[str, str], places: TemplateV
 
 def _templates(kind: SecretKind, parameters: Mapping[str, str]) -> tuple[str, str] | None:
     """Name and namespace as the class has them."""
+    if kind.keys.isdisjoint(parameters):
+        return None
     names = [parameters[key] for key in kind.name_keys if key in parameters]
     namespaces = [parameters[key] for key in kind.namespace_keys if key in parameters]
-    if not names and not namespaces:
-        return None
     failed = "failed to get default name" if kind is SecretKind.DEFAULT else "failed to get name"
     failed += " and namespace template from params: "
     if len(names) > 1 or len(namespaces) > 1:

@@ -57,16 +57,17 @@ class ClaimReconciler:
         self.pending = PendingVolumes(env, view, records, creation, pv_store, events, results, self.controller.apply_result)
 
     def _about(self, uid: str) -> Mapping[str, str]:
-        ref = reference_of(self._view, uid)
+        ref = reference_of(self._view.claim(uid), self._view.intents.get(uid))
         return {"uid": uid} if ref is None else {"PVC": f"{ref.namespace}/{ref.name}"}
 
     async def _reconcile(self, uid: str) -> Result:
         """One attempt, or nothing where there is nothing to try. Raises Retry."""
-        ref = reference_of(self._view, uid)
+        claim = self._view.claim(uid)
+        ref = reference_of(claim, self._view.intents.get(uid))
         if ref is None:
             self._creation.release(uid)
             return self._results.done(uid, why.Gone(uid))
-        attempt = Attempt(uid, ref, self._view.claim(uid), self._clock.now())
+        attempt = Attempt(uid, ref, claim, self._clock.now())
         decision = await self._decided(attempt)
         match decision.action:
             case Create(order):

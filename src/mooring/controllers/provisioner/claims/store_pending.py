@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from mooring.api.core import SecretReference
+from mooring.api.core import ObjectReference, SecretReference
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.queue import retry_backoff
 from mooring.control.result import Result, Retry
 from mooring.control.secrets import SecretError
 from mooring.controllers.provisioner.claims import reasons as why
-from mooring.controllers.provisioner.claims.claim_events import ClaimEvents, intent_reference, reference_of
+from mooring.controllers.provisioner.claims.claim_events import ClaimEvents, claim_reference, intent_reference
 from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
 from mooring.controllers.provisioner.claims.outcomes import Save
 from mooring.controllers.provisioner.claims.pv_store import PvStore
@@ -58,6 +58,10 @@ class PendingVolumes:
         volume = self._records.get(uid).pending
         return {"uid": uid} if volume is None else {"PersistentVolume": volume.name}
 
+    def _reference(self, volume: PendingVolume) -> ObjectReference:
+        claim = self._view.claim(volume.uid)
+        return intent_reference(volume.order.intent) if claim is None else claim_reference(claim)
+
     async def _store(self, uid: str) -> Result:
         """One more try; the driver is not asked again for that. Raises Retry."""
         volume = self._records.get(uid).pending
@@ -66,7 +70,7 @@ class PendingVolumes:
         if saved is Save.LATER:
             if self.controller.failures(uid) + 1 == REPORTED_AT:
                 error = f"the volume exists, its PersistentVolume could not be stored yet: {error}"
-                self._events.failed(reference_of(self._view, uid) or intent_reference(volume.order.intent), error)
+                self._events.failed(self._reference(volume), error)
             raise _not_stored(error)
         await self._finish(volume, saved, error)
         self._records.of(uid).pending = None
@@ -76,7 +80,7 @@ class PendingVolumes:
     async def _finish(self, volume: PendingVolume, saved: Save, error: str) -> None:
         """It has been stored, or never will be: then the claim comes again as after any failure."""
         order, intent, uid = volume.order, volume.order.intent, volume.uid
-        ref = reference_of(self._view, uid) or intent_reference(intent)
+        ref = self._reference(volume)
         if saved is Save.STORED:
             await self._results.succeeded(ref, order, volume.began)
             return
