@@ -16,6 +16,13 @@ class Because(Protocol):
     def __str__(self) -> str: ...
 
 
+class Problem(Because, Protocol):
+    """A reason that keeps work from being done until something changes. error: the text for users."""
+
+    @property
+    def error(self) -> str: ...
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
     """The end of a reconcile that did not fail.

@@ -163,6 +163,16 @@ def items(test: Callable[[Any], bool], each: Part = WHOLE) -> Items:
     return Items(test, each)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Named:
+    """A test for `items`: true for the items of this name."""
+
+    name: str
+
+    def __call__(self, item: Any) -> bool:
+        return bool(item.name == self.name)
+
+
 NAME_ONLY: Final = slim(metadata=slim())
 """That the object exists, and nothing else."""
 

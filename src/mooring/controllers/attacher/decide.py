@@ -12,6 +12,7 @@ import dataclasses
 from mooring.api.core import SecretReference
 from mooring.api.meta import Key, annotation, is_deleting
 from mooring.api.storage import VolumeAttachment
+from mooring.control.result import Problem
 from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.decision import (
     Action,
@@ -124,11 +125,11 @@ def _wait_for_call(view: View, volume_handle: str) -> Decision | None:
     return Decision(why.NoFreeCall(), waits=True) if view.calls.calls_full else None
 
 
-def _stuck(problem: why.Problem, actions: tuple[Action, ...] = ()) -> Decision:
+def _stuck(problem: Problem, actions: tuple[Action, ...] = ()) -> Decision:
     return Decision(problem, actions, problem)
 
 
-def _missing(attachment: VolumeAttachment, problem: why.Problem, look_up: Action) -> Decision:
+def _missing(attachment: VolumeAttachment, problem: Problem, look_up: Action) -> Decision:
     """For an object that the cache lacks: it is looked up before the error is shown, but not again while the status shows it."""
     error = attachment.status.detach_error if is_deleting(attachment) else attachment.status.attach_error
     is_shown = error is not None and error.message == problem.error
@@ -153,7 +154,7 @@ def _load(secret: SecretReference | None) -> tuple[LoadSecret, ...]:
     return () if secret is None else (LoadSecret(secret),)
 
 
-def _node_problem(view: View, node_name: str) -> why.Problem:
+def _node_problem(view: View, node_name: str) -> Problem:
     if view.nodes.get(Key("", node_name)) is None:
         return why.NodeNotRegistered(node_name)
     return why.DriverNotOnNode(node_name, view.driver.name)

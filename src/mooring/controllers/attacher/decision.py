@@ -8,9 +8,8 @@ from __future__ import annotations
 import dataclasses
 
 from mooring.api.core import SecretReference
-from mooring.control.result import Because
+from mooring.control.result import Because, Problem
 from mooring.control.topics import Topic
-from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.requests import PublishOrder, UnpublishOrder
 
 
@@ -140,7 +139,7 @@ class Decision:
 
     because: Because
     actions: tuple[Action, ...] = ()
-    problem: why.Problem | None = None
+    problem: Problem | None = None
     again: bool = False
     volume_handle: str | None = None
     waits: bool = False

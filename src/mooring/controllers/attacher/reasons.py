@@ -7,18 +7,7 @@ greps it. The errors of writes and calls that failed are worded where they happe
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from mooring.control.reasons import reason
-from mooring.control.result import Because
-
-
-class Problem(Because, Protocol):
-    """A reason that keeps the work from being done. error: the text for the object's status."""
-
-    @property
-    def error(self) -> str: ...
-
 
 # -- states that are no problem
 

@@ -21,8 +21,8 @@ from mooring.api.migration import (
     is_migratable,
 )
 from mooring.api.names import sanitised
-from mooring.api.storage import CSINode, CSINodeDriver, VolumeAttachment
-from mooring.control.slim import WHOLE, Mask, Part, items, only, slim
+from mooring.api.storage import CSINode, VolumeAttachment
+from mooring.control.slim import WHOLE, Mask, Named, Part, items, only, slim
 from mooring.controllers.attacher.memory import Memory, UnconfirmedPublish
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
@@ -180,16 +180,6 @@ def keeps_of_volume(pv: PersistentVolume) -> Part:
     return _VOLUME_OF_AZURE_FILE if pv.spec.azure_file else VOLUME
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Of:
-    """True for the entry of this driver."""
-
-    driver_name: str
-
-    def __call__(self, entry: CSINodeDriver) -> bool:
-        return entry.name == self.driver_name
-
-
 def node_mask(driver_name: str) -> Mask:
     """Of a CSINode only this driver's entry is kept, so that other drivers' registrations wake nobody."""
-    return slim(metadata=slim(), spec=slim(drivers=items(_Of(driver_name))))
+    return slim(metadata=slim(), spec=slim(drivers=items(Named(driver_name))))

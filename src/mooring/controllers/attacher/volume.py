@@ -8,6 +8,7 @@ from typing import Final
 from mooring.api.core import PersistentVolume, PersistentVolumeSpec, SecretReference
 from mooring.api.migration import TranslationError, is_migratable, translated
 from mooring.api.storage import VolumeAttachment
+from mooring.control.result import Problem
 from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.view import View
 
@@ -41,7 +42,7 @@ class Volume:
         return self.spec.csi.controller_publish_secret_ref
 
 
-def resolve_volume(view: View, attachment: VolumeAttachment) -> Volume | why.Problem:
+def resolve_volume(view: View, attachment: VolumeAttachment) -> Volume | Problem:
     """The volume that the attachment names, as CSI sees it, or what is wrong with it."""
     source = attachment.spec.source
     inline = source.inline_volume_spec

@@ -54,7 +54,7 @@ def has_no_class(claim: PersistentVolumeClaim) -> bool:
 
 def request_of(claim: PersistentVolumeClaim) -> Decimal:
     """Bytes asked for."""
-    return _amount((claim.spec.resources.requests or {}).get("storage", ""))
+    return amount((claim.spec.resources.requests or {}).get("storage", ""))
 
 
 def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
@@ -72,7 +72,7 @@ def is_delayed(storage_class: StorageClass | None) -> bool:
 
 def capacity_of(pv: PersistentVolume) -> Decimal:
     """Bytes."""
-    return _amount((pv.spec.capacity or {}).get("storage", ""))
+    return amount((pv.spec.capacity or {}).get("storage", ""))
 
 
 def mode_of(obj: PersistentVolume | PersistentVolumeClaim) -> str:
@@ -124,7 +124,7 @@ def reference_to(obj: Object, kind: str) -> ObjectReference:
     return ObjectReference("v1", kind, meta.namespace, meta.name, meta.uid, meta.resource_version)
 
 
-def _amount(text: str) -> Decimal:
+def amount(text: str) -> Decimal:
     """0 for a text that is no quantity: the API server accepts none."""
     try:
         return parse_quantity(text).value

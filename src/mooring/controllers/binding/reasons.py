@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple, Protocol
 
+from mooring.control import result
 from mooring.control.reasons import reason
 
 
@@ -19,10 +20,8 @@ class EventText(NamedTuple):
     message: str
 
 
-class Because(Protocol):
-    """A reason; str() tells it to people."""
-
-    def __str__(self) -> str: ...
+class Because(result.Because, Protocol):
+    """A reason. event: for users, None for none."""
 
     @property
     def event(self) -> EventText | None: ...

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Final, Protocol
 
 from mooring.control.reasons import reason
+from mooring.control.result import Because
 from mooring.controllers.binding.reasons import EventText
 
 BOUND_TO_NOTHING: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
@@ -23,12 +24,6 @@ NOT_READY: Final = "node(s) were not ready"
 VOLUME_BINDING: Final = 'PreBind plugin "VolumeBinding"'
 BINDER: Final = 'Bind plugin "DefaultBinder"'
 NO_NODES: Final = "no nodes available to schedule pods"
-
-
-class Because(Protocol):
-    """A reason; str() tells it to people."""
-
-    def __str__(self) -> str: ...
 
 
 class Refusal(Because, Protocol):

@@ -36,7 +36,7 @@ Action = LookUp | LeaveToPopulator | Create
 class Decision:
     """attempting: an attempt has begun, which is reported to the user. failure: of the attempt, for the user; None: no failure.
 
-    settled: the intent's volume is stored: it can be closed. has_volume: and needs no source any more. wait_s: nothing is tried before
+    closes_intent: the volume is stored. has_volume: and needs no source any more. wait_s: nothing is tried before
     that, unless something changes. counts_failure: in the metrics alone. class_name, source_kind: for metrics.
     """
 

@@ -14,9 +14,9 @@ from mooring.api.classes import class_of
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec
 from mooring.api.gateway import ReferenceGrant
 from mooring.api.meta import Key, Kind
-from mooring.api.storage import CSINode, CSINodeDriver, StorageClass
+from mooring.api.storage import CSINode, StorageClass
 from mooring.base.errors import MooringError
-from mooring.control.slim import Mask, Part, items, slim, slimmed
+from mooring.control.slim import Mask, Named, Part, items, slim, slimmed
 from mooring.controllers.provisioner.claims.claim import source_of
 from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.intents.intent import Intent
@@ -169,14 +169,6 @@ def keeps_of_volume(pv: PersistentVolume) -> Part:
     return _IN_TREE_VOLUME if pv.spec.csi is None else _VOLUME
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _EntryOf:
-    driver_name: str
-
-    def __call__(self, driver: CSINodeDriver) -> bool:
-        return driver.name == self.driver_name
-
-
 def csi_node_mask(driver_name: str) -> Mask:
     """Of a CSINode only this driver's entry, and of that its keys."""
-    return slim(metadata=slim(), spec=slim(drivers=items(_EntryOf(driver_name), slim("name", "topology_keys"))))
+    return slim(metadata=slim(), spec=slim(drivers=items(Named(driver_name), slim("name", "topology_keys"))))

@@ -14,9 +14,8 @@ from mooring.api.storage import VolumeAttachment
 from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.control.controller import Controller
-from mooring.control.result import Result, Retry
+from mooring.control.result import Problem, Result, Retry
 from mooring.control.topics import Topic
-from mooring.controllers.provisioner.deletion import reasons as why
 from mooring.controllers.provisioner.deletion.decide import decide_deletion
 from mooring.controllers.provisioner.deletion.reconcile import Actions, Attachments, Failed
 from mooring.controllers.provisioner.deletion.view import Here, Progress, View, class_changed, detached, intent_closed
@@ -39,7 +38,7 @@ async def _at_once(uid: str) -> None:
 class VolumeDeletion:
     """Deletes volumes of released PersistentVolumes, and keeps their finalizer.
 
-    segments: of the one node that is served, if the options name one. settled: as of Intents.
+    segments: of the one node that is served, if the options name one. wait_for_end: as of Intents.
     deleted: called with the PersistentVolume once the driver has deleted its volume: there is room again.
     """
 
@@ -140,7 +139,7 @@ class VolumeDeletion:
             self._forget(name)
         return Result(decision.because, done="done" if decision.actions else "")
 
-    def _wait(self, pv: PersistentVolume, problem: why.Problem) -> None:
+    def _wait(self, pv: PersistentVolume, problem: Problem) -> None:
         """Reported once while the event lasts: the volume comes again when the obstacle has changed."""
         news, now = (pv.metadata.uid, type(problem)), self._clock.now()
         before = self._reported.get(pv.metadata.name)

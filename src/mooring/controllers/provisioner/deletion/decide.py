@@ -10,7 +10,7 @@ from mooring.api.classes import volume_class_of
 from mooring.api.core import CSIPersistentVolumeSource, PersistentVolume, SecretReference
 from mooring.api.meta import Key, annotation, is_deleting
 from mooring.api.migration import TranslationError, is_migratable, translated
-from mooring.control.result import Because
+from mooring.control.result import Because, Problem
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims.parameters import ParameterError, SecretKind, TemplateValues, secret_of
@@ -67,7 +67,7 @@ class Decision:
 
     because: Because
     actions: tuple[Action, ...] = ()
-    problem: why.Problem | None = None
+    problem: Problem | None = None
     waits_for: frozenset[Topic] = frozenset()
 
 
@@ -119,7 +119,7 @@ def _delete(view: View, pv: PersistentVolume) -> Decision:
     return Decision(why.Deleting(call.handle), (*load, call, *_after_the_volume(view, pv)))
 
 
-def _stuck(problem: why.Problem, *waits_for: Topic) -> Decision:
+def _stuck(problem: Problem, *waits_for: Topic) -> Decision:
     return Decision(problem, problem=problem, waits_for=frozenset(waits_for))
 
 
@@ -130,7 +130,7 @@ def _after_the_volume(view: View, pv: PersistentVolume) -> tuple[Action, ...]:
     return (*(() if is_asked_for else (DeleteObject(),)), *((Release(),) if holds(pv) else ()))
 
 
-def _cannot_delete(view: View, source: CSIPersistentVolumeSource | None) -> why.Problem | None:
+def _cannot_delete(view: View, source: CSIPersistentVolumeSource | None) -> Problem | None:
     if source is None:
         return why.NotCSI()
     if not view.driver.has_controller:

@@ -5,18 +5,7 @@ Those that are problems carry the text of the event `VolumeFailedDelete`, as ext
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from mooring.control.reasons import reason
-from mooring.control.result import Because
-
-
-class Problem(Because, Protocol):
-    """A reason that keeps the volume from being deleted, until something changes. error: the event's text."""
-
-    @property
-    def error(self) -> str: ...
-
 
 # -- nothing to do
 

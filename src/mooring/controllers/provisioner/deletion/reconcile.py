@@ -99,7 +99,7 @@ def _patience(error: ApiError) -> int:
 class Actions:
     """progress: filled here, read by the view. attachments: None for a driver that does not publish.
 
-    settled: as of Intents, by the claim's uid. deleted: called with the PersistentVolume whose volume the driver has just deleted.
+    wait_for_end: as of Intents, by the claim's uid. deleted: called with the PersistentVolume whose volume the driver has just deleted.
     """
 
     def __init__(
