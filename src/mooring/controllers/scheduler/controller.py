@@ -19,7 +19,7 @@ from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.events import EventRecorder
 from mooring.control.queue import retry_backoff
-from mooring.control.result import Result, Retry, Stale
+from mooring.control.result import Because, Result, Retry, Stale
 from mooring.control.runtime import Runtime
 from mooring.control.slim import Part, always
 from mooring.controllers.binding import edits
@@ -161,7 +161,7 @@ class Scheduler:
         if annotation(claim, SELECTED_NODE) != node_name:
             await self._claims.put(claim, edits.select_node(node_name))
 
-    async def _bind(self, pod: Pod, because: why.Because) -> Result:
+    async def _bind(self, pod: Pod, because: Because) -> Result:
         """Raises ApiError, Retry."""
         key = key_of(pod)
         plan = self._plans.get(key)

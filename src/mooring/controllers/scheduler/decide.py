@@ -14,6 +14,7 @@ from mooring.api.core import Node
 from mooring.api.meta import Key, is_deleting
 from mooring.api.pods import Pod
 from mooring.base.clock import Instant
+from mooring.control.result import Because
 from mooring.controllers.binding.names import claims_of, is_finished, is_fully_bound
 from mooring.controllers.scheduler import reasons as why
 from mooring.controllers.scheduler import wake_topics
@@ -35,7 +36,7 @@ class Decision:
     refusal: for the pod's event and condition. failed: the pod comes again after its back-off.
     """
 
-    because: why.Because
+    because: Because
     refusal: why.Refusal | None = None
     failed: bool = False
     plan: Plan | None = None
