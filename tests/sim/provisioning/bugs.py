@@ -18,7 +18,8 @@ from mooring.controllers.provisioner.deletion import view as deletion
 from mooring.controllers.provisioner.intents import journal
 from mooring.controllers.provisioner.intents.intent import MemoryIntents
 from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_store import JournalLease, LeaseStore
+from mooring.controllers.provisioner.intents.lease_store import LeaseStore
+from mooring.controllers.provisioner.intents.pages import JournalLease
 from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.csi.codes import Code

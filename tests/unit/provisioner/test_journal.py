@@ -21,11 +21,12 @@ from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
-from mooring.controllers.provisioner.intents import lease_codec, lease_store
+from mooring.controllers.provisioner.intents import lease_codec, pages
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.journal import TIDY_S, Journal
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
-from mooring.controllers.provisioner.intents.lease_store import AGAIN_S, REFRESH_S, RETAKE_S, UNATTENDED_S, Superseded
+from mooring.controllers.provisioner.intents.lease_store import AGAIN_S, REFRESH_S, RETAKE_S, Superseded
+from mooring.controllers.provisioner.intents.pages import UNATTENDED_S
 from mooring.controllers.provisioner.metrics import JournalMetrics
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NOT_SERVED, Conflict, Forbidden, NotServed, ServerError, TooLarge, Unreachable
@@ -735,7 +736,7 @@ async def test_many_intents_take_several_pages_and_all_are_found():
 
 @in_virtual_time
 async def test_the_journal_has_an_end(monkeypatch):
-    monkeypatch.setattr(lease_store, "PAGES_MAX", 1)
+    monkeypatch.setattr(pages, "PAGES_MAX", 1)
     world = await World().base()
     async with world.journal() as journal:
         await journal.begin(an_intent("u1", request="y" * 150_000))

@@ -23,7 +23,8 @@ from mooring.base.log import logger
 from mooring.controllers.provisioner.intents import lease_codec
 from mooring.controllers.provisioner.intents.intent import STILL_OPEN, Intent
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
-from mooring.controllers.provisioner.intents.lease_store import REFRESH_S, JournalLease, LeaseStore
+from mooring.controllers.provisioner.intents.lease_store import REFRESH_S, LeaseStore
+from mooring.controllers.provisioner.intents.pages import JournalLease
 from mooring.controllers.provisioner.metrics import JournalMetrics
 from mooring.kube.access_review import denied
 from mooring.kube.cluster import Cluster

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import dataclasses
 from typing import Any, Final
 
 from mooring.api.coordination import LEASES
@@ -19,10 +18,10 @@ from mooring.api.core import NODES
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.controllers.provisioner.intents import lease_codec
-from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.controllers.provisioner.intents.lease_codec import PAGE_BYTES_MAX, PAGES_MAX, JournalLocation, UnreadablePage
+from mooring.controllers.provisioner.intents.lease_codec import PAGES_MAX, JournalLocation
+from mooring.controllers.provisioner.intents.pages import UNKNOWN, JournalLease, JournalPages
 from mooring.kube.cluster import Cluster
-from mooring.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, TooLarge
+from mooring.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 
 log = logger(__name__)
 
@@ -32,151 +31,34 @@ AGAIN_S: Final = 5.0
 RETAKE_S: Final = 30.0
 """After another process has taken it: how long until we try to get it back. A process that lost an election has ended by then."""
 
-UNATTENDED_S: Final = 600.0
-"""After that time the history of a volume is unknown: another program may have made it, and its user kept it."""
-
 REFRESH_S: Final = 240.0
 """How often a page with open intents is written at the least, so that these are not taken for unattended."""
 
 TRIES_MAX: Final = 5
 _LEASES: Final = LEASES.whole()
 _TAKEN: Final = "another provisioner of this driver has taken over the journal of intents: end one of the two, or let them elect a leader"
-_UNKNOWN: Final = b""
 
 
 class Superseded(Conflict):
     """Another provisioner has taken the journal over."""
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class JournalLease:
-    """lease: as last read or written, None before its creation. counts: page 0 was written after its creation, and says so.
-
-    entries: to be stored. stored: the entries that are, or may be; `_UNKNOWN` where an answer was lost. size: of the entries.
-    stale: not written since it last changed. ours: written since we hold the journal. written_at: on the clock.
-    unreadable: its entries are left alone.
-    """
-
-    number: int
-    lease: dict[str, Any] | None = None
-    counts: bool = False
-    entries: dict[str, bytes] = dataclasses.field(default_factory=dict)
-    stored: dict[str, bytes] = dataclasses.field(default_factory=dict)
-    size: int = 0
-    stale: bool = False
-    ours: bool = False
-    written_at: Instant = 0.0
-    unreadable: bool = False
-
-    def put(self, uid: str, text: bytes) -> None:
-        self.drop(uid)
-        self.entries[uid] = text
-        self.size += len(text) + 1
-        self.stale = True
-
-    def drop(self, uid: str) -> None:
-        text = self.entries.pop(uid, None)
-        if text is not None:
-            self.size -= len(text) + 1
-            self.stale = True
-
-
-class LeaseStore:
-    """identity: of this process. found: entries that others left, until the journal takes them from here."""
+class LeaseStore(JournalPages):
+    """The pages as Leases. identity: of this process."""
 
     def __init__(self, cluster: Cluster, place: JournalLocation, identity: str, clock: Clock) -> None:
-        self._cluster, self._location, self._identity, self._clock = cluster, place, identity, clock
-        self._leases: dict[int, JournalLease] = {}
-        self._lease_of: dict[str, JournalLease] = {}
+        super().__init__(clock)
+        self._cluster, self._location, self._identity = cluster, place, identity
         self._count = 1
         self._taking = asyncio.Lock()
         self._take_at: Instant = 0.0
         self._why_not: ApiError | None = None
         self.held = False
-        self.found: dict[str, Intent] = {}
-
-    @property
-    def pages(self) -> list[JournalLease]:
-        """All, by number."""
-        return [self._leases[number] for number in sorted(self._leases)]
 
     @property
     def take_in_s(self) -> float:
         """Until the journal may be taken over."""
         return max(0.0, self._take_at - self._clock.now())
-
-    # -- entries
-
-    def is_stored(self, uid: str, text: bytes) -> bool:
-        """True when exactly this is stored for certain under the uid."""
-        found = self.saying(uid)
-        return len(found) == 1 and found[0].counts and found[0].stored[uid] == text
-
-    def saying(self, uid: str) -> list[JournalLease]:
-        """The pages that may have an entry of it."""
-        return [page for page in self.pages if uid in page.stored]
-
-    def put(self, uid: str, text: bytes) -> JournalLease:
-        """Writes the entry to the page that already holds it, else to the first page with space. Copies elsewhere remain until `moved()`.
-
-        Raises TooLarge.
-        """
-        former = self._lease_of.get(uid)
-        before = self.saying(uid)
-        page = self._lease_of[uid] = self._page_for(uid, before if former is None else [former, *before], len(text))
-        page.put(uid, text)
-        return page
-
-    def put_back(self, uid: str, text: bytes) -> None:
-        """Restores the entry from before the last `put`, on its page: it must not be missing there while another page is written."""
-        there = [page for page in self.pages if page.entries.get(uid) == text] or [self._lease_of[uid]]
-        page = self._lease_of[uid] = next((page for page in there if page.stored.get(uid) == text), there[0])
-        page.put(uid, text)
-        self.moved(uid)
-
-    def moved(self, uid: str) -> list[JournalLease]:
-        """Drops the copies on other pages; gives the pages that have to be written for that."""
-        others = [page for page in self.pages if page is not self._lease_of.get(uid)]
-        for page in others:
-            page.drop(uid)
-        return [page for page in others if uid in page.stored]
-
-    def drop(self, uid: str) -> None:
-        if self._lease_of.pop(uid, None) is not None:
-            for page in self._leases.values():
-                page.drop(uid)
-
-    def _page_for(self, uid: str, first: list[JournalLease], length: int) -> JournalLease:
-        ordered = self.pages
-        for page in [*first, *ordered]:
-            size = page.size - len(page.entries.get(uid, b"")) + length
-            if not page.unreadable and (size < PAGE_BYTES_MAX or not page.entries):
-                return page
-        if len(ordered) >= PAGES_MAX:
-            raise TooLarge(f"the journal of intents is full: it has {len(ordered)} pages")
-        self._leases[len(ordered)] = JournalLease(len(ordered))
-        return self._leases[len(ordered)]
-
-    def _read(self, page: JournalLease, lease: dict[str, Any] | None) -> None:
-        """Takes in the entries of a page. Intents that we have ended are not open again."""
-        page.lease, page.stale, page.unreadable = lease, True, False
-        if not page.counts:
-            return
-        try:
-            intents = () if lease is None else lease_codec.entries_of(lease)
-        except UnreadablePage as error:
-            page.unreadable = True
-            log.error("a page of the journal of intents can't be read", page=page.number, why=str(error))
-            return
-        for intent in intents:
-            if intent.uid not in self._lease_of and not self.saying(intent.uid):
-                assert lease is not None, "it has intents"
-                is_unattended = self._clock.wall_s() - lease_codec.written_wall_s(lease) > UNATTENDED_S
-                found = dataclasses.replace(intent, unattended=intent.unattended or is_unattended)
-                self.found[intent.uid] = found
-                self._lease_of[intent.uid] = page
-                page.put(intent.uid, lease_codec.encoded(found))
-        page.stored = {intent.uid: lease_codec.encoded(intent) for intent in intents}
 
     # -- writing
 
@@ -222,7 +104,7 @@ class LeaseStore:
         except BaseException:
             page.stale = True
             for uid, text in (entries or {}).items():
-                page.stored[uid] = text if page.stored.get(uid) == text else _UNKNOWN
+                page.stored[uid] = text if page.stored.get(uid) == text else UNKNOWN
             raise
         page.ours, page.counts, page.written_at = True, page.counts and not is_new, self._clock.now()
         if entries is not None:
