@@ -20,7 +20,8 @@ from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
 from mooring.control.runtime import Runtime
-from mooring.controllers.attacher.controller import Attacher, AttacherOptions
+from mooring.controllers.attacher.controller import Attacher
+from mooring.controllers.attacher.options import AttacherOptions
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.session import probe_and_identify

@@ -6,7 +6,6 @@ at once when something changes that could heal it: the volume, the node's regist
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUMES
@@ -28,6 +27,7 @@ from mooring.controllers.attacher.decision import Decision, idle
 from mooring.controllers.attacher.drift import Rounds
 from mooring.controllers.attacher.event_handlers import EventHandlers, room_on
 from mooring.controllers.attacher.memory import Memory
+from mooring.controllers.attacher.options import AttacherOptions
 from mooring.controllers.attacher.reconcile import Reconciler
 from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, View, keeps_of_attachment, keeps_of_volume, node_mask
 from mooring.controllers.attacher.writes import Failed, Target
@@ -46,21 +46,6 @@ WORKERS_PER_CALL: Final = 4
 
 ERROR_BYTES_MAX: Final = 1024
 """Of a VolumeError's message; the API server refuses more, and then nobody would see the error."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class AttacherOptions:
-    """The attacher's flags, under their names. Durations in seconds."""
-
-    timeout_s: float = 15.0
-    worker_threads: int = 10
-    retry_interval_start_s: float = 1.0
-    retry_interval_max_s: float = 300.0
-    resync_s: float = 600.0
-    reconcile_sync_s: float = 60.0
-    max_entries: int = 0
-    default_fstype: str = ""
-    report_error_codes: bool = True  # the gate MutableCSINodeAllocatableCount
 
 
 class Attacher(Manager):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from mooring.api.meta import annotation, is_deleting
 from mooring.api.migration import TranslationError, repaired_handle
@@ -17,6 +17,7 @@ from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.controllers.attacher.memory import Drift
+from mooring.controllers.attacher.options import AttacherOptions
 from mooring.controllers.attacher.view import NODE_ID_ANNOTATION, View
 from mooring.controllers.attacher.volume import Volume, resolve_volume
 from mooring.csi.codes import DriverError
@@ -28,17 +29,6 @@ log = logger(__name__)
 
 PAGES_MAX: Final = 10_000
 """Of one round; a driver with more pages is taken not to come to an end."""
-
-
-class RoundOptions(Protocol):
-    """Durations in seconds. max_entries: a page's size, 0 leaves it to the driver."""
-
-    @property
-    def timeout_s(self) -> float: ...
-    @property
-    def reconcile_sync_s(self) -> float: ...
-    @property
-    def max_entries(self) -> int: ...
 
 
 @dataclasses.dataclass(slots=True)
@@ -103,7 +93,7 @@ class Rounds:
         view: View,
         attachments: Store[VolumeAttachment],
         controller: Controller[str],
-        options: RoundOptions,
+        options: AttacherOptions,
         clock: Clock,
     ) -> None:
         self._driver = driver
