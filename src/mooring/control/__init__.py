@@ -1,4 +1,4 @@
-"""What controllers are made of: caches, queues, topics, back-off, locks, and the loop that joins them.
+"""The kit of controllers: caches, queues, topics, back-off, locks, and the loop that joins them.
 
 A controller reads caches, decides about one key with a pure function, carries the decision out and returns a `Result`. Everything else
 is here, once:

@@ -96,7 +96,7 @@ class Caches:
 
     @property
     def obstacle(self) -> str:
-        """What keeps any of them from following the API server, "" for nothing that is known."""
+        """The obstacles to following the API server, "" for none that is known."""
         return obstacles(self.informers)
 
     @property

@@ -37,8 +37,8 @@ _log = logger(__name__)
 class Controller(Generic[K]):
     """One queue of keys with its workers.
 
-    name: of the queue in metrics, and of the tasks. reconcile: the work on one key. label: what the key is called in logs, a kind's name
-    mostly. log: of the package that these lines are of. about: key-values of a key for logs, in place of the label.
+    name: of the queue in metrics, and of the tasks. reconcile: the work on one key. label: the name of the key in logs, mostly a
+    kind's. log: of the package that these lines are of. about: key-values of a key for logs, in place of the label.
     """
 
     def __init__(

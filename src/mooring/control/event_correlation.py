@@ -85,7 +85,7 @@ class Correlator:
         self._buckets: Recent[tuple[float, Instant]] = Recent()
 
     def correlate(self, occurrence: Occurrence, now: Instant) -> tuple[Occurrence, Tally] | None:
-        """What to send, with its message, and what it counts towards. None for spam, which is counted all the same."""
+        """The occurrence to send, and its tally. None for spam, which is counted all the same."""
         kind = (occurrence.about, occurrence.type, occurrence.reason)
         if self._is_one_of_many(kind, occurrence.message, now):
             tally = self._count((kind, None), occurrence)

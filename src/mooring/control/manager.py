@@ -3,7 +3,7 @@
     manager = Manager(caches, controller, another)
     await manager.run()             until cancelled, or until drained
 
-The order: what runs beside the caches starts with them; once the caches are filled the controllers work; when they drain, they take no new
+The order: the parts beside the caches start with them; once the caches are filled the controllers work; when they drain, they take no new
 key, and when the last one has ended, everything beside them finishes its own work (events are sent, say) and is cancelled.
 """
 
@@ -49,7 +49,7 @@ class Work(Worker, Protocol):
 
     @property
     def obstacle(self) -> str:
-        """What keeps its caches from being filled or followed, "" for nothing that is known."""
+        """The obstacle to filling or following its caches, "" for none that is known."""
         ...
 
 
@@ -118,7 +118,7 @@ class Manager:
 
     @property
     def obstacle(self) -> str:
-        """What keeps a cache from following the API server, "" for nothing that is known."""
+        """The obstacle to following the API server, "" for none that is known."""
         return self.caches.obstacle
 
     async def run(self) -> None:

@@ -172,7 +172,7 @@ class Session:
         """
         async with asyncio.TaskGroup() as group:
             loss = group.create_task(self._raw.lost(), name="csi/session/loss")
-            identity = group.create_task(self._try_to_identify(), name="csi/session/greeting")
+            identity = group.create_task(self._try_to_identify(), name="csi/session/identity")
             await asyncio.wait((loss, identity), return_when=asyncio.FIRST_COMPLETED)
             is_lost = loss.done()
             loss.cancel()

@@ -99,7 +99,7 @@ class LeaderElector:
 
     @property
     def obstacle(self) -> str:
-        """What keeps us from standing for election, "" for nothing: the API server refuses us the Lease."""
+        """The refusal that keeps us from standing for election, "" for none: the API server refuses us the Lease."""
         return self._refusal
 
     async def run(self, work: Work) -> None:
@@ -211,7 +211,7 @@ class LeaderElector:
             raise called_off
 
     async def _advance(self, task: asyncio.Task[None]) -> None:
-        """What the role asks for next."""
+        """The next step of the role."""
         if self._role in HOLDING:
             await asyncio.wait((task,), timeout=max(0.0, self._next_try - self._clock.now()))
             if not self._noticed_end_of(task):

@@ -59,7 +59,7 @@ class LeaseLock:
         await self._cluster.replace(self._kind, self._me.released(lease, self._clock.wall_s()), self._me.namespace)
 
     async def changes(self, timeout_s: float) -> AsyncGenerator[Record, None]:
-        """What the Lease says whenever it changes, from the version last seen. Raises ApiError. Close it with `contextlib.aclosing`."""
+        """The content of the Lease at each change, from the version last read. Raises ApiError. Close it with `contextlib.aclosing`."""
         selection = Selection(self._me.namespace, field_selector=f"metadata.name={self._me.lock_name}")
         watch = self._cluster.watch(self._kind, selection, resource_version=self.version, timeout_s=timeout_s)
         async with contextlib.aclosing(watch) as events:

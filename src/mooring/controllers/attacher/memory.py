@@ -46,7 +46,7 @@ class UnconfirmedPublish:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """drift: what the backend last reported, where it differs. claim_uid: of the attachment whose claim was left without an answer.
+    """drift: the last report of the backend, where it differs. claim_uid: of the attachment whose claim was left without an answer.
 
     orphaned: the attachment of the unconfirmed publish is gone, so the publish is to be undone.
     """

@@ -231,7 +231,7 @@ class Writes:
 
 
 def claim_changes(attachment: VolumeAttachment, node_id: str, finalizer: str) -> Mapping[str, Any]:
-    """What a claim changes of the attachment's metadata, nothing for one that is claimed so.
+    """The changes of the attachment's metadata by a claim, none for one that is claimed so.
 
     Beside others' finalizers it carries a resourceVersion: a merge patch writes the whole list, as it was seen (docs/decisions/0008).
     """

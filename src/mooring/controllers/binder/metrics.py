@@ -71,7 +71,7 @@ class BindingMetrics:
             self._seconds.labels(plugin, operation).observe(now - since)
 
     def watch(self, claims: Reader[PersistentVolumeClaim], volumes: Reader[PersistentVolume]) -> None:
-        """Whose objects are counted."""
+        """The caches whose objects are counted."""
         self._counted.claims, self._counted.volumes = claims, volumes
 
 

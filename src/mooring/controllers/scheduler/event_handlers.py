@@ -74,7 +74,7 @@ def of_attachment(change: Change[VolumeAttachment]) -> Iterator[Topic]:
 
 
 def has_its_node(pod: Pod | None, plan: Plan) -> bool:
-    """True when the plan has become true: what it held is the pod's."""
+    """True when the plan has come true: its volumes and claims are the pod's."""
     return pod is not None and (pod.metadata.uid, pod.spec.node_name) == (plan.uid, plan.node_name) and not is_finished(pod)
 
 

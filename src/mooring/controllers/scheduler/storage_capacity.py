@@ -29,7 +29,7 @@ def counts_room(view: View, provisioner: str) -> bool:
 
 
 def promised(view: View, class_name: str, but: frozenset[Key]) -> Promised:
-    """What is promised on each node to claims of a class. but: the claims that are being decided on, which don't block themselves."""
+    """The bytes promised on each node to claims of a class. but: the claims that are being decided on, which don't block themselves."""
     sums: dict[str, Decimal] = {}
     for claim in _reserving(view, class_name):
         if key_of(claim) not in but:

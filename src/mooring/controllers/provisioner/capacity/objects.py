@@ -69,7 +69,7 @@ def new_object(
 def changed_object(
     kind: Kind[CSIStorageCapacity], obj: CSIStorageCapacity, capacity: Capacity, owner: OwnerReference | None
 ) -> dict[str, Any]:
-    """The whole object with these amounts, for a PUT: what external-provisioner's audit trails have.
+    """The whole object with these amounts, for a PUT, as in external-provisioner's audit trails.
 
     The struct holds every field of this kind, and of its metadata all that the server does not manage itself: nothing is lost.
     Differs from external-provisioner: other owners control it no longer once ours does, since the API server takes one controller only.

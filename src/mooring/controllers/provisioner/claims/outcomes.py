@@ -30,7 +30,7 @@ class State(enum.Enum):
 
 
 class ProvesAbsent(enum.Enum):
-    """What an error proves. REQUEST: no call with this request has made a volume. VOLUME: there is none of this name."""
+    """The proof in an error. REQUEST: no call with this request has made a volume. VOLUME: there is none of this name."""
 
     NOTHING = "nothing"
     REQUEST = "request"

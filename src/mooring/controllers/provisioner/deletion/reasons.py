@@ -84,7 +84,7 @@ class NotCSI:
 
 @reason("{error}")
 class Untranslatable:
-    """why: what its in-tree source says that the CSI driver has no word for."""
+    """why: the part of its in-tree source that has no CSI equivalent."""
 
     why: str
 
@@ -102,7 +102,7 @@ class UntranslatableClass:
 
 @reason("{error}")
 class NoSecret:
-    """The class's templates can't be resolved: what they name is gone with the claim."""
+    """The class's templates can't be resolved: they name parts of a claim that is gone."""
 
     pv_name: str
     why: str
