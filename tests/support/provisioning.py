@@ -22,7 +22,7 @@ from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.controller import Provisioner
-from mooring.controllers.provisioner.intents.intent import Intents, MemoryIntents
+from mooring.controllers.provisioner.intents.intent import Intents
 from mooring.controllers.provisioner.options import ProvisionerOptions, Rules
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
@@ -72,7 +72,7 @@ class ProvisioningWorld(ClusterWorld):
         self.driver = driver or AnsweringDriver()
         self.driver.story = self.story
         self.options = ProvisionerOptions(**{"rules": rules or Rules(), "worker_threads": 10, **options})
-        self.intents: Intents = MemoryIntents()
+        self.intents: Intents = Intents()
         self.provisioner: Provisioner | None = None
 
     @contextlib.asynccontextmanager

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from mooring.base.errors import first_of
 from mooring.base.log import logger
@@ -28,19 +28,23 @@ FINISH_S_MAX: Final = 2.0
 
 
 class Worker(Protocol):
-    """A controller, or a part that has several."""
+    """A controller, a part that has several, or a part that runs beside them."""
 
     async def run(self) -> None:
-        """Works until cancelled, or until drained. The caches have been filled."""
+        """Works until cancelled, or until drained."""
         ...
 
-    async def drain(self, timeout_s: float) -> bool:
-        """Begins nothing new, lets the work in hand end. False when that took too long."""
+    async def drain(self, timeout_s: float) -> object:
+        """Begins nothing new, lets the work in hand end, timeout_s at the most."""
         ...
 
 
 class Work(Worker, Protocol):
     """The work of a program while it may act: one object for one term of leadership."""
+
+    async def drain(self, timeout_s: float) -> bool:
+        """As of Worker. False when timeout_s was too short."""
+        ...
 
     @property
     def has_synced(self) -> bool:
@@ -67,18 +71,6 @@ async def run_until(stop: asyncio.Event, work: Work, timeout_s: float = DRAIN_S_
         raise first_of(errors) from None  # its own traceback says it all
 
 
-class Beside(Protocol):
-    """A part that runs beside the controllers."""
-
-    async def run(self) -> None:
-        """Runs until cancelled."""
-        ...
-
-    async def drain(self, timeout_s: float) -> Any:
-        """Finishes its remaining work, timeout_s at the most."""
-        ...
-
-
 class Loop:
     """A coroutine that never ends, as something that runs beside controllers."""
 
@@ -103,10 +95,10 @@ class Manager:
         self.caches = caches
         self._workers = workers
         self._prepare = prepare
-        self._beside: dict[str, Beside] = {}
+        self._beside: dict[str, Worker] = {}
         self._work = Shift()
 
-    def beside(self, name: str, what: Beside) -> None:
+    def beside(self, name: str, what: Worker) -> None:
         """Runs this as long as the caches run. name: of its task."""
         assert name not in self._beside
         self._beside[name] = what
@@ -139,5 +131,6 @@ class Manager:
 
     async def drain(self, timeout_s: float) -> bool:
         """Takes no new work, lets the work in hand end and be stored; then run() returns. False when timeout_s was too short."""
-        *_, is_over = await asyncio.gather(*(worker.drain(timeout_s) for worker in self._workers), self._work.over(timeout_s))
+        draining = asyncio.gather(*(worker.drain(timeout_s) for worker in self._workers))
+        _, is_over = await asyncio.gather(draining, self._work.over(timeout_s))
         return is_over

@@ -16,7 +16,7 @@ from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
 from mooring.controllers.provisioner.deletion import view as deletion
 from mooring.controllers.provisioner.intents import journal
-from mooring.controllers.provisioner.intents.intent import MemoryIntents
+from mooring.controllers.provisioner.intents.intent import Intents
 from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.intents.lease_store import LeaseStore
 from mooring.controllers.provisioner.intents.pages import JournalLease
@@ -32,8 +32,8 @@ def _intents_in_memory() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(life, "Journal", _forgetful)
 
 
-def _forgetful(*_ports: Any) -> MemoryIntents:
-    return MemoryIntents()
+def _forgetful(*_ports: Any) -> Intents:
+    return Intents()
 
 
 def _begins_do_not_wait() -> contextlib.AbstractContextManager[Any]:

@@ -21,7 +21,7 @@ from mooring.api.storage import (
     VolumeAttachment,
 )
 from mooring.control.caches import Caches
-from mooring.control.manager import Beside, Loop
+from mooring.control.manager import Loop, Worker
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always
 from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, NODE, csi_node_mask, keeps_of_claim, keeps_of_volume
@@ -58,7 +58,7 @@ class ProvisionerCaches:
         if capabilities.publishes:  # only deletion reads them: claims go on where there is no right to
             self.attachments = self.shared.of(VOLUME_ATTACHMENTS, keeps=keeps_attachment, indexes=ATTACHMENT_INDEXES, awaited=False)
         uses_grants = options.rules.cross_namespace_data_source
-        self.beside: Mapping[str, Beside] = {"provisioner/referencegrants": Loop(self.grants.run)} if uses_grants else {}
+        self.beside: Mapping[str, Worker] = {"provisioner/referencegrants": Loop(self.grants.run)} if uses_grants else {}
 
     def pretend_node(self, driver_name: str, node_name: str, segments: Mapping[str, str]) -> None:
         """Fills the caches of nodes, which nobody runs where one node is served, with that node."""

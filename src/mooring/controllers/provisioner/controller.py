@@ -28,7 +28,7 @@ from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.claims.results import AttemptResults
 from mooring.controllers.provisioner.claims.view import View
 from mooring.controllers.provisioner.environment import Environment
-from mooring.controllers.provisioner.intents.intent import Intent, Intents, MemoryIntents
+from mooring.controllers.provisioner.intents.intent import Intent, Intents
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.metrics import IntentMetrics
 from mooring.controllers.provisioner.options import ProvisionerOptions
@@ -62,7 +62,7 @@ class Provisioner(Manager):
         caches, secrets = ProvisionerCaches(runtime, capabilities, options), SecretCache(cluster, clock)
         env = Environment(runtime, driver, capabilities, options, caches, events, secrets)
         self._clock, self._provisioner_caches = clock, caches
-        self._intents = _IntentsRunner(intents or MemoryIntents())
+        self._intents = _IntentsRunner(intents or Intents())
         kept, places = self._intents.intents, ClusterTopology(caches.csi_nodes.store, caches.nodes.store)
         self._records = ClaimRecords()
         self._tracker = IntentTracker(kept, self._records, clock, self._intent_ended)

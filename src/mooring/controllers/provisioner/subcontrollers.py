@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mooring.api.core import PersistentVolume
-from mooring.control.manager import Beside, Worker
+from mooring.control.manager import Worker
 from mooring.controllers.provisioner.capacity.controller import CapacityPublisher
 from mooring.controllers.provisioner.claims.view import View
 from mooring.controllers.provisioner.deletion.controller import VolumeDeletion
@@ -25,7 +25,7 @@ class Subcontrollers:
         runtime, options, caches = env.runtime, env.options, env.caches
         self._place: dict[str, str] = {}
         self.protection = SourceProtection(runtime, caches, env.capabilities, options)
-        self.beside: Mapping[str, Beside] = self.protection.beside
+        self.beside: Mapping[str, Worker] = self.protection.beside
         self._ownership: ClaimOwnership | None = None
         self._capacity: CapacityPublisher | None = None
         if options.node is not None and options.node.immediate_binding:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from mooring.api.core import SecretReference
 from mooring.controllers.provisioner.claims.claim import Source
@@ -46,72 +46,46 @@ class Intent:
 Found: TypeAlias = Callable[[Mapping[str, "Intent"]], None]
 
 
-class Intents(Protocol):
-    """A store of intents. start() once, then run() for as long as they are used."""
+class Intents:
+    """Open intents, in memory: they are lost with the process, as external-provisioner's are. A `Journal` makes them durable.
+
+    start() once, then run() for as long as they are used.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, Intent] = {}
 
     def on_found(self, handler: Found) -> None:
         """Calls the handler with open intents that a former process, or another one, left."""
-        ...
 
     async def start(self) -> None:
         """Reads the open intents. Raises ApiError."""
-        ...
 
     async def run(self) -> None:
         """Keeps them until cancelled."""
-        ...
 
     def open(self) -> Mapping[str, Intent]:
-        """The open ones, live, by the claim's uid."""
-        ...
+        """The open ones, live, by the claim's uid; those whose begin is under way among them."""
+        return self._open
 
     async def begin(self, intent: Intent) -> None:
-        """Opens it, or lets it take the place of the open one of the same claim; returns when that is durable. Raises ApiError."""
-        ...
+        """Opens it, or lets it take the place of the open one of the same claim; returns when that is durable.
+
+        Raises ApiError; then the intent that was open before is open.
+        """
+        self._open[intent.uid] = intent
 
     async def end(self, uid: str) -> None:
         """The volume is stored, or surely does not exist. May become durable later; nothing happens if none is open."""
-        ...
+        self._open.pop(uid, None)
 
     async def wait_for_end(self, uid: str) -> None:
         """Returns once the end of this uid's intent is durable. Raises ApiError, Conflict while it is open.
 
         For callers that release a PersistentVolume: a volume that was kept on purpose must not be found again as a lost one.
         """
-        ...
-
-    async def tidy(self) -> None:
-        """Makes all ends durable, as far as that works."""
-        ...
-
-
-class MemoryIntents:
-    """Intents that die with the process, as external-provisioner's do."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, Intent] = {}
-
-    def on_found(self, handler: Found) -> None:
-        """There was no former process, as far as this one knows."""
-
-    async def start(self) -> None:
-        pass
-
-    async def run(self) -> None:
-        pass
-
-    def open(self) -> Mapping[str, Intent]:
-        return self._open
-
-    async def begin(self, intent: Intent) -> None:
-        self._open[intent.uid] = intent
-
-    async def end(self, uid: str) -> None:
-        self._open.pop(uid, None)
-
-    async def wait_for_end(self, uid: str) -> None:
         if uid in self._open:
             raise Conflict(STILL_OPEN)
 
     async def tidy(self) -> None:
-        pass
+        """Makes all ends durable, as far as that works: for an orderly end of the process."""

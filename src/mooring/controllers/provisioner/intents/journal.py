@@ -14,14 +14,13 @@ import asyncio
 import contextlib
 import copy
 from collections import defaultdict
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from mooring.api.coordination import LEASES
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.controllers.provisioner.intents import lease_codec
-from mooring.controllers.provisioner.intents.intent import STILL_OPEN, Intent
+from mooring.controllers.provisioner.intents.intent import Found, Intent, Intents
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.controllers.provisioner.intents.lease_store import REFRESH_S, LeaseStore
 from mooring.controllers.provisioner.intents.pages import JournalLease
@@ -32,7 +31,6 @@ from mooring.kube.errors import ApiError, Conflict, Forbidden
 
 log = logger(__name__)
 
-Found = Callable[[Mapping[str, Intent]], None]
 Waiter = asyncio.Future[None]
 
 TIDY_S: Final = 5.0
@@ -42,15 +40,15 @@ VERBS: Final = ("get", "create", "update")
 """The rights on Leases that a journal needs."""
 
 
-class Journal:
-    """Implements Intents on Leases. identity: whose process this is. `start` before the work, then `run` beside it."""
+class Journal(Intents):
+    """Intents on Leases. identity: of this process."""
 
     def __init__(
         self, cluster: Cluster, place: JournalLocation, identity: str, clock: Clock, metrics: JournalMetrics | None = None
     ) -> None:
+        super().__init__()
         self._cluster, self._location, self._metrics = cluster, place, metrics
         self._store = LeaseStore(cluster, place, identity, clock)
-        self._open: dict[str, Intent] = {}
         self._handlers: list[Found] = []
         self._waiters: defaultdict[JournalLease, list[Waiter]] = defaultdict(list)
         self._wake = asyncio.Event()
@@ -60,12 +58,7 @@ class Journal:
         self._in_memory = False
 
     def on_found(self, handler: Found) -> None:
-        """Calls the handler with intents that others left open, whenever such are found."""
         self._handlers.append(handler)
-
-    def open(self) -> Mapping[str, Intent]:
-        """The open ones, live, by the claim's uid; those whose begin is under way among them."""
-        return self._open
 
     async def start(self) -> None:
         """Takes the journal over; the open intents of an earlier holder are open from now on. A failure is tried again by `run`."""
@@ -73,11 +66,10 @@ class Journal:
         await self._try_to_hold()
 
     async def begin(self, intent: Intent) -> None:
-        """Returns when it is durable. Raises ApiError; then the intent that was open before is open."""
         uid, known = intent.uid, intent.uid in self._open
         await self._hold()
         if self._in_memory:
-            self._open[uid] = intent
+            await super().begin(intent)
             return
         before, text = self._open.get(uid), lease_codec.encoded(intent)
         if before is not None and not known:
@@ -99,26 +91,19 @@ class Journal:
             raise
 
     async def end(self, uid: str) -> None:
-        """Durable with one of the next writes; nothing happens if none is open."""
         if self._open.pop(uid, None) is not None and not self._in_memory:
             self._store.drop(uid)
             self._tidy_soon()
 
     async def wait_for_end(self, uid: str) -> None:
-        """Returns when the end of the intent is durable. Raises ApiError, Conflict for an intent that is open.
-
-        For callers that release a PersistentVolume: a volume that was kept on purpose must not be found again as a lost one.
-        """
         await self._hold()  # before that the open intents are not known
-        if uid in self._open:
-            raise Conflict(STILL_OPEN)
+        await super().wait_for_end(uid)
         for page in self._store.saying(uid):
             if self._in_memory:
                 raise Forbidden("an earlier provisioner left the volume's creation open, and there is no right to write that it is over")
             await self._written(page)
 
     async def tidy(self) -> None:
-        """Stores all ends, as far as that works: for an orderly end of the process."""
         if self._in_memory:
             return
         with contextlib.suppress(ApiError):
@@ -126,7 +111,6 @@ class Journal:
                 await self._written(page)
 
     async def run(self) -> None:
-        """Writes until cancelled."""
         try:
             await self._run()
         finally:

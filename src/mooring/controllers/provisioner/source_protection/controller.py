@@ -17,7 +17,7 @@ from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.locks import KeyLocks
-from mooring.control.manager import Beside, Loop
+from mooring.control.manager import Loop, Worker
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
@@ -80,7 +80,7 @@ class SourceProtection:
         self.controller.watch(caches.claims, self._claim_changed)
         self.controller.watch(self._snapshots, self._snapshot_changed)
         sweeps = capabilities.snapshots and interval_s > 0
-        self.beside: dict[str, Beside] = {"provisioner/volumesnapshots": Loop(self._watch_snapshots)} if sweeps else {}
+        self.beside: dict[str, Worker] = {"provisioner/volumesnapshots": Loop(self._watch_snapshots)} if sweeps else {}
 
     # -- users of a source
 
