@@ -15,11 +15,10 @@ from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims import reasons as why
 from mooring.controllers.provisioner.claims.decide import decide_claim, fingerprint
 from mooring.controllers.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
-from mooring.controllers.provisioner.claims.node_topology import ClusterTopology
 from mooring.controllers.provisioner.claims.outcomes import State
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume, Rest
 from mooring.controllers.provisioner.claims.requests import Order, ordered_again
-from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, Looked, View, Wanted
+from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, View, Wanted
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.states import IntentState
 from mooring.controllers.provisioner.options import Rules

@@ -11,9 +11,8 @@ import pytest
 from mooring.api.core import SECRETS, Node, PersistentVolumeClaim
 from mooring.api.storage import CSINode, StorageClass
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.claims.node_topology import ClusterTopology
 from mooring.controllers.provisioner.claims.record import ClaimRecords
-from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, Looked, View, Wanted
+from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, View, Wanted
 from mooring.controllers.provisioner.local_node import reasons as why
 from mooring.controllers.provisioner.local_node.decide import AskForRoom, BecomeOwner, Decision, LookUp, decide_ownership
 from mooring.controllers.provisioner.options import Rules

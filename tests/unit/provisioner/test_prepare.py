@@ -14,12 +14,11 @@ from mooring.api.storage import CSINode, StorageClass
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims import topics
 from mooring.controllers.provisioner.claims.claim import Source
-from mooring.controllers.provisioner.claims.node_topology import ClusterTopology
 from mooring.controllers.provisioner.claims.outcomes import Failed, State
 from mooring.controllers.provisioner.claims.prepare import LeftToPopulator, prepared
 from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.claims.requests import Order, is_same_request, ordered_again, request_text
-from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, Looked, NotLookedUp, View, Wanted
+from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, NotLookedUp, View, Wanted
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.lease_codec import encoded
 from mooring.controllers.provisioner.options import Rules

@@ -21,12 +21,11 @@ from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims.claim_events import ClaimEvents
 from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
 from mooring.controllers.provisioner.claims.event_handlers import ClaimEventHandlers
-from mooring.controllers.provisioner.claims.node_topology import ClusterTopology
 from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
 from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.claims.results import AttemptResults
-from mooring.controllers.provisioner.claims.view import View
+from mooring.controllers.provisioner.claims.view import ClusterTopology, View
 from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.intents.intent import Intent, Intents
 from mooring.controllers.provisioner.intents.tracker import IntentTracker

@@ -13,8 +13,7 @@ from mooring.control.slim import changed
 from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims import topics
 from mooring.controllers.provisioner.claims.claim import CLAIM_KIND
-from mooring.controllers.provisioner.claims.node_topology import ClusterTopology
-from mooring.controllers.provisioner.claims.view import BY_CLASS, BY_SOURCE, View, source_key
+from mooring.controllers.provisioner.claims.view import BY_CLASS, BY_SOURCE, ClusterTopology, View, source_key
 from mooring.kube.cache.informer import Cause, Change
 
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-
-from mooring.api.core import Node, PersistentVolumeClaim
+from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key
-from mooring.api.storage import CSINode, StorageClass
+from mooring.api.storage import StorageClass
 from mooring.controllers.provisioner import topology
 from mooring.controllers.provisioner.claims.claim import selected_node
 from mooring.controllers.provisioner.claims.view import View
-from mooring.controllers.provisioner.topology import NodeUnknown, Requirements, SelectedNode, Term, TopologyError
-from mooring.kube.cache.reader import Reader
+from mooring.controllers.provisioner.topology import NodeUnknown, Requirements, SelectedNode, TopologyError
 
 
 def requirements(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Requirements | None:
@@ -46,38 +42,3 @@ def _place(view: View, node_name: str) -> SelectedNode:
     if node is None and keys:
         raise NodeUnknown(f'failed to get selected node {node_name}: node "{node_name}" not found')
     return SelectedNode(node_name, keys, (node.metadata.labels if node else None) or {})
-
-
-class ClusterTopology:
-    """The places of all nodes, worked out once after each change of a node.
-
-    Differs from external-provisioner, which takes the keys of a random node: here the keys that most nodes have are taken.
-    """
-
-    def __init__(self, csi_nodes: Reader[CSINode], nodes: Reader[Node]) -> None:
-        self._csi_nodes = csi_nodes
-        self._nodes = nodes
-        self._keys: tuple[str, ...] | None = None
-        self._terms: dict[tuple[str, ...], Sequence[Term]] = {}
-
-    def invalidate(self) -> None:
-        """A node, or what is registered there, has changed."""
-        self._keys = None
-        self._terms.clear()
-
-    def keys(self) -> tuple[str, ...]:
-        if self._keys is None:
-            counts = Counter(
-                tuple(sorted(driver.topology_keys))
-                for node in self._csi_nodes.values()
-                for driver in node.spec.drivers or ()  # the cache holds this driver's alone
-                if driver.topology_keys
-            )
-            self._keys = min(counts, key=lambda keys: (-counts[keys], keys)) if counts else ()
-        return self._keys
-
-    def terms(self, keys: tuple[str, ...]) -> Sequence[Term]:
-        if keys not in self._terms:
-            found = topology.cluster_terms(keys, (node.metadata.labels or {} for node in self._nodes.values()))
-            self._terms[keys] = list({tuple(sorted(term.items())): term for term in found}.values())
-        return self._terms[keys]

@@ -7,8 +7,9 @@ secrets, a clone's volume) are looked up for one attempt: a decision that needs 
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from mooring.api.classes import class_of
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec
@@ -21,7 +22,7 @@ from mooring.controllers.provisioner.claims.claim import source_of
 from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.options import Rules
-from mooring.controllers.provisioner.topology import Term
+from mooring.controllers.provisioner.topology import Term, cluster_terms
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 
@@ -30,16 +31,41 @@ BY_CLASS: Final = "class"
 BY_SOURCE: Final = "source"
 
 
-class NodeTopologies(Protocol):
-    """The places of the driver's volumes, over all nodes."""
+class ClusterTopology:
+    """The places of all nodes, worked out once after each change of a node.
+
+    Differs from external-provisioner, which takes the keys of a random node: here the keys that most nodes have are taken.
+    """
+
+    def __init__(self, csi_nodes: Reader[CSINode], nodes: Reader[Node]) -> None:
+        self._csi_nodes = csi_nodes
+        self._nodes = nodes
+        self._keys: tuple[str, ...] | None = None
+        self._terms: dict[tuple[str, ...], Sequence[Term]] = {}
+
+    def invalidate(self) -> None:
+        """A node, or what is registered there, has changed."""
+        self._keys = None
+        self._terms.clear()
 
     def keys(self) -> tuple[str, ...]:
         """The driver's topology keys, () where no node has any."""
-        ...
+        if self._keys is None:
+            counts = Counter(
+                tuple(sorted(driver.topology_keys))
+                for node in self._csi_nodes.values()
+                for driver in node.spec.drivers or ()  # the cache holds this driver's alone
+                if driver.topology_keys
+            )
+            self._keys = min(counts, key=lambda keys: (-counts[keys], keys)) if counts else ()
+        return self._keys
 
     def terms(self, keys: tuple[str, ...]) -> Sequence[Term]:
         """The distinct places of the nodes that carry all keys. Raises TopologyError when there is none."""
-        ...
+        if keys not in self._terms:
+            found = cluster_terms(keys, (node.metadata.labels or {} for node in self._nodes.values()))
+            self._terms[keys] = list({tuple(sorted(term.items())): term for term in found}.values())
+        return self._terms[keys]
 
 
 # -- objects looked up for one attempt
@@ -94,7 +120,7 @@ class View:
     csi_nodes: Reader[CSINode]
     nodes: Reader[Node]
     grants: Reader[ReferenceGrant]
-    places: NodeTopologies
+    places: ClusterTopology
     intents: Mapping[str, Intent]
     records: ClaimRecords
     node_name: str = ""
