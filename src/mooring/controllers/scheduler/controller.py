@@ -30,6 +30,7 @@ from mooring.controllers.binding.options import BinderOptions
 from mooring.controllers.binding.view import LABELLED
 from mooring.controllers.scheduler import event_handlers as handlers
 from mooring.controllers.scheduler import reasons as why
+from mooring.controllers.scheduler import wake_topics
 from mooring.controllers.scheduler.assumed_bindings import Plan, Plans
 from mooring.controllers.scheduler.decide import decide_pod
 from mooring.controllers.scheduler.metrics import SchedulerMetrics
@@ -80,10 +81,10 @@ class Scheduler:
         self._pods.tell_on(caches.pods, handlers.of_pod)
         self._pods.tell_on(caches.claims, handlers.of_claim)
         self._pods.tell_on(caches.volumes, handlers.of_volume)
-        self._pods.tell_on(caches.classes, handlers.of_class)
-        self._pods.tell_on(nodes, handlers.of_node)
-        self._pods.tell_on(csi_nodes, handlers.of_csi_node)
-        self._pods.tell_on(drivers, handlers.of_driver)
+        self._pods.tell_on(caches.classes, lambda change: (wake_topics.storage_class(change.key.name),))
+        self._pods.tell_on(nodes, lambda change: (wake_topics.node(change.key.name), wake_topics.NODES))
+        self._pods.tell_on(csi_nodes, lambda change: (wake_topics.LIMITS,))
+        self._pods.tell_on(drivers, lambda change: (wake_topics.driver(change.key.name),))
         self._pods.tell_on(capacities, handlers.of_capacity)
         self._pods.tell_on(attachments, handlers.of_attachment)
         self._stale_selections.controller.watch(nodes, self._stale_selections.node_changed)

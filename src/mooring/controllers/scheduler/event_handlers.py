@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mooring.api.classes import class_of, volume_class_of
-from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation
 from mooring.api.pods import Pod
-from mooring.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
+from mooring.api.storage import CSIStorageCapacity, VolumeAttachment
 from mooring.control.topics import Topic
 from mooring.controllers.binding.names import BOUND, SELECTED_NODE, claims_of, is_finished
 from mooring.controllers.scheduler import wake_topics
@@ -45,22 +45,6 @@ def of_volume(change: Change[PersistentVolume]) -> Iterator[Topic]:
     yield wake_topics.volume(change.key.name)
     if change.new is not None and change.new.status.phase != BOUND:
         yield wake_topics.volumes_of(volume_class_of(change.new))
-
-
-def of_class(change: Change[StorageClass]) -> Iterator[Topic]:
-    yield wake_topics.storage_class(change.key.name)
-
-
-def of_node(change: Change[Node]) -> Iterator[Topic]:
-    yield from (wake_topics.node(change.key.name), wake_topics.NODES)
-
-
-def of_csi_node(change: Change[CSINode]) -> Iterator[Topic]:
-    yield wake_topics.LIMITS
-
-
-def of_driver(change: Change[CSIDriver]) -> Iterator[Topic]:
-    yield wake_topics.driver(change.key.name)
 
 
 def of_capacity(change: Change[CSIStorageCapacity]) -> Iterator[Topic]:
