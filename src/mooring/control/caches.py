@@ -47,8 +47,7 @@ class Caches:
     """name: the prefix of the names of tasks, and in logs."""
 
     def __init__(self, runtime: Runtime, name: str = "cache") -> None:
-        self._runtime = runtime
-        self._name = name
+        self._runtime, self._name = runtime, name
         self._shared: dict[_Kept, _Shared] = {}
 
     def of(

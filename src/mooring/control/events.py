@@ -41,11 +41,7 @@ class EventRecorder:
     """
 
     def __init__(self, cluster: Cluster, component: str, *, clock: Clock, chance: Chance, asks_first: bool = False) -> None:
-        self._cluster = cluster
-        self._component = component
-        self._asks_first = asks_first
-        self._clock = clock
-        self._chance = chance
+        self._cluster, self._component, self._asks_first, self._clock, self._chance = cluster, component, asks_first, clock, chance
         self._correlator = Correlator()
         self._waiting: deque[Occurrence] = deque()
         self._some = asyncio.Event()

@@ -93,8 +93,7 @@ class Manager:
 
     def __init__(self, caches: Caches, *workers: Worker, prepare: Callable[[], Awaitable[None]] | None = None) -> None:
         self.caches = caches
-        self._workers = workers
-        self._prepare = prepare
+        self._workers, self._prepare = workers, prepare
         self._beside: dict[str, Worker] = {}
         self._work = Shift()
 

@@ -55,10 +55,7 @@ class WorkQueue(Generic[K]):
     """name: the label of its metrics and logs. backoff: for `retry`."""
 
     def __init__(self, name: str, *, clock: Clock, chance: Chance, backoff: BackOff, metrics: QueueMetrics | None = None) -> None:
-        self._name = name
-        self._clock = clock
-        self._chance = chance
-        self._backoff = backoff
+        self._name, self._clock, self._chance, self._backoff = name, clock, chance, backoff
         self._queue: deque[K] = deque()
         self._dirty: dict[K, Instant] = {}  # keys to be worked on, since when: in the queue, or again after their worker is done
         self._processing: dict[K, Instant] = {}  # keys in the hands of a worker, since when

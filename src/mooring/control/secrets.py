@@ -26,8 +26,7 @@ class SecretCache:
     """One GET serves a burst of calls that use one Secret. A failed call invalidates it, so that a corrected Secret is used at once."""
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
-        self._cluster = cluster
-        self._clock = clock
+        self._cluster, self._clock = cluster, clock
         self._known: dict[Key, tuple[Instant, Mapping[str, str]]] = {}
         self._asking: KeyLocks[Key] = KeyLocks()
 

@@ -28,9 +28,7 @@ class Client(Driver):
     """
 
     def __init__(self, *, clock: Clock, metrics: CallMetrics | None = None, log_length_max: int = -1) -> None:
-        self._clock = clock
-        self._metrics = metrics
-        self._log_length_max = log_length_max
+        self._clock, self._metrics, self._log_length_max = clock, metrics, log_length_max
 
     @abc.abstractmethod
     async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:

@@ -104,10 +104,7 @@ class Session:
     ) -> None:
         self._raw = driver
         self._gate = GatedDriver(driver)
-        self._clock = clock
-        self._limits = limits
-        self._metrics = metrics
-        self._on_loss = on_loss
+        self._clock, self._limits, self._metrics, self._on_loss = clock, limits, metrics, on_loss
         self._on_return: list[Callable[[], None]] = []
         self._info: DriverInfo | None = None
 

@@ -73,8 +73,7 @@ class LeaderElector:
         self._me = candidate
         self._times = candidate.times
         self._lock = LeaseLock(cluster, candidate, clock)
-        self._clock = clock
-        self._chance = chance
+        self._clock, self._chance = clock, chance
         self._role = Role.STANDBY
         self._next_try: Instant = 0.0  # to renew
         self._wake = asyncio.Event()  # the Lease was given back

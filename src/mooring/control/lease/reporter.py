@@ -30,10 +30,7 @@ class LeadershipReporter:
     """identity: of the candidate whose leadership is reported."""
 
     def __init__(self, identity: str, log: Logger, events: Recorder | None, metrics: LeaseMetrics | None) -> None:
-        self._identity = identity
-        self._log = log
-        self._events = events
-        self._metrics = metrics
+        self._identity, self._log, self._events, self._metrics = identity, log, events, metrics
         self._leads = False
 
     def leads(self, leads: bool, lease: ObjectReference) -> None:

@@ -25,9 +25,7 @@ class CallSlots:
 
     def __init__(self, calls_max: int, call_up: Callable[[str], None], rank: Callable[[str], Any]) -> None:
         assert calls_max > 0
-        self._calls_max = calls_max
-        self._call_up = call_up
-        self._rank = rank
+        self._calls_max, self._call_up, self._rank = calls_max, call_up, rank
         self._in_flight: dict[str, str] = {}
         self._calling: set[str] = set()  # volumes with a call that may still run
         self._waiting: dict[Wanted, dict[str, None]] = {}  # names, in order of arrival
@@ -106,8 +104,7 @@ class CallSlot:
     """A volume and a call, until the end of the `with`."""
 
     def __init__(self, slots: CallSlots, volume_handle: str) -> None:
-        self._slots = slots
-        self._volume_handle = volume_handle
+        self._slots, self._volume_handle = slots, volume_handle
 
     def call_over(self) -> None:
         """The call has ended and only writes are left: one for another volume may begin."""

@@ -98,10 +98,7 @@ class Rounds:
     ) -> None:
         self._driver = driver
         self._view, self._memory = view, view.memory
-        self._attachments = attachments
-        self._controller = controller
-        self._options = options
-        self._clock = clock
+        self._attachments, self._controller, self._options, self._clock = attachments, controller, options, clock
         self._asking = False
         self._moved: set[str] = set()  # while the backend was asked
 

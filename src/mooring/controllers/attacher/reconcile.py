@@ -49,9 +49,7 @@ class Reconciler:
         self._cluster = runtime.cluster
         self._view, self._memory = view, view.memory
         self._volumes, self._nodes = volumes, nodes
-        self._driver = driver
-        self._timeout_s = timeout_s
-        self._freed = freed
+        self._driver, self._timeout_s, self._freed = driver, timeout_s, freed
         self._secrets = SecretCache(runtime.cluster, runtime.clock)
         self.writes = Writes(runtime.cluster, view, attachments, volumes)
 

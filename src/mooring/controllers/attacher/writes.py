@@ -63,8 +63,7 @@ class Writes:
     def __init__(self, cluster: Cluster, view: View, attachments: Informer[VolumeAttachment], volumes: Informer[PersistentVolume]) -> None:
         self._cluster = cluster
         self._view, self._memory = view, view.memory
-        self._attachments = attachments
-        self._volumes = volumes
+        self._attachments, self._volumes = attachments, volumes
         self._holding: KeyLocks[str] = KeyLocks()
 
     # -- PersistentVolumes

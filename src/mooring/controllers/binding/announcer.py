@@ -28,8 +28,7 @@ class Announcer:
     """Remembers the last event of each object."""
 
     def __init__(self, recorder: EventRecorder, clock: Clock) -> None:
-        self._recorder = recorder
-        self._clock = clock
+        self._recorder, self._clock = recorder, clock
         self._last: OrderedDict[str, tuple[EventText, Instant]] = OrderedDict()
 
     def tell(self, ref: ObjectReference, event: EventText) -> bool:

@@ -40,8 +40,7 @@ class ClaimEvents:
     """recorder: of the driver's events. populating: of the one that leaves a claim to a populator."""
 
     def __init__(self, recorder: EventRecorder, populating: EventRecorder) -> None:
-        self._recorder = recorder
-        self._populating = populating
+        self._recorder, self._populating = recorder, populating
 
     def begins(self, claim: ObjectReference) -> None:
         text = f'External provisioner is provisioning volume for claim "{claim.namespace}/{claim.name}"'

@@ -23,10 +23,7 @@ class ClaimEventHandlers:
     def __init__(
         self, view: View, caches: ProvisionerCaches, places: ClusterTopology, claims: Controller[str], ended: Callable[[str], None]
     ) -> None:
-        self._view = view
-        self._places = places
-        self._claims = claims
-        self._ended = ended
+        self._view, self._places, self._claims, self._ended = view, places, claims, ended
         caches.claims.on_change(self._claim_changed)
         claims.watch(caches.volumes, self._volume_changed)
         claims.watch(caches.classes, self._class_changed)

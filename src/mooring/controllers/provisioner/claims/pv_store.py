@@ -24,10 +24,7 @@ class PvStore:
     """driver_name: whose volumes it stores. per_node: the provisioners of other nodes make volumes of the same names."""
 
     def __init__(self, cluster: Cluster, volumes: Informer[PersistentVolume], *, driver_name: str, per_node: bool = False) -> None:
-        self._cluster = cluster
-        self._volumes = volumes
-        self._driver_name = driver_name
-        self._per_node = per_node
+        self._cluster, self._volumes, self._driver_name, self._per_node = cluster, volumes, driver_name, per_node
 
     async def store(self, volume: PendingVolume) -> tuple[Save, str]:
         """One try. Gives its result, and why it was refused or has to be repeated."""

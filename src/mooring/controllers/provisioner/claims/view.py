@@ -38,8 +38,7 @@ class ClusterTopology:
     """
 
     def __init__(self, csi_nodes: Reader[CSINode], nodes: Reader[Node]) -> None:
-        self._csi_nodes = csi_nodes
-        self._nodes = nodes
+        self._csi_nodes, self._nodes = csi_nodes, nodes
         self._keys: tuple[str, ...] | None = None
         self._terms: dict[tuple[str, ...], Sequence[Term]] = {}
 

@@ -36,10 +36,7 @@ class IntentTracker:
     def __init__(
         self, intents: Intents, records: ClaimRecords, clock: Clock, ended: Callable[[Intent], None] = lambda intent: None
     ) -> None:
-        self._intents = intents
-        self._records = records
-        self._clock = clock
-        self._ended = ended
+        self._intents, self._records, self._clock, self._ended = intents, records, clock, ended
         self._uid_of: dict[str, str] = {}
 
     def __contains__(self, uid: str) -> bool:

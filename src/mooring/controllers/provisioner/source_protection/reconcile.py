@@ -25,9 +25,7 @@ class Finalizers:
     """snapshots: takes in answers while it runs."""
 
     def __init__(self, cluster: Cluster, claims: Informer[PersistentVolumeClaim], snapshots: Informer[VolumeSnapshot]) -> None:
-        self._cluster = cluster
-        self._claims = claims
-        self._snapshots = snapshots
+        self._cluster, self._claims, self._snapshots = cluster, claims, snapshots
 
     async def put_on(self, origin: Origin) -> None:
         """Unless it is there. Raises ApiError."""
