@@ -19,10 +19,9 @@ from mooring.cli.sidecar import Context, Sidecar, SidecarLife
 from mooring.controllers.attacher.controller import Attacher
 from mooring.csi.client import Client
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.driver import Call
+from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
-from mooring.csi.rpcs import A, Q, Rpc
 from mooring.kube.cluster import Cluster
 from tests.e2e.targets import Running, Target
 from tests.support.scripted_driver import ScriptedDriver

@@ -119,7 +119,7 @@ def _users_of_volumes_are_not_seen() -> contextlib.AbstractContextManager[Any]:
 
 def _calls_keep_no_volume() -> contextlib.AbstractContextManager[Any]:
     """A deleted volume without attachments is let go, also under a call for it."""
-    return mock.patch.object(View, "worked_for", return_value=None)
+    return mock.patch.object(View, "caller_for", return_value=None)
 
 
 def _removals_are_not_tested() -> contextlib.AbstractContextManager[Any]:
@@ -137,9 +137,9 @@ def _doubts_end_with_their_attachment() -> contextlib.AbstractContextManager[Any
     """That a publish may have happened is forgotten when its attachment is torn away."""
 
     def ended(self: Memory, name: str) -> bool:
-        if self.torn(name) is None:
+        if self.orphaned(name) is None:
             self._change(name, drift=None, claim_uid=None, doubt=None)
-        return self.torn(name) is not None
+        return self.orphaned(name) is not None
 
     return mock.patch.object(Memory, "ended", ended)
 
@@ -158,7 +158,7 @@ def _doubts_end_with_an_attempt() -> contextlib.AbstractContextManager[Any]:
 
 def _doubts_hold_no_volume() -> contextlib.AbstractContextManager[Any]:
     """A publish that is still to be taken back keeps the volume neither here nor from other nodes."""
-    return mock.patch.object(View, "doubts_about", return_value=())
+    return mock.patch.object(View, "unconfirmed_about", return_value=())
 
 
 def _undos_see_no_twin() -> contextlib.AbstractContextManager[Any]:
@@ -167,7 +167,7 @@ def _undos_see_no_twin() -> contextlib.AbstractContextManager[Any]:
     undo = decide._decide_undo
 
     def blind(*args: Any) -> Decision:
-        with mock.patch.object(View, "holder_beside", return_value=None):
+        with mock.patch.object(View, "other_attachment_on_node", return_value=None):
             return undo(*args)
 
     return mock.patch.object(decide, "_decide_undo", blind)

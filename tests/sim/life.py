@@ -5,7 +5,8 @@ from __future__ import annotations
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
 from mooring.control.runtime import Runtime
-from mooring.controllers.attacher.controller import Attacher, AttacherOptions
+from mooring.controllers.attacher.controller import Attacher
+from mooring.controllers.attacher.options import AttacherOptions
 from mooring.csi.in_process import InProcessDriver
 from tests.sim.endpoint import Endpoint, info_of
 from tests.sim.keeper import Made

@@ -20,10 +20,11 @@ from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
 from mooring.control.runtime import Runtime
-from mooring.controllers.attacher.controller import Attacher, AttacherOptions
+from mooring.controllers.attacher.controller import Attacher
+from mooring.controllers.attacher.options import AttacherOptions
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
-from mooring.csi.session import greet
+from mooring.csi.session import probe_and_identify
 from mooring.kube.cluster import Patch, PatchType, WatchEvent
 from mooring.kube.errors import AlreadyExists, NotFound
 from tests.support.objects import a_csi_node, a_pv
@@ -88,7 +89,7 @@ class World:
     async def attaching(self) -> AsyncIterator[Attacher]:
         """A running attacher; cancelled at the end, as by kill -9."""
         port = InProcessDriver(self.driver, clock=self.clock, metrics=self._call_metrics)
-        info = await greet(port, clock=self.clock)
+        info = await probe_and_identify(port, clock=self.clock)
         self.attacher = Attacher(Runtime(self.cluster, self.clock, self.chance, Metrics()), port, info, self.options)
         running = asyncio.create_task(self.attacher.run(), name="attacher")
         try:

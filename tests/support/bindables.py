@@ -19,7 +19,7 @@ from mooring.api.storage import (
     VOLUME_ATTRIBUTES_CLASSES,
 )
 from mooring.controllers.binding import view as binder
-from mooring.controllers.binding.available_volumes import Shelf
+from mooring.controllers.binding.available_volumes import AvailableVolumes
 from mooring.controllers.binding.names import BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE
 from mooring.controllers.scheduler import view as scheduler
 from mooring.controllers.scheduler.assumed_bindings import Plans
@@ -205,7 +205,7 @@ class Stores:
 
     def __init__(self, *bodies: Json) -> None:
         self._stores: dict[str, Store[Any]] = {kind: Store(_INDEXES.get(kind)) for kind in KINDS}
-        self.shelf, self._version = Shelf(), 0
+        self.available, self._version = AvailableVolumes(), 0
         for body in bodies:
             self.put(body)
 
@@ -217,14 +217,14 @@ class Stores:
         old = store.get(Key(obj.metadata.namespace, obj.metadata.name))
         store.apply(obj)
         if body["kind"] == "PersistentVolume":
-            self.shelf.move(old, obj)
+            self.available.move(old, obj)
 
     def of(self, kind: str) -> Store[Any]:
         return self._stores[kind]
 
     @property
     def volumes(self) -> binder.Volumes:
-        return binder.Volumes(self.of("PersistentVolume"), self.shelf)
+        return binder.Volumes(self.of("PersistentVolume"), self.available)
 
     def binder(self, taken: Mapping[str, Key] | None = None) -> binder.View:
         return binder.View(self.of("PersistentVolumeClaim"), self.volumes, self.of("StorageClass"), self.of("Pod"), taken or {})

@@ -22,12 +22,11 @@ from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.controller import Provisioner
-from mooring.controllers.provisioner.driver_capabilities import Rules
-from mooring.controllers.provisioner.intents.intent import Intents, MemoryIntents
-from mooring.controllers.provisioner.options import ProvisionerOptions
+from mooring.controllers.provisioner.intents.intent import Intents
+from mooring.controllers.provisioner.options import ProvisionerOptions, Rules
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.session import greet
+from mooring.csi.session import probe_and_identify
 from tests.support.cluster_world import ClusterWorld
 from tests.support.volume_driver import CREATE, DELETE, GiB, VolumeDriver
 
@@ -73,14 +72,14 @@ class ProvisioningWorld(ClusterWorld):
         self.driver = driver or AnsweringDriver()
         self.driver.story = self.story
         self.options = ProvisionerOptions(**{"rules": rules or Rules(), "worker_threads": 10, **options})
-        self.intents: Intents = MemoryIntents()
+        self.intents: Intents = Intents()
         self.provisioner: Provisioner | None = None
 
     @contextlib.asynccontextmanager
     async def provisioning(self) -> AsyncIterator[Provisioner]:
         """A running provisioner; cancelled at the end, as by kill -9."""
         port = InProcessDriver(self.driver, clock=self.clock)
-        info = await greet(port, clock=self.clock)
+        info = await probe_and_identify(port, clock=self.clock)
         events = EventRecorder(self.users, "csi.test_host_uid", clock=self.clock, chance=self.chance)
         runtime = Runtime(self.cluster, self.clock, self.chance, self.metrics)
         self.provisioner = Provisioner(runtime, port, info, self.options, events, intents=self.intents)

@@ -16,7 +16,7 @@ from mooring.cli.tables import ManagerFlags
 from mooring.controllers.binding.options import PARTS
 
 if TYPE_CHECKING:
-    from mooring.cli.life import Work
+    from mooring.control.manager import Work
     from mooring.control.runtime import Runtime
 
 

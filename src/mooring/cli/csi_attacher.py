@@ -18,7 +18,7 @@ from mooring.cli.tables import SidecarFlags
 
 if TYPE_CHECKING:
     from mooring.cli.sidecar import Context, Work
-    from mooring.controllers.attacher.controller import AttacherOptions
+    from mooring.controllers.attacher.options import AttacherOptions
 
 KNOWN_GATES: Final[Mapping[str, Gate]] = {
     "MutableCSINodeAllocatableCount": Gate(Stage.GA, True),
@@ -117,7 +117,7 @@ def _attacher(context: Context[AttacherFlags]) -> Work:
 
 def options_of(setup: Setup[AttacherFlags]) -> AttacherOptions:
     """The controller's options, as the flags and gates have them."""
-    from mooring.controllers.attacher.controller import AttacherOptions
+    from mooring.controllers.attacher.options import AttacherOptions
 
     flags = setup.flags
     return AttacherOptions(

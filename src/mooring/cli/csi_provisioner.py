@@ -230,8 +230,7 @@ def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions
 
 def options_of(setup: Setup[ProvisionerFlags], machine: Machine) -> ProvisionerOptions:
     """The controller's options, as flags, gates and the pod's surroundings have them. Raises ConfigError."""
-    from mooring.controllers.provisioner.driver_capabilities import Rules
-    from mooring.controllers.provisioner.options import ProvisionerOptions
+    from mooring.controllers.provisioner.options import ProvisionerOptions, Rules
 
     flags, gates = setup.flags, setup.gates
     rules = Rules(

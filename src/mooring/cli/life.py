@@ -15,7 +15,7 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from mooring.base.clock import Clock
 from mooring.base.diagnostics import Diagnostics
@@ -29,6 +29,7 @@ from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import ManagerFlags
 from mooring.control.events import EventRecorder
 from mooring.control.lease.elector import LeaderElector, LeaseMetrics, WorkOutlivesLease
+from mooring.control.manager import Work, run_until
 from mooring.control.runtime import Runtime
 from mooring.kube.cluster import Cluster
 
@@ -36,31 +37,8 @@ _log = logger(__name__)
 
 F = TypeVar("F", bound=ManagerFlags)
 
-DRAIN_S_MAX: Final = 20.0
 EVENTS_S_MAX: Final = 2.0
 """How long the end waits for the event that tells of it."""
-
-
-class Work(Protocol):
-    """What a program does while it may act: one object for one term."""
-
-    @property
-    def has_synced(self) -> bool:
-        """True once its caches are filled."""
-        ...
-
-    @property
-    def obstacle(self) -> str:
-        """What keeps its caches from being filled or followed, "" for nothing that is known."""
-        ...
-
-    async def run(self) -> None:
-        """Works until cancelled, or until drained."""
-        ...
-
-    async def drain(self, timeout_s: float) -> bool:
-        """Begins nothing new, lets calls in flight end and be stored; then run() returns. False when that took too long."""
-        ...
 
 
 class Life(abc.ABC, Generic[F]):
@@ -187,14 +165,9 @@ class Life(abc.ABC, Generic[F]):
         work = self._work = make_work()
         _log.info(0, self.starting, component=component)
         try:
-            async with asyncio.TaskGroup() as group:
-                running = group.create_task(work.run(), name=f"{self._name}/work")
-                ending = group.create_task(self._told_to_end.wait(), name=f"{self._name}/told-to-end")
-                await asyncio.wait((running, ending), return_when=asyncio.FIRST_COMPLETED)
-                if not self.is_ending:
-                    raise InvariantError("the work ended, and nobody had told it to")
-                if not (work.has_synced and await work.drain(DRAIN_S_MAX)):
-                    running.cancel()
+            await run_until(self._told_to_end, work)
+            if not self.is_ending:
+                raise InvariantError("the work ended, and nobody had told it to")
         except asyncio.CancelledError:
             if self.is_ending and self._main is not None:  # the Lease was lost meanwhile: no reason to stand for it again
                 self._main.cancel()

@@ -10,9 +10,10 @@ from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
 from mooring.cli.clusters import client, load_config_as_kubectl
-from mooring.cli.life import F, Life, Work
+from mooring.cli.life import F, Life
 from mooring.cli.process import Machine, Setup
 from mooring.cli.settings import request_limit
+from mooring.control.manager import Work
 from mooring.control.runtime import Runtime
 from mooring.kube.cluster import Cluster
 

@@ -172,10 +172,10 @@ class Orphans:
         return LEFT if any(finding.handle not in gone for finding in report.wrong()) else CLEAN
 
     async def _greet(self) -> None:
-        from mooring.csi.probe_and_identify import greet
+        from mooring.csi.probe_and_identify import probe_and_identify
         from mooring.csi.proto import csi_pb2 as csi
 
-        info = await greet(self._driver, clock=self._clock)
+        info = await probe_and_identify(self._driver, clock=self._clock)
         self._driver_name = info.name
         if csi.ControllerServiceCapability.RPC.LIST_VOLUMES not in info.controller:
             raise ConfigError(f"the driver {info.name} does not list its volumes (LIST_VOLUMES): nobody can say what has leaked")
@@ -184,7 +184,7 @@ class Orphans:
 
     async def _learn_place(self) -> Mapping[str, str]:
         """Where the driver is, {} when it has no node service or does not know."""
-        from mooring.controllers.provisioner.local_node.place import learn_place
+        from mooring.controllers.provisioner.local_node.requests import learn_place
         from mooring.csi.codes import DriverError
 
         try:

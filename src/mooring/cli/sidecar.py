@@ -20,11 +20,11 @@ from mooring.base.clock import Clock, LoopClock
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
-from mooring.cli import life
 from mooring.cli.life import Life
 from mooring.cli.ports import NetworkPorts, Ports
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import SidecarFlags
+from mooring.control import manager
 from mooring.control.runtime import Runtime
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.codes import DriverError
@@ -39,7 +39,7 @@ _log = logger(__name__)
 F = TypeVar("F", bound=SidecarFlags)
 
 
-class Work(life.Work, Protocol):
+class Work(manager.Work, Protocol):
     """What a sidecar does during one term."""
 
     def driver_returned(self) -> None:

@@ -1,7 +1,7 @@
-"""What controllers are made of: caches, queues, topics, back-off, locks, and the loop that joins them.
+"""The kit of controllers: caches, queues, topics, back-off, locks, and the loop that joins them.
 
-A controller reads caches, judges one key with a pure function, carries the judgement out and returns a `Result`. Everything else stands
-here, once:
+A controller reads caches, decides about one key with a pure function, carries the decision out and returns a `Result`. Everything else
+is here, once:
 
     runtime = Runtime(cluster, clock, chance, metrics)
     caches = Caches(runtime)
@@ -49,16 +49,9 @@ _HOMES = {
     "mooring.control.events": ("EventRecorder",),
     "mooring.control.lease.elector": ("LeaderElector",),
     "mooring.control.manager": ("Manager",),
-    "mooring.control.queue": (
-        "QueueClosed",
-        "WorkQueue",
-    ),
+    "mooring.control.queue": ("QueueClosed", "WorkQueue"),
     "mooring.control.reasons": ("reason",),
-    "mooring.control.result": (
-        "Result",
-        "Retry",
-        "Stale",
-    ),
+    "mooring.control.result": ("Result", "Retry", "Stale"),
     "mooring.control.runner": ("run",),
     "mooring.control.runtime": ("Runtime",),
     "mooring.control.topics": ("Topic",),

@@ -1,4 +1,4 @@
-"""Workers that end in good order: no new work is begun, what runs comes to its end."""
+"""Workers that end in good order: no new work is begun, work in hand comes to its end."""
 
 from __future__ import annotations
 

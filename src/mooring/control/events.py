@@ -1,4 +1,4 @@
-"""Events: what happened to an object, where `kubectl describe` shows it. Nobody waits for them, and nothing depends on them.
+"""Events, which `kubectl describe` shows with their object. Nobody waits for them, and nothing depends on them.
 
     recorder = EventRecorder(cluster, "external-attacher csi.example.com", clock=clock, chance=chance)
     group.create_task(recorder.run(), name="events")
@@ -41,11 +41,7 @@ class EventRecorder:
     """
 
     def __init__(self, cluster: Cluster, component: str, *, clock: Clock, chance: Chance, asks_first: bool = False) -> None:
-        self._cluster = cluster
-        self._component = component
-        self._asks_first = asks_first
-        self._clock = clock
-        self._chance = chance
+        self._cluster, self._component, self._asks_first, self._clock, self._chance = cluster, component, asks_first, clock, chance
         self._correlator = Correlator()
         self._waiting: deque[Occurrence] = deque()
         self._some = asyncio.Event()
@@ -97,7 +93,7 @@ class EventRecorder:
             _log.warning("Events are sent again", component=self._component, dropped=self.dropped_count)
 
     async def _send(self, occurrence: Occurrence, tally: Tally) -> None:
-        """Only what did not reach the server is tried again; what it refused, it would refuse again."""
+        """An event that did not reach the server is tried again; one that it refused is not."""
         if self._asks_first and await self._is_denied(occurrence, tally):
             _log.info(2, "There is no right to send an event", **_shown(occurrence))
             return

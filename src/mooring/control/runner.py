@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Final
 
 from mooring.base import log, loops
 from mooring.base.clock import LoopClock
@@ -14,15 +13,12 @@ from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
 from mooring.base.stopping import stop_signals
-from mooring.control.manager import Manager
+from mooring.control.manager import Manager, run_until
 from mooring.control.runtime import Runtime
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 
 _log = logger(__name__)
-
-DRAIN_S_MAX: Final = 20.0
-"""How long the end waits for what is in hand."""
 
 
 def run(name: str, make: Callable[[Runtime], Manager], *, kubeconfig: str = "", context: str = "", verbosity: int = 0) -> None:
@@ -45,4 +41,4 @@ async def _run(name: str, make: Callable[[Runtime], Manager], kubeconfig: str, c
     _log.info(0, "Starting", program=name, server=config.server, found_in=config.source)
     with stop_signals() as stop:
         async with HttpCluster(config, clock=clock, chance=chance, user_agent=name) as cluster:
-            await make(Runtime(cluster, clock, chance, metrics)).run_until(stop, DRAIN_S_MAX)
+            await run_until(stop, make(Runtime(cluster, clock, chance, metrics)))

@@ -12,7 +12,7 @@ from mooring.kube.cluster import Cluster
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Runtime:
-    """The world outside: the API server, time, chance, and where figures are kept."""
+    """The API server, time, randomness and the registry of metrics."""
 
     cluster: Cluster
     clock: Clock

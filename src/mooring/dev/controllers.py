@@ -11,7 +11,8 @@ from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
 from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
-from mooring.controllers.attacher.controller import Attacher, AttacherOptions
+from mooring.controllers.attacher.controller import Attacher
+from mooring.controllers.attacher.options import AttacherOptions
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding.options import BinderOptions
 from mooring.controllers.provisioner.controller import Provisioner

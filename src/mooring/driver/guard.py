@@ -15,8 +15,8 @@ from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.base.logform import Lines
 from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver import Rpc
 from mooring.csi.redact import redacted, scrubbed
-from mooring.csi.rpcs import Rpc
 from mooring.driver.checks import Advertised, request_fault, response_fault
 
 _log = logger(__name__)

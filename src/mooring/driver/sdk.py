@@ -26,8 +26,8 @@ from google.protobuf.wrappers_pb2 import BoolValue
 
 from mooring.base.clock import Clock
 from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver import RPCS, Rpc
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.rpcs import RPCS, Rpc
 from mooring.driver.capabilities import METHODS, controller_capabilities, missing_partners, plugin_capabilities
 from mooring.driver.checks import Advertised
 from mooring.driver.guard import Guard, Observer

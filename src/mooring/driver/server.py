@@ -18,8 +18,8 @@ from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.csi.address import target
 from mooring.csi.codes import DriverError
+from mooring.csi.driver import RPCS, Rpc
 from mooring.csi.grpc_logging import quiet_core
-from mooring.csi.rpcs import RPCS, Rpc
 from mooring.driver.sdk import Plugin
 
 with quiet_core():

@@ -10,15 +10,16 @@ from unittest import mock
 from mooring.control.queue import WorkQueue
 from mooring.controllers.provisioner.claims import outcomes
 from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
-from mooring.controllers.provisioner.claims.outcomes import RulesOut, Save
+from mooring.controllers.provisioner.claims.outcomes import ProvesAbsent, Save
 from mooring.controllers.provisioner.claims.prepare import volume_name
 from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
 from mooring.controllers.provisioner.deletion import view as deletion
 from mooring.controllers.provisioner.intents import journal
-from mooring.controllers.provisioner.intents.intent import MemoryIntents
+from mooring.controllers.provisioner.intents.intent import Intents
 from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_store import JournalLease, LeaseStore
+from mooring.controllers.provisioner.intents.lease_store import LeaseStore
+from mooring.controllers.provisioner.intents.pages import JournalLease
 from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.csi.codes import Code
@@ -31,8 +32,8 @@ def _intents_in_memory() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(life, "Journal", _forgetful)
 
 
-def _forgetful(*_ports: Any) -> MemoryIntents:
-    return MemoryIntents()
+def _forgetful(*_ports: Any) -> Intents:
+    return Intents()
 
 
 def _begins_do_not_wait() -> contextlib.AbstractContextManager[Any]:
@@ -71,7 +72,7 @@ def _orphans_are_given_up() -> contextlib.AbstractContextManager[Any]:
 def _refusals_end_it() -> contextlib.AbstractContextManager[Any]:
     """Whatever the driver refuses with, and whatever earlier calls came to."""
 
-    async def refuse(self: IntentTracker, uid: str, rules_out: RulesOut) -> None:
+    async def refuse(self: IntentTracker, uid: str, proves_absent: ProvesAbsent) -> None:
         await self.close(uid, IntentEvent.RULED_OUT)
 
     return mock.patch.object(IntentTracker, "refuse", refuse)
@@ -130,7 +131,7 @@ def _objects_go_before_the_end_is_written() -> contextlib.AbstractContextManager
 
 @contextlib.contextmanager
 def _unsettled() -> Iterator[None]:
-    with mock.patch.object(Journal, "settled", mock.AsyncMock()), mock.patch.object(journal, "TIDY_S", 30.0):
+    with mock.patch.object(Journal, "wait_for_end", mock.AsyncMock()), mock.patch.object(journal, "TIDY_S", 30.0):
         yield
 
 

@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from mooring.controllers.attacher import reasons as why
-from mooring.controllers.attacher.decide import (
-    BOTH_SOURCES,
-    INLINE_WITHOUT_CSI,
-    NEITHER_SOURCE,
-    NOT_MIGRATED,
-    decide_attachment,
-    decide_volume,
-)
+from mooring.controllers.attacher.decide import decide_attachment, decide_volume
 from mooring.controllers.attacher.decision import (
     Claim,
     Decision,
@@ -29,8 +22,9 @@ from mooring.controllers.attacher.decision import (
     Unpublish,
     idle,
 )
-from mooring.controllers.attacher.memory import Doubt, Drift
+from mooring.controllers.attacher.memory import Drift, UnconfirmedPublish
 from mooring.controllers.attacher.requests import UnpublishOrder
+from mooring.controllers.attacher.volume import BOTH_SOURCES, INLINE_WITHOUT_CSI, NEITHER_SOURCE, NOT_MIGRATED
 from tests.support.objects import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_va, an_attached_va, va_struct
 from tests.unit.attacher.world import a_view, facts
 
@@ -235,7 +229,7 @@ def test_an_attachment_that_was_never_claimed_holds_nothing():
 def test_an_attachment_that_may_be_claimed_holds_the_volume_too():
     other = {**a_va("pv1-node2", node="node2"), "metadata": {"name": "pv1-node2", "uid": "u"}}
     for uid, waits in (("u", True), ("of another of that name", False)):
-        decision = decided(a_va(), [a_pv(modes=RWO)], others=[other], maybe_claimed={"pv1-node2": uid})
+        decision = decided(a_va(), [a_pv(modes=RWO)], others=[other], finalizer_unknown={"pv1-node2": uid})
         assert waits is isinstance(decision.because, why.HeldElsewhere)
 
 
@@ -257,23 +251,23 @@ def test_an_uncertain_attachment_that_is_being_detached_goes_before_the_other():
     assert why.Detaching is type(decide_attachment(view, "b").because)
 
 
-def a_doubt(name: str = "torn", node: str = "node2", handle: str = "handle1") -> Doubt:
+def an_unconfirmed(name: str = "torn", node: str = "node2", handle: str = "handle1") -> UnconfirmedPublish:
     """A publish that may have happened; what it was made for is no more, unless the view has it."""
-    return Doubt(UnpublishOrder(handle, "nodeID2", None, migrated=False), va_struct(a_va(name, node=node)))
+    return UnconfirmedPublish(UnpublishOrder(handle, "nodeID2", None, migrated=False), va_struct(a_va(name, node=node)))
 
 
 @pytest.mark.parametrize(
-    ("modes", "doubt", "waits"),
+    ("modes", "unconfirmed", "waits"),
     [
-        pytest.param(RWO, a_doubt(), True, id="torn-away-there"),
-        pytest.param(RWO, a_doubt(node="node1"), False, id="on-this-node"),
-        pytest.param(RWO, a_doubt(handle="other"), False, id="another-volume"),
-        pytest.param(RWO, a_doubt("other"), False, id="still-there-and-not-held"),
-        pytest.param(["ReadWriteMany"], a_doubt(), False, id="for-many-nodes"),
+        pytest.param(RWO, an_unconfirmed(), True, id="torn-away-there"),
+        pytest.param(RWO, an_unconfirmed(node="node1"), False, id="on-this-node"),
+        pytest.param(RWO, an_unconfirmed(handle="other"), False, id="another-volume"),
+        pytest.param(RWO, an_unconfirmed("other"), False, id="still-there-and-not-held"),
+        pytest.param(["ReadWriteMany"], an_unconfirmed(), False, id="for-many-nodes"),
     ],
 )
-def test_a_publish_that_is_to_be_taken_back_keeps_a_single_node_volume_there(modes, doubt, waits):
-    decision = decided(a_va(), [a_pv(modes=modes)], others=[a_va("other", node="node2")], doubts=[doubt])
+def test_a_publish_that_is_to_be_taken_back_keeps_a_single_node_volume_there(modes, unconfirmed, waits):
+    decision = decided(a_va(), [a_pv(modes=modes)], others=[a_va("other", node="node2")], unconfirmed_publishes=[unconfirmed])
     assert (why.HeldElsewhere("node2", "torn", True) if waits else None) == decision.problem
     assert ([] if waits else [Claim, Publish]) == steps(decision)
 
@@ -380,8 +374,10 @@ def test_a_call_that_runs_keeps_the_volume_whose_attachment_is_gone(source):
 
 def test_a_publish_in_doubt_keeps_the_volume_whose_attachment_is_gone():
     in_use = Decision(why.VolumeInUse(("torn",)), waits_for=frozenset({idle("handle1")}))
-    assert in_use == released(a_pv(deleting=True), doubts=[a_doubt()])
-    assert Decision(why.VolumeReleased(), (ReleaseVolume("pv1"),)) == released(a_pv(deleting=True), doubts=[a_doubt(handle="other")])
+    assert in_use == released(a_pv(deleting=True), unconfirmed_publishes=[an_unconfirmed()])
+    assert Decision(why.VolumeReleased(), (ReleaseVolume("pv1"),)) == released(
+        a_pv(deleting=True), unconfirmed_publishes=[an_unconfirmed(handle="other")]
+    )
 
 
 @pytest.mark.parametrize(

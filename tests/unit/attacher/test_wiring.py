@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from mooring.controllers.attacher.view import facts_of
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.codes import Code
+from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.proto import csi_pb2 as csi
 from tests.support.attaching import GET_SECRET, PUBLISH, World
@@ -24,16 +24,16 @@ def info(*controller: int, plugin: tuple[int, ...] = (CONTROLLER,)) -> DriverInf
 
 
 def test_facts_come_from_capabilities():
-    assert not facts_of(info()).publishes
-    assert not facts_of(info(RPC.PUBLISH_UNPUBLISH_VOLUME, plugin=())).publishes
-    plain = facts_of(info(RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.LIST_VOLUMES))
+    assert not capabilities_of(info()).publishes
+    assert not capabilities_of(info(RPC.PUBLISH_UNPUBLISH_VOLUME, plugin=())).publishes
+    plain = capabilities_of(info(RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.LIST_VOLUMES))
     assert (True, False, False, False) == (
         plain.publishes,
         plain.publishes_readonly,
         plain.single_node_multi_writer,
         plain.lists_published_nodes,
     )
-    every = facts_of(info(*RPC.Type.values()))
+    every = capabilities_of(info(*RPC.Type.values()))
     assert (True, True, True, True) == (
         every.publishes,
         every.publishes_readonly,

@@ -8,8 +8,9 @@ from typing import Any, Generic, TypeVar
 
 from mooring.api.meta import Key
 from mooring.controllers.attacher.decide_after import Learnt
-from mooring.controllers.attacher.memory import Doubt, Drift, Memory
-from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, DriverFacts, View
+from mooring.controllers.attacher.memory import Drift, Memory, UnconfirmedPublish
+from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, View
+from mooring.csi.driver_capabilities import DriverCapabilities
 from tests.support.objects import DRIVER, csi_node_struct, pv_struct, va_struct
 
 T = TypeVar("T")
@@ -40,9 +41,9 @@ class Running:
     calls_full: bool
 
 
-def facts(**changes: Any) -> DriverFacts:
+def facts(**changes: Any) -> DriverCapabilities:
     """The base driver: it publishes, also read-only."""
-    return DriverFacts(**{"name": DRIVER, "publishes_readonly": True, **changes})
+    return DriverCapabilities(**{"name": DRIVER, "publishes": True, "publishes_readonly": True, **changes})
 
 
 def a_view(
@@ -50,25 +51,25 @@ def a_view(
     vas: Iterable[Mapping[str, Any]] = (),
     pvs: Iterable[Mapping[str, Any]] = (),
     nodes: Iterable[Mapping[str, Any]] = (),
-    driver: DriverFacts | None = None,
+    driver: DriverCapabilities | None = None,
     drift: Mapping[str, Drift] | None = None,
     in_flight: Mapping[str, str] | None = None,
     calls_full: bool = False,
     default_fs_type: str = "ext4",
-    maybe_claimed: Mapping[str, str] | None = None,
-    doubts: Iterable[Doubt] = (),
-    torn: Iterable[Doubt] = (),
+    finalizer_unknown: Mapping[str, str] | None = None,
+    unconfirmed_publishes: Iterable[UnconfirmedPublish] = (),
+    orphaned: Iterable[UnconfirmedPublish] = (),
 ) -> View:
     """torn: doubts whose attachments have vanished."""
     memory = Memory()
     for name, difference in (drift or {}).items():
         memory.mark_drift(name, difference)
-    for name, uid in (maybe_claimed or {}).items():
+    for name, uid in (finalizer_unknown or {}).items():
         memory.claim_unanswered(name, uid)
-    for doubt in (*doubts, *torn):
-        memory.doubt(doubt)
-    for doubt in torn:
-        memory.learn(doubt.name, Learnt.VANISHED)
+    for unconfirmed in (*unconfirmed_publishes, *orphaned):
+        memory.mark_unconfirmed(unconfirmed)
+    for unconfirmed in orphaned:
+        memory.learn(unconfirmed.name, Learnt.VANISHED)
     return View(
         driver=driver or facts(),
         attachments=Shelf(map(va_struct, vas), ATTACHMENT_INDEXES),

@@ -14,14 +14,14 @@ from mooring.control import events
 from mooring.control.events import EventRecorder
 from mooring.controllers.binding import options
 from mooring.controllers.binding.announcer import Announcer
-from mooring.controllers.binding.reasons import Told
+from mooring.controllers.binding.reasons import EventText
 from tests.support.bindables import Json, a_bound_claim, a_claim
 from tests.support.binding import EPOCH_S, Ours, World
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 from tests.unit.kube.fake_cluster import FakeCluster
 
 CLAIM = ObjectReference(api_version="v1", kind="PersistentVolumeClaim", namespace="ns", name="claim", uid="u")
-TOLD = Told("Warning", "ClaimLost", "gone")
+TOLD = EventText("Warning", "ClaimLost", "gone")
 
 
 @in_virtual_time

@@ -11,7 +11,7 @@ from mooring.api.meta import Key
 from mooring.control.caches import Caches
 from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
-from mooring.controllers.binder.volumes.volume_locks import VolumeLocks, unlocked
+from mooring.controllers.binder.volumes.controller import VolumeLocks, unlocked
 from mooring.controllers.binding import edits, options
 from mooring.controllers.binding.caches import BindingCaches
 from tests.support.bindables import NS, a_claim, a_volume

@@ -12,7 +12,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError, InvariantError
 from mooring.base.randomness import Chance
 from mooring.cli.health import DRIVER_S_MAX
-from mooring.cli.life import DRAIN_S_MAX
+from mooring.control.manager import DRAIN_S_MAX
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi

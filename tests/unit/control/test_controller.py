@@ -359,10 +359,10 @@ async def test_what_another_controller_came_to_counts_as_if_it_was_reconciled_he
     reconcile = Reconciler(SETTLED)
     controller = Controller(a_runtime(), "test", reconcile, workers=1, backoff=BACK_OFF, about=lambda key: {"Letter": key})
     async with running(controller):
-        controller.settle("a", Retry("no", heals={"some"}))
-        controller.settle("b", Result("rests", after_s=5))
-        controller.settle("c", Result("more", again=True))
-        controller.settle("d", Result("waits", waits_for=frozenset({"other"})))
+        controller.apply_result("a", Retry("no", heals={"some"}))
+        controller.apply_result("b", Result("rests", after_s=5))
+        controller.apply_result("c", Result("more", again=True))
+        controller.apply_result("d", Result("waits", waits_for=frozenset({"other"})))
         assert (1, 0) == (controller.failures("a"), controller.failures("b"))
         await asyncio.sleep(7)
         assert [(0, "c"), (1, "a"), (5, "b")] == reconcile.seen

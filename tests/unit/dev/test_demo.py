@@ -10,7 +10,7 @@ import pytest
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Chance
-from mooring.controllers.attacher.controller import AttacherOptions
+from mooring.controllers.attacher.options import AttacherOptions
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.dev import controllers, plane, polling

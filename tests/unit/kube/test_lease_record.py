@@ -10,7 +10,7 @@ from mooring.base.clock import parse_rfc3339
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Chance
 from mooring.control.lease.record import Candidate, LeaseTimes, Record, Sighting, identity_of, record_of, sighted
-from mooring.control.lease.roles import HOLDING, NEXT, STEPS, Happening, Role, Seen, Step, seen
+from mooring.control.lease.roles import HOLDING, NEXT, STEPS, Happening, Observed, Role, Step, observed
 
 WALL_S = parse_rfc3339("2026-11-20T07:04:00Z")
 NOW = "2026-11-20T07:04:00.000000Z"
@@ -169,47 +169,47 @@ def test_an_unchanged_record_keeps_its_time():
 @pytest.mark.parametrize(
     ("record", "since", "expected"),
     [
-        (None, None, Seen.MISSING),
-        (Record(), 0, Seen.FREE),
-        (Record("me", 15), 0, Seen.OURS),
-        (Record("me", 15), 80, Seen.OURS),
-        (Record("other", 15), 90, Seen.HELD),
-        (Record("other", 15), 85, Seen.EXPIRED),
-        (Record("other", 1), 99, Seen.EXPIRED),
-        (Record("other", 0), 90, Seen.HELD),  # without a duration ours counts
-        (Record("other", 0), 80, Seen.EXPIRED),
+        (None, None, Observed.MISSING),
+        (Record(), 0, Observed.FREE),
+        (Record("me", 15), 0, Observed.OURS),
+        (Record("me", 15), 80, Observed.OURS),
+        (Record("other", 15), 90, Observed.HELD),
+        (Record("other", 15), 85, Observed.EXPIRED),
+        (Record("other", 1), 99, Observed.EXPIRED),
+        (Record("other", 0), 90, Observed.HELD),  # without a duration ours counts
+        (Record("other", 0), 80, Observed.EXPIRED),
     ],
 )
-def test_what_a_look_shows(record: Record | None, since: float | None, expected: Seen):
+def test_what_a_look_shows(record: Record | None, since: float | None, expected: Observed):
     known = Sighting(record, since) if record is not None and since is not None else None
-    assert seen(record, known, "me", 15.0, now=100.0) is expected
+    assert observed(record, known, "me", 15.0, now=100.0) is expected
 
 
 @pytest.mark.parametrize(
     ("holder", "since", "expected"),
-    [("other", 90, Seen.HELD), ("other", 80, Seen.MISSING), ("me", 90, Seen.MISSING), ("", 90, Seen.MISSING)],
+    [("other", 90, Observed.HELD), ("other", 80, Observed.MISSING), ("me", 90, Observed.MISSING), ("", 90, Observed.MISSING)],
 )
-def test_a_deleted_lease_holds_for_as_long_as_it_said(holder: str, since: float, expected: Seen):
+def test_a_deleted_lease_holds_for_as_long_as_it_said(holder: str, since: float, expected: Observed):
     """Its holder learns of the deletion at its next renewal only."""
-    assert seen(None, Sighting(Record(holder, 15), since), "me", 15.0, now=100.0) is expected
+    assert observed(None, Sighting(Record(holder, 15), since), "me", 15.0, now=100.0) is expected
 
 
 def test_both_tables_cover_the_product_of_their_axes():
-    assert set(STEPS) == set(itertools.product(Role, Seen))
+    assert set(STEPS) == set(itertools.product(Role, Observed))
     assert set(NEXT) == set(itertools.product(Role, Happening))
 
 
 def test_nothing_is_written_once_the_lease_is_lost():
     for role in (Role.LOSING, Role.QUITTING, Role.ENDED):
-        assert {STEPS[role, what] for what in Seen} == {Step.WAIT}
+        assert {STEPS[role, what] for what in Observed} == {Step.WAIT}
 
 
 def test_only_what_is_ours_is_given_back_and_only_what_nobody_holds_is_taken():
-    assert [(role, what) for (role, what), step in STEPS.items() if step is Step.RELEASE] == [(Role.RELEASING, Seen.OURS)]
+    assert [(role, what) for (role, what), step in STEPS.items() if step is Step.RELEASE] == [(Role.RELEASING, Observed.OURS)]
     taken = {what for (role, what), step in STEPS.items() if step is Step.WRITE and role in (Role.STANDBY, Role.CLAIMING)}
-    assert taken == {Seen.MISSING, Seen.FREE, Seen.OURS, Seen.EXPIRED}
+    assert taken == {Observed.MISSING, Observed.FREE, Observed.OURS, Observed.EXPIRED}
     for role in HOLDING:
-        assert STEPS[role, Seen.HELD] is STEPS[role, Seen.EXPIRED] is Step.GIVE_UP
+        assert STEPS[role, Observed.HELD] is STEPS[role, Observed.EXPIRED] is Step.GIVE_UP
 
 
 def test_who_has_lost_leads_only_after_the_work_has_ended():

@@ -49,5 +49,5 @@ async def test_secrets_of_one_name_in_two_namespaces_are_two():
     assert [{"word": "1"}, {"word": "2"}] == [await cache.get(ref) for ref in (one, other)]
     cluster.put(SECRETS, "s", "one", data={"word": encoded(b"3")})
     cluster.put(SECRETS, "s", "other", data={"word": encoded(b"4")})
-    cache.forget(one)
+    cache.invalidate(one)
     assert [{"word": "3"}, {"word": "2"}] == [await cache.get(ref) for ref in (one, other)], "the other one is remembered still"

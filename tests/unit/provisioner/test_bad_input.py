@@ -14,11 +14,11 @@ from mooring.api.core import EVENTS, SECRETS
 from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.driver_capabilities import Rules
 from mooring.controllers.provisioner.intents import lease_codec
-from mooring.controllers.provisioner.intents.intent import Intent, MemoryIntents
+from mooring.controllers.provisioner.intents.intent import Intent, Intents
 from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
+from mooring.controllers.provisioner.options import Rules
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import BadRequest, Invalid, ServerError
@@ -352,7 +352,7 @@ async def test_a_claim_that_has_got_another_volume_holds_its_source_no_more():
         assert names.CLONE_FINALIZER not in (await world.claim("origin"))["metadata"]["finalizers"]
 
 
-class SlowIntents(MemoryIntents):
+class SlowIntents(Intents):
     """A begin takes a while: before the intent is open, or after."""
 
     def __init__(self, wait_s: float, then_s: float) -> None:

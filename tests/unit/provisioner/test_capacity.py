@@ -18,19 +18,19 @@ from mooring.api.storage import CSI_NODES, CSI_STORAGE_CAPACITIES, STORAGE_CLASS
 from mooring.apiserver.local import Faults
 from mooring.base.errors import ConfigError
 from mooring.control.runtime import Runtime
-from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.capacity import preflight
 from mooring.controllers.provisioner.capacity.controller import CapacityPublisher
 from mooring.controllers.provisioner.capacity.decide import matches
-from mooring.controllers.provisioner.capacity.items import Item, item_of, places_of
 from mooring.controllers.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_LABEL, manager_of
-from mooring.controllers.provisioner.capacity.requests import Capacity, capacity_of
-from mooring.controllers.provisioner.driver_capabilities import facts_of
+from mooring.controllers.provisioner.capacity.requests import capacity_of
+from mooring.controllers.provisioner.capacity.view import Capacity, Item, item_of, places_of
 from mooring.controllers.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions
 from mooring.csi.codes import Code
+from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.session import greet
+from mooring.csi.session import probe_and_identify
 from mooring.kube.errors import NOT_SERVED, ApiError, Conflict, Forbidden, NotFound, NotServed, ServerError, Unreachable
 from tests.support.cluster_world import ClusterWorld, metric
 from tests.support.scripted_driver import RPC, Fail, Wait
@@ -55,14 +55,14 @@ class World(ClusterWorld):
     async def publishing(self, place: Mapping[str, str] | None = None) -> AsyncIterator[CapacityPublisher]:
         await self.make_namespace("ns")
         port = InProcessDriver(self.driver, clock=self.clock)
-        facts = facts_of(await greet(port, clock=self.clock))
-        caches = Caches(Runtime(self.cluster, self.clock, self.chance, self.metrics), facts, self.options)
+        facts = capabilities_of(await probe_and_identify(port, clock=self.clock))
+        caches = ProvisionerCaches(Runtime(self.cluster, self.clock, self.chance, self.metrics), facts, self.options)
         runtime = Runtime(self.cluster, self.clock, self.chance, self.metrics)
         capacity = CapacityPublisher(runtime, caches, port, facts, self.options, place=place)
         async with self.running(*(informer.run() for informer in caches.shared.informers), self._after_sync(caches, capacity)):
             yield capacity
 
-    async def _after_sync(self, caches: Caches, capacity: CapacityPublisher) -> None:
+    async def _after_sync(self, caches: ProvisionerCaches, capacity: CapacityPublisher) -> None:
         for informer in caches.shared.informers:
             await informer.synced()
         await capacity.run()
@@ -475,8 +475,8 @@ async def test_P83_what_provisioning_does_is_asked_for_at_once():
 
         assert ["a", "a"] == await asked_after(capacity.volume_made, a_volume(("In", ["a"])))
         assert ["a", "b"] == await asked_after(capacity.volume_made, a_volume())
-        assert ["a", "b"] == await asked_after(capacity.making_failed, "two")
-        assert [] == await asked_after(capacity.making_failed, "unknown")
+        assert ["a", "b"] == await asked_after(capacity.creation_failed, "two")
+        assert [] == await asked_after(capacity.creation_failed, "unknown")
         assert ["b", "b"] == await asked_after(capacity.volume_deleted, a_volume(("In", ["b"])))
         assert [] == await asked_after(capacity.volume_deleted, a_volume(("In", ["z"])))
         assert [] == await asked_after(capacity.volume_deleted, a_volume())

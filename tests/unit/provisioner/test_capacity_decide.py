@@ -12,9 +12,7 @@ from mooring.api.meta import OwnerReference
 from mooring.api.storage import CSIStorageCapacity, StorageClass
 from mooring.controllers.provisioner.capacity import reasons as why
 from mooring.controllers.provisioner.capacity.decide import Create, Decision, Remove, Update, decide_item, decide_write, is_news
-from mooring.controllers.provisioner.capacity.items import Item, Segment
-from mooring.controllers.provisioner.capacity.requests import Capacity
-from mooring.controllers.provisioner.capacity.view import CAPACITY_INDEXES, View
+from mooring.controllers.provisioner.capacity.view import CAPACITY_INDEXES, Capacity, Item, Segment, View
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.store import Store
 

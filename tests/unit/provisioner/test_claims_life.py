@@ -10,7 +10,7 @@ import pytest
 from mooring.api.classes import CLASS_BETA
 from mooring.api.meta import Kind
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.driver_capabilities import Rules
+from mooring.controllers.provisioner.options import Rules
 from mooring.csi.codes import Code
 from mooring.kube.errors import ApiError, ServerError
 from tests.support.cluster_world import metric

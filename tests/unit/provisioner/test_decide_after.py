@@ -23,9 +23,9 @@ from mooring.controllers.provisioner.claims.decide_after import (
     after_unusable,
     decide_after,
     depends_on_claim,
-    told_failure,
+    reported_failure,
 )
-from mooring.controllers.provisioner.claims.outcomes import Failure, RulesOut, Save, State
+from mooring.controllers.provisioner.claims.outcomes import Failure, ProvesAbsent, Save, State
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.csi.codes import Code, DriverError
@@ -33,7 +33,7 @@ from mooring.csi.proto import csi_pb2 as csi
 
 WANTED = "as the claim is now"
 ODD = Failure("odd", State.BACKGROUND, from_driver=True)
-GONE = {"state": State.FINISHED, "rules_out": RulesOut.VOLUME}
+GONE = {"state": State.FINISHED, "proves_absent": ProvesAbsent.VOLUME}
 
 
 def an_order(*, policy: str = "Delete", unattended: bool = False, former: bool = False, node: str = "") -> Order:
@@ -111,7 +111,7 @@ def test_a_volume_that_was_deleted_is_ruled_out():
 
 def test_a_volume_that_could_not_be_deleted_may_be_there():
     failure = after_deletion(ORDER, dataclasses.replace(ODD, infeasible=True), DriverError(Code.INTERNAL, "no"))
-    assert (State.BACKGROUND, RulesOut.NOTHING, False) == (failure.state, failure.rules_out, failure.infeasible)
+    assert (State.BACKGROUND, ProvesAbsent.NOTHING, False) == (failure.state, failure.proves_absent, failure.infeasible)
     assert failure.error.startswith("odd. Cleanup of volume pvc-u failed, volume is orphaned: ")
 
 
@@ -125,7 +125,7 @@ ON_N1 = an_order(node="n1")
 
 
 def attempted(failure: Failure, order: Order | None = ORDER, claim: PersistentVolumeClaim | None = WAITS, **more: Any) -> Attempted:
-    return Attempted(told_failure(failure, order), order, claim, **more)
+    return Attempted(reported_failure(failure, order), order, claim, **more)
 
 
 AWAITED = {
@@ -179,8 +179,8 @@ def test_many_nodes_in_a_row_make_every_other_one_wait():
 
 
 def test_what_a_former_request_was_refused_for_is_not_held_against_the_claim():
-    assert not told_failure(INFEASIBLE, FORMER).infeasible
-    assert INFEASIBLE == told_failure(INFEASIBLE, ORDER) == told_failure(INFEASIBLE, None)
+    assert not reported_failure(INFEASIBLE, FORMER).infeasible
+    assert INFEASIBLE == reported_failure(INFEASIBLE, ORDER) == reported_failure(INFEASIBLE, None)
 
 
 ALL = tuple(

@@ -15,14 +15,14 @@ from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims import reasons as why
 from mooring.controllers.provisioner.claims.decide import decide_claim, fingerprint
 from mooring.controllers.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
-from mooring.controllers.provisioner.claims.node_topology import NodePlaces
 from mooring.controllers.provisioner.claims.outcomes import State
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume, Rest
 from mooring.controllers.provisioner.claims.requests import Order, ordered_again
-from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, Looked, View, Wanted
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts, Rules
+from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, View, Wanted
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.states import IntentState
+from mooring.controllers.provisioner.options import Rules
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.store import Store
 from mooring.kube.errors import Forbidden, NotFound
 
@@ -30,7 +30,7 @@ DRIVER, UID, NAME = "csi.test", "u", "pvc-u"
 ASKED = {names.STORAGE_PROVISIONER: DRIVER}
 NOW = 1000.0
 SECRET = {"csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "ns"}
-IN_TREE = DriverFacts("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
+IN_TREE = DriverCapabilities("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
 FOO = {"apiGroup": "x.io", "kind": "Foo", "name": "f"}
 Json = dict[str, Any]
 
@@ -69,7 +69,7 @@ def a_view(
     storage_class: StorageClass | None = None,
     *volumes: PersistentVolume,
     intent: Intent | None = None,
-    driver: DriverFacts | None = None,
+    driver: DriverCapabilities | None = None,
     rules: Rules | None = None,
     node_name: str = "",
     **remembered: Any,
@@ -82,7 +82,7 @@ def a_view(
     for field, value in remembered.items():
         setattr(records.of(UID), field, value)
     return View(
-        driver=driver or DriverFacts(DRIVER),
+        driver=driver or DriverCapabilities(DRIVER),
         rules=rules or Rules(),
         claims=a_store(*([] if claim is None else [claim]), indexes=CLAIM_INDEXES),
         volumes=a_store(*volumes),
@@ -90,7 +90,7 @@ def a_view(
         csi_nodes=csi_nodes,
         nodes=a_store(),
         grants=a_store(),
-        places=NodePlaces(csi_nodes, a_store()),
+        places=ClusterTopology(csi_nodes, a_store()),
         intents={} if intent is None else {UID: intent},
         records=records,
         node_name=node_name,
@@ -182,7 +182,7 @@ def test_P10_the_name_is_made_by_the_flags():
 FAILURES = {
     "P11-no-prefix": ({"rules": Rules(volume_name_prefix="")}, {}, "volume name prefix cannot be of length 0", State.FINISHED),
     "P12-a-selector": ({}, {"selector": {"matchLabels": {"a": "b"}}}, "claim Selector is not supported", State.FINISHED),
-    "P48-it-creates-nothing": ({"driver": DriverFacts(DRIVER, creates=False)}, {}, "CREATE_DELETE_VOLUME", State.FINISHED),
+    "P48-it-creates-nothing": ({"driver": DriverCapabilities(DRIVER, creates=False)}, {}, "CREATE_DELETE_VOLUME", State.FINISHED),
     "P64-it-modifies-nothing": ({}, {"volumeAttributesClassName": "gold"}, "MODIFY_VOLUME", State.FINISHED),
 }
 
@@ -290,9 +290,9 @@ def test_P42_what_nobody_waits_for_any_more_is_asked_for_seldom():
 @pytest.mark.parametrize(
     ("claim", "decision"),
     [
-        pytest.param(None, Decision(why.Provisioned(NAME), settled=True, has_volume=True), id="gone"),
-        pytest.param(a_claim(), Decision(why.Provisioned(NAME), settled=True, has_volume=True), id="there"),
-        pytest.param(a_claim(volumeName=NAME), Decision(why.HasVolume(NAME), settled=True, has_volume=True), id="bound"),
+        pytest.param(None, Decision(why.Provisioned(NAME), closes_intent=True, has_volume=True), id="gone"),
+        pytest.param(a_claim(), Decision(why.Provisioned(NAME), closes_intent=True, has_volume=True), id="there"),
+        pytest.param(a_claim(volumeName=NAME), Decision(why.HasVolume(NAME), closes_intent=True, has_volume=True), id="bound"),
     ],
 )
 def test_P47_an_intent_whose_volume_is_stored_is_closed(claim: PersistentVolumeClaim | None, decision: Decision):

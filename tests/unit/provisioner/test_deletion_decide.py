@@ -33,7 +33,7 @@ from mooring.controllers.provisioner.deletion.view import (
     detached,
     keeps_attachment,
 )
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.store import Store
 
 DRIVER = "d"
@@ -92,7 +92,7 @@ def a_view(
         spec = {"attacher": DRIVER, "nodeName": node, "source": {"persistentVolumeName": "pv1"}}
         attachment = msgspec.convert({"metadata": {"name": node, "resourceVersion": str(number)}, "spec": spec}, VolumeAttachment)
         attachments.apply(ATTACHMENT.of(attachment))
-    return View(**{"driver": DriverFacts(DRIVER), "volumes": volumes, "classes": classes, "attachments": attachments, **more})
+    return View(**{"driver": DriverCapabilities(DRIVER), "volumes": volumes, "classes": classes, "attachments": attachments, **more})
 
 
 def decided(pv: PersistentVolume | None, **view: Any) -> Decision:
@@ -124,7 +124,7 @@ def test_P74_nothing_to_do_for_what_is_gone():
     ],
 )
 def test_P74_whose_volume_it_is(annotations: dict[str, str], csi: dict[str, str] | None, is_ours: bool):
-    view = a_view(None, driver=DriverFacts(DRIVER, in_tree_name="in/tree"))
+    view = a_view(None, driver=DriverCapabilities(DRIVER, in_tree_name="in/tree"))
     assert is_ours == view.is_ours(a_pv(annotations=annotations, csi=csi))
 
 
@@ -182,7 +182,7 @@ PORTWORX_SECRET = {"openstorage.io/auth-secret-name": "px", "openstorage.io/auth
 
 
 def test_P78_the_class_of_an_in_tree_volume_is_read_as_its_driver_reads_it():
-    driver = DriverFacts("pxd.portworx.com", in_tree_name=PORTWORX)
+    driver = DriverCapabilities("pxd.portworx.com", in_tree_name=PORTWORX)
     claim = {"name": "c", "namespace": "ns"}
     pv = a_pv(annotations={names.PROVISIONED_BY: PORTWORX}, csi={}, claimRef=claim, portworxVolume={"volumeID": "1"})
     decision = decided(pv, driver=driver, parameters=PORTWORX_SECRET, provisioner=PORTWORX)
@@ -192,7 +192,7 @@ def test_P78_the_class_of_an_in_tree_volume_is_read_as_its_driver_reads_it():
 
 
 def test_P78_an_in_tree_class_that_nobody_can_read_is_told_of():
-    driver = DriverFacts("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
+    driver = DriverCapabilities("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
     claim = {"name": "c", "namespace": "ns"}
     volume = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
     pv = a_pv(annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"}, csi={}, claimRef=claim, **volume)
@@ -224,7 +224,7 @@ def test_P79_a_static_volume_is_deleted_too():
 def test_P80_a_bound_volume_that_a_user_deletes_waits_for_its_release():
     assert Decision(why.InUse("Bound")) == decided(a_pv(phase="Bound", deleting=True))
     assert (DeleteVolume("handle1"), Release()) == decided(a_pv(deleting=True)).actions, "its deletion has been asked for already"
-    assert Decision(why.LetGo()) == decided(a_pv(deleting=True, finalizers=()))
+    assert Decision(why.WithoutFinalizer()) == decided(a_pv(deleting=True, finalizers=()))
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_P80_a_bound_volume_that_a_user_deletes_waits_for_its_release():
     [({"has_controller": False}, "plugin CONTROLLER_SERVICE"), ({"creates": False}, "controller CREATE_DELETE_VOLUME")],
 )
 def test_P81_a_driver_that_can_not_delete_is_not_asked(facts: dict[str, bool], what: str):
-    decision = decided(a_pv(), driver=dataclasses.replace(DriverFacts(DRIVER), **facts))
+    decision = decided(a_pv(), driver=dataclasses.replace(DriverCapabilities(DRIVER), **facts))
     assert decision.problem is not None
     assert f"CSI driver does not support dynamic provisioning: {what} capability is not reported" == decision.problem.error
 
@@ -244,7 +244,7 @@ def test_P81_what_has_no_csi_source_can_not_be_deleted():
 
 
 def test_P81_an_in_tree_volume_is_deleted_under_its_drivers_handle():
-    driver = DriverFacts("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
+    driver = DriverCapabilities("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
     pv = a_pv(annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"}, csi={}, awsElasticBlockStore={"volumeID": "vol-1"})
     assert DeleteVolume("vol-1", migrated=True) == decided(pv, driver=driver).actions[0]
     odd = a_pv(annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"}, csi={}, awsElasticBlockStore={"volumeID": "aws://nothing"})

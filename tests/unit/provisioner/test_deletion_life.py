@@ -17,15 +17,16 @@ from mooring.base.randomness import Chance
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.caches import Caches
-from mooring.controllers.provisioner.deletion.attachments import SILENCE_S_MAX
+from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.deletion.controller import FAILED_DELETE, VolumeDeletion
-from mooring.controllers.provisioner.driver_capabilities import facts_of
+from mooring.controllers.provisioner.deletion.reconcile import SILENCE_S_MAX
+from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.intents.intent import STILL_OPEN
 from mooring.controllers.provisioner.options import NodeOptions, ProvisionerOptions
 from mooring.csi.codes import Code
+from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.in_process import InProcessDriver
-from mooring.csi.session import greet
+from mooring.csi.session import probe_and_identify
 from mooring.kube.errors import ApiError, Conflict, Forbidden, ServerError, Unreachable
 from tests.support.cluster_world import ClusterWorld, metric
 from tests.support.objects import a_pv, a_va
@@ -51,7 +52,7 @@ class World(ClusterWorld):
         self.settled_uids: list[str] = []
         self.unsettled: list[ApiError] = []  # what keeps ends from being written down, one each time
 
-    async def settled(self, uid: str) -> None:
+    async def wait_for_end(self, uid: str) -> None:
         self.settled_uids.append(uid)
         if self.unsettled:
             raise self.unsettled.pop(0)
@@ -59,28 +60,22 @@ class World(ClusterWorld):
     @contextlib.asynccontextmanager
     async def deleting(self, segments: Mapping[str, str] | None = None) -> AsyncIterator[VolumeDeletion]:
         port = InProcessDriver(self.driver, clock=self.clock)
-        facts = facts_of(await greet(port, clock=self.clock))
-        caches = Caches(Runtime(self.cluster, self.clock, self.chance, self.metrics), facts, self.options)
-        secrets = SecretCache(self.cluster, self.clock)
+        facts = capabilities_of(await probe_and_identify(port, clock=self.clock))
+        caches = ProvisionerCaches(Runtime(self.cluster, self.clock, self.chance, self.metrics), facts, self.options)
+        secrets, runtime = SecretCache(self.cluster, self.clock), Runtime(self.cluster, self.clock, self.chance, self.metrics)
         self.deletion = VolumeDeletion(
-            Runtime(self.cluster, self.clock, self.chance, self.metrics),
-            caches,
-            port,
-            facts,
-            self.options,
-            self.recorder,
-            secrets,
-            settled=self.settled,
+            Environment(runtime, port, facts, self.options, caches, self.recorder, secrets),
+            wait_for_end=self.wait_for_end,
             segments=segments,
             deleted=lambda pv: self.room.append(pv.metadata.name),
         )
         async with self.running(*(informer.run() for informer in caches.shared.informers), self._after_sync(caches, self.deletion)):
             yield self.deletion
 
-    async def _after_sync(self, caches: Caches, deletion: VolumeDeletion) -> None:
+    async def _after_sync(self, caches: ProvisionerCaches, deletion: VolumeDeletion) -> None:
         for informer in caches.shared.informers:
             await informer.synced()
-        await deletion.worker.run()
+        await deletion.run()
 
     async def released(
         self,
@@ -631,7 +626,7 @@ async def test_P91_drained_work_ends_and_is_stored():
     async with world.deleting() as deletion:
         await world.until(lambda: _called(world))
         await world.to_phase("Released", "pv2")
-        assert await deletion.worker.drain(20)
+        assert await deletion.drain(20)
     assert WHOLE == world.story
 
 
@@ -642,7 +637,7 @@ async def test_P91_a_drain_has_its_limit():
     world.driver.script(DELETE, Wait(9))
     async with world.deleting() as deletion:
         await world.until(lambda: _called(world))
-        assert not await deletion.worker.drain(1)
+        assert not await deletion.drain(1)
 
 
 @in_virtual_time

@@ -21,11 +21,12 @@ from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
-from mooring.controllers.provisioner.intents import lease_codec, lease_store
+from mooring.controllers.provisioner.intents import lease_codec, pages
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.journal import TIDY_S, Journal
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
-from mooring.controllers.provisioner.intents.lease_store import AGAIN_S, REFRESH_S, RETAKE_S, UNATTENDED_S, Superseded
+from mooring.controllers.provisioner.intents.lease_store import AGAIN_S, REFRESH_S, RETAKE_S, Superseded
+from mooring.controllers.provisioner.intents.pages import UNATTENDED_S
 from mooring.controllers.provisioner.metrics import JournalMetrics
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NOT_SERVED, Conflict, Forbidden, NotServed, ServerError, TooLarge, Unreachable
@@ -156,13 +157,13 @@ async def test_who_lets_a_volume_go_waits_until_its_end_is_stored():
     async with world.journal() as journal:
         await journal.begin(an_intent())
         with pytest.raises(Conflict, match="not over yet"):
-            await journal.settled("u1")
+            await journal.wait_for_end("u1")
         await journal.end("u1")
-        await journal.settled("u1")
+        await journal.wait_for_end("u1")
         assert {} == await world.stored()
         done = len(world.story)
-        await journal.settled("u1")
-        await journal.settled("unknown")
+        await journal.wait_for_end("u1")
+        await journal.wait_for_end("unknown")
         assert done == len(world.story)
 
 
@@ -240,7 +241,7 @@ async def test_who_lets_a_volume_go_waits_though_its_begin_may_not_have_been_sto
         with pytest.raises(Unreachable):
             await journal.begin(an_intent("u1"))
         assert {"u1", "u2"} == set(await world.stored())
-        await journal.settled("u1")
+        await journal.wait_for_end("u1")
         assert {"u2"} == set(await world.stored())
 
 
@@ -298,9 +299,9 @@ async def test_who_may_not_write_there_for_certain_goes_on_in_memory(rights):
         await journal.begin(an_intent())
         assert {"u1": an_intent()} == journal.open()
         with pytest.raises(Conflict):
-            await journal.settled("u1")
+            await journal.wait_for_end("u1")
         await journal.end("u1")
-        await journal.settled("u1")
+        await journal.wait_for_end("u1")
         await journal.tidy()
         await asyncio.sleep(100)
         assert {} == journal.open()
@@ -343,9 +344,9 @@ async def test_in_memory_nothing_is_adopted_that_an_earlier_provisioner_left(cap
         await asyncio.sleep(2 * REFRESH_S)
         assert ["u2"] == list(journal.open())
         await journal.end("u2")
-        await journal.settled("u2")
+        await journal.wait_for_end("u2")
         with pytest.raises(Forbidden, match="no right to write that it is over"):
-            await journal.settled("u1")
+            await journal.wait_for_end("u1")
         await journal.tidy()
         await asyncio.sleep(2 * TIDY_S)
     assert [] == found
@@ -400,7 +401,7 @@ async def test_what_a_living_holder_has_open_is_not_taken_over_before_its_journa
             assert ([], {}) == (found, second.open())
             rule.times = 0
             await first.end("u1")
-            await first.settled("u1")
+            await first.wait_for_end("u1")
             await asyncio.sleep(2 * AGAIN_S)
             await second.begin(an_intent("u2"))
             assert ([], ["u2"]) == (found, list(second.open()))
@@ -472,7 +473,7 @@ async def test_what_a_former_holder_left_on_a_page_that_does_not_count_was_never
         assert {"u1"} == set(second.open())
         await second.begin(an_intent("u2"))
         await second.end("u2")
-        await second.settled("u2")
+        await second.wait_for_end("u2")
         async with world.journal("third") as third:
             assert {"u1"} == set(third.open())
             assert () == lease_codec.entries_of(await world.page(1)), "nobody else shall find it either"
@@ -498,7 +499,7 @@ async def test_what_a_former_holder_ends_while_it_is_taken_over_is_not_open():
         starting = asyncio.create_task(second.start(), name="second")
         await gated.waits.wait()
         await first.end("u1")
-        await first.settled("u1")
+        await first.wait_for_end("u1")
         await first.begin(an_intent("u2"))
         gated.goes_on.set()
         await starting
@@ -557,7 +558,7 @@ async def test_an_intent_that_grows_beyond_its_page_stands_in_one_place():
         async with world.journal("second") as second:
             assert grown == second.open()["u1"]
             await second.end("u1")
-            await second.settled("u1")
+            await second.wait_for_end("u1")
             assert {"u0", "u2"} == set(await world.stored())
 
 
@@ -621,7 +622,7 @@ async def test_who_asks_hears_what_keeps_the_journal_and_what_comes_next():
     async with world.journal("first") as first:
         for wait_s in (0.0, 1.0, AGAIN_S):
             await asyncio.sleep(wait_s)
-            for asked in (first.begin(an_intent()), first.settled("u1")):
+            for asked in (first.begin(an_intent()), first.wait_for_end("u1")):
                 with pytest.raises(Forbidden) as caught:
                     await asked
                 told.add(str(caught.value))
@@ -629,7 +630,7 @@ async def test_who_asks_hears_what_keeps_the_journal_and_what_comes_next():
         rule.times = 0
         await asyncio.sleep(AGAIN_S)
         async with world.journal("second"):
-            for asked in (first.begin(an_intent()), first.settled("u1")):
+            for asked in (first.begin(an_intent()), first.wait_for_end("u1")):
                 with pytest.raises(Superseded, match="end one of the two, or let them elect a leader"):
                     await asked
 
@@ -735,7 +736,7 @@ async def test_many_intents_take_several_pages_and_all_are_found():
 
 @in_virtual_time
 async def test_the_journal_has_an_end(monkeypatch):
-    monkeypatch.setattr(lease_store, "PAGES_MAX", 1)
+    monkeypatch.setattr(pages, "PAGES_MAX", 1)
     world = await World().base()
     async with world.journal() as journal:
         await journal.begin(an_intent("u1", request="y" * 150_000))

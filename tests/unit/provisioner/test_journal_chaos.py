@@ -91,7 +91,7 @@ class World:
     async def _ends(self, journal: Journal, uid: str) -> None:
         self.begun.discard(uid)
         await journal.end(uid)
-        if await succeeds(journal.settled(uid)):
+        if await succeeds(journal.wait_for_end(uid)):
             self.settled.add(uid)
 
     async def found(self) -> set[str]:

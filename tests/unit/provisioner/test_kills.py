@@ -29,7 +29,7 @@ from mooring.controllers.binding import options as binding
 from mooring.controllers.binding.options import BinderOptions
 from mooring.controllers.provisioner.controller import Provisioner
 from mooring.controllers.provisioner.intents import lease_codec
-from mooring.controllers.provisioner.intents.intent import MemoryIntents
+from mooring.controllers.provisioner.intents.intent import Intents
 from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.controllers.provisioner.options import ProvisionerOptions
@@ -89,7 +89,7 @@ class World:
         cluster: Any = MortalCluster(self.cluster, life)
         driver = InProcessDriver(MortalDriver(self.backend, life), clock=clock)
         identity = f"me{self.starts}"
-        intents = Journal(cluster, JournalLocation("default", "csi.test"), identity, clock) if self.story.durable else MemoryIntents()
+        intents = Journal(cluster, JournalLocation("default", "csi.test"), identity, clock) if self.story.durable else Intents()
         events = EventRecorder(cluster, identity, clock=clock, chance=chance)
         life.start(Provisioner(Runtime(cluster, clock, chance, Metrics()), driver, INFO, OPTIONS, events, intents=intents).run())
         return life

@@ -13,9 +13,8 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_STORAGE_CAPACITIES
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.driver_capabilities import Rules
 from mooring.controllers.provisioner.local_node import reasons as why
-from mooring.controllers.provisioner.options import CapacityOptions, NodeOptions
+from mooring.controllers.provisioner.options import CapacityOptions, NodeOptions, Rules
 from mooring.csi.codes import Code, DriverError
 from mooring.kube.errors import Conflict, Forbidden
 from tests.support.cluster_world import metric

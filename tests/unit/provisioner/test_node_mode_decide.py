@@ -11,12 +11,12 @@ import pytest
 from mooring.api.core import SECRETS, Node, PersistentVolumeClaim
 from mooring.api.storage import CSINode, StorageClass
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.claims.node_topology import NodePlaces
 from mooring.controllers.provisioner.claims.record import ClaimRecords
-from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, Looked, View, Wanted
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts, Rules
+from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, View, Wanted
 from mooring.controllers.provisioner.local_node import reasons as why
 from mooring.controllers.provisioner.local_node.decide import AskForRoom, BecomeOwner, Decision, LookUp, decide_ownership
+from mooring.controllers.provisioner.options import Rules
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.store import Store
 
@@ -57,7 +57,7 @@ def decided(
 
     nodes.apply(msgspec.convert({"metadata": {"name": NODE, "labels": {HOST: NODE}}}, Node))
     view = View(
-        driver=DriverFacts("csi.test", topology=topology),
+        driver=DriverCapabilities("csi.test", topology=topology),
         rules=Rules(strict_topology=True),
         claims=claims,
         volumes=Store(),
@@ -65,7 +65,7 @@ def decided(
         csi_nodes=csi_nodes,
         nodes=nodes,
         grants=Store(),
-        places=NodePlaces(csi_nodes, nodes),
+        places=ClusterTopology(csi_nodes, nodes),
         intents={},
         records=ClaimRecords(),
         node_name=NODE,

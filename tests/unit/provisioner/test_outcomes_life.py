@@ -12,10 +12,10 @@ from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, SECRETS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.controllers.provisioner import names, volumes
-from mooring.controllers.provisioner.driver_capabilities import Rules
-from mooring.controllers.provisioner.intents.intent import MemoryIntents
+from mooring.controllers.provisioner.intents.intent import Intents
 from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
+from mooring.controllers.provisioner.options import Rules
 from mooring.csi.codes import Code, go_name
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError
@@ -431,7 +431,7 @@ async def test_who_leads_no_more_shows_nothing_of_what_may_exist():
             assert 1 == metric(world.metrics, "mooring_provisioner_intents_open")
         assert 0 == metric(world.metrics, "mooring_provisioner_intents_open")
         assert 0 == metric(world.metrics, "mooring_provisioner_intents_oldest_seconds")
-        world.intents = MemoryIntents()
+        world.intents = Intents()
 
 
 @in_virtual_time

@@ -14,15 +14,15 @@ from mooring.api.storage import CSINode, StorageClass
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims import topics
 from mooring.controllers.provisioner.claims.claim import Source
-from mooring.controllers.provisioner.claims.node_topology import NodePlaces
 from mooring.controllers.provisioner.claims.outcomes import Failed, State
 from mooring.controllers.provisioner.claims.prepare import LeftToPopulator, prepared
 from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.claims.requests import Order, is_same_request, ordered_again, request_text
-from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, Looked, NotLookedUp, View, Wanted
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts, Rules
+from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, NotLookedUp, View, Wanted
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.lease_codec import encoded
+from mooring.controllers.provisioner.options import Rules
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.store import Store
 from mooring.kube.errors import NotFound
@@ -31,7 +31,7 @@ GiB = 1 << 30
 PREFIX = "csi.storage.k8s.io/"
 GROUP = "snapshot.storage.k8s.io"
 RWO, RWOP, ROX, RWX = "ReadWriteOnce", "ReadWriteOncePod", "ReadOnlyMany", "ReadWriteMany"
-ABLE = DriverFacts("csi.test", snapshots=True, clones=True)
+ABLE = DriverCapabilities("csi.test", snapshots=True, clones=True)
 Json = dict[str, Any]
 
 
@@ -56,7 +56,7 @@ def a_store(*objects: Any, indexes: Any = None) -> Store[Any]:
 
 
 def a_view(
-    driver: DriverFacts = ABLE, rules: Rules | None = None, claims: tuple[Any, ...] = (), grants: tuple[ReferenceGrant, ...] = ()
+    driver: DriverCapabilities = ABLE, rules: Rules | None = None, claims: tuple[Any, ...] = (), grants: tuple[ReferenceGrant, ...] = ()
 ) -> View:
     csi_nodes: Store[CSINode] = a_store()
     nodes: Store[Node] = a_store()
@@ -69,7 +69,7 @@ def a_view(
         csi_nodes=csi_nodes,
         nodes=nodes,
         grants=a_store(*grants),
-        places=NodePlaces(csi_nodes, nodes),
+        places=ClusterTopology(csi_nodes, nodes),
         intents={},
         records=ClaimRecords(),
     )
@@ -147,7 +147,7 @@ def test_P18_a_block_volume_has_no_file_system():
     ],
 )
 def test_one_capability_for_each_access_mode(modes, multi_writer, numbers):
-    order = an_order(a_claim(accessModes=modes), driver=DriverFacts("csi.test", single_node_multi_writer=multi_writer))
+    order = an_order(a_claim(accessModes=modes), driver=DriverCapabilities("csi.test", single_node_multi_writer=multi_writer))
     assert numbers == [one.access_mode.mode for one in order.request.volume_capabilities]
     assert modes == volume_of(order)["spec"]["accessModes"]
 
@@ -431,7 +431,7 @@ def test_P58_the_source_or_its_volume_is_not_there():
     [(FROM_SNAPSHOT, "snapshots", "snapshot restore: controller CREATE_DELETE_SNAPSHOT"), (FROM_CLAIM, "clones", "CLONE_VOLUME")],
 )
 def test_drivers_that_can_not_copy(source, ability, why):
-    failed = refused(a_claim(**source), driver=DriverFacts("csi.test", **{"snapshots": True, "clones": True, ability: False}))
+    failed = refused(a_claim(**source), driver=DriverCapabilities("csi.test", **{"snapshots": True, "clones": True, ability: False}))
     assert why in str(failed)
     assert str(failed).endswith("capability is not reported")
 

@@ -15,11 +15,11 @@ from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHO
 from mooring.apiserver.local import Faults
 from mooring.control.runtime import Runtime
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims.claim import Source
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.provisioner.source_protection.controller import SourceProtection
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound, ServerError
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
@@ -34,12 +34,12 @@ DEFINITIONS: Kind[Any] = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefin
 class World(ClusterWorld):
     def __init__(self, faults: Faults | None = None, **options: Any) -> None:
         super().__init__(faults)
-        self.facts = DriverFacts("csi.test", snapshots=True, clones=True)
+        self.facts = DriverCapabilities("csi.test", snapshots=True, clones=True)
         self.options = ProvisionerOptions(**{"snapshot_orphan_sweep_interval_s": INTERVAL_S, **options})
 
     @contextlib.asynccontextmanager
     async def protecting(self, on_snapshot: Callable[[str], None] = lambda name: None) -> AsyncIterator[SourceProtection]:
-        caches = Caches(Runtime(self.cluster, self.clock, self.chance, self.metrics), self.facts, self.options)
+        caches = ProvisionerCaches(Runtime(self.cluster, self.clock, self.chance, self.metrics), self.facts, self.options)
         protection = SourceProtection(Runtime(self.cluster, self.clock, self.chance, self.metrics), caches, self.facts, self.options)
         protection.on_snapshot(on_snapshot)
         beside = (one.run() for one in protection.beside.values())
@@ -48,7 +48,7 @@ class World(ClusterWorld):
                 await informer.synced()
             yield protection
 
-    async def _after_sync(self, caches: Caches, protection: SourceProtection) -> None:
+    async def _after_sync(self, caches: ProvisionerCaches, protection: SourceProtection) -> None:
         for informer in caches.shared.informers:
             await informer.synced()
         await protection.controller.run()
@@ -459,7 +459,7 @@ async def test_P61_a_clone_in_the_making_counts_though_its_claim_is_gone():
 async def test_P61_the_finalizer_of_another_drivers_clones_is_its_provisioners(driver: str, clones: bool, is_ours: bool):
     """That one may be making a clone for a claim that is gone."""
     world = World()
-    world.facts = DriverFacts("csi.test", clones=clones)
+    world.facts = DriverCapabilities("csi.test", clones=clones)
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": {"driver": driver, "volumeHandle": "h"}}
     await world.create(PERSISTENT_VOLUMES, {"metadata": {"name": "pv"}, "spec": spec})
     await world.claim("source", phase="Bound")

@@ -15,10 +15,10 @@ from mooring.control.slim import check
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims.claim import Source
 from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts
 from mooring.controllers.provisioner.source_protection import reasons as why
 from mooring.controllers.provisioner.source_protection.decide import Decision, decide_origin
 from mooring.controllers.provisioner.source_protection.view import FOR_CLAIMS, SNAPSHOT, View, origin_of
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.store import Store
 
 SNAPSHOT_SOURCE = Source("VolumeSnapshot", GROUP, "ns", "source")
@@ -48,7 +48,7 @@ def decided(
         stores[body["kind"]].apply(msgspec.convert({**body, "metadata": metadata}, types[body["kind"]]))
     memory = {"adopted": {}, "done": frozenset(), "ours": frozenset(), **more}
     view = View(
-        driver=DriverFacts("csi.test", clones=clones),
+        driver=DriverCapabilities("csi.test", clones=clones),
         claims=stores["PersistentVolumeClaim"],
         volumes=stores["PersistentVolume"],
         snapshots=stores["VolumeSnapshot"],

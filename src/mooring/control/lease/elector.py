@@ -30,7 +30,7 @@ from mooring.base.log_once import LogOnce
 from mooring.base.randomness import Chance
 from mooring.control.lease.lock import LeaseLock, WholeLease
 from mooring.control.lease.record import JITTER, Candidate, LeaseTimes
-from mooring.control.lease.reporter import Announcer, LeaseMetrics, Recorder
+from mooring.control.lease.reporter import LeadershipReporter, LeaseMetrics, Recorder
 from mooring.control.lease.roles import HOLDING, NEXT, STEPS, Happening, Role, Step
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, Forbidden, Gone, MethodNotAllowed, Unauthorized
@@ -73,15 +73,14 @@ class LeaderElector:
         self._me = candidate
         self._times = candidate.times
         self._lock = LeaseLock(cluster, candidate, clock)
-        self._clock = clock
-        self._chance = chance
+        self._clock, self._chance = clock, chance
         self._role = Role.STANDBY
         self._next_try: Instant = 0.0  # to renew
         self._wake = asyncio.Event()  # the Lease was given back
         self._log = _log.bind(lock=f"{candidate.namespace}/{candidate.lock_name}", identity=candidate.identity)
         self._log_once = LogOnce(self._log)
         self._refusal = ""
-        self._announcer = Announcer(candidate.identity, self._log, events, metrics)
+        self._reporter = LeadershipReporter(candidate.identity, self._log, events, metrics)
 
     @property
     def role(self) -> Role:
@@ -99,7 +98,7 @@ class LeaderElector:
 
     @property
     def obstacle(self) -> str:
-        """What keeps us from standing for election, "" for nothing: the API server refuses us the Lease."""
+        """The refusal that keeps us from standing for election, "" for none: the API server refuses us the Lease."""
         return self._refusal
 
     async def run(self, work: Work) -> None:
@@ -141,7 +140,7 @@ class LeaderElector:
         try:
             async with asyncio.timeout(self._times.renew_s):
                 lease = await self._lock.read()
-                if STEPS[self._role, self._lock.seen(lease)] is Step.WRITE:
+                if STEPS[self._role, self._lock.observed(lease)] is Step.WRITE:
                     self._happens(Happening.CLAIMS)
                     await self._write(lease)
                 else:
@@ -211,7 +210,7 @@ class LeaderElector:
             raise called_off
 
     async def _advance(self, task: asyncio.Task[None]) -> None:
-        """What the role asks for next."""
+        """The next step of the role."""
         if self._role in HOLDING:
             await asyncio.wait((task,), timeout=max(0.0, self._next_try - self._clock.now()))
             if not self._noticed_end_of(task):
@@ -261,11 +260,11 @@ class LeaderElector:
                 self._lock.last = None
                 self._log.info(2, "Failed to renew the Lease without reading it first", why=str(error))
         lease = await self._lock.read()
-        if STEPS[self._role, self._lock.seen(lease)] is not Step.WRITE:
+        if STEPS[self._role, self._lock.observed(lease)] is not Step.WRITE:
             self._happens(Happening.REFUSED)
             self._log.error("The Lease was taken by another, stopping the work")
             return
-        self._announcer.renewed_slowly()
+        self._reporter.renewed_slowly()
         await self._write(lease)
 
     async def _release(self) -> None:
@@ -273,7 +272,7 @@ class LeaderElector:
         try:
             async with asyncio.timeout(self._times.renew_s):
                 lease = await self._lock.read()
-                if lease is not None and STEPS[self._role, self._lock.seen(lease)] is Step.RELEASE:
+                if lease is not None and STEPS[self._role, self._lock.observed(lease)] is Step.RELEASE:
                     await self._lock.give_back(lease)
                     self._log.info(0, "Gave the Lease back")
         except (ApiError, TimeoutError) as error:
@@ -289,7 +288,7 @@ class LeaderElector:
         return self._role is role
 
     def _announce(self) -> None:
-        self._announcer.leads(self._role in HOLDING, self._lock.reference())
+        self._reporter.leads(self._role in HOLDING, self._lock.reference())
 
     def _happens(self, what: Happening) -> None:
         before = self._role

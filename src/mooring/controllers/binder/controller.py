@@ -22,7 +22,7 @@ CLAIM_PROTECTION_COMPONENT = "pvc-protection-controller"
 
 
 def make_binder(runtime: Runtime, given: BinderOptions, shared: Caches | None = None) -> Manager:
-    """Everything that binding needs on one cluster, or as much of it as the options ask for. shared: caches of others in this process."""
+    """The controllers that the options name, for one cluster. shared: caches of others in this process."""
     shared = shared or Caches(runtime, "binder")
     caches = BindingCaches(runtime, shared)
     recorders: dict[str, EventRecorder] = {}
