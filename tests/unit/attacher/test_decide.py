@@ -32,7 +32,7 @@ from mooring.controllers.attacher.decision import (
 from mooring.controllers.attacher.memory import Doubt, Drift
 from mooring.controllers.attacher.requests import UnpublishOrder
 from tests.support.objects import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_va, an_attached_va, va_struct
-from tests.unit.attacher.world import a_view, facts
+from tests.unit.attacher.views import a_view, facts
 
 VA = "pv1-node1"
 SECRET_REF = {"controllerPublishSecretRef": {"name": "secret", "namespace": "default"}}

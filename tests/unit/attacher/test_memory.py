@@ -16,7 +16,7 @@ from mooring.controllers.attacher.requests import UnpublishOrder
 from mooring.controllers.attacher.view import STATUS_OF_ANNOTATION
 from mooring.controllers.attacher.writes import claim_changes
 from tests.support.objects import FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_va, an_attached_va, va_struct
-from tests.unit.attacher.world import a_view
+from tests.unit.attacher.views import a_view
 
 OVER, UNDO, FREED = After(over=True), After(undo=True), After(over=True, freed=True)
 

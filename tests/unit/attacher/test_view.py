@@ -13,7 +13,7 @@ from mooring.control.slim import changed, check
 from mooring.controllers.attacher.event_handlers import worth_a_look
 from mooring.controllers.attacher.view import VOLUME, keeps_of_attachment, keeps_of_volume, node_mask, volume_of
 from tests.support.objects import DRIVER, FINALIZER, a_csi_node, a_pv, a_va, an_attached_va, csi_node_struct, pv_struct, va_struct
-from tests.unit.attacher.world import facts
+from tests.unit.attacher.views import facts
 
 ERROR = {"message": "m", "time": "2026-01-01T00:00:00Z"}
 

@@ -20,7 +20,7 @@ from mooring.dev.story import Story
 from mooring.dev.traced_cluster import WatchedCluster
 from mooring.driver.guard import CallRecord
 from mooring.kube.cluster import Patch, PatchType
-from tests.unit.dev.still import StillClock
+from tests.unit.dev.stepped_clock import StillClock
 
 _log = logger("mooring.test_repeats")
 
