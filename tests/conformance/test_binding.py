@@ -15,17 +15,8 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Chance
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
-from tests.support.bindables import (
-    Json,
-    a_capacity,
-    a_claim,
-    a_csi_driver,
-    a_csi_node,
-    a_volume,
-    an_attachment,
-    an_ephemeral_volume,
-)
 from tests.support.binding import NODE, POD, PV, PVC, Ours, World, annotations, finalizers
+from tests.support.builders import Json, a_capacity, a_claim, a_csi_driver, a_csi_node, a_va, a_volume, an_ephemeral_volume
 from tests.support.control_plane import ControlPlane
 from tests.support.virtual_loop import run_virtual
 
@@ -378,7 +369,7 @@ async def b50_b51_nothing_on_any_node(world: World) -> None:
 @life
 async def b52_b53_b55_limits(world: World) -> None:
     node = await world.make_node()
-    await world.create(a_csi_node(node, count=2, driver=world.driver))
+    await world.create(a_csi_node(node, count=2, drivers={world.driver: node}))
     claims = [world(f"c{number}") for number in range(3)]
     for name in claims:
         body = a_volume(name, sc=world("sc"))
@@ -388,7 +379,7 @@ async def b52_b53_b55_limits(world: World) -> None:
     pvs = [(await world.phase(PVC, name, "Bound"))["spec"]["volumeName"] for name in claims]
     await world.make_pod(claims[0], base="first")
     await world.scheduled(world("first"), node)
-    attachment = an_attachment(world("va"), pvs[1], node)
+    attachment = a_va(world("va"), pvs[1], node, status={"attached": True})
     attachment["spec"]["attacher"] = world.driver
     await world.create(attachment)
     await world.settle()

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.apiobjects import ATTRIBUTES_CLASSES, CAPACITIES, STORAGE_CLASSES, Json, a_capacity, a_class, an_attributes_class
+from tests.support.builders import Json, a_capacity, a_class, an_attributes_class
+from tests.support.paths import ATTRIBUTES_CLASSES, CAPACITIES, STORAGE_CLASSES
 from tests.support.rest import Rest
 
 INVALID, REQUIRED, FORBIDDEN = "FieldValueInvalid", "FieldValueRequired", "FieldValueForbidden"
@@ -129,11 +130,11 @@ def test_change_is_refused_or_made(api: Rest, name: str, row: str) -> None:
 
 
 KEPT: dict[str, tuple[Row, Json]] = {
-    "class": (cls(), {"provisioner": "d.example.com", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}),
+    "class": (cls(), {"provisioner": "csi.test", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}),
     "class_false": (
         cls(allowVolumeExpansion=False, mountOptions=["", "ro"], parameters={}),
         {
-            "provisioner": "d.example.com",
+            "provisioner": "csi.test",
             "reclaimPolicy": "Delete",
             "volumeBindingMode": "Immediate",
             "allowVolumeExpansion": False,
@@ -142,7 +143,7 @@ KEPT: dict[str, tuple[Row, Json]] = {
     ),
     "class_empty_policy": (
         cls(reclaimPolicy=""),
-        {"provisioner": "d.example.com", "reclaimPolicy": "", "volumeBindingMode": "Immediate"},
+        {"provisioner": "csi.test", "reclaimPolicy": "", "volumeBindingMode": "Immediate"},
     ),
     "class_name_of_the_provisioner": (
         cls(provisioner="Example.COM/Driver"),
@@ -171,7 +172,7 @@ def test_what_is_kept_and_filled_in(api: Rest, name: str, row: str) -> None:
 
 def test_a_class_of_attributes_is_protected(api: Rest, name: str) -> None:
     path = f"{ATTRIBUTES_CLASSES}/{name}"
-    body = an_attributes_class(name, metadata={"name": name, "finalizers": ["example.com/first"]})
+    body = an_attributes_class(name, finalizers=["example.com/first"])
     made = api.post(ATTRIBUTES_CLASSES, body).ok(201)
     assert ["example.com/first", "kubernetes.io/vac-protection"] == made["metadata"]["finalizers"]
     assert "deletionTimestamp" in api.delete(path).ok()["metadata"]

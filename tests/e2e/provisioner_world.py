@@ -18,8 +18,8 @@ from mooring.driver.server import serving
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.errors import ApiError
-from tests.support.bindables import NS, a_claim, a_class, a_csi_node
 from tests.support.binding import PV, PVC, World, finalizers
+from tests.support.builders import NS, a_claim, a_class, a_csi_node
 from tests.support.control_plane import ControlPlane
 from tests.support.fault_proxy import FaultProxy
 from tests.support.programs import Program
@@ -76,8 +76,7 @@ class Provisioning(World):
     async def make_place(self) -> str:
         """A node with the driver in the driver's one zone."""
         node = await self.make_node(zone="a")
-        entry = {"name": self.driver, "nodeID": node, "topologyKeys": ["zone"]}
-        await self.create({**a_csi_node(node), "spec": {"drivers": [entry]}})
+        await self.create(a_csi_node(node, {self.driver: node}, keys=["zone"]))
         return node
 
     def make_secret(self) -> str:

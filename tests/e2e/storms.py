@@ -18,8 +18,8 @@ from mooring.api.pods import PODS
 from mooring.base.randomness import Chance
 from mooring.controllers.provisioner.intents import lease_codec
 from mooring.kube.cluster import Cluster
-from tests.support.bindables import a_claim, a_class, a_csi_node
 from tests.support.binding import POD, PVC, World
+from tests.support.builders import a_claim, a_class, a_csi_node
 from tests.support.unreliable_volumes import ZONE, UnreliableVolumes
 
 ZONES: Final = ("a", "b", "c")
@@ -112,9 +112,7 @@ class Storm(abc.ABC):
     async def _add_node(self, number: int) -> None:
         zone = ZONES[number % len(ZONES)]
         name = await self.world.make_node(f"n{number}", **{ZONE: zone})
-        body = a_csi_node(name, driver=self.driver.name)
-        body["spec"]["drivers"][0]["topologyKeys"] = [ZONE]
-        await self.world.create(body)
+        await self.world.create(a_csi_node(name, {self.driver.name: name}, keys=[ZONE]))
         self._zones[name] = zone
 
     async def wish(self) -> None:

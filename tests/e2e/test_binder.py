@@ -16,8 +16,8 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Chance
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
-from tests.support.bindables import a_claim, a_volume, an_ephemeral_volume
 from tests.support.binding import World
+from tests.support.builders import a_claim, a_volume, an_ephemeral_volume
 from tests.support.embedded import EmbeddedServer
 from tests.support.programs import Program, free_ports
 from tests.support.waiting import eventually

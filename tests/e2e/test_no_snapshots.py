@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.e2e.provisioner_world import SNAPSHOT_GROUP, Provisioning, a_world, make_snapshot, serve_snapshots
-from tests.support.bindables import a_class
+from tests.support.builders import a_class
 from tests.support.control_plane import ControlPlane
 from tests.support.rights import NAMESPACE, UPSTREAM, UPSTREAM_ELECTION, acting_as, has_asked, just, refused
 

@@ -13,8 +13,8 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Chance
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
-from tests.support.bindables import a_claim, a_volume, an_ephemeral_volume
 from tests.support.binding import POD, PV, PVC, World, finalizers
+from tests.support.builders import a_claim, a_volume, an_ephemeral_volume
 from tests.support.control_plane import ControlPlane
 from tests.support.fault_proxy import FaultProxy
 from tests.support.programs import Program

@@ -11,7 +11,7 @@ The words, each with the file that defines it:
 | seed        | `plan.py`         | the one number from which everything random in a life follows                                         |
 | plan        | `plan.py`         | the choices that a seed makes before the life begins: volumes, nodes, options, the share of each fault |
 | world       | `world.py`        | the API server's store, the backend, the laws and the verdict of one life                             |
-| course      | `course.py`       | the three phases of a life, run once: chaos (faults), peace (faults have ended), rest (nothing changes) |
+| course      | `course.py`       | the phases of a life: chaos (faults), peace (faults have ended), rest (nothing changes)               |
 | story       | `story.py`        | the list of all steps of a life, printed when a law is broken; its digest shows that a seed repeats   |
 | verdict     | `world.py`        | the first broken law or invariant of a life, with its time                                            |
 | law         | `laws.py`         | a condition that must hold at every step, judged on the store and the backend                         |

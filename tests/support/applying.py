@@ -10,7 +10,7 @@ from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.custom.facts import Custom
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import meta
-from tests.support.apiobjects import CSI_DRIVERS, CSI_NODES, LEASES, NAMESPACES, NODES, PVCS, PVS, SECRETS, STORAGE_CLASSES, VAS
+from tests.support.paths import CSI_DRIVERS, CSI_NODES, LEASES, NAMESPACES, NODES, PVCS, PVS, SECRETS, STORAGE_CLASSES, VAS
 from tests.support.rest import Answer, Rest
 
 APPLY_PATCH = "application/apply-patch+yaml"

@@ -26,7 +26,7 @@ from mooring.csi.metrics import CallMetrics
 from mooring.csi.session import greet
 from mooring.kube.cluster import Patch, PatchType, WatchEvent
 from mooring.kube.errors import AlreadyExists, NotFound
-from tests.support.objects import a_csi_node, a_pv
+from tests.support.builders import a_csi_node, a_held_pv, namespace_of
 from tests.support.recording import RecordingCluster, Request
 from tests.support.scripted_driver import ScriptedDriver
 
@@ -103,7 +103,7 @@ class World:
 
     async def base(self, **pv: Any) -> World:
         """CSINode and PV."""
-        await self.create(a_csi_node(), a_pv(**pv))
+        await self.create(a_csi_node(), a_held_pv(**pv))
         await self.set_finalizers("PersistentVolume", "pv1", pv.get("finalizers", ["external-attacher/csi-test"]))
         return self
 
@@ -111,11 +111,11 @@ class World:
         """Also with status, and without what admission adds to finalizers."""
         for body in bodies:
             kind = KINDS[body["kind"]]
-            if kind.namespaced:
+            if namespace := namespace_of(body):
                 with contextlib.suppress(AlreadyExists):
-                    await self.users.create(NAMESPACES.whole(), {"metadata": {"name": body["metadata"]["namespace"]}})
-            await self.users.create(kind.whole(), body, body["metadata"].get("namespace", ""))
-            if body["kind"] == "VolumeAttachment" and body["status"] != {"attached": False}:
+                    await self.users.create(NAMESPACES.whole(), {"metadata": {"name": namespace}})
+            await self.users.create(kind.whole(), body, namespace)
+            if body["kind"] == "VolumeAttachment" and "status" in body:
                 await self.patch("VolumeAttachment", body["metadata"]["name"], {"status": body["status"]}, "status")
 
     async def set_finalizers(self, kind: str, name: str, finalizers: Any) -> None:

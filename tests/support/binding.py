@@ -25,7 +25,7 @@ from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding.options import BinderOptions
 from mooring.kube.cluster import Cluster, Patch, PatchType, WatchEvent
 from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound
-from tests.support.bindables import KINDS, NS, Json, a_class, a_node, a_pod, a_volume
+from tests.support.builders import KINDS, NS, Json, a_class, a_pod, a_ready_node, a_volume, namespace_of
 from tests.support.recording import RecordingCluster
 
 _numbers = itertools.count(1)
@@ -50,8 +50,7 @@ class World:
     async def create(self, body: Json) -> Json:
         """As given; its status, too."""
         kind = KINDS[body["kind"]].whole()
-        namespace = body["metadata"].get("namespace", "")
-        return await self.cluster.create(kind, {key: value for key, value in body.items() if key != "status"}, namespace)
+        return await self.cluster.create(kind, {key: value for key, value in body.items() if key != "status"}, namespace_of(body))
 
     async def get(self, kind: str, name: str) -> Json:
         known = KINDS[kind]
@@ -72,7 +71,7 @@ class World:
     async def make_node(self, base: str = "n1", **labels: str) -> str:
         """Ready, without the taint that admission gives; only this world's pods choose it."""
         name = self(base)
-        body = a_node(name, world=str(self._number), **labels)
+        body = a_ready_node(name, world=str(self._number), **labels)
         await self.create(body)
         await self.patch(NODE, name, {"status": body["status"]}, "status")
 
@@ -88,7 +87,7 @@ class World:
         """claims: whole names. node: of this world unless one is named."""
         if "node" not in more:
             more["nodeSelector"] = {**more.get("nodeSelector", {}), "world": str(self._number)}
-        return await self.create(a_pod(self(base), *claims, **more))
+        return await self.create(a_pod(self(base), *claims, **{"terminationGracePeriodSeconds": 0, **more}))
 
     async def provision(self, claim: Json, base: str = "pv", *, policy: str = "Delete", **more: Any) -> Json:
         """The volume that an external provisioner would write."""

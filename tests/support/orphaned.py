@@ -26,7 +26,7 @@ from mooring.csi.codes import Code, DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cluster import Patch, PatchType
-from tests.support.objects import DRIVER, a_pv
+from tests.support.builders import DRIVER, a_held_pv
 from tests.support.scripted_driver import RPC
 from tests.support.volume_driver import VolumeDriver
 
@@ -99,7 +99,7 @@ class World:
     async def own(self, name: str, handle: str, **more: Any) -> None:
         """A PersistentVolume. more: as for a_pv."""
         source = more.pop("source", {"csi": {"driver": self.driver.name, "volumeHandle": handle, **more.pop("csi", {})}})
-        await self.store(PERSISTENT_VOLUMES, a_pv(name, source=source, **more))
+        await self.store(PERSISTENT_VOLUMES, a_held_pv(name, source=source, **more))
 
     async def claim(
         self, name: str = "c1", *, provisioner: str | None = DRIVER, notes: Mapping[str, str] | None = None, phase: str = "", **spec: Any

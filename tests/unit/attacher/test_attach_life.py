@@ -22,7 +22,7 @@ from tests.support.attaching import (
     LateWatch,
     World,
 )
-from tests.support.objects import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_secret, a_va, an_attached_va
+from tests.support.builders import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_secret, a_va, an_attached_va
 from tests.support.scripted_driver import Fail, Lose, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
 
@@ -152,7 +152,7 @@ async def test_AT14_the_arrival_of_the_volume_ends_the_back_off():
     async with world.attaching():
         await world.create(a_va())
         assert 'persistentvolume "pv1" not found' == (await world.error())["message"]
-        await world.create(a_pv())
+        await world.create(a_held_pv())
         va = await world.attached(wait_s=1)
     assert "attachError" not in va["status"]
 
@@ -176,7 +176,7 @@ async def test_an_attachment_that_overtakes_its_volume_and_node_is_told_no_error
     world = World(faults=LateWatch("persistentvolumes", "csinodes"))
     async with world.attaching():
         await world.settle()
-        await world.create(a_csi_node(), a_pv(), a_va())
+        await world.create(a_csi_node(), a_held_pv(), a_va())
         await world.attached()
         await world.settle()
     assert [GET_PV, GET_NODE, *STD_ATTACH] == world.story
@@ -185,7 +185,7 @@ async def test_an_attachment_that_overtakes_its_volume_and_node_is_told_no_error
 @in_virtual_time
 async def test_AT18_the_arrival_of_the_csinode_ends_the_back_off():
     world = World(retry_interval_start_s=100.0)
-    await world.create(a_pv())
+    await world.create(a_held_pv())
     async with world.attaching():
         await world.create(a_va())
         assert 'csinode.storage.k8s.io "node1" not found' == (await world.error())["message"]
@@ -196,7 +196,7 @@ async def test_AT18_the_arrival_of_the_csinode_ends_the_back_off():
 @in_virtual_time
 async def test_AT19_the_registration_of_the_driver_ends_the_back_off():
     world = World(retry_interval_start_s=100.0)
-    await world.create(a_pv(), a_csi_node(drivers={"other": "x"}))
+    await world.create(a_held_pv(), a_csi_node(drivers={"other": "x"}))
     async with world.attaching():
         await world.create(a_va(annotations={NODE_ID_ANNOTATION: "nodeID1"}))
         assert f"CSINode node1 does not contain driver {DRIVER}" == (await world.error())["message"]
@@ -415,7 +415,7 @@ async def _true_when(value: object) -> bool:
 @in_virtual_time
 async def test_many_attachments_cost_two_writes_and_one_call_each():
     world = World()
-    await world.create(a_csi_node(), *(a_pv(f"pv{n}", f"h{n}") for n in range(50)))
+    await world.create(a_csi_node(), *(a_held_pv(f"pv{n}", f"h{n}") for n in range(50)))
     async with world.attaching():
         for number in range(50):
             await world.create(a_va(f"va{number}", f"pv{number}"))
@@ -467,7 +467,7 @@ async def test_another_finalizer_that_came_meanwhile_is_not_lost():
 @in_virtual_time
 async def test_not_more_calls_at_once_than_workers():
     world = World(worker_threads=3)
-    await world.create(a_csi_node(), *(a_pv(f"pv{n}", f"h{n}") for n in range(8)))
+    await world.create(a_csi_node(), *(a_held_pv(f"pv{n}", f"h{n}") for n in range(8)))
     gate = world.driver.gate(PUBLISH)
     async with world.attaching():
         for number in range(8):
@@ -483,7 +483,7 @@ async def test_not_more_calls_at_once_than_workers():
 async def test_slow_calls_do_not_hold_up_a_volume_that_needs_none():
     """Workers are not held by calls: an attachment that only needs an error told gets it at once."""
     world = World(worker_threads=2)
-    await world.create(a_csi_node(), *(a_pv(f"pv{n}", f"h{n}") for n in range(4)))
+    await world.create(a_csi_node(), *(a_held_pv(f"pv{n}", f"h{n}") for n in range(4)))
     world.driver.gate(PUBLISH)
     async with world.attaching():
         for number in range(4):
@@ -513,7 +513,7 @@ async def test_a_single_node_volume_moves_only_after_its_detach():
 @in_virtual_time
 async def test_room_on_a_full_node_wakes_who_waits_for_it():
     world = await World(retry_interval_start_s=100.0).base()
-    await world.create(a_pv("pv2", "handle2"))
+    await world.create(a_held_pv("pv2", "handle2"))
     async with world.attaching():
         await world.create(a_va())
         await world.attached()
@@ -569,11 +569,11 @@ async def test_a_new_process_takes_up_what_the_last_one_left():
 @in_virtual_time
 async def test_draining_lets_a_running_call_end_and_be_stored():
     world = await World().base()
-    await world.create(a_pv("pv2", "handle2"), a_va(), a_va("pv2-node1", "pv2"))
+    await world.create(a_held_pv("pv2", "handle2"), a_va(), a_va("pv2-node1", "pv2"))
     world.driver.script(PUBLISH, Wait(5.0), Wait(5.0))
     async with world.attaching() as attacher:
         await world.settle()
-        await world.create(a_pv("pv3", "handle3"), a_va("pv3-node1", "pv3"))
+        await world.create(a_held_pv("pv3", "handle3"), a_va("pv3-node1", "pv3"))
         began = world.clock.now()
         drained = await attacher.drain(20.0)
         assert drained
@@ -648,7 +648,7 @@ async def test_TR03_a_foreign_attachment_is_left_alone():
 @in_virtual_time
 async def test_finalizers_of_a_time_with_publish_go_with_the_objects():
     world = World(without_publish())
-    await world.create(a_pv(), an_attached_va())
+    await world.create(a_held_pv(), an_attached_va())
     async with world.attaching():
         await world.delete("VolumeAttachment", "pv1-node1")
         await world.delete("PersistentVolume", "pv1")

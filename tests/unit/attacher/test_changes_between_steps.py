@@ -14,7 +14,7 @@ from mooring.controllers.attacher.view import View
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from tests.support.attaching import GET_SECRET, PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, UNPUBLISH, World
-from tests.support.objects import DRIVER, FINALIZER, a_csi_node, a_pv, a_secret, a_va, an_attached_va
+from tests.support.builders import DRIVER, FINALIZER, a_csi_node, a_held_pv, a_secret, a_va, an_attached_va
 from tests.support.recording import RecordingCluster
 from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
@@ -58,7 +58,7 @@ async def _made(world: World, method: str, count: int = 1) -> bool:
 @in_virtual_time
 async def test_draining_begins_no_new_calls():
     world = World(worker_threads=1)
-    await world.create(a_csi_node(), *(a_pv(f"pv{n}", f"h{n}") for n in range(4)))
+    await world.create(a_csi_node(), *(a_held_pv(f"pv{n}", f"h{n}") for n in range(4)))
     world.driver.always(PUBLISH, Wait(3.0))
     async with world.attaching() as attacher:
         for number in range(4):
@@ -74,7 +74,7 @@ async def test_draining_begins_no_new_calls():
 @in_virtual_time
 async def test_slow_calls_do_not_hold_up_checks_however_many_there_are():
     world = World(worker_threads=2)
-    await world.create(a_csi_node(), *(a_pv(f"pv{n}", f"h{n}") for n in range(8)))
+    await world.create(a_csi_node(), *(a_held_pv(f"pv{n}", f"h{n}") for n in range(8)))
     world.driver.gate(PUBLISH)
     async with world.attaching():
         for number in range(8):
@@ -89,7 +89,7 @@ async def test_slow_calls_do_not_hold_up_checks_however_many_there_are():
 @in_virtual_time
 async def test_what_was_deleted_while_it_waited_for_a_call_is_not_published():
     world = World(worker_threads=1)
-    await world.create(a_csi_node(), a_pv(), a_pv("pv2", "handle2"))
+    await world.create(a_csi_node(), a_held_pv(), a_held_pv("pv2", "handle2"))
     gate = world.driver.gate(PUBLISH)
     async with world.attaching():
         await world.create(a_va())
@@ -128,7 +128,7 @@ async def test_who_waits_for_a_single_node_volume_goes_on_when_it_is_free(how):
 @in_virtual_time
 async def test_a_registration_that_comes_while_the_volume_is_being_held_is_noticed():
     world = World(retry_interval_start_s=100.0, resync_s=0.0)
-    await world.create(a_pv(finalizers=None))
+    await world.create(a_held_pv(finalizers=None))
     await world.set_finalizers("PersistentVolume", "pv1", None)
     between = with_between(world)
 
@@ -145,7 +145,7 @@ async def test_a_registration_that_comes_while_the_volume_is_being_held_is_notic
 @in_virtual_time
 async def test_room_that_came_while_the_driver_said_full_is_noticed():
     world = await World(retry_interval_start_s=100.0, resync_s=0.0).base()
-    await world.create(a_pv("pv2", "handle2"))
+    await world.create(a_held_pv("pv2", "handle2"))
     async with world.attaching():
         await world.create(a_va())
         await world.attached()
@@ -212,7 +212,7 @@ async def test_a_difference_that_leads_to_nothing_is_logged_once(capsys):
 @in_virtual_time
 async def test_nothing_is_remembered_of_attachments_that_are_gone():
     world = World()
-    await world.create(a_csi_node(), *(a_pv(f"pv{n}", f"h{n}") for n in range(30)))
+    await world.create(a_csi_node(), *(a_held_pv(f"pv{n}", f"h{n}") for n in range(30)))
     async with world.attaching() as attacher:
         for number in range(30):
             await world.create(a_va(f"va{number}", f"pv{number}"))
@@ -308,7 +308,7 @@ async def test_a_new_attachment_of_an_old_name_is_not_taken_for_the_old_one():
 @in_virtual_time
 async def test_an_order_is_not_carried_out_on_another_object_of_that_name():
     world = await World(resync_s=0.0).base(**SECRET)
-    await world.create(a_secret(data={}), a_pv("pv2", "handle2"))
+    await world.create(a_secret(data={}), a_held_pv("pv2", "handle2"))
     between = with_between(world)
 
     async def replace() -> None:
@@ -343,7 +343,7 @@ async def test_an_error_of_an_old_attachment_is_not_shown_on_a_new_one_of_its_na
 async def test_nothing_is_published_for_a_volume_that_is_gone():
     """Two attachments of one volume: the second waits for the first one's patch of the PV, which is gone meanwhile."""
     world = World(resync_s=0.0)
-    await world.create(a_csi_node(), a_pv(finalizers=None))
+    await world.create(a_csi_node(), a_held_pv(finalizers=None))
     await world.set_finalizers("PersistentVolume", "pv1", None)
     between = with_between(world)
 
@@ -385,7 +385,7 @@ async def test_a_failed_publish_of_a_deleted_attachment_is_an_attach_error(capsy
 @in_virtual_time
 async def test_a_burst_of_calls_reads_their_secret_once():
     world = World()
-    await world.create(a_csi_node(), a_secret(data={}), *(a_pv(f"pv{n}", f"h{n}", **SECRET) for n in range(20)))
+    await world.create(a_csi_node(), a_secret(data={}), *(a_held_pv(f"pv{n}", f"h{n}", **SECRET) for n in range(20)))
     async with world.attaching():
         await world.create(*(a_va(f"va{number}", f"pv{number}") for number in range(20)))
         for number in range(20):

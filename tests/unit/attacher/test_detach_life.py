@@ -10,7 +10,7 @@ from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid
 from tests.support.attaching import GET_PV, GET_SECRET, GET_VA, PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, UNPUBLISH, World
-from tests.support.objects import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_secret, a_va, an_attached_va
+from tests.support.builders import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_secret, a_va, an_attached_va
 from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
 
@@ -134,14 +134,14 @@ async def test_DT08_a_volume_that_comes_back_lets_the_detach_go_on():
         assert 'persistentvolume "pv1" not found' == (await world.error("detachError"))["message"]
         await world.settle(700)
         assert [GET_PV, PATCH_STATUS] == world.story
-        await world.create(a_pv())
+        await world.create(a_held_pv())
         await world.gone("VolumeAttachment", VA, wait_s=1)
 
 
 @in_virtual_time
 async def test_DT10_no_node_id_anywhere_is_told():
     world = World()
-    await world.create(a_pv(), an_attached_va(annotations={"a": "b"}))
+    await world.create(a_held_pv(), an_attached_va(annotations={"a": "b"}))
     async with world.attaching():
         await world.delete("VolumeAttachment", VA)
         assert 'csinode.storage.k8s.io "node1" not found' == (await world.error("detachError"))["message"]
@@ -152,7 +152,7 @@ async def test_DT10_no_node_id_anywhere_is_told():
 @in_virtual_time
 async def test_DT11_a_node_that_is_gone_is_served_by_the_annotation():
     world = World()
-    await world.create(a_pv(), an_attached_va(annotations={NODE_ID_ANNOTATION: "annotatedNodeID"}))
+    await world.create(a_held_pv(), an_attached_va(annotations={NODE_ID_ANNOTATION: "annotatedNodeID"}))
     await detached(world)
     assert "annotatedNodeID" == world.driver.made(UNPUBLISH)[0].request.node_id
 

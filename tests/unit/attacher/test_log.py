@@ -10,7 +10,7 @@ import pytest
 
 from mooring.base import log
 from tests.support.attaching import PUBLISH, UNPUBLISH, World
-from tests.support.objects import a_va
+from tests.support.builders import a_va
 from tests.support.scripted_driver import RPC, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
 

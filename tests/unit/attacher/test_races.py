@@ -11,7 +11,7 @@ from mooring.csi.codes import Code
 from mooring.kube.cluster import WatchEvent
 from mooring.kube.errors import Unreachable
 from tests.support.attaching import PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, STD_ATTACH, UNPUBLISH, World
-from tests.support.objects import DELETED, DRIVER, FINALIZER, a_csi_node, a_va, an_attached_va
+from tests.support.builders import DELETED, DRIVER, FINALIZER, a_csi_node, a_va, an_attached_va
 from tests.support.recording import RecordingCluster
 from tests.support.scripted_driver import Fail, Lose, Wait
 from tests.support.virtual_loop import in_virtual_time

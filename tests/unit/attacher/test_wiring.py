@@ -11,7 +11,7 @@ from mooring.csi.codes import Code
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.proto import csi_pb2 as csi
 from tests.support.attaching import GET_SECRET, PUBLISH, World
-from tests.support.objects import DRIVER, a_csi_node, a_pv, a_secret, a_va
+from tests.support.builders import DRIVER, a_csi_node, a_held_pv, a_secret, a_va
 from tests.support.scripted_driver import RPC, Fail, ScriptedDriver
 from tests.support.virtual_loop import in_virtual_time
 
@@ -89,7 +89,7 @@ async def test_ME03_calls_for_in_tree_volumes_are_counted_apart():
     gce = "pd.csi.storage.gke.io"
     world = World(ScriptedDriver(gce), call_metrics=metrics)
     await world.create(
-        a_csi_node(drivers={gce: "nodeID1"}), a_pv("plain", "h1"), a_pv("tree", source={"gcePersistentDisk": {"pdName": "d"}})
+        a_csi_node(drivers={gce: "nodeID1"}), a_held_pv("plain", "h1"), a_held_pv("tree", source={"gcePersistentDisk": {"pdName": "d"}})
     )
     metrics.driver_name = gce
     async with world.attaching():
@@ -104,7 +104,7 @@ async def test_ME03_calls_for_in_tree_volumes_are_counted_apart():
 @in_virtual_time
 async def test_a_secret_is_read_once_for_a_burst_and_again_after_five_seconds():
     world = await World().base(**SECRET)
-    await world.create(a_secret(data={"a": "Yg=="}), *(a_pv(f"pv-{n}", f"h{n}", **SECRET) for n in range(5)))
+    await world.create(a_secret(data={"a": "Yg=="}), *(a_held_pv(f"pv-{n}", f"h{n}", **SECRET) for n in range(5)))
     async with world.attaching():
         for number in range(5):
             await world.create(a_va(f"va{number}", f"pv-{number}"))

@@ -10,7 +10,7 @@ from mooring.api.meta import Key
 from mooring.controllers.attacher.decide_after import Learnt
 from mooring.controllers.attacher.memory import Doubt, Drift, Memory
 from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, DriverFacts, View
-from tests.support.objects import DRIVER, csi_node_struct, pv_struct, va_struct
+from tests.support.builders import DRIVER, typed
 
 T = TypeVar("T")
 
@@ -71,9 +71,9 @@ def a_view(
         memory.learn(doubt.name, Learnt.VANISHED)
     return View(
         driver=driver or facts(),
-        attachments=Shelf(map(va_struct, vas), ATTACHMENT_INDEXES),
-        volumes=Shelf(map(pv_struct, pvs)),
-        nodes=Shelf(map(csi_node_struct, nodes)),
+        attachments=Shelf(map(typed, vas), ATTACHMENT_INDEXES),
+        volumes=Shelf(map(typed, pvs)),
+        nodes=Shelf(map(typed, nodes)),
         calls=Running(in_flight or {}, calls_full),
         default_fs_type=default_fs_type,
         memory=memory,

@@ -15,8 +15,8 @@ from mooring.control.events import EventRecorder
 from mooring.controllers.binding import options
 from mooring.controllers.binding.announcer import Announcer
 from mooring.controllers.binding.reasons import Told
-from tests.support.bindables import Json, a_bound_claim, a_claim
 from tests.support.binding import EPOCH_S, Ours, World
+from tests.support.builders import Json, a_bound_claim, a_claim
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 from tests.unit.kube.fake_cluster import FakeCluster
 

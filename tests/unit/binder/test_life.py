@@ -13,8 +13,8 @@ from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding import options
 from mooring.controllers.binding.names import NO_PROVISIONER, VAC_PROTECTION
 from mooring.kube.errors import Conflict, ServerError, Unreachable
-from tests.support.bindables import KINDS, a_capacity, a_claim, a_class, a_csi_driver, a_node, a_pod, a_volume, an_ephemeral_volume
 from tests.support.binding import NODE, POD, PV, PVC, Forbids, LateWatch, Ours, World, annotations, finalizers
+from tests.support.builders import KINDS, a_capacity, a_claim, a_class, a_csi_driver, a_pod, a_ready_node, a_volume, an_ephemeral_volume
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
 PUT_PV, PUT_PV_STATUS = "update persistentvolumes", "update persistentvolumes/status"
@@ -383,8 +383,8 @@ async def test_parts_that_are_off_do_nothing() -> None:
     async with ours.binding() as world:
         await world.create(a_volume(world("pv"), sc=world("sc")))
         await world.create(a_claim(world("claim"), sc=world("sc")))
-        await world.create(a_node(world("n1")))
-        await world.create(a_pod(world("pod")))
+        await world.create(a_ready_node(world("n1")))
+        await world.create(a_pod(world("pod"), terminationGracePeriodSeconds=0))
         await asyncio.sleep(60)
         assert [] == ours.writes(world("pv"), world("claim"), world("pod"))
         await world.delete(PVC, world("claim"))

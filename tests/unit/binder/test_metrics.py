@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from mooring.kube.errors import ServerError
-from tests.support.bindables import a_claim
 from tests.support.binding import PV, PVC, Ours
+from tests.support.builders import a_claim
 from tests.support.virtual_loop import in_virtual_time
 
 PUT_PVC = "update persistentvolumeclaims"

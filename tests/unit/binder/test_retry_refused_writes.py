@@ -11,8 +11,8 @@ from mooring.api.meta import Kind
 from mooring.apiserver.local import Faults
 from mooring.controllers.binding import options
 from mooring.kube.errors import Conflict, Forbidden
-from tests.support.bindables import a_claim, a_volume, an_ephemeral_volume
 from tests.support.binding import NODE, PVC, Ours, World
+from tests.support.builders import a_claim, a_volume, an_ephemeral_volume
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
 TRIES_MAX = 80

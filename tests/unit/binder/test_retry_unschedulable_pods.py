@@ -6,8 +6,8 @@ import pytest
 
 from mooring.controllers.binding.names import NO_PROVISIONER, SELECTED_NODE
 from mooring.kube.errors import ServerError
-from tests.support.bindables import a_capacity, a_claim, a_csi_driver, a_volume
 from tests.support.binding import POD, PVC, HeldWrites, Ours, World
+from tests.support.builders import a_capacity, a_claim, a_csi_driver, a_volume
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
 

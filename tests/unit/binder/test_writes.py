@@ -14,8 +14,8 @@ from mooring.control.runtime import Runtime
 from mooring.controllers.binder.volumes.volume_locks import VolumeLocks, unlocked
 from mooring.controllers.binding import edits, options
 from mooring.controllers.binding.caches import BindingCaches
-from tests.support.bindables import NS, a_claim, a_volume
 from tests.support.binding import POD, PV, PVC, LateWatch, Ours, World, annotations
+from tests.support.builders import NS, a_claim, a_volume
 from tests.support.virtual_loop import in_virtual_time
 
 

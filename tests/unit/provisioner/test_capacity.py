@@ -32,6 +32,7 @@ from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import greet
 from mooring.kube.errors import NOT_SERVED, ApiError, Conflict, Forbidden, NotFound, NotServed, ServerError, Unreachable
+from tests.support.builders import a_pod, a_pv, typed
 from tests.support.cluster_world import ClusterWorld, metric
 from tests.support.scripted_driver import RPC, Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
@@ -128,14 +129,10 @@ class World(ClusterWorld):
 
 async def two_zones(world: World | None = None) -> World:
     world = world or World()
-    await world.create(PODS, a_pod("pod"))
+    await world.create(PODS, a_pod("pod", namespace="ns"))
     for name, zone in (("n1", "a"), ("n2", "b"), ("n3", "a")):
         await world.node(name, zone)
     return world
-
-
-def a_pod(name: str, **metadata: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": "ns", **metadata}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
 
 
 @in_virtual_time
@@ -473,23 +470,23 @@ async def test_P83_what_provisioning_does_is_asked_for_at_once():
             await world.settle(10)
             return world.zones()
 
-        assert ["a", "a"] == await asked_after(capacity.volume_made, a_volume(("In", ["a"])))
-        assert ["a", "b"] == await asked_after(capacity.volume_made, a_volume())
+        assert ["a", "a"] == await asked_after(capacity.volume_made, volume_in(("In", ["a"])))
+        assert ["a", "b"] == await asked_after(capacity.volume_made, volume_in())
         assert ["a", "b"] == await asked_after(capacity.making_failed, "two")
         assert [] == await asked_after(capacity.making_failed, "unknown")
-        assert ["b", "b"] == await asked_after(capacity.volume_deleted, a_volume(("In", ["b"])))
-        assert [] == await asked_after(capacity.volume_deleted, a_volume(("In", ["z"])))
-        assert [] == await asked_after(capacity.volume_deleted, a_volume())
+        assert ["b", "b"] == await asked_after(capacity.volume_deleted, volume_in(("In", ["b"])))
+        assert [] == await asked_after(capacity.volume_deleted, volume_in(("In", ["z"])))
+        assert [] == await asked_after(capacity.volume_deleted, volume_in())
 
 
-def a_volume(*expressions: tuple[str, list[str]]) -> PersistentVolume:
+def volume_in(*expressions: tuple[str, list[str]]) -> PersistentVolume:
     terms = [{"matchExpressions": [{"key": ZONE, "operator": operator, "values": values}]} for operator, values in expressions]
-    spec = {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}} if terms else {}
-    return msgspec.convert({"metadata": {}, "spec": {"storageClassName": "one", **spec}}, PersistentVolume)
+    affinity = {"required": {"nodeSelectorTerms": terms}} if terms else None
+    return typed(a_pv(storageClassName="one", nodeAffinity=affinity))
 
 
 def test_P83_only_plain_places_are_places():
-    assert (((ZONE, "a"),), ((ZONE, "b"),)) == places_of(a_volume(("In", ["a"]), ("In", ["b"]), ("In", ["c", "d"]), ("Exists", [])))
+    assert (((ZONE, "a"),), ((ZONE, "b"),)) == places_of(volume_in(("In", ["a"]), ("In", ["b"]), ("In", ["c", "d"]), ("Exists", [])))
 
 
 @in_virtual_time
@@ -584,7 +581,7 @@ async def test_P82_the_owner_is_the_pod_or_who_controls_it():
     world = World()
     rs = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "uid-rs", "controller": True}
     other = {**rs, "name": "other", "uid": "uid-other", "controller": False}
-    made = await world.create(PODS, a_pod("pod", ownerReferences=[other, rs]))
+    made = await world.create(PODS, a_pod("pod", ownerReferences=[other, rs], namespace="ns"))
     assert None is await preflight.owner_of(world.cluster, "ns", "pod", -1)
     pod = await preflight.owner_of(world.cluster, "ns", "pod", 0)
     assert pod is not None
@@ -597,7 +594,7 @@ async def test_P82_the_owner_is_the_pod_or_who_controls_it():
     assert "get replicasets" == world.story[-1]
     with pytest.raises(ConfigError, match="Pod ns/gone"):
         await preflight.owner_of(world.cluster, "ns", "gone", 0)
-    await world.create(PODS, a_pod("bare"))
+    await world.create(PODS, a_pod("bare", namespace="ns"))
     with pytest.raises(ConfigError, match="no controlling owner"):
         await preflight.owner_of(world.cluster, "ns", "bare", 1)
 
@@ -605,7 +602,7 @@ async def test_P82_the_owner_is_the_pod_or_who_controls_it():
 @in_virtual_time
 async def test_P84_adoption_adds_the_owner_and_keeps_the_others():
     world = World(owner_level=0, pod_name="pod")
-    pod = await world.create(PODS, a_pod("pod"))
+    pod = await world.create(PODS, a_pod("pod", namespace="ns"))
     await world.node("n1", "a")
     await world.classes("one", "new")
     name = await world.stored("one", "a")
@@ -624,7 +621,7 @@ async def test_P84_adoption_adds_the_owner_and_keeps_the_others():
 async def test_P84_of_all_owners_only_ours_controls():
     """After a rollout the former ReplicaSet still lives; the API server refuses an object with two controllers."""
     world = World(owner_level=0, pod_name="pod")
-    pod = await world.create(PODS, a_pod("pod"))
+    pod = await world.create(PODS, a_pod("pod", namespace="ns"))
     await world.node("n1", "a")
     await world.classes("one")
     name = await world.stored("one", "a", "1")
@@ -652,7 +649,7 @@ class Answers(Faults):
 @in_virtual_time
 async def test_P82_the_api_is_asked_for_its_version():
     world = World()
-    await world.create(PODS, a_pod("pod"))
+    await world.create(PODS, a_pod("pod", namespace="ns"))
     assert "v1" == (await preflight.capacity_kind(world.cluster, "ns")).version
     missing = NotServed(NOT_SERVED, reason="NotFound")
     with pytest.raises(ConfigError, match="no CSIStorageCapacity"):

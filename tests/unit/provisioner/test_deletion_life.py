@@ -27,8 +27,8 @@ from mooring.csi.codes import Code
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.session import greet
 from mooring.kube.errors import ApiError, Conflict, Forbidden, ServerError, Unreachable
+from tests.support.builders import a_held_pv, a_va
 from tests.support.cluster_world import ClusterWorld, metric
-from tests.support.objects import a_pv, a_va
 from tests.support.scripted_driver import RPC, Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import DELETE, VolumeDriver
@@ -97,7 +97,7 @@ class World(ClusterWorld):
         """A PersistentVolume as the provisioner wrote it, with its claim gone."""
         notes = {names.PROVISIONED_BY: DRIVER, names.DELETION_SECRET_NAME: secret[0], names.DELETION_SECRET_NAMESPACE: secret[1]}
         more = {"persistentVolumeReclaimPolicy": policy, "storageClassName": "sc", **spec}
-        await self.create(PERSISTENT_VOLUMES, a_pv(name, handle, finalizers=finalizers, annotations=notes, spec=more))
+        await self.create(PERSISTENT_VOLUMES, a_held_pv(name, handle, finalizers=finalizers, annotations=notes, spec=more))
         held = [*(["kubernetes.io/pv-protection"] if protected else []), *finalizers]
         await self.patch(PERSISTENT_VOLUMES, name, {"metadata": {"finalizers": held or None}})
         if phase:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mooring.why.scanner import CannotLook
-from tests.support.objects import DRIVER, a_va
+from tests.support.builders import DRIVER, a_va
 from tests.support.orphaned import Found, Listing, World
 from tests.support.virtual_loop import in_virtual_time
 
