@@ -1,6 +1,6 @@
 """One life after another, on our binder and on kube-controller-manager with kube-scheduler: both must come to the same.
 
-Ours runs in process and in virtual time. The real ones run all lives at once, on one control plane of their own.
+BinderWorld runs in process and in virtual time. The real ones run all lives at once, on one control plane of their own.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from mooring.api.core import NODES
+from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Chance
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
-from tests.support.binding import NODE, POD, PV, PVC, Ours, World, annotations, finalizers
+from tests.support.binding import NODE, POD, PV, PVC, BinderWorld, Tenant, annotations, finalizers
 from tests.support.builders import Json, a_capacity, a_claim, a_csi_driver, a_csi_node, a_va, a_volume, an_ephemeral_volume
 from tests.support.control_plane import ControlPlane
 from tests.support.virtual_loop import run_virtual
 
-Life = Callable[[World], Awaitable[None]]
+Life = Callable[[Tenant], Awaitable[None]]
 LIVES: dict[str, Life] = {}
 COMPLETED, OURS = "pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -32,7 +33,7 @@ def life(body: Life) -> Life:
     return body
 
 
-async def bound(world: World, policy: str = "Retain", size: str = "1Gi") -> tuple[Json, str, str]:
+async def bound(world: Tenant, policy: str = "Retain", size: str = "1Gi") -> tuple[Json, str, str]:
     """A claim, its name, and its volume's, provisioned and bound."""
     await world.make_class()
     await world.create(a_claim(world("claim"), sc=world("sc"), size=size))
@@ -47,7 +48,7 @@ async def bound(world: World, policy: str = "Retain", size: str = "1Gi") -> tupl
 
 
 @life
-async def b05_smallest_that_fits(world: World) -> None:
+async def b05_smallest_that_fits(world: Tenant) -> None:
     for size in ("5Gi", "10Gi", "20Gi"):
         await world.available(f"pv{size.lower()}", size=size)
     await world.create(a_claim(world("claim"), size="7Gi", sc=world("sc")))
@@ -60,7 +61,7 @@ async def b05_smallest_that_fits(world: World) -> None:
 
 
 @life
-async def b07_reserved_by_name(world: World) -> None:
+async def b07_reserved_by_name(world: Tenant) -> None:
     await world.create(a_volume(world("small"), sc=world("sc")))
     await world.available(size="50Gi", claim=world("claim"))
     await world.create(a_claim(world("claim"), sc=world("sc")))
@@ -69,7 +70,7 @@ async def b07_reserved_by_name(world: World) -> None:
 
 
 @life
-async def b11_released_then_reserved_by_name(world: World) -> None:
+async def b11_released_then_reserved_by_name(world: Tenant) -> None:
     await world.make_class()
     gone = a_claim(world("claim"), uid="gone")
     await world.create(a_volume(world("pv"), sc=world("sc"), claim=gone))
@@ -81,7 +82,7 @@ async def b11_released_then_reserved_by_name(world: World) -> None:
 
 
 @life
-async def b14_named_volume_comes_later(world: World) -> None:
+async def b14_named_volume_comes_later(world: Tenant) -> None:
     await world.create(a_claim(world("claim"), sc=world("sc"), volume=world("pv")))
     await world.settle()
     assert "Pending" == (await world.get(PVC, world("claim")))["status"]["phase"]
@@ -90,7 +91,7 @@ async def b14_named_volume_comes_later(world: World) -> None:
 
 
 @life
-async def b15_named_volume_does_not_suit(world: World) -> None:
+async def b15_named_volume_does_not_suit(world: Tenant) -> None:
     await world.create(a_volume(world("pv"), sc=world("sc"), size="512Mi"))
     claim = await world.create(a_claim(world("claim"), sc=world("sc"), volume=world("pv")))
     text = f'Cannot bind to requested volume "{world("pv")}": requested PV is too small'
@@ -98,7 +99,7 @@ async def b15_named_volume_does_not_suit(world: World) -> None:
 
 
 @life
-async def b16_named_volume_of_someone_else(world: World) -> None:
+async def b16_named_volume_of_someone_else(world: Tenant) -> None:
     await world.create(a_volume(world("pv"), sc=world("sc"), claim="somebody-else"))
     claim = await world.create(a_claim(world("claim"), sc=world("sc"), volume=world("pv")))
     await world.told(claim, "Warning", "FailedBinding", f'volume "{world("pv")}" already bound to a different claim.')
@@ -108,7 +109,7 @@ async def b16_named_volume_of_someone_else(world: World) -> None:
 
 
 @life
-async def b18_b19_external_provisioner(world: World) -> None:
+async def b18_b19_external_provisioner(world: Tenant) -> None:
     await world.make_class()
     made = await world.create(a_claim(world("claim"), sc=world("sc")))
     claim = await world.asked(world("claim"))
@@ -121,7 +122,7 @@ async def b18_b19_external_provisioner(world: World) -> None:
 
 
 @life
-async def b20_b21_waits_for_a_pod_then_for_a_node(world: World) -> None:
+async def b20_b21_waits_for_a_pod_then_for_a_node(world: Tenant) -> None:
     await world.make_class(wffc=True)
     claim = await world.create(a_claim(world("claim"), sc=world("sc")))
     await world.told(claim, "Normal", "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
@@ -132,7 +133,7 @@ async def b20_b21_waits_for_a_pod_then_for_a_node(world: World) -> None:
 
 
 @life
-async def b22_b23_static_volume_waits_unless_reserved(world: World) -> None:
+async def b22_b23_static_volume_waits_unless_reserved(world: Tenant) -> None:
     await world.make_class(wffc=True)
     await world.available()
     claim = await world.create(a_claim(world("claim"), sc=world("sc")))
@@ -142,7 +143,7 @@ async def b22_b23_static_volume_waits_unless_reserved(world: World) -> None:
 
 
 @life
-async def b32_class_comes_later(world: World) -> None:
+async def b32_class_comes_later(world: Tenant) -> None:
     """B32: the claim is tried again."""
     claim = await world.create(a_claim(world("claim"), sc=world("sc")))
     await world.told(claim, "Warning", "ProvisioningFailed", f'"{world("sc")}" not found')
@@ -154,7 +155,7 @@ async def b32_class_comes_later(world: World) -> None:
 
 
 @life
-async def b24_volume_removed_by_force(world: World) -> None:
+async def b24_volume_removed_by_force(world: Tenant) -> None:
     claim, name, pv = await bound(world)
     await world.delete(PV, pv)
     await world.patch(PV, pv, {"metadata": {"finalizers": None}})
@@ -164,7 +165,7 @@ async def b24_volume_removed_by_force(world: World) -> None:
 
 
 @life
-async def b25_b26_lost_and_misbound(world: World) -> None:
+async def b25_b26_lost_and_misbound(world: Tenant) -> None:
     bare = await world.create(a_claim(world("bare"), sc=world("sc"), annotations={COMPLETED: "yes"}))
     await world.told(bare, "Warning", "ClaimLost", "Bound claim has lost reference to PersistentVolume.")
     other = await world.create(a_claim(world("other"), sc=world("sc")))
@@ -176,7 +177,7 @@ async def b25_b26_lost_and_misbound(world: World) -> None:
 
 
 @life
-async def b27_b28_b29_released_and_used_again(world: World) -> None:
+async def b27_b28_b29_released_and_used_again(world: Tenant) -> None:
     _, name, pv = await bound(world)
     await world.delete(PVC, name)
     await world.gone(PVC, name)
@@ -192,7 +193,7 @@ async def b27_b28_b29_released_and_used_again(world: World) -> None:
 
 
 @life
-async def b30_b31_spare_volumes(world: World) -> None:
+async def b30_b31_spare_volumes(world: Tenant) -> None:
     claim, name, pv = await bound(world, "Delete")
     await world.provision(claim, "spare")
     await world.phase(PV, world("spare"), "Released")
@@ -206,10 +207,10 @@ async def b30_b31_spare_volumes(world: World) -> None:
 
 
 @life
-async def b33_b35_claim_in_use(world: World) -> None:
+async def b33_b35_claim_in_use(world: Tenant) -> None:
     _, name, _ = await bound(world)
     await world.make_pod(name, node="somewhere")
-    await world.patch(POD, world("pod"), {"status": {"phase": "Succeeded"}}, "status")
+    await world.patch(POD, world("pod"), {"status": {"phase": "Succeeded"}}, subresource="status")
     await world.settle()
     await world.delete(PVC, name)
     await world.settle()
@@ -219,7 +220,7 @@ async def b33_b35_claim_in_use(world: World) -> None:
 
 
 @life
-async def b34_pod_without_a_node_holds_nothing(world: World) -> None:
+async def b34_pod_without_a_node_holds_nothing(world: Tenant) -> None:
     _, name, _ = await bound(world)
     await world.make_node()
     await world.make_pod(name, schedulingGates=[{"name": "test/held"}])
@@ -231,7 +232,7 @@ async def b34_pod_without_a_node_holds_nothing(world: World) -> None:
 
 
 @life
-async def b37_bound_volume_deleted(world: World) -> None:
+async def b37_bound_volume_deleted(world: Tenant) -> None:
     _, name, pv = await bound(world)
     await world.delete(PV, pv)
     await world.settle()
@@ -244,7 +245,7 @@ async def b37_bound_volume_deleted(world: World) -> None:
 
 
 @life
-async def b38_b40_claim_of_the_pod(world: World) -> None:
+async def b38_b40_claim_of_the_pod(world: Tenant) -> None:
     """B40: the claim goes with its pod, and the volume is released."""
     await world.make_class()
     pod = await world.make_pod(volumes=(an_ephemeral_volume(sc=world("sc")),))
@@ -260,7 +261,7 @@ async def b38_b40_claim_of_the_pod(world: World) -> None:
 
 
 @life
-async def b39_foreign_claim_of_that_name(world: World) -> None:
+async def b39_foreign_claim_of_that_name(world: Tenant) -> None:
     await world.make_node()
     name = f"{world('pod')}-scratch"
     await world.create(a_claim(name, sc=world("sc")))
@@ -274,7 +275,7 @@ async def b39_foreign_claim_of_that_name(world: World) -> None:
 
 
 @life
-async def b41_claim_missing_then_unbound_then_bound(world: World) -> None:
+async def b41_claim_missing_then_unbound_then_bound(world: Tenant) -> None:
     node = await world.make_node()
     pod = await world.make_pod(world("claim"))
     text = f'persistentvolumeclaim "{world("claim")}" not found'
@@ -289,7 +290,7 @@ async def b41_claim_missing_then_unbound_then_bound(world: World) -> None:
 
 
 @life
-async def b42_volume_of_a_zone(world: World) -> None:
+async def b42_volume_of_a_zone(world: Tenant) -> None:
     await world.make_class(wffc=True, provisioner=NO_PROVISIONER)
     for zone in "abc":
         await world.make_node(f"n{zone}", zone=zone)
@@ -301,7 +302,7 @@ async def b42_volume_of_a_zone(world: World) -> None:
 
 
 @life
-async def b44_an_empty_node_is_none_that_there_is(world: World) -> None:
+async def b44_an_empty_node_is_none_that_there_is(world: Tenant) -> None:
     node = await world.make_node()
     await world.make_class(wffc=True)
     await world.create(a_claim(world("claim"), sc=world("sc"), annotations={"volume.kubernetes.io/selected-node": ""}))
@@ -312,7 +313,7 @@ async def b44_an_empty_node_is_none_that_there_is(world: World) -> None:
 
 
 @life
-async def b43_b44_node_taken_back(world: World) -> None:
+async def b43_b44_node_taken_back(world: Tenant) -> None:
     one = await world.make_node("n1")
     await world.make_class(wffc=True)
     await world.create(a_claim(world("claim"), sc=world("sc")))
@@ -329,7 +330,7 @@ async def b43_b44_node_taken_back(world: World) -> None:
 
 
 @life
-async def b45_volume_lands_elsewhere(world: World) -> None:
+async def b45_volume_lands_elsewhere(world: Tenant) -> None:
     node = await world.make_node("n1", zone="a")
     await world.make_class(wffc=True)
     await world.create(a_claim(world("claim"), sc=world("sc")))
@@ -342,7 +343,7 @@ async def b45_volume_lands_elsewhere(world: World) -> None:
 
 
 @life
-async def b46_b47_b49_room(world: World) -> None:
+async def b46_b47_b49_room(world: Tenant) -> None:
     await world.create(a_csi_driver(name=world.driver))
     await world.make_class(wffc=True)
     for base in ("n1", "n2"):
@@ -356,7 +357,7 @@ async def b46_b47_b49_room(world: World) -> None:
 
 
 @life
-async def b50_b51_nothing_on_any_node(world: World) -> None:
+async def b50_b51_nothing_on_any_node(world: Tenant) -> None:
     await world.make_class(wffc=True, allowedTopologies=[{"matchLabelExpressions": [{"key": "zone", "values": ["b"]}]}])
     await world.make_node("na", zone="a")
     await world.create(a_claim(world("claim"), sc=world("sc")))
@@ -367,7 +368,7 @@ async def b50_b51_nothing_on_any_node(world: World) -> None:
 
 
 @life
-async def b52_b53_b55_limits(world: World) -> None:
+async def b52_b53_b55_limits(world: Tenant) -> None:
     node = await world.make_node()
     await world.create(a_csi_node(node, count=2, drivers={world.driver: node}))
     claims = [world(f"c{number}") for number in range(3)]
@@ -387,12 +388,12 @@ async def b52_b53_b55_limits(world: World) -> None:
     await world.rejected(world("pod"), "exceed max volume count")
     await world.make_pod(claims[0], base="same")
     await world.scheduled(world("same"), node)
-    await world.delete("VolumeAttachment", world("va"))
+    await world.delete(VOLUME_ATTACHMENTS, world("va"))
     await world.scheduled(world("pod"), node)
 
 
 @life
-async def b56_claim_for_one_pod_alone(world: World) -> None:
+async def b56_claim_for_one_pod_alone(world: Tenant) -> None:
     await world.make_node()
     modes = ("ReadWriteOncePod",)
     await world.create(a_volume(world("pv"), sc=world("sc"), modes=modes))
@@ -413,7 +414,7 @@ async def b56_claim_for_one_pod_alone(world: World) -> None:
 @pytest.mark.parametrize("name", LIVES)
 def test_ours(name: str) -> None:
     async def main() -> None:
-        async with Ours().binding() as world:
+        async with BinderWorld().binding() as world:
             await LIVES[name](world)
 
     run_virtual(main())
@@ -432,12 +433,12 @@ async def _all_on(plane: ControlPlane) -> dict[str, str]:
     config = load(str(plane.kubeconfig()), {})
     async with HttpCluster(config, clock=clock, chance=Chance(), user_agent="binding-lives") as cluster:
         await cluster.list(NODES)
-        tasks = {name: asyncio.create_task(_one(body, World(cluster, wait_s=60, look_s=0.1))) for name, body in LIVES.items()}
+        tasks = {name: asyncio.create_task(_one(body, Tenant(cluster, wait_s=60, look_s=0.1))) for name, body in LIVES.items()}
         ended = {name: await task for name, task in tasks.items()}
     return {name: said for name, said in ended.items() if said}
 
 
-async def _one(body: Life, world: World) -> str:
+async def _one(body: Life, world: Tenant) -> str:
     try:
         await body(world)
     except Exception as error:

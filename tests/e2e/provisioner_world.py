@@ -18,7 +18,7 @@ from mooring.driver.server import serving
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.errors import ApiError
-from tests.support.binding import PV, PVC, World, finalizers
+from tests.support.binding import PV, PVC, Tenant, finalizers
 from tests.support.builders import NS, a_claim, a_class, a_csi_node
 from tests.support.control_plane import ControlPlane
 from tests.support.fault_proxy import FaultProxy
@@ -34,7 +34,7 @@ SNAPSHOTS = f"/apis/{SNAPSHOT_GROUP}/v1"
 FLAGS = ("--retry-interval-start=100ms", "--v=2")
 
 
-class Provisioning(World):
+class Provisioning(Tenant):
     """A driver with zones, its classes and claims, and whatever the PV controller would do. folder: for socket and logs."""
 
     def __init__(self, cluster: HttpCluster, plane: ControlPlane, folder: Path) -> None:
@@ -99,13 +99,13 @@ class Provisioning(World):
         name, pv = claim["metadata"]["name"], f"pvc-{claim['metadata']['uid']}"
         await self.shown(PV, pv, bool, "is there")
         await self.patch(PVC, name, {"spec": {"volumeName": pv}})
-        await self.patch(PVC, name, {"status": {"phase": "Bound"}}, "status")
-        await self.patch(PV, pv, {"status": {"phase": "Bound"}}, "status")
+        await self.patch(PVC, name, {"status": {"phase": "Bound"}}, subresource="status")
+        await self.patch(PV, pv, {"status": {"phase": "Bound"}}, subresource="status")
         return pv
 
     async def released(self, pv: str) -> None:
         """Gone, with nobody left who protects it."""
-        await self.patch(PV, pv, {"status": {"phase": "Released"}}, "status")
+        await self.patch(PV, pv, {"status": {"phase": "Released"}}, subresource="status")
         await self.shown(PV, pv, lambda body: body["metadata"].get("deletionTimestamp"), "is being deleted")
         await self.shown(PV, pv, lambda body: finalizers(body) == ["kubernetes.io/pv-protection"], "is let go")
         await self.patch(PV, pv, {"metadata": {"finalizers": None}})

@@ -16,7 +16,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Chance
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
-from tests.support.binding import World
+from tests.support.binding import Tenant
 from tests.support.builders import a_claim, a_volume, an_ephemeral_volume
 from tests.support.embedded import EmbeddedServer
 from tests.support.programs import Program, free_ports
@@ -48,9 +48,9 @@ def binder(kubeconfig: Path, log: Path, *flags: str) -> Iterator[Program]:
 
 
 @contextlib.asynccontextmanager
-async def a_world(kubeconfig: Path) -> AsyncIterator[World]:
+async def a_world(kubeconfig: Path) -> AsyncIterator[Tenant]:
     async with HttpCluster(load(str(kubeconfig), {}), clock=LoopClock(), chance=Chance(), user_agent="tests") as cluster:
-        yield World(cluster, look_s=0.02)
+        yield Tenant(cluster, look_s=0.02)
 
 
 def ready(port: int, path: str = "/readyz") -> int | None:
@@ -64,7 +64,7 @@ def ready(port: int, path: str = "/readyz") -> int | None:
         connection.close()
 
 
-async def _a_pod_gets_its_volume(world: World) -> None:
+async def _a_pod_gets_its_volume(world: Tenant) -> None:
     node = await world.make_node()
     await world.make_class(wffc=True)
     await world.create(a_claim(world("claim"), sc=world("sc")))

@@ -27,7 +27,7 @@ async def test_a_claim_from_a_snapshot_is_told_and_gets_its_volume_when_the_kind
             serve_snapshots(world)
             make_snapshot(world, origin)
             await world.provisioned(restored)
-            await world.until(lambda: has_asked(proxy, "watch", "volumesnapshots"), "snapshots are watched")
+            await world.until(lambda: has_asked(proxy, "watch", "volumesnapshots"), what="snapshots are watched")
         assert 1 == program.output().count("The API server does not serve this kind")
         assert [] == refused(proxy)
 

@@ -99,12 +99,12 @@ def a_bound_claim(name: str = "claim", volume: str = "pv", **more: Any) -> Json:
     return a_claim(name, volume=volume, **{"annotations": BOUND_CLAIM, "status": status, "uid": f"uid-{name}", **more})
 
 
-def a_reference(claim: str | Json) -> Json:
-    """To a claim: by its name, or with its uid."""
-    if isinstance(claim, str):
+def a_reference(claim: str | Json, uid: str = "") -> Json:
+    """To a claim: by its name alone, or with its uid."""
+    if isinstance(claim, str) and not uid:
         return {"namespace": NS, "name": claim}
-    meta = claim["metadata"]
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": NS, "name": meta["name"], "uid": meta["uid"]}
+    name, uid = (claim, uid) if isinstance(claim, str) else (claim["metadata"]["name"], claim["metadata"]["uid"])
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": NS, "name": name, "uid": uid}
 
 
 def a_pv(
@@ -116,7 +116,7 @@ def a_pv(
     source: Mapping[str, Any] | None = None,
     claim: str | Json | None = None,
     affinity: Mapping[str, str] | None = None,
-    phase: str = "Available",
+    phase: str = "",
     **spec: Any,
 ) -> Json:
     """handle: as the name by default. source: in place of a csi source. claim: as for a reference. affinity: labels of its nodes."""
@@ -127,12 +127,12 @@ def a_pv(
     if affinity:
         terms = [{"key": key, "operator": "In", "values": [value]} for key, value in affinity.items()]
         wanted["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": terms}]}}
-    return _object("PersistentVolume", name, {**wanted, **spec}, "spec", status={"phase": phase})
+    return _object("PersistentVolume", name, {**wanted, **spec}, "spec", **({"status": {"phase": phase}} if phase else {}))
 
 
-def a_volume(name: str = "pv", *, sc: str | None = "sc", policy: str = "Retain", **more: Any) -> Json:
+def a_volume(name: str = "pv", *, sc: str | None = "sc", policy: str = "Retain", phase: str = "Available", **more: Any) -> Json:
     """A PersistentVolume as the binder knows them: with a class and a policy. more: as for `a_pv`."""
-    return a_pv(name, storageClassName=sc or None, persistentVolumeReclaimPolicy=policy, **more)
+    return a_pv(name, storageClassName=sc or None, persistentVolumeReclaimPolicy=policy, phase=phase, **more)
 
 
 def a_held_pv(
@@ -258,14 +258,15 @@ def an_attached_va(name: str = "pv1-node1", *where: str | None, **more: Any) -> 
 
 def a_snapshot(name: str = "snap", *, content: str | None = None, status: Mapping[str, Any] | None = None, **metadata: Any) -> Json:
     """content: the name of the one it is bound to."""
-    shown = {"boundVolumeSnapshotContentName": content, **(status or {})}
-    return _object("VolumeSnapshot", name, metadata, status=shown)
+    bound = {} if content is None else {"boundVolumeSnapshotContentName": content}
+    spec = {"source": {"volumeSnapshotContentName": content or name}}
+    return _object("VolumeSnapshot", name, metadata, spec=spec, status={**bound, **(status or {})})
 
 
-def a_content(name: str, *, handle: str | None = "h", ref: Mapping[str, str] | None = None, **spec: Any) -> Json:
+def a_content(name: str, ref: Mapping[str, str] | None, *, driver: str = DRIVER, handle: str | None = "h", **spec: Any) -> Json:
     """Of a snapshot. ref: to that."""
-    status = {"snapshotHandle": handle, "readyToUse": True}
-    return _object("VolumeSnapshotContent", name, {"driver": DRIVER, "volumeSnapshotRef": ref, **spec}, "spec", status=status)
+    wanted = {"driver": driver, "deletionPolicy": "Retain", "source": {"snapshotHandle": "h"}, "volumeSnapshotRef": ref, **spec}
+    return _object("VolumeSnapshotContent", name, wanted, "spec", status={"snapshotHandle": handle, "readyToUse": True})
 
 
 # -- the rest

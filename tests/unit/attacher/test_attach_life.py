@@ -6,6 +6,8 @@ import itertools
 
 import pytest
 
+from mooring.api.core import PERSISTENT_VOLUMES
+from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError
@@ -19,10 +21,10 @@ from tests.support.attaching import (
     PUBLISH,
     STD_ATTACH,
     UNPUBLISH,
-    LateWatch,
-    World,
+    AttacherWorld,
 )
 from tests.support.builders import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_secret, a_va, an_attached_va
+from tests.support.cluster_world import LateWatch
 from tests.support.scripted_driver import Fail, Lose, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
 
@@ -31,7 +33,7 @@ SECRET = {"controllerPublishSecretRef": {"name": "secret", "namespace": "default
 
 @in_virtual_time
 async def test_AT01_three_steps_and_nothing_else():
-    world = await World().base()
+    world = await AttacherWorld().base()
     async with world.attaching():
         await world.create(a_va())
         va = await world.attached()
@@ -47,13 +49,13 @@ async def test_AT01_three_steps_and_nothing_else():
 
 @in_virtual_time
 async def test_AT02_an_updated_attachment_is_attached():
-    world = await World().base()
+    world = await AttacherWorld().base()
     await world.create(an_attached_va())
     async with world.attaching():
         await world.settle()
         assert [] == world.story
-        await world.patch("VolumeAttachment", "pv1-node1", {"metadata": {"finalizers": None, "annotations": None}})
-        await world.patch("VolumeAttachment", "pv1-node1", {"status": {"attached": False}}, "status")
+        await world.patch(VOLUME_ATTACHMENTS, "pv1-node1", {"metadata": {"finalizers": None, "annotations": None}})
+        await world.patch(VOLUME_ATTACHMENTS, "pv1-node1", {"status": {"attached": False}}, subresource="status")
         await world.attached()
         await world.settle()
     assert STD_ATTACH == world.story
@@ -62,7 +64,7 @@ async def test_AT02_an_updated_attachment_is_attached():
 @pytest.mark.parametrize("others", [[], ["kit/other"]], ids=["absent", "present"])
 @in_virtual_time
 async def test_AT03_the_volume_is_held_first(others):
-    world = await World().base(finalizers=others)
+    world = await AttacherWorld().base(finalizers=others)
     async with world.attaching():
         await world.create(a_va())
         await world.attached()
@@ -72,13 +74,13 @@ async def test_AT03_the_volume_is_held_first(others):
     present = [{"op": "add", "path": f"{path}/-", "value": FINALIZER}]
     assert [present if others else absent] == world.bodies(PATCH_PV)
     assert "JSON" == world.last(PATCH_PV).patch_type
-    assert [*others, FINALIZER] == (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
+    assert [*others, FINALIZER] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
 
 
 @pytest.mark.parametrize(("data", "sent"), [({"foo": "YmFy"}, {"foo": "bar"}), ({}, {})], ids=["AT07", "AT08"])
 @in_virtual_time
 async def test_the_secret_travels_in_the_call(data, sent):
-    world = await World().base(**SECRET)
+    world = await AttacherWorld().base(**SECRET)
     await world.create(a_secret(data=data))
     async with world.attaching():
         await world.create(a_va())
@@ -89,7 +91,7 @@ async def test_the_secret_travels_in_the_call(data, sent):
 
 @in_virtual_time
 async def test_AT09_a_missing_secret_is_told_and_tried_again():
-    world = await World().base(**SECRET)
+    world = await AttacherWorld().base(**SECRET)
     async with world.attaching():
         await world.create(a_va())
         error = await world.error()
@@ -104,7 +106,7 @@ async def test_AT09_a_missing_secret_is_told_and_tried_again():
 
 @in_virtual_time
 async def test_AT10_the_publish_context_is_saved():
-    world = await World().base()
+    world = await AttacherWorld().base()
     world.driver.publish_context = {"foo": "bar"}
     async with world.attaching():
         await world.create(a_va())
@@ -115,19 +117,19 @@ async def test_AT10_the_publish_context_is_saved():
 
 @in_virtual_time
 async def test_AT11_an_attached_one_causes_no_request():
-    world = await World().base()
+    world = await AttacherWorld().base()
     await world.create(an_attached_va())
     async with world.attaching():
         await world.settle()
-        await world.patch("VolumeAttachment", "pv1-node1", {"metadata": {"labels": {"touched": "yes"}}})
+        await world.patch(VOLUME_ATTACHMENTS, "pv1-node1", {"metadata": {"labels": {"touched": "yes"}}})
         await world.settle(1300)  # two resyncs
     assert [] == world.story
 
 
 @in_virtual_time
 async def test_AT12_a_volume_marked_for_deletion_is_not_attached():
-    world = await World().base(finalizers=[FINALIZER, "kit/hold"])
-    await world.delete("PersistentVolume", "pv1")
+    world = await AttacherWorld().base(finalizers=[FINALIZER, "kit/hold"])
+    await world.delete(PERSISTENT_VOLUMES, "pv1")
     async with world.attaching():
         await world.create(a_va())
         error = await world.error()
@@ -138,7 +140,7 @@ async def test_AT12_a_volume_marked_for_deletion_is_not_attached():
 
 @in_virtual_time
 async def test_AT13_a_foreign_attachment_causes_no_request():
-    world = await World().base()
+    world = await AttacherWorld().base()
     async with world.attaching():
         await world.create(a_va(attacher="other"))
         await world.settle(1300)
@@ -147,7 +149,7 @@ async def test_AT13_a_foreign_attachment_causes_no_request():
 
 @in_virtual_time
 async def test_AT14_the_arrival_of_the_volume_ends_the_back_off():
-    world = World(retry_interval_start_s=100.0)
+    world = AttacherWorld(retry_interval_start_s=100.0)
     await world.create(a_csi_node())
     async with world.attaching():
         await world.create(a_va())
@@ -159,7 +161,7 @@ async def test_AT14_the_arrival_of_the_volume_ends_the_back_off():
 
 @in_virtual_time
 async def test_AT15_an_error_that_could_not_be_saved_is_saved_later():
-    world = World()
+    world = AttacherWorld()
     await world.create(a_csi_node())
     rule = world.cluster.refuse(PATCH_STATUS, times=2)
     async with world.attaching():
@@ -173,7 +175,7 @@ async def test_AT15_an_error_that_could_not_be_saved_is_saved_later():
 @in_virtual_time
 async def test_an_attachment_that_overtakes_its_volume_and_node_is_told_no_error():
     """Watches of different kinds are not in step: what the cache lacks is asked for before it is told to be missing."""
-    world = World(faults=LateWatch("persistentvolumes", "csinodes"))
+    world = AttacherWorld(faults=LateWatch("persistentvolumes", "csinodes"))
     async with world.attaching():
         await world.settle()
         await world.create(a_csi_node(), a_held_pv(), a_va())
@@ -184,7 +186,7 @@ async def test_an_attachment_that_overtakes_its_volume_and_node_is_told_no_error
 
 @in_virtual_time
 async def test_AT18_the_arrival_of_the_csinode_ends_the_back_off():
-    world = World(retry_interval_start_s=100.0)
+    world = AttacherWorld(retry_interval_start_s=100.0)
     await world.create(a_held_pv())
     async with world.attaching():
         await world.create(a_va())
@@ -195,19 +197,19 @@ async def test_AT18_the_arrival_of_the_csinode_ends_the_back_off():
 
 @in_virtual_time
 async def test_AT19_the_registration_of_the_driver_ends_the_back_off():
-    world = World(retry_interval_start_s=100.0)
+    world = AttacherWorld(retry_interval_start_s=100.0)
     await world.create(a_held_pv(), a_csi_node(drivers={"other": "x"}))
     async with world.attaching():
         await world.create(a_va(annotations={NODE_ID_ANNOTATION: "nodeID1"}))
         assert f"CSINode node1 does not contain driver {DRIVER}" == (await world.error())["message"]
-        await world.patch("CSINode", "node1", {"spec": {"drivers": a_csi_node()["spec"]["drivers"]}})
+        await world.patch(CSI_NODES, "node1", {"spec": {"drivers": a_csi_node()["spec"]["drivers"]}})
         await world.attached(wait_s=1)
 
 
 @in_virtual_time
 async def test_an_unchanged_error_is_not_written_again():
     """external-attacher patches the time of the same error at each retry."""
-    world = World()
+    world = AttacherWorld()
     await world.create(a_csi_node())
     async with world.attaching():
         await world.create(a_va())
@@ -218,7 +220,7 @@ async def test_an_unchanged_error_is_not_written_again():
 
 @in_virtual_time
 async def test_AT20_a_refused_volume_patch_is_told_and_tried_again():
-    world = await World().base(finalizers=None)
+    world = await AttacherWorld().base(finalizers=None)
     world.cluster.refuse(PATCH_PV)
     async with world.attaching():
         await world.create(a_va())
@@ -231,7 +233,7 @@ async def test_AT20_a_refused_volume_patch_is_told_and_tried_again():
 
 @in_virtual_time
 async def test_AT21_a_refused_claim_means_no_call():
-    world = await World().base()
+    world = await AttacherWorld().base()
     world.cluster.refuse(PATCH_VA, times=2)
     world.cluster.refuse(PATCH_STATUS, times=2)
     async with world.attaching():
@@ -242,7 +244,7 @@ async def test_AT21_a_refused_claim_means_no_call():
 
 @in_virtual_time
 async def test_AT22_a_refused_last_step_repeats_the_call_and_tells_nobody():
-    world = await World().base()
+    world = await AttacherWorld().base()
     world.cluster.refuse(PATCH_STATUS)
     async with world.attaching():
         await world.create(a_va())
@@ -254,7 +256,7 @@ async def test_AT22_a_refused_last_step_repeats_the_call_and_tells_nobody():
 @in_virtual_time
 async def test_AT22_a_context_that_the_server_refuses_for_good_is_told():
     """Asking again would get the same answer: without a word the user would wait for ever."""
-    world = await World().base()
+    world = await AttacherWorld().base()
     world.cluster.refuse(PATCH_STATUS, error=Invalid("too large", reason="Invalid"))
     async with world.attaching():
         await world.create(a_va())
@@ -273,7 +275,7 @@ async def test_AT22_a_context_that_the_server_refuses_for_good_is_told():
 )
 @in_virtual_time
 async def test_a_failed_call_is_told_tried_again_and_cleared(step, message, code):
-    world = await World().base()
+    world = await AttacherWorld().base()
     world.driver.script(PUBLISH, step)
     async with world.attaching():
         await world.create(a_va())
@@ -287,7 +289,7 @@ async def test_a_failed_call_is_told_tried_again_and_cleared(step, message, code
 
 @in_virtual_time
 async def test_AT26_with_the_gate_off_no_code_is_told():
-    world = await World(report_error_codes=False).base()
+    world = await AttacherWorld(report_error_codes=False).base()
     world.driver.script(PUBLISH, Fail(Code.RESOURCE_EXHAUSTED))
     async with world.attaching():
         await world.create(a_va())
@@ -296,7 +298,7 @@ async def test_AT26_with_the_gate_off_no_code_is_told():
 
 @in_virtual_time
 async def test_a_long_error_is_cut_so_that_the_server_takes_it(capsys):
-    world = await World().base()
+    world = await AttacherWorld().base()
     world.driver.script(PUBLISH, Fail(Code.INTERNAL, "é" * 2000))
     async with world.attaching():
         await world.create(a_va())
@@ -309,7 +311,7 @@ async def test_a_long_error_is_cut_so_that_the_server_takes_it(capsys):
 
 @in_virtual_time
 async def test_AT27_an_inline_volume_asks_nothing_about_volumes():
-    world = World()
+    world = AttacherWorld()
     await world.create(a_csi_node())
     inline = {"accessModes": ["ReadWriteOnce"], "csi": {"driver": DRIVER, "volumeHandle": "inline1", "readOnly": True}}
     async with world.attaching():
@@ -320,14 +322,14 @@ async def test_AT27_an_inline_volume_asks_nothing_about_volumes():
     assert ("inline1", 1, True) == (request.volume_id, request.volume_capability.access_mode.mode, request.readonly)
 
 
-def gaps(world: World) -> list[float]:
+def gaps(world: AttacherWorld) -> list[float]:
     calls = world.driver.made(PUBLISH)
     return [later.started_s - earlier.ended_s for earlier, later in itertools.pairwise(calls)]
 
 
 @in_virtual_time
 async def test_AT32_the_back_off_doubles_up_to_five_minutes():
-    world = await World().base()
+    world = await AttacherWorld().base()
     world.driver.always(PUBLISH, Fail(Code.INTERNAL))
     async with world.attaching():
         await world.create(a_va())
@@ -339,7 +341,7 @@ async def test_AT32_the_back_off_doubles_up_to_five_minutes():
 
 @in_virtual_time
 async def test_AT32_the_ceiling_holds():
-    world = await World(retry_interval_max_s=3.0, resync_s=0.0).base()
+    world = await AttacherWorld(retry_interval_max_s=3.0, resync_s=0.0).base()
     world.driver.always(PUBLISH, Fail(Code.INTERNAL))
     async with world.attaching():
         await world.create(a_va())
@@ -347,7 +349,7 @@ async def test_AT32_the_ceiling_holds():
     assert max(gaps(world)) <= 3.4
 
 
-async def failing(world: World) -> int:
+async def failing(world: AttacherWorld) -> int:
     """Sits in a long back-off; returns the number of tries."""
     world.driver.always(PUBLISH, Fail(Code.INTERNAL))
     await world.create(a_va())
@@ -358,19 +360,19 @@ async def failing(world: World) -> int:
 
 @in_virtual_time
 async def test_AT33_error_updates_do_not_break_the_back_off():
-    world = await World(retry_interval_start_s=60.0, resync_s=0.0).base()
+    world = await AttacherWorld(retry_interval_start_s=60.0, resync_s=0.0).base()
     async with world.attaching():
         tries = await failing(world)
         for field in ("attachError", "detachError"):
             error = {"message": "by hand", "time": "2026-01-01T00:00:00Z"}
-            await world.patch("VolumeAttachment", "pv1-node1", {"status": {field: error}}, "status")
+            await world.patch(VOLUME_ATTACHMENTS, "pv1-node1", {"status": {field: error}}, subresource="status")
         await world.settle(20)
         assert tries == len(world.driver.made(PUBLISH))
 
 
 @in_virtual_time
 async def test_AT34_a_resync_breaks_the_back_off():
-    world = await World(retry_interval_start_s=60.0, resync_s=5.0).base()
+    world = await AttacherWorld(retry_interval_start_s=60.0, resync_s=5.0).base()
     async with world.attaching():
         tries = await failing(world)
         await world.settle(6)
@@ -379,26 +381,26 @@ async def test_AT34_a_resync_breaks_the_back_off():
 
 @in_virtual_time
 async def test_AT35_other_updates_break_the_back_off():
-    world = await World(retry_interval_start_s=60.0, resync_s=0.0).base()
+    world = await AttacherWorld(retry_interval_start_s=60.0, resync_s=0.0).base()
     async with world.attaching():
         tries = await failing(world)
-        await world.patch("VolumeAttachment", "pv1-node1", {"metadata": {"annotations": {"touched": "yes"}}})
+        await world.patch(VOLUME_ATTACHMENTS, "pv1-node1", {"metadata": {"annotations": {"touched": "yes"}}})
         await world.settle()
         assert tries + 1 == len(world.driver.made(PUBLISH))
 
 
 @in_virtual_time
 async def test_AT36_a_running_publish_is_not_cancelled_by_the_deletion():
-    world = await World().base()
+    world = await AttacherWorld().base()
     gate = world.driver.gate(PUBLISH)
     async with world.attaching():
         await world.create(a_va())
         await world.until(lambda: _true_when(world.driver.made(PUBLISH)))
-        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
         await world.settle()
         assert None is world.driver.made(PUBLISH)[0].code
         gate.set()
-        await world.gone("VolumeAttachment", "pv1-node1")
+        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1")
     calls = world.driver.made(PUBLISH, UNPUBLISH)
     assert [(PUBLISH, Code.OK), (UNPUBLISH, Code.OK)] == [(call.method, call.code) for call in calls]
     assert [] == world.driver.overlaps
@@ -414,7 +416,7 @@ async def _true_when(value: object) -> bool:
 
 @in_virtual_time
 async def test_many_attachments_cost_two_writes_and_one_call_each():
-    world = World()
+    world = AttacherWorld()
     await world.create(a_csi_node(), *(a_held_pv(f"pv{n}", f"h{n}") for n in range(50)))
     async with world.attaching():
         for number in range(50):
@@ -428,7 +430,7 @@ async def test_many_attachments_cost_two_writes_and_one_call_each():
 
 @in_virtual_time
 async def test_a_lost_answer_of_the_driver_is_asked_for_again():
-    world = await World().base()
+    world = await AttacherWorld().base()
     world.driver.script(PUBLISH, Lose())
     async with world.attaching():
         await world.create(a_va())
@@ -440,33 +442,33 @@ async def test_a_lost_answer_of_the_driver_is_asked_for_again():
 
 @in_virtual_time
 async def test_a_lost_answer_of_the_api_server_loses_nothing():
-    world = await World().base(finalizers=None)
+    world = await AttacherWorld().base(finalizers=None)
     for short in (PATCH_PV, PATCH_VA, PATCH_STATUS):
         world.cluster.refuse(short, error=ServerError("lost", reason="InternalError"), after=True)
     async with world.attaching():
         await world.create(a_va())
         va = await world.attached()
         await world.settle(100)
-        va = await world.get("VolumeAttachment", "pv1-node1")
+        va = await world.get(VOLUME_ATTACHMENTS, "pv1-node1")
     assert [FINALIZER] == va["metadata"]["finalizers"]
     assert {"attached": True} == va["status"]
-    assert [FINALIZER] == (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
+    assert [FINALIZER] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
 
 
 @in_virtual_time
 async def test_another_finalizer_that_came_meanwhile_is_not_lost():
-    world = await World().base()
+    world = await AttacherWorld().base()
     world.driver.script(PUBLISH, Wait(1.0))
     await world.create(a_va(finalizers=["kit/one"]))
     async with world.attaching():
         await world.attached()
-    assert ["kit/one", FINALIZER] == (await world.get("VolumeAttachment", "pv1-node1"))["metadata"]["finalizers"]
+    assert ["kit/one", FINALIZER] == (await world.get(VOLUME_ATTACHMENTS, "pv1-node1"))["metadata"]["finalizers"]
     assert "resourceVersion" in world.bodies(PATCH_VA)[0]["metadata"]
 
 
 @in_virtual_time
 async def test_not_more_calls_at_once_than_workers():
-    world = World(worker_threads=3)
+    world = AttacherWorld(worker_threads=3)
     await world.create(a_csi_node(), *(a_held_pv(f"pv{n}", f"h{n}") for n in range(8)))
     gate = world.driver.gate(PUBLISH)
     async with world.attaching():
@@ -482,7 +484,7 @@ async def test_not_more_calls_at_once_than_workers():
 @in_virtual_time
 async def test_slow_calls_do_not_hold_up_a_volume_that_needs_none():
     """Workers are not held by calls: an attachment that only needs an error told gets it at once."""
-    world = World(worker_threads=2)
+    world = AttacherWorld(worker_threads=2)
     await world.create(a_csi_node(), *(a_held_pv(f"pv{n}", f"h{n}") for n in range(4)))
     world.driver.gate(PUBLISH)
     async with world.attaching():
@@ -490,18 +492,18 @@ async def test_slow_calls_do_not_hold_up_a_volume_that_needs_none():
             await world.create(a_va(f"va{number}", f"pv{number}"))
         await world.create(a_va("stuck", "missing"))
         await world.settle(0.2)
-        assert 'persistentvolume "missing" not found' == (await world.get("VolumeAttachment", "stuck"))["status"]["attachError"]["message"]
+        assert 'persistentvolume "missing" not found' == (await world.get(VOLUME_ATTACHMENTS, "stuck"))["status"]["attachError"]["message"]
 
 
 @in_virtual_time
 async def test_a_single_node_volume_moves_only_after_its_detach():
-    world = await World().base(modes=["ReadWriteOnce"])
+    world = await AttacherWorld().base(modes=["ReadWriteOnce"])
     await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}))
     world.driver.script(UNPUBLISH, Fail(Code.INTERNAL, "busy"))
     async with world.attaching():
         await world.create(a_va())
         await world.attached()
-        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
         await world.create(a_va("pv1-node2", node="node2"))
         waiting = await world.error(name="pv1-node2")
         assert 'volume for a single node is still being detached from node "node1" (VolumeAttachment "pv1-node1")' == waiting["message"]
@@ -512,7 +514,7 @@ async def test_a_single_node_volume_moves_only_after_its_detach():
 
 @in_virtual_time
 async def test_room_on_a_full_node_wakes_who_waits_for_it():
-    world = await World(retry_interval_start_s=100.0).base()
+    world = await AttacherWorld(retry_interval_start_s=100.0).base()
     await world.create(a_held_pv("pv2", "handle2"))
     async with world.attaching():
         await world.create(a_va())
@@ -520,13 +522,13 @@ async def test_room_on_a_full_node_wakes_who_waits_for_it():
         world.driver.script(PUBLISH, Fail(Code.RESOURCE_EXHAUSTED, "full"))
         await world.create(a_va("pv2-node1", "pv2"))
         await world.error(name="pv2-node1")
-        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
         await world.attached("pv2-node1", wait_s=5)
 
 
 @in_virtual_time
 async def test_a_driver_that_is_back_wakes_who_waited_for_it():
-    world = await World(retry_interval_start_s=100.0).base()
+    world = await AttacherWorld(retry_interval_start_s=100.0).base()
     world.driver.script(PUBLISH, Fail(Code.UNAVAILABLE))
     async with world.attaching() as attacher:
         await world.create(a_va())
@@ -538,13 +540,13 @@ async def test_a_driver_that_is_back_wakes_who_waited_for_it():
 @in_virtual_time
 async def test_a_name_that_was_used_before_starts_a_new_history():
     """Names are made from volume and node, so the same one comes again: its first failure must not wait for the old one's long delay."""
-    world = await World(resync_s=0.0).base()
+    world = await AttacherWorld(resync_s=0.0).base()
     world.driver.always(PUBLISH, Fail(Code.INTERNAL))
     async with world.attaching():
         await world.create(a_va())
         await world.settle(300)
-        await world.delete("VolumeAttachment", "pv1-node1")
-        await world.gone("VolumeAttachment", "pv1-node1")
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1")
         before = len(world.driver.made(PUBLISH))
         await world.create(a_va())
         await world.settle(4)
@@ -553,7 +555,7 @@ async def test_a_name_that_was_used_before_starts_a_new_history():
 
 @in_virtual_time
 async def test_a_new_process_takes_up_what_the_last_one_left():
-    world = await World().base()
+    world = await AttacherWorld().base()
     world.driver.gate(PUBLISH)
     await world.create(a_va())
     async with world.attaching():
@@ -561,14 +563,14 @@ async def test_a_new_process_takes_up_what_the_last_one_left():
     world.driver.gate(PUBLISH).set()
     async with world.attaching():
         await world.attached()
-        await world.delete("VolumeAttachment", "pv1-node1")
-        await world.gone("VolumeAttachment", "pv1-node1")
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1")
     assert set() == world.driver.published["handle1"]
 
 
 @in_virtual_time
 async def test_draining_lets_a_running_call_end_and_be_stored():
-    world = await World().base()
+    world = await AttacherWorld().base()
     await world.create(a_held_pv("pv2", "handle2"), a_va(), a_va("pv2-node1", "pv2"))
     world.driver.script(PUBLISH, Wait(5.0), Wait(5.0))
     async with world.attaching() as attacher:
@@ -578,12 +580,12 @@ async def test_draining_lets_a_running_call_end_and_be_stored():
         drained = await attacher.drain(20.0)
         assert drained
         assert 4 < world.clock.now() - began < 6
-        assert [True, True] == [(await world.get("VolumeAttachment", f"pv{n}-node1"))["status"]["attached"] for n in (1, 2)]
+        assert [True, True] == [(await world.get(VOLUME_ATTACHMENTS, f"pv{n}-node1"))["status"]["attached"] for n in (1, 2)]
 
 
 @in_virtual_time
 async def test_draining_gives_up_when_a_call_takes_too_long():
-    world = await World(timeout_s=100.0).base()
+    world = await AttacherWorld(timeout_s=100.0).base()
     world.driver.gate(PUBLISH)
     async with world.attaching() as attacher:
         await world.create(a_va())
@@ -593,13 +595,13 @@ async def test_draining_gives_up_when_a_call_takes_too_long():
 
 @in_virtual_time
 async def test_an_attachment_torn_away_while_it_is_published_leaves_nothing_behind():
-    world = await World().base()
+    world = await AttacherWorld().base()
     gate = world.driver.gate(PUBLISH)
     async with world.attaching():
         await world.create(a_va())
         await world.until(lambda: _true_when(world.driver.made(PUBLISH)))
-        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
-        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.set_finalizers(VOLUME_ATTACHMENTS, "pv1-node1", [])
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
         gate.set()
         await world.settle()
     assert set() == world.driver.published["handle1"]
@@ -615,12 +617,12 @@ def without_publish(plugin: tuple[int, ...] = ()) -> ScriptedDriver:
 @pytest.mark.parametrize("plugin", [(), (csi.PluginCapability.Service.CONTROLLER_SERVICE,)], ids=["no-controller", "no-publish"])
 @in_virtual_time
 async def test_TR01_one_status_patch_and_no_call(plugin):
-    world = World(without_publish(plugin))
+    world = AttacherWorld(without_publish(plugin))
     async with world.attaching():
         await world.create(a_va())
         va = await world.attached()
-        await world.delete("VolumeAttachment", "pv1-node1")
-        await world.gone("VolumeAttachment", "pv1-node1")
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1")
     assert [PATCH_STATUS] == world.story
     assert {"status": {"attached": True}} == world.bodies(PATCH_STATUS)[0]
     assert "finalizers" not in va["metadata"]
@@ -628,7 +630,7 @@ async def test_TR01_one_status_patch_and_no_call(plugin):
 
 @in_virtual_time
 async def test_TR02_a_refused_status_is_tried_again():
-    world = World(without_publish())
+    world = AttacherWorld(without_publish())
     world.cluster.refuse(PATCH_STATUS, times=2, error=Forbidden("no", reason="Forbidden"))
     async with world.attaching():
         await world.create(a_va())
@@ -638,7 +640,7 @@ async def test_TR02_a_refused_status_is_tried_again():
 
 @in_virtual_time
 async def test_TR03_a_foreign_attachment_is_left_alone():
-    world = World(without_publish())
+    world = AttacherWorld(without_publish())
     async with world.attaching():
         await world.create(a_va(attacher="other"))
         await world.settle(100)
@@ -647,13 +649,13 @@ async def test_TR03_a_foreign_attachment_is_left_alone():
 
 @in_virtual_time
 async def test_finalizers_of_a_time_with_publish_go_with_the_objects():
-    world = World(without_publish())
+    world = AttacherWorld(without_publish())
     await world.create(a_held_pv(), an_attached_va())
     async with world.attaching():
-        await world.delete("VolumeAttachment", "pv1-node1")
-        await world.delete("PersistentVolume", "pv1")
-        await world.gone("VolumeAttachment", "pv1-node1")
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.delete(PERSISTENT_VOLUMES, "pv1")
+        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1")
         await world.settle()
-        left = await world.get("PersistentVolume", "pv1")
+        left = await world.get(PERSISTENT_VOLUMES, "pv1")
     assert FINALIZER not in left["metadata"].get("finalizers", [])
     assert [] == world.driver.made(UNPUBLISH)

@@ -10,7 +10,7 @@ from mooring.csi.capabilities import DriverInfo
 from mooring.csi.codes import Code
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.proto import csi_pb2 as csi
-from tests.support.attaching import GET_SECRET, PUBLISH, World
+from tests.support.attaching import GET_SECRET, PUBLISH, AttacherWorld
 from tests.support.builders import DRIVER, a_csi_node, a_held_pv, a_secret, a_va
 from tests.support.scripted_driver import RPC, Fail, ScriptedDriver
 from tests.support.virtual_loop import in_virtual_time
@@ -45,7 +45,7 @@ def test_facts_come_from_capabilities():
 async def published(
     driver: ScriptedDriver | None = None, pv: dict[str, object] | None = None, **options: object
 ) -> csi.ControllerPublishVolumeRequest:
-    world = await World(driver, **options).base(**(pv or {}))
+    world = await AttacherWorld(driver, **options).base(**(pv or {}))
     async with world.attaching():
         await world.create(a_va())
         await world.attached()
@@ -74,7 +74,7 @@ async def test_AT31_the_second_table_follows_the_drivers_own_word(controller, mo
 
 @in_virtual_time
 async def test_AT31_modes_that_cannot_be_are_told_and_not_published():
-    world = await World().base(modes=["ReadOnlyMany", "ReadWriteOnce"])
+    world = await AttacherWorld().base(modes=["ReadOnlyMany", "ReadWriteOnce"])
     async with world.attaching():
         await world.create(a_va())
         assert "CSI does not support ReadOnlyMany and ReadWriteOnce on the same PersistentVolume" == (await world.error())["message"]
@@ -87,7 +87,7 @@ async def test_ME03_calls_for_in_tree_volumes_are_counted_apart():
     registry = CollectorRegistry()
     metrics = CallMetrics(registry)
     gce = "pd.csi.storage.gke.io"
-    world = World(ScriptedDriver(gce), call_metrics=metrics)
+    world = AttacherWorld(ScriptedDriver(gce), call_metrics=metrics)
     await world.create(
         a_csi_node(drivers={gce: "nodeID1"}), a_held_pv("plain", "h1"), a_held_pv("tree", source={"gcePersistentDisk": {"pdName": "d"}})
     )
@@ -103,7 +103,7 @@ async def test_ME03_calls_for_in_tree_volumes_are_counted_apart():
 
 @in_virtual_time
 async def test_a_secret_is_read_once_for_a_burst_and_again_after_five_seconds():
-    world = await World().base(**SECRET)
+    world = await AttacherWorld().base(**SECRET)
     await world.create(a_secret(data={"a": "Yg=="}), *(a_held_pv(f"pv-{n}", f"h{n}", **SECRET) for n in range(5)))
     async with world.attaching():
         for number in range(5):
@@ -119,7 +119,7 @@ async def test_a_secret_is_read_once_for_a_burst_and_again_after_five_seconds():
 @in_virtual_time
 async def test_a_secret_is_read_again_after_a_call_that_failed():
     """It may have been mended because of that very failure."""
-    world = await World().base(**SECRET)
+    world = await AttacherWorld().base(**SECRET)
     await world.create(a_secret(data={"a": "Yg=="}))
     world.driver.script(PUBLISH, Fail(Code.UNAUTHENTICATED))
     async with world.attaching():

@@ -13,8 +13,9 @@ from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding import options
 from mooring.controllers.binding.names import NO_PROVISIONER, VAC_PROTECTION
 from mooring.kube.errors import Conflict, ServerError, Unreachable
-from tests.support.binding import NODE, POD, PV, PVC, Forbids, LateWatch, Ours, World, annotations, finalizers
+from tests.support.binding import NODE, POD, PV, PVC, BinderWorld, Forbids, Tenant, annotations, finalizers
 from tests.support.builders import KINDS, a_capacity, a_claim, a_class, a_csi_driver, a_pod, a_ready_node, a_volume, an_ephemeral_volume
+from tests.support.cluster_world import LateWatch
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
 PUT_PV, PUT_PV_STATUS = "update persistentvolumes", "update persistentvolumes/status"
@@ -28,7 +29,7 @@ WITHOUT_SCHEDULER = frozenset(options.PARTS) - {options.SCHEDULER}
 
 @in_virtual_time
 async def test_B05_four_writes() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         await world.available()
         ours.cluster.requests.clear()
@@ -41,7 +42,7 @@ async def test_B05_four_writes() -> None:
 @in_virtual_time
 async def test_B43_writes_of_a_pod_with_a_volume() -> None:
     """Six with the provisioner's own."""
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         node = await world.make_node()
         await world.make_class(wffc=True)
@@ -59,7 +60,7 @@ async def test_B43_writes_of_a_pod_with_a_volume() -> None:
 @in_virtual_time
 async def test_B43_nobody_waits_for_a_second() -> None:
     """Differs from kube-scheduler, which looks once a second: no time passes but that of the test's own looks."""
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         node = await world.make_node()
         await world.make_class(wffc=True)
@@ -73,7 +74,7 @@ async def test_B43_nobody_waits_for_a_second() -> None:
 
 @in_virtual_time
 async def test_B17_a_restart_writes_nothing_more() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         await world.available()
         await world.create(a_claim(world("claim"), sc=world("sc")))
@@ -90,7 +91,7 @@ def test_B17_any_write_may_be_lost(lost: int, happened: bool) -> None:
     """The answer never comes, whether the write took effect or not; a later one finishes what is left."""
 
     async def main() -> None:
-        ours = Ours()
+        ours = BinderWorld()
         rule = ours.cluster.refuse([PUT_PV_STATUS, *BIND][lost], error=Unreachable("cut"), after=happened)
         async with ours.binding() as world:
             await world.create(a_volume(world("pv"), sc=world("sc")))
@@ -106,7 +107,7 @@ def test_B17_any_write_may_be_lost(lost: int, happened: bool) -> None:
 @pytest.mark.parametrize("error", [Conflict("changed", reason="Conflict"), ServerError("timed out", code=500)], ids=["conflict", "error"])
 def test_B17_a_write_is_refused(write: str, error: Exception) -> None:
     async def main() -> None:
-        ours = Ours()
+        ours = BinderWorld()
         ours.cluster.refuse(write, error=error, times=2)  # type: ignore[arg-type]
         async with ours.binding() as world:
             await world.create(a_volume(world("pv"), sc=world("sc")))
@@ -122,7 +123,7 @@ def test_B17_a_write_is_refused(write: str, error: Exception) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_no_volume_is_bound_twice_whatever_the_order(seed: int) -> None:
     async def main() -> None:
-        ours = Ours()
+        ours = BinderWorld()
         async with ours.binding() as world:
             for number in range(12):
                 await world.create(a_volume(world(f"pv{number}")))
@@ -142,8 +143,8 @@ def test_killed_again_and_again(seed: int) -> None:
     """kill -9 after each write in turn; whoever comes next goes on, and nothing is bound twice."""
 
     async def main() -> None:
-        ours = Ours()
-        world = World(ours.users)
+        ours = BinderWorld()
+        world = Tenant(ours.users)
         await world.make_class(wffc=True)
         await world.create(a_class("static"))
         node = await world.make_node()
@@ -168,7 +169,7 @@ def test_killed_again_and_again(seed: int) -> None:
     run_virtual(main(), seed)
 
 
-async def _one_more_write(ours: Ours, before: int) -> None:
+async def _one_more_write(ours: BinderWorld, before: int) -> None:
     async with asyncio.timeout(5):
         while all(one.verb == "get" for one in ours.cluster.requests[before:]):
             await ours.clock.sleep(0)
@@ -179,7 +180,7 @@ async def _one_more_write(ours: Ours, before: int) -> None:
 
 @in_virtual_time
 async def test_B03_B04_a_default_appears() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         unset = await world.create(a_claim(world("unset"), sc=None))
         await world.create(a_claim(world("empty"), sc=""))
@@ -192,7 +193,7 @@ async def test_B03_B04_a_default_appears() -> None:
 
 @in_virtual_time
 async def test_events_are_not_repeated_every_few_seconds() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         await world.make_class()
         claim = await world.create(a_claim(world("claim"), sc=world("sc")))
@@ -200,7 +201,7 @@ async def test_events_are_not_repeated_every_few_seconds() -> None:
         await asyncio.sleep(1000)
         assert 1 == sum(one.resource == "events" for one in ours.cluster.requests)
         await asyncio.sleep(1000)
-        (event,) = (await world.cluster.list(EVENTS)).items
+        (event,) = (await world.users.list(EVENTS)).items
         assert (claim["metadata"]["uid"], 2) == (event.involved_object.uid, event.count)
 
 
@@ -209,7 +210,7 @@ async def test_events_are_not_repeated_every_few_seconds() -> None:
 
 @in_virtual_time
 async def test_B36_a_pod_that_only_the_api_server_knows() -> None:
-    ours = Ours(LateWatch("pods"), parts=WITHOUT_SCHEDULER)
+    ours = BinderWorld(LateWatch("pods", seconds=5), parts=WITHOUT_SCHEDULER)
     async with ours.binding() as world:
         await world.available()
         await world.create(a_claim(world("claim"), sc=world("sc")))
@@ -225,7 +226,7 @@ async def test_B36_a_pod_that_only_the_api_server_knows() -> None:
 @in_virtual_time
 async def test_B36_what_the_api_server_said_before_a_claim_was_deleted_does_not_count() -> None:
     """The pods were listed for another claim; the second one's pod came after that."""
-    ours = Ours(LateWatch("pods"), parts=WITHOUT_SCHEDULER)
+    ours = BinderWorld(LateWatch("pods", seconds=5), parts=WITHOUT_SCHEDULER)
     async with ours.binding() as world:
         for base in ("first", "second"):
             await world.available(f"pv-{base}")
@@ -242,7 +243,7 @@ async def test_B36_what_the_api_server_said_before_a_claim_was_deleted_does_not_
 @in_virtual_time
 async def test_B27_a_claim_that_the_cache_lacks_keeps_its_volume() -> None:
     """The watch of claims is late: the volume must not be let go."""
-    ours = Ours(LateWatch("persistentvolumeclaims"), parts=WITHOUT_SCHEDULER)
+    ours = BinderWorld(LateWatch("persistentvolumeclaims", seconds=5), parts=WITHOUT_SCHEDULER)
     async with ours.binding() as world:
         claim = await world.create(a_claim(world("claim"), sc=world("sc")))
         await world.create(a_volume(world("pv"), sc=world("sc"), claim=claim))
@@ -254,7 +255,7 @@ async def test_B27_a_claim_that_the_cache_lacks_keeps_its_volume() -> None:
 @in_virtual_time
 async def test_B22_a_class_that_the_cache_lacks_makes_its_claims_wait() -> None:
     """The watch of classes is late: the volume must not be bound before a pod says where."""
-    ours = Ours(LateWatch("storageclasses"))
+    ours = BinderWorld(LateWatch("storageclasses", seconds=5))
     async with ours.binding() as world:
         await world.available()
         await world.make_class(wffc=True, provisioner=NO_PROVISIONER)
@@ -266,7 +267,7 @@ async def test_B22_a_class_that_the_cache_lacks_makes_its_claims_wait() -> None:
 @in_virtual_time
 async def test_B05_a_class_that_nobody_has_is_asked_for_once() -> None:
     """Classes of hand-made volumes often are but a name."""
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         await world.available()
         await world.create(a_claim(world("claim"), sc=world("sc")))
@@ -276,13 +277,13 @@ async def test_B05_a_class_that_nobody_has_is_asked_for_once() -> None:
 
 @in_virtual_time
 async def test_B35_the_event_says_which_pod_holds_the_claim() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         await world.available()
         await world.create(a_claim(world("claim"), sc=world("sc")))
         await world.bound(world("claim"), world("pv"))
         await world.make_pod(world("claim"), node="n1")
-        await world.patch(POD, world("pod"), {"status": {"phase": "Succeeded"}}, "status")
+        await world.patch(POD, world("pod"), {"status": {"phase": "Succeeded"}}, subresource="status")
         await world.delete(PVC, world("claim"))
         claim = await world.get(PVC, world("claim"))
         await world.told(claim, "Normal", "ClaimInUse", f'still used by pod "{world("pod")}", which is finished')
@@ -293,7 +294,7 @@ async def test_B35_the_event_says_which_pod_holds_the_claim() -> None:
 
 @in_virtual_time
 async def test_an_attributes_class_goes_when_nobody_names_it() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         kind = "VolumeAttributesClass"
         name = world("gold")
@@ -315,7 +316,7 @@ async def test_an_attributes_class_goes_when_nobody_names_it() -> None:
 
 @in_virtual_time
 async def test_B38_an_ephemeral_claim_is_made_again_and_counted() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         await world.make_class()
         await world.make_pod(volumes=(an_ephemeral_volume(sc=world("sc")),))
@@ -327,7 +328,7 @@ async def test_B38_an_ephemeral_claim_is_made_again_and_counted() -> None:
 
 @in_virtual_time
 async def test_B57_a_pod_is_scheduled_anew_and_its_node_stays() -> None:
-    ours = Ours(bind_timeout_s=30.0)
+    ours = BinderWorld(bind_timeout_s=30.0)
     async with ours.binding() as world:
         node = await world.make_node()
         await world.make_class(wffc=True)
@@ -346,7 +347,7 @@ async def test_B57_a_pod_is_scheduled_anew_and_its_node_stays() -> None:
 @in_virtual_time
 async def test_B44_a_node_that_vanishes_lets_go_of_its_claims() -> None:
     """Differs from kube-scheduler, which leaves the pod pinned to it."""
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         one = await world.make_node("n1")
         await world.make_class(wffc=True)
@@ -361,7 +362,7 @@ async def test_B44_a_node_that_vanishes_lets_go_of_its_claims() -> None:
 
 @in_virtual_time
 async def test_B46_two_pods_do_not_count_on_the_same_room() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         node = await world.make_node()
         await world.create(a_csi_driver(name=world.driver))
@@ -379,7 +380,7 @@ async def test_B46_two_pods_do_not_count_on_the_same_room() -> None:
 
 @in_virtual_time
 async def test_parts_that_are_off_do_nothing() -> None:
-    ours = Ours(parts=frozenset({options.CLAIM_PROTECTION}))
+    ours = BinderWorld(parts=frozenset({options.CLAIM_PROTECTION}))
     async with ours.binding() as world:
         await world.create(a_volume(world("pv"), sc=world("sc")))
         await world.create(a_claim(world("claim"), sc=world("sc")))
@@ -393,7 +394,7 @@ async def test_parts_that_are_off_do_nothing() -> None:
 
 @in_virtual_time
 async def test_a_kind_that_it_may_not_list_is_named() -> None:
-    ours = Ours(Forbids("pods", "nodes"))
+    ours = BinderWorld(Forbids("pods", "nodes"))
     binder = make_binder(Runtime(ours.cluster, ours.clock, ours.chance, ours.metrics), ours.options)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(binder.run())
@@ -406,7 +407,7 @@ async def test_a_kind_that_it_may_not_list_is_named() -> None:
 @in_virtual_time
 async def test_an_api_server_may_lack_the_classes_of_attributes_and_get_them_later() -> None:
     """They are v1 since Kubernetes 1.34. All else is bound meanwhile."""
-    ours = Ours()
+    ours = BinderWorld()
     kind = next(one for one in ours.store.resources if one.plural == VOLUME_ATTRIBUTES_CLASSES.plural)
     ours.store.kinds.take([kind.path])
     async with ours.binding() as world:
@@ -421,7 +422,7 @@ async def test_an_api_server_may_lack_the_classes_of_attributes_and_get_them_lat
 
 @in_virtual_time
 async def test_drained_it_ends_by_itself() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         await world.available()
         assert ours.binder is not None
@@ -437,7 +438,7 @@ def test_B06_volumes_that_come_late_find_the_claims_that_wait(seed: int) -> None
     """Each is offered to one claim after the other; none is left over while a claim waits that it fits."""
 
     async def main() -> None:
-        ours = Ours()
+        ours = BinderWorld()
         async with ours.binding() as world:
             for number in range(6):
                 await world.create(a_claim(world(f"small{number}")))
@@ -461,7 +462,7 @@ def test_B06_volumes_that_come_late_find_the_claims_that_wait(seed: int) -> None
 @in_virtual_time
 async def test_B06_who_can_not_take_a_volume_does_not_keep_it() -> None:
     """The first claim's writes fail; the volume is the second's."""
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         for base in ("first", "second"):
             await world.create(a_claim(world(base)))
@@ -474,7 +475,7 @@ async def test_B06_who_can_not_take_a_volume_does_not_keep_it() -> None:
 @in_virtual_time
 async def test_B43_a_node_that_a_pod_may_not_have_is_told() -> None:
     """Only where it is sure: after an answer that was lost the pod may be there."""
-    ours = Ours()
+    ours = BinderWorld()
     lost = ours.cluster.refuse("create pods/binding", error=Unreachable("cut"), after=True)
     async with ours.binding() as world:
         node = await world.make_node()

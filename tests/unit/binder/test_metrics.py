@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from mooring.kube.errors import ServerError
-from tests.support.binding import PV, PVC, Ours
+from tests.support.binding import PV, PVC, BinderWorld
 from tests.support.builders import a_claim
 from tests.support.virtual_loop import in_virtual_time
 
@@ -14,7 +14,7 @@ PUT_PVC = "update persistentvolumeclaims"
 
 @in_virtual_time
 async def test_metrics_count_claims_and_volumes() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         await world.available()
         await world.create(a_claim("waits", sc="none"))
@@ -30,7 +30,7 @@ async def test_metrics_count_claims_and_volumes() -> None:
 
 @in_virtual_time
 async def test_metrics_count_failures_under_both_names() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     ours.cluster.refuse(PUT_PVC)
     async with ours.binding() as world:
         await world.make_class()
@@ -45,7 +45,7 @@ async def test_metrics_count_failures_under_both_names() -> None:
 
 @in_virtual_time
 async def test_metrics_count_attempts_to_schedule() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     ours.cluster.refuse("create pods/binding", error=ServerError("timed out", code=500))
     async with ours.binding() as world:
         await world.make_pod()
@@ -74,7 +74,7 @@ async def test_metrics_count_attempts_to_schedule() -> None:
 
 @in_virtual_time
 async def test_metrics_time_provisioning_and_deletion() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         await world.make_class()
         await world.create(a_claim(world("claim"), sc=world("sc")))

@@ -6,14 +6,14 @@ import pytest
 
 from mooring.controllers.binding.names import NO_PROVISIONER, SELECTED_NODE
 from mooring.kube.errors import ServerError
-from tests.support.binding import POD, PVC, HeldWrites, Ours, World
+from tests.support.binding import POD, PVC, BinderWorld, HeldWrites, Tenant
 from tests.support.builders import a_capacity, a_claim, a_csi_driver, a_volume
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
 
 @in_virtual_time
 async def test_B41_a_class_that_comes_after_its_pod() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         node = await world.make_node()
         await world.create(a_claim(world("claim"), sc=world("sc")))
@@ -28,7 +28,7 @@ def test_B43_a_pod_made_again_under_its_name_gets_a_node(seed: int) -> None:
     """Its namesake's end and its own beginning are one look for the scheduler."""
 
     async def main() -> None:
-        ours = Ours()
+        ours = BinderWorld()
         async with ours.binding() as world:
             node = await world.make_node()
             await world.make_class(wffc=True)
@@ -43,7 +43,7 @@ def test_B43_a_pod_made_again_under_its_name_gets_a_node(seed: int) -> None:
     run_virtual(main(), seed)
 
 
-async def _room_for_one(world: World) -> str:
+async def _room_for_one(world: Tenant) -> str:
     node = await world.make_node()
     await world.create(a_csi_driver(name=world.driver))
     await world.make_class(wffc=True)
@@ -58,7 +58,7 @@ async def _room_for_one(world: World) -> str:
 
 @in_virtual_time
 async def test_B46_room_is_free_when_the_chosen_node_is_taken_back() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         node = await _room_for_one(world)
         await world.delete(POD, world("one"))
@@ -69,7 +69,7 @@ async def test_B46_room_is_free_when_the_chosen_node_is_taken_back() -> None:
 @in_virtual_time
 async def test_B46_room_is_free_when_the_node_could_not_be_written() -> None:
     held = HeldWrites()
-    ours = Ours(held)
+    ours = BinderWorld(held)
     async with ours.binding() as world:
         held.name = world("one")
         node = await world.make_node()
@@ -89,7 +89,7 @@ async def test_B46_room_is_free_when_the_node_could_not_be_written() -> None:
 
 @in_virtual_time
 async def test_B56_a_claim_for_one_pod_is_free_when_its_pod_goes_before_it_had_a_node() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     async with ours.binding() as world:
         node = await world.make_node()
         await world.make_class(wffc=True)
@@ -108,7 +108,7 @@ async def test_B56_a_claim_for_one_pod_is_free_when_its_pod_goes_before_it_had_a
 @in_virtual_time
 async def test_B42_a_volume_is_free_when_its_pod_goes_before_it_was_written() -> None:
     held = HeldWrites()
-    ours = Ours(held)
+    ours = BinderWorld(held)
     async with ours.binding() as world:
         node = await world.make_node()
         await world.make_class(wffc=True, provisioner=NO_PROVISIONER)

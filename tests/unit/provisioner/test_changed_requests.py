@@ -13,6 +13,7 @@ from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
+from tests.support.builders import an_attributes_class
 from tests.support.provisioning import CREATE, PROVISIONING, AnsweringDriver, ProvisioningWorld
 from tests.support.scripted_driver import RPC, Fail, Lose, Step
 from tests.support.virtual_loop import in_virtual_time
@@ -223,8 +224,7 @@ async def test_P45_another_node_ends_the_rest():
 async def test_P45_an_attributes_class_made_anew_ends_the_rest():
     """Nobody watches those: it is looked at in the back-off, by a GET each time, and in silence."""
     world = ProvisioningWorld(AnsweringDriver(controller=[RPC.MODIFY_VOLUME]), resync_s=0.0)
-    body = {"metadata": {"name": "gold"}, "driverName": "csi.test"}
-    await world.create(VOLUME_ATTRIBUTES_CLASSES, {**body, "parameters": {"iops": "9"}})
+    await world.create(an_attributes_class(parameters={"iops": "9"}))
     await world.base(volumeAttributesClassName="gold")
     refuses(world, lambda request: request.mutable_parameters["iops"] == "9")
     async with world.provisioning():
@@ -235,5 +235,5 @@ async def test_P45_an_attributes_class_made_anew_ends_the_rest():
         assert 1 == len([reason for reason, _ in await world.told_of() if reason == PROVISIONING])
         await world.patch(VOLUME_ATTRIBUTES_CLASSES, "gold", {"metadata": {"finalizers": None}})
         await world.delete(VOLUME_ATTRIBUTES_CLASSES, "gold")
-        await world.create(VOLUME_ATTRIBUTES_CLASSES, {**body, "parameters": {"iops": "5"}})
+        await world.create(an_attributes_class(parameters={"iops": "5"}))
         await world.provisioned(wait_s=129)

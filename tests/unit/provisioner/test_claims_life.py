@@ -13,6 +13,7 @@ from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.driver_capabilities import Rules
 from mooring.csi.codes import Code
 from mooring.kube.errors import ApiError, ServerError
+from tests.support.builders import a_pv
 from tests.support.cluster_world import metric
 from tests.support.provisioning import (
     CLAIMS,
@@ -170,8 +171,7 @@ async def test_the_beta_annotation_names_the_class():
 async def test_P09_the_volume_is_there_already():
     world = await ProvisioningWorld().base(ask=False)
     uid = (await world.claim())["metadata"]["uid"]
-    source = {"csi": {"driver": DRIVER, "volumeHandle": "earlier"}, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
-    await world.create(PVS, {"metadata": {"name": f"pvc-{uid}"}, "spec": source})
+    await world.create(a_pv(f"pvc-{uid}", "earlier"))
     async with world.provisioning():
         await world.annotate({names.STORAGE_PROVISIONER: DRIVER})
         await world.settle(2000)

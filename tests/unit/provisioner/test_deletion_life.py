@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from mooring.api.core import PERSISTENT_VOLUMES, SECRETS
+from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults
 from mooring.base.randomness import Chance
-from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.caches import Caches
@@ -27,7 +26,7 @@ from mooring.csi.codes import Code
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.session import greet
 from mooring.kube.errors import ApiError, Conflict, Forbidden, ServerError, Unreachable
-from tests.support.builders import a_held_pv, a_va
+from tests.support.builders import a_class, a_held_pv, a_secret, a_va
 from tests.support.cluster_world import ClusterWorld, metric
 from tests.support.scripted_driver import RPC, Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
@@ -38,7 +37,7 @@ WHOLE = [DELETE, DELETE_PV, PATCH_PV]
 DRIVER = "csi.test"
 
 
-class World(ClusterWorld):
+class DeletionWorld(ClusterWorld):
     """Released volumes, and a provisioner that deletes them."""
 
     def __init__(self, driver: VolumeDriver | None = None, faults: Faults | None = None, **options: Any) -> None:
@@ -60,27 +59,21 @@ class World(ClusterWorld):
     async def deleting(self, segments: Mapping[str, str] | None = None) -> AsyncIterator[VolumeDeletion]:
         port = InProcessDriver(self.driver, clock=self.clock)
         facts = facts_of(await greet(port, clock=self.clock))
-        caches = Caches(Runtime(self.cluster, self.clock, self.chance, self.metrics), facts, self.options)
-        secrets = SecretCache(self.cluster, self.clock)
+        caches = Caches(self.runtime, facts, self.options)
         self.deletion = VolumeDeletion(
-            Runtime(self.cluster, self.clock, self.chance, self.metrics),
+            self.runtime,
             caches,
             port,
             facts,
             self.options,
             self.recorder,
-            secrets,
+            SecretCache(self.cluster, self.clock),
             settled=self.settled,
             segments=segments,
             deleted=lambda pv: self.room.append(pv.metadata.name),
         )
-        async with self.running(*(informer.run() for informer in caches.shared.informers), self._after_sync(caches, self.deletion)):
+        async with self.running_on(caches.shared, self.deletion.worker.run):
             yield self.deletion
-
-    async def _after_sync(self, caches: Caches, deletion: VolumeDeletion) -> None:
-        for informer in caches.shared.informers:
-            await informer.synced()
-        await deletion.worker.run()
 
     async def released(
         self,
@@ -97,7 +90,7 @@ class World(ClusterWorld):
         """A PersistentVolume as the provisioner wrote it, with its claim gone."""
         notes = {names.PROVISIONED_BY: DRIVER, names.DELETION_SECRET_NAME: secret[0], names.DELETION_SECRET_NAMESPACE: secret[1]}
         more = {"persistentVolumeReclaimPolicy": policy, "storageClassName": "sc", **spec}
-        await self.create(PERSISTENT_VOLUMES, a_held_pv(name, handle, finalizers=finalizers, annotations=notes, spec=more))
+        await self.create(a_held_pv(name, handle, finalizers=finalizers, annotations=notes, spec=more))
         held = [*(["kubernetes.io/pv-protection"] if protected else []), *finalizers]
         await self.patch(PERSISTENT_VOLUMES, name, {"metadata": {"finalizers": held or None}})
         if phase:
@@ -120,7 +113,7 @@ class World(ClusterWorld):
 
 @in_virtual_time
 async def test_P74_the_volume_then_the_object_then_the_finalizer():
-    world = World()
+    world = DeletionWorld()
     await world.released()
     async with world.deleting():
         await world.only_protection_left()
@@ -146,7 +139,7 @@ async def test_P74_each_is_deleted_exactly_once_whatever_the_watch_shows_first(s
         async def deliver(self, kind: Any, event: Any) -> None:
             await asyncio.sleep(luck.uniform(0, 0.05))
 
-    world = World(faults=Slow())
+    world = DeletionWorld(faults=Slow())
     for number in range(6):
         finalizers = (names.VOLUME_FINALIZER,) if number < 4 else ()
         await world.released(f"pv{number}", handle=f"h{number}", protected=number % 2 == 0, finalizers=finalizers)
@@ -156,14 +149,14 @@ async def test_P74_each_is_deleted_exactly_once_whatever_the_watch_shows_first(s
     assert {DELETE: 6, DELETE_PV: 6, PATCH_PV: 4} == {step: world.story.count(step) for step in world.story}
 
 
-async def _all_deleted(world: World) -> bool:
+async def _all_deleted(world: DeletionWorld) -> bool:
     left = await world.list(PERSISTENT_VOLUMES)
     return all(pv["metadata"].get("finalizers") == ["kubernetes.io/pv-protection"] and "deletionTimestamp" in pv["metadata"] for pv in left)
 
 
 @in_virtual_time
 async def test_P74_a_release_while_it_runs():
-    world = World()
+    world = DeletionWorld()
     await world.released(phase="Bound")
     async with world.deleting():
         await world.settle(2000)
@@ -175,7 +168,7 @@ async def test_P74_a_release_while_it_runs():
 
 @in_virtual_time
 async def test_P74_patches_lose_nobody_elses_finalizer():
-    world = World()
+    world = DeletionWorld()
     await world.released(protected=False)
     gate = world.driver.gate(DELETE)
     async with world.deleting():
@@ -187,13 +180,13 @@ async def test_P74_patches_lose_nobody_elses_finalizer():
     assert WHOLE == world.story
 
 
-async def _called(world: World) -> bool:
+async def _called(world: DeletionWorld) -> bool:
     return bool(world.driver.made(DELETE))
 
 
 @in_virtual_time
 async def test_P75_retain_costs_one_patch():
-    world = World()
+    world = DeletionWorld()
     await world.released(policy="Retain")
     async with world.deleting():
         await world.settle()
@@ -205,10 +198,10 @@ async def test_P75_retain_costs_one_patch():
 
 @in_virtual_time
 async def test_P76_told_once_and_woken_by_the_end_of_the_attachment():
-    world = World(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]))
+    world = DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]))
     await world.released()
     for node in ("n1", "n2"):
-        await world.create(VOLUME_ATTACHMENTS, a_va(f"va-{node}", "pv1", node))
+        await world.create(a_va(f"va-{node}", "pv1", node))
     async with world.deleting():
         await world.settle(2000)
         assert [] == world.story
@@ -246,12 +239,12 @@ class Deaf(Faults):
 @in_virtual_time
 async def test_P76_an_attachment_that_a_silent_watch_hides_is_looked_up():
     deaf = Deaf()
-    world = World(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), deaf)
+    world = DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), deaf)
     for number in range(4):
         await world.released(f"pv{number}", handle=f"h{number}", phase="Bound")
     async with world.deleting():
         await world.settle(SILENCE_S_MAX + 1)
-        await world.create(VOLUME_ATTACHMENTS, a_va("va", "pv1", "n1"))
+        await world.create(a_va("va", "pv1", "n1"))
         for number in range(4):
             await world.to_phase("Released", f"pv{number}")
         await world.settle(20)
@@ -266,7 +259,7 @@ async def test_P76_an_attachment_that_a_silent_watch_hides_is_looked_up():
 
 @in_virtual_time
 async def test_P76_without_a_look_at_the_attachments_nothing_is_deleted():
-    world = World(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), Deaf(Forbidden("no", reason="Forbidden")))
+    world = DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), Deaf(Forbidden("no", reason="Forbidden")))
     await world.released(phase="Bound")
     async with world.deleting():
         await world.settle(SILENCE_S_MAX + 1)
@@ -280,7 +273,7 @@ async def test_P76_without_a_look_at_the_attachments_nothing_is_deleted():
 async def test_P76_a_watch_that_is_heard_of_is_believed():
     deaf = Deaf()
     deaf.hears.set()
-    world = World(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), deaf)
+    world = DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), deaf)
     await world.released(phase="Bound")
     async with world.deleting():
         await world.settle(5000)
@@ -291,8 +284,8 @@ async def test_P76_a_watch_that_is_heard_of_is_believed():
 
 @in_virtual_time
 async def test_P77_the_secrets_values_go_to_the_driver():
-    world = World()
-    await world.create(SECRETS, {"metadata": {"name": "s", "namespace": "ns"}, "data": {"a": "Yg=="}})
+    world = DeletionWorld()
+    await world.create(a_secret("s", {"a": "Yg=="}, namespace="ns"))
     await world.released(secret=("s", "ns"))
     async with world.deleting():
         await world.only_protection_left()
@@ -303,7 +296,7 @@ async def test_P77_the_secrets_values_go_to_the_driver():
 @pytest.mark.parametrize("error", [None, Forbidden("no", reason="Forbidden")])
 @in_virtual_time
 async def test_P77_a_secret_that_is_gone_holds_nothing_up(error: Exception | None):
-    world = World()
+    world = DeletionWorld()
     if error is not None:
         world.cluster.refuse(GET_SECRET, error=error)  # type: ignore[arg-type]
     await world.released(secret=("s", "ns"))
@@ -316,8 +309,8 @@ async def test_P77_a_secret_that_is_gone_holds_nothing_up(error: Exception | Non
 @in_virtual_time
 async def test_P77_a_server_that_fails_is_asked_again():
     """Differs from the peer, which would then call the driver without credentials."""
-    world = World()
-    await world.create(SECRETS, {"metadata": {"name": "s", "namespace": "ns"}, "data": {"a": "Yg=="}})
+    world = DeletionWorld()
+    await world.create(a_secret("s", {"a": "Yg=="}, namespace="ns"))
     world.cluster.refuse(GET_SECRET, error=ServerError("busy"))
     await world.released(secret=("s", "ns"))
     async with world.deleting():
@@ -328,12 +321,12 @@ async def test_P77_a_server_that_fails_is_asked_again():
 
 @in_virtual_time
 async def test_P78_the_return_of_the_class_wakes_what_its_templates_held_up():
-    world = World()
+    world = DeletionWorld()
     parameters = {
         "csi.storage.k8s.io/provisioner-secret-name": "${pvc.annotations['team']}",
         "csi.storage.k8s.io/provisioner-secret-namespace": "ns",
     }
-    await world.create(STORAGE_CLASSES, {"metadata": {"name": "sc"}, "provisioner": DRIVER, "parameters": parameters})
+    await world.create(a_class(parameters=parameters))
     await world.released(claimRef={"namespace": "ns", "name": "c", "uid": "u"})
     await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"annotations": {names.DELETION_SECRET_NAME: None}}})
     async with world.deleting():
@@ -347,7 +340,7 @@ async def test_P78_the_return_of_the_class_wakes_what_its_templates_held_up():
 
 @in_virtual_time
 async def test_P79_a_static_volume_gets_the_finalizer():
-    world = World()
+    world = DeletionWorld()
     await world.released(phase="Bound", finalizers=())
     async with world.deleting():
         await world.settle()
@@ -366,7 +359,7 @@ async def test_P79_a_release_that_only_the_answer_to_our_patch_shows_is_seen():
         async def deliver(self, kind: Any, event: Any) -> None:
             await asyncio.sleep(50)
 
-    world = World(faults=Late())
+    world = DeletionWorld(faults=Late())
     await world.released(phase="Bound", finalizers=())
     async with world.deleting():
         await world.settle(2)
@@ -375,7 +368,7 @@ async def test_P79_a_release_that_only_the_answer_to_our_patch_shows_is_seen():
 
 @in_virtual_time
 async def test_P80_whatever_the_order_of_deletion_the_volume_goes_after_its_release():
-    world = World()
+    world = DeletionWorld()
     await world.released(phase="Bound")
     await world.delete(PERSISTENT_VOLUMES, "pv1")
     async with world.deleting():
@@ -389,7 +382,7 @@ async def test_P80_whatever_the_order_of_deletion_the_volume_goes_after_its_rele
 @pytest.mark.parametrize("code", [code for code in Code if code not in (Code.OK, Code.NOT_FOUND)])
 @in_virtual_time
 async def test_P81_every_code_is_told_and_tried_again_later_and_later(code: Code):
-    world = World(retry_interval_start_s=1.0, retry_interval_max_s=3.0)
+    world = DeletionWorld(retry_interval_start_s=1.0, retry_interval_max_s=3.0)
     await world.released()
     world.driver.script(DELETE, *[Fail(code, "busy")] * 4)
     async with world.deleting():
@@ -406,7 +399,7 @@ async def test_P81_every_code_is_told_and_tried_again_later_and_later(code: Code
 @in_virtual_time
 async def test_P81_not_found_is_done():
     """CSI asks for OK there; the peer retries for ever."""
-    world = World()
+    world = DeletionWorld()
     await world.released()
     world.driver.always(DELETE, Fail(Code.NOT_FOUND))
     async with world.deleting():
@@ -416,7 +409,7 @@ async def test_P81_not_found_is_done():
 
 @in_virtual_time
 async def test_P81_no_answer_in_time_is_a_failure_to_be_tried_again():
-    world = World(timeout_s=5.0)
+    world = DeletionWorld(timeout_s=5.0)
     await world.released()
     world.driver.script(DELETE, Wait(60))
     async with world.deleting():
@@ -427,7 +420,7 @@ async def test_P81_no_answer_in_time_is_a_failure_to_be_tried_again():
 
 @in_virtual_time
 async def test_P81_what_is_torn_away_is_let_go():
-    world = World()
+    world = DeletionWorld()
     await world.released()
     world.driver.always(DELETE, Fail(Code.INTERNAL))
     async with world.deleting():
@@ -447,7 +440,7 @@ async def test_P81_what_is_torn_away_is_let_go():
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
 @in_virtual_time
 async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(short: str, error: Exception, lost: bool):
-    world = World()
+    world = DeletionWorld()
     await world.released()
     world.cluster.refuse(short, error=error, after=lost)  # type: ignore[arg-type]
     async with world.deleting():
@@ -461,7 +454,7 @@ async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(short:
 @pytest.mark.parametrize("protected", [False, True])
 @in_virtual_time
 async def test_P81_a_volume_counts_as_deleted_once_though_its_object_goes_later(short: str, lost: bool, protected: bool):
-    world = World()
+    world = DeletionWorld()
     await world.released(protected=protected)
     world.cluster.refuse(short, error=ServerError("busy"), after=lost)
     async with world.deleting():
@@ -477,7 +470,7 @@ CLAIM_REF = {"namespace": "ns", "name": "c", "uid": "u"}
 @pytest.mark.parametrize("policy", ["Delete", "Retain"])
 @in_virtual_time
 async def test_P74_a_volume_is_let_go_once_its_creation_is_written_off(policy: str):
-    world = World()
+    world = DeletionWorld()
     await world.released(policy=policy, claimRef=CLAIM_REF)
     world.unsettled = [Forbidden("leases are forbidden", reason="Forbidden")]
     async with world.deleting():
@@ -492,7 +485,7 @@ async def test_P74_a_volume_is_let_go_once_its_creation_is_written_off(policy: s
 @pytest.mark.parametrize("error", [ServerError("busy"), Unreachable("cut"), Conflict(STILL_OPEN)])
 @in_virtual_time
 async def test_P81_what_passes_by_itself_is_told_when_it_lasts(error: ApiError):
-    world = World(retry_interval_start_s=1.0, retry_interval_max_s=1.0)
+    world = DeletionWorld(retry_interval_start_s=1.0, retry_interval_max_s=1.0)
     await world.released(claimRef=CLAIM_REF)
     world.unsettled = [error] * 10
     async with world.deleting():
@@ -505,7 +498,7 @@ async def test_P81_what_passes_by_itself_is_told_when_it_lasts(error: ApiError):
 
 @in_virtual_time
 async def test_P74_a_creation_that_is_over_at_last_ends_the_wait():
-    world = World(retry_interval_start_s=100.0)
+    world = DeletionWorld(retry_interval_start_s=100.0)
     await world.released(claimRef=CLAIM_REF)
     world.unsettled = [Conflict(STILL_OPEN)]
     async with world.deleting() as deletion:
@@ -519,7 +512,7 @@ async def test_P74_a_creation_that_is_over_at_last_ends_the_wait():
 @in_virtual_time
 async def test_P81_a_finalizer_that_can_not_be_taken_off_is_told_of():
     """Else the object is Terminating for ever, and nobody knows why."""
-    world = World()
+    world = DeletionWorld()
     await world.released(policy="Retain")
     world.cluster.refuse(PATCH_PV, times=8, error=Forbidden("no", reason="Forbidden"))
     async with world.deleting():
@@ -529,7 +522,7 @@ async def test_P81_a_finalizer_that_can_not_be_taken_off_is_told_of():
 
 @in_virtual_time
 async def test_P79_a_static_volume_has_no_creation_to_be_written_off():
-    world = World()
+    world = DeletionWorld()
     await world.released(claimRef=CLAIM_REF)
     await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"annotations": {names.PROVISIONED_BY: None}}})
     world.unsettled = [Forbidden("no", reason="Forbidden")] * 10
@@ -541,7 +534,7 @@ async def test_P79_a_static_volume_has_no_creation_to_be_written_off():
 
 @in_virtual_time
 async def test_P81_another_object_under_the_name_is_left_alone():
-    world = World()
+    world = DeletionWorld()
     await world.released()
     gate = world.driver.gate(DELETE)
     async with world.deleting():
@@ -559,7 +552,7 @@ async def test_P81_another_object_under_the_name_is_left_alone():
 @in_virtual_time
 async def test_P81_a_conflict_with_somebodys_write_is_tried_again():
     """Else the object would stay for ever, and its volume is gone."""
-    world = World()
+    world = DeletionWorld()
     await world.released()
     world.cluster.refuse(DELETE_PV, error=Conflict("the object has been modified", reason="Conflict"))
     world.cluster.refuse(PATCH_PV, error=Conflict("the object has been modified", reason="Conflict"))
@@ -577,7 +570,7 @@ async def test_P81_a_volume_that_is_to_be_kept_at_the_last_moment_is_kept():
             if (verb, kind.plural) == ("get", "secrets"):
                 await asyncio.sleep(5)
 
-    world = World(faults=SlowSecrets())
+    world = DeletionWorld(faults=SlowSecrets())
     await world.released(secret=("s", "default"))
     async with world.deleting():
         await world.settle(1)
@@ -588,7 +581,7 @@ async def test_P81_a_volume_that_is_to_be_kept_at_the_last_moment_is_kept():
 
 @in_virtual_time
 async def test_P81_the_drivers_return_ends_the_back_off():
-    world = World(retry_interval_start_s=100.0)
+    world = DeletionWorld(retry_interval_start_s=100.0)
     await world.released()
     world.driver.script(DELETE, Fail(Code.UNAVAILABLE))
     async with world.deleting() as deletion:
@@ -600,7 +593,7 @@ async def test_P81_the_drivers_return_ends_the_back_off():
 
 @in_virtual_time
 async def test_P81_a_driver_that_can_not_delete_is_told_of_once():
-    world = World()
+    world = DeletionWorld()
     world.driver.controller = (RPC.LIST_VOLUMES,)
     await world.released()
     async with world.deleting():
@@ -612,7 +605,7 @@ async def test_P81_a_driver_that_can_not_delete_is_told_of_once():
 
 @in_virtual_time
 async def test_P90_a_nodes_instance_deletes_what_is_there():
-    world = World(node=NodeOptions("n1"))
+    world = DeletionWorld(node=NodeOptions("n1"))
     for name in ("n1", "n2"):
         term = {"matchExpressions": [{"key": "host", "operator": "In", "values": [name]}]}
         await world.released(f"pv-{name}", handle=name, nodeAffinity={"required": {"nodeSelectorTerms": [term]}})
@@ -624,7 +617,7 @@ async def test_P90_a_nodes_instance_deletes_what_is_there():
 
 @in_virtual_time
 async def test_P91_drained_work_ends_and_is_stored():
-    world = World()
+    world = DeletionWorld()
     await world.released()
     await world.released("pv2", handle="h2", phase="Bound")
     world.driver.script(DELETE, Wait(5))
@@ -637,7 +630,7 @@ async def test_P91_drained_work_ends_and_is_stored():
 
 @in_virtual_time
 async def test_P91_a_drain_has_its_limit():
-    world = World()
+    world = DeletionWorld()
     await world.released()
     world.driver.script(DELETE, Wait(9))
     async with world.deleting() as deletion:
@@ -647,7 +640,7 @@ async def test_P91_a_drain_has_its_limit():
 
 @in_virtual_time
 async def test_P74_a_slow_volume_holds_up_no_other():
-    world = World()
+    world = DeletionWorld()
     world.driver.always(DELETE, lambda request: Wait(9) if request.volume_id == "slow" else None)
     await world.released("slow", handle="slow")
     await world.released("quick", handle="quick")

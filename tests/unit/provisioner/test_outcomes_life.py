@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, SECRETS
-from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
-from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
+from mooring.api.snapshot import VOLUME_SNAPSHOTS
+from mooring.api.storage import CSI_NODES, STORAGE_CLASSES
 from mooring.controllers.provisioner import names, volumes
 from mooring.controllers.provisioner.driver_capabilities import Rules
 from mooring.controllers.provisioner.intents.intent import MemoryIntents
@@ -19,6 +19,7 @@ from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.csi.codes import Code, go_name
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError
+from tests.support.builders import a_content, a_pv, a_reference, a_snapshot, an_attributes_class
 from tests.support.cluster_world import metric
 from tests.support.provisioning import (
     CLAIMS,
@@ -125,10 +126,7 @@ async def test_P55_a_volume_that_was_not_filled_is_deleted_and_asked_for_again()
     world = answering(an_answer(capacity_bytes=GiB), controller=[RPC.CLONE_VOLUME])
     await world.base(dataSource={"kind": "PersistentVolumeClaim", "name": "origin"})
     origin = await world.make_claim("origin", ask=False, volumeName="pv")
-    ref = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "origin", "uid": origin["metadata"]["uid"]}
-    source = {"csi": {"driver": "csi.test", "volumeHandle": "h"}, "claimRef": ref}
-    spec = {**source, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
-    await world.create(PVS, {"metadata": {"name": "pv"}, "spec": spec, "status": {"phase": "Bound"}})
+    await world.create(a_pv("pv", "h", claim=origin, phase="Bound"))
     await world.patch(CLAIMS, "origin", {"status": {"phase": "Bound"}}, "default", "status")
     async with world.provisioning():
         assert (await world.failed()).endswith("volume content source missing")
@@ -614,10 +612,8 @@ async def test_an_object_of_another_claim_is_not_taken_for_our_own(about):
     gate = world.driver.gate(CREATE)
     async with world.provisioning():
         await world.calls(1)
-        other = {"namespace": "default", "name": "other", "uid": "u", "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
-        csi = {"driver": "csi.test", "volumeHandle": f"vol-{name}" if about == "this volume" else "h"}
-        source = {"csi": csi, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
-        await world.create(PVS, {"metadata": {"name": name}, "spec": {**source, "claimRef": other}})
+        handle = f"vol-{name}" if about == "this volume" else "h"
+        await world.create(a_pv(name, handle, claimRef=a_reference("other", "u")))
         gate.set()
         text = await world.failed()
         assert ('belongs to claim "default/other" already' if about == "this volume" else "is about another volume") in text
@@ -640,9 +636,7 @@ async def test_an_object_of_another_driver_names_none_of_our_volumes(source: str
             "another driver's": {"csi": {"driver": "other.example.com", "volumeHandle": f"vol-{name}"}},
             "in-tree": {"awsElasticBlockStore": {"volumeID": f"vol-{name}"}},
         }
-        claim_ref = ref and {"namespace": "default", "name": ref, "uid": "u", "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
-        spec = {**sources[source], "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "claimRef": claim_ref}
-        await world.create(PVS, {"metadata": {"name": name}, "spec": spec})
+        await world.create(a_pv(name, source=sources[source], claimRef=ref and a_reference(ref, "u")))
         gate.set()
         assert "is about another volume" in await world.failed()
         assert {} == world.driver.volumes == world.intents.open()
@@ -653,13 +647,11 @@ async def test_an_object_of_another_driver_names_none_of_our_volumes(source: str
 async def test_an_object_of_the_claim_that_is_about_another_volume_is_not_taken_for_this_ones():
     """A driver that does not know its volumes by name: which of the two is in use nobody can tell."""
     world = await ProvisioningWorld().base()
-    meta = (await world.claim())["metadata"]
+    uid = (await world.claim())["metadata"]["uid"]
     gate = world.driver.gate(CREATE)
     async with world.provisioning():
         await world.calls(1)
-        ref = {"namespace": "default", "name": "c", "uid": meta["uid"], "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
-        source = {"csi": {"driver": DRIVER, "volumeHandle": "h"}, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
-        await world.create(PVS, {"metadata": {"name": f"pvc-{meta['uid']}"}, "spec": {**source, "claimRef": ref}})
+        await world.create(a_pv(f"pvc-{uid}", "h", claimRef=a_reference("c", uid)))
         gate.set()
         assert "is about another volume" in await world.failed()
         await world.settle()
@@ -679,16 +671,9 @@ async def test_a_volume_that_an_object_names_is_not_deleted_for_an_odd_answer(wh
     gate = world.driver.gate(CREATE)
     async with world.provisioning():
         await world.calls(1)
-        ref = {"namespace": "default", "name": "other", "uid": "u", "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
-        if whose == "the claim's own":
-            ref |= {"name": "c", "uid": uid}
-        source = {
-            "csi": {"driver": DRIVER, "volumeHandle": f"vol-{name}"},
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-        }
+        ref = a_reference("c", uid) if whose == "the claim's own" else a_reference("other", "u")
         if whose != "nobody's":
-            await world.create(PVS, {"metadata": {"name": name}, "spec": {**source, "claimRef": ref}})
+            await world.create(a_pv(name, f"vol-{name}", claimRef=ref))
         if whose == "unknown":
             world.cluster.refuse("get persistentvolumes", error=ServerError("overloaded", code=500))
         gate.set()
@@ -713,8 +698,7 @@ async def test_an_answer_without_a_volume_is_told_and_asked_again(answer, missin
 
 
 async def make_attributes(world: ProvisioningWorld, driver: str = "csi.test") -> None:
-    body = {"metadata": {"name": "gold"}, "driverName": driver, "parameters": {"iops": "9"}}
-    await world.create(VOLUME_ATTRIBUTES_CLASSES, body)
+    await world.create(an_attributes_class(driverName=driver, parameters={"iops": "9"}))
 
 
 def modifying() -> ProvisioningWorld:
@@ -962,12 +946,8 @@ async def restoring(retry_s: float) -> ProvisioningWorld:
         AnsweringDriver(controller=[RPC.CREATE_DELETE_SNAPSHOT]), retry_interval_start_s=retry_s, retry_interval_max_s=600.0
     )
     await world.make_snapshot_kinds()
-    content = {"boundVolumeSnapshotContentName": "sc1"}
-    body = {"metadata": {"name": "s", "namespace": "default"}, "spec": {"source": {"volumeSnapshotContentName": "sc1"}}, "status": content}
-    made = await world.create(VOLUME_SNAPSHOTS, body)
-    ref = {"namespace": "default", "name": "s", "uid": made["metadata"]["uid"]}
-    spec = {"driver": "csi.test", "deletionPolicy": "Retain", "source": {"snapshotHandle": "h"}, "volumeSnapshotRef": ref}
-    await world.create(VOLUME_SNAPSHOT_CONTENTS, {"metadata": {"name": "sc1"}, "spec": spec, "status": {"snapshotHandle": "h"}})
+    made = await world.create(a_snapshot("s", content="sc1"))
+    await world.create(a_content("sc1", {"namespace": "default", "name": "s", "uid": made["metadata"]["uid"]}))
     await world.base(dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"})
     return world
 

@@ -263,10 +263,8 @@ def snapshot_with(status: Json | None = None, **metadata: Any) -> VolumeSnapshot
 
 
 def content_with(annotations: Json | None = None, handle: str | None = "h", ref: Json | None = None, **spec: Any) -> VolumeSnapshotContent:
-    body = a_content(
-        "sc1", handle=handle, ref={"name": "s", "namespace": "ns", "uid": "us", **(ref or {})}, annotations=annotations, **spec
-    )
-    return typed(body)
+    of = {"name": "s", "namespace": "ns", "uid": "us", **(ref or {})}
+    return typed(a_content("sc1", of, handle=handle, annotations=annotations, **spec))
 
 
 def with_snapshot(snapshot: VolumeSnapshot | None = None, content: VolumeSnapshotContent | None = None) -> Looked:
