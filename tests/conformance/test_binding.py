@@ -36,7 +36,7 @@ def life(body: Life) -> Life:
 async def bound(world: Tenant, policy: str = "Retain", size: str = "1Gi") -> tuple[Json, str, str]:
     """A claim, its name, and its volume's, provisioned and bound."""
     await world.make_class()
-    await world.create(a_claim(world("claim"), sc=world("sc"), size=size))
+    await world.make_claim(size=size)
     claim = await world.asked(world("claim"))
     await world.provision(claim, policy=policy, size=size)
     await world.bound(world("claim"), world("pv"))
@@ -51,7 +51,7 @@ async def bound(world: Tenant, policy: str = "Retain", size: str = "1Gi") -> tup
 async def b05_smallest_that_fits(world: Tenant) -> None:
     for size in ("5Gi", "10Gi", "20Gi"):
         await world.available(f"pv{size.lower()}", size=size)
-    await world.create(a_claim(world("claim"), size="7Gi", sc=world("sc")))
+    await world.make_claim(size="7Gi")
     claim = await world.bound(world("claim"), world("pv10gi"))
     assert {COMPLETED: "yes", OURS: "yes"} == annotations(claim)
     assert ({"storage": "10Gi"}, ["ReadWriteOnce"]) == (claim["status"]["capacity"], claim["status"]["accessModes"])
@@ -64,7 +64,7 @@ async def b05_smallest_that_fits(world: Tenant) -> None:
 async def b07_reserved_by_name(world: Tenant) -> None:
     await world.create(a_volume(world("small"), sc=world("sc")))
     await world.available(size="50Gi", claim=world("claim"))
-    await world.create(a_claim(world("claim"), sc=world("sc")))
+    await world.make_claim()
     assert OURS in annotations(await world.bound(world("claim"), world("pv")))
     assert OURS not in annotations(await world.phase(PV, world("pv"), "Bound"))
 
@@ -75,7 +75,7 @@ async def b11_released_then_reserved_by_name(world: Tenant) -> None:
     gone = a_claim(world("claim"), uid="gone")
     await world.create(a_volume(world("pv"), sc=world("sc"), claim=gone))
     await world.phase(PV, world("pv"), "Released")
-    await world.create(a_claim(world("claim"), sc=world("sc")))
+    await world.make_claim()
     await world.asked(world("claim"))
     await world.patch(PV, world("pv"), {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}})
     await world.bound(world("claim"), world("pv"))
@@ -83,7 +83,7 @@ async def b11_released_then_reserved_by_name(world: Tenant) -> None:
 
 @life
 async def b14_named_volume_comes_later(world: Tenant) -> None:
-    await world.create(a_claim(world("claim"), sc=world("sc"), volume=world("pv")))
+    await world.make_claim(volume=world("pv"))
     await world.settle()
     assert "Pending" == (await world.get(PVC, world("claim")))["status"]["phase"]
     await world.create(a_volume(world("pv"), sc=world("sc")))
@@ -93,7 +93,7 @@ async def b14_named_volume_comes_later(world: Tenant) -> None:
 @life
 async def b15_named_volume_does_not_suit(world: Tenant) -> None:
     await world.create(a_volume(world("pv"), sc=world("sc"), size="512Mi"))
-    claim = await world.create(a_claim(world("claim"), sc=world("sc"), volume=world("pv")))
+    claim = await world.make_claim(volume=world("pv"))
     text = f'Cannot bind to requested volume "{world("pv")}": requested PV is too small'
     await world.told(claim, "Warning", "VolumeMismatch", text)
 
@@ -101,7 +101,7 @@ async def b15_named_volume_does_not_suit(world: Tenant) -> None:
 @life
 async def b16_named_volume_of_someone_else(world: Tenant) -> None:
     await world.create(a_volume(world("pv"), sc=world("sc"), claim="somebody-else"))
-    claim = await world.create(a_claim(world("claim"), sc=world("sc"), volume=world("pv")))
+    claim = await world.make_claim(volume=world("pv"))
     await world.told(claim, "Warning", "FailedBinding", f'volume "{world("pv")}" already bound to a different claim.')
 
 
@@ -111,7 +111,7 @@ async def b16_named_volume_of_someone_else(world: Tenant) -> None:
 @life
 async def b18_b19_external_provisioner(world: Tenant) -> None:
     await world.make_class()
-    made = await world.create(a_claim(world("claim"), sc=world("sc")))
+    made = await world.make_claim()
     claim = await world.asked(world("claim"))
     text = f"Waiting for a volume to be created either by the external provisioner '{world.driver}' or manually by"
     await world.told(made, "Normal", "ExternalProvisioning", text)
@@ -124,7 +124,7 @@ async def b18_b19_external_provisioner(world: Tenant) -> None:
 @life
 async def b20_b21_waits_for_a_pod_then_for_a_node(world: Tenant) -> None:
     await world.make_class(wffc=True)
-    claim = await world.create(a_claim(world("claim"), sc=world("sc")))
+    claim = await world.make_claim()
     await world.told(claim, "Normal", "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
     await world.make_pod(world("claim"), schedulingGates=[{"name": "test/held"}])
     await world.told(claim, "Normal", "WaitForPodScheduled", f"waiting for pod {world('pod')} to be scheduled")
@@ -136,7 +136,7 @@ async def b20_b21_waits_for_a_pod_then_for_a_node(world: Tenant) -> None:
 async def b22_b23_static_volume_waits_unless_reserved(world: Tenant) -> None:
     await world.make_class(wffc=True)
     await world.available()
-    claim = await world.create(a_claim(world("claim"), sc=world("sc")))
+    claim = await world.make_claim()
     await world.told(claim, "Normal", "WaitForFirstConsumer", "waiting for first consumer")
     await world.create(a_volume(world("mine"), sc=world("sc"), claim=world("claim")))
     await world.bound(world("claim"), world("mine"))
@@ -145,7 +145,7 @@ async def b22_b23_static_volume_waits_unless_reserved(world: Tenant) -> None:
 @life
 async def b32_class_comes_later(world: Tenant) -> None:
     """B32: the claim is tried again."""
-    claim = await world.create(a_claim(world("claim"), sc=world("sc")))
+    claim = await world.make_claim()
     await world.told(claim, "Warning", "ProvisioningFailed", f'"{world("sc")}" not found')
     await world.make_class()
     await world.asked(world("claim"))
@@ -166,12 +166,12 @@ async def b24_volume_removed_by_force(world: Tenant) -> None:
 
 @life
 async def b25_b26_lost_and_misbound(world: Tenant) -> None:
-    bare = await world.create(a_claim(world("bare"), sc=world("sc"), annotations={COMPLETED: "yes"}))
+    bare = await world.make_claim("bare", annotations={COMPLETED: "yes"})
     await world.told(bare, "Warning", "ClaimLost", "Bound claim has lost reference to PersistentVolume.")
-    other = await world.create(a_claim(world("other"), sc=world("sc")))
+    other = await world.make_claim("other")
     await world.create(a_volume(world("pv"), sc=world("sc"), claim=other))
     await world.bound(world("other"), world("pv"))
-    claim = await world.create(a_claim(world("claim"), sc=world("sc"), volume=world("pv"), annotations={COMPLETED: "yes"}))
+    claim = await world.make_claim(volume=world("pv"), annotations={COMPLETED: "yes"})
     await world.phase(PVC, world("claim"), "Lost")
     await world.told(claim, "Warning", "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
 
@@ -179,8 +179,7 @@ async def b25_b26_lost_and_misbound(world: Tenant) -> None:
 @life
 async def b27_b28_b29_released_and_used_again(world: Tenant) -> None:
     _, name, pv = await bound(world)
-    await world.delete(PVC, name)
-    await world.gone(PVC, name)
+    await world.remove(PVC, name)
     again = await world.create(a_claim(name, sc=world("sc")))
     await world.phase(PV, pv, "Released")
     await world.asked(name)
@@ -188,7 +187,7 @@ async def b27_b28_b29_released_and_used_again(world: Tenant) -> None:
     await world.bound(name, world("pv2"))
     await world.patch(PV, pv, {"spec": {"claimRef": None}})
     await world.phase(PV, pv, "Available")
-    await world.create(a_claim(world("next"), sc=world("sc")))
+    await world.make_claim("next")
     await world.bound(world("next"), pv)
 
 
@@ -225,8 +224,7 @@ async def b34_pod_without_a_node_holds_nothing(world: Tenant) -> None:
     await world.make_node()
     await world.make_pod(name, schedulingGates=[{"name": "test/held"}])
     await world.settle()
-    await world.delete(PVC, name)
-    await world.gone(PVC, name)
+    await world.remove(PVC, name)
     await world.patch(POD, world("pod"), {"spec": {"schedulingGates": []}})
     await world.rejected(world("pod"), f'persistentvolumeclaim "{name}" not found')
 
@@ -282,7 +280,7 @@ async def b41_claim_missing_then_unbound_then_bound(world: Tenant) -> None:
     await world.rejected(world("pod"), text)
     await world.told(pod, "Warning", "FailedScheduling", text)
     await world.make_class()
-    await world.create(a_claim(world("claim"), sc=world("sc")))
+    await world.make_claim()
     await world.rejected(world("pod"), "pod has unbound immediate PersistentVolumeClaims")
     await world.provision(await world.asked(world("claim")))
     await world.scheduled(world("pod"), node)
@@ -295,7 +293,7 @@ async def b42_volume_of_a_zone(world: Tenant) -> None:
     for zone in "abc":
         await world.make_node(f"n{zone}", zone=zone)
     await world.available(affinity={"zone": "b"})
-    await world.create(a_claim(world("claim"), sc=world("sc")))
+    await world.make_claim()
     await world.make_pod(world("claim"))
     await world.scheduled(world("pod"), world("nb"))
     await world.bound(world("claim"), world("pv"))
@@ -305,7 +303,7 @@ async def b42_volume_of_a_zone(world: Tenant) -> None:
 async def b44_an_empty_node_is_none_that_there_is(world: Tenant) -> None:
     node = await world.make_node()
     await world.make_class(wffc=True)
-    await world.create(a_claim(world("claim"), sc=world("sc"), annotations={"volume.kubernetes.io/selected-node": ""}))
+    await world.make_claim(annotations={"volume.kubernetes.io/selected-node": ""})
     await world.make_pod(world("claim"))
     await world.rejected(world("pod"), CONFLICT)
     await world.patch(PVC, world("claim"), {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": None}}})
@@ -315,9 +313,7 @@ async def b44_an_empty_node_is_none_that_there_is(world: Tenant) -> None:
 @life
 async def b43_b44_node_taken_back(world: Tenant) -> None:
     one = await world.make_node("n1")
-    await world.make_class(wffc=True)
-    await world.create(a_claim(world("claim"), sc=world("sc")))
-    pod = await world.make_pod(world("claim"))
+    pod = await world.make_waiting_pod()
     await world.selected(world("claim"), one)
     claim = await world.asked(world("claim"))
     await world.patch(NODE, one, {"spec": {"unschedulable": True}})
@@ -332,9 +328,7 @@ async def b43_b44_node_taken_back(world: Tenant) -> None:
 @life
 async def b45_volume_lands_elsewhere(world: Tenant) -> None:
     node = await world.make_node("n1", zone="a")
-    await world.make_class(wffc=True)
-    await world.create(a_claim(world("claim"), sc=world("sc")))
-    pod = await world.make_pod(world("claim"))
+    pod = await world.make_waiting_pod()
     await world.selected(world("claim"), node)
     await world.provision(await world.asked(world("claim")), affinity={"zone": "b"})
     text = f'running PreBind plugin "VolumeBinding": binding volumes: pv "{world("pv")}" node affinity doesn\'t match node "{node}"'
@@ -348,7 +342,7 @@ async def b46_b47_b49_room(world: Tenant) -> None:
     await world.make_class(wffc=True)
     for base in ("n1", "n2"):
         await world.make_node(base, host=world(base))
-    await world.create(a_claim(world("claim"), size="50Gi", sc=world("sc")))
+    await world.make_claim(size="50Gi")
     await world.make_pod(world("claim"))
     await world.rejected(world("pod"), f"2 node(s) {FULL}")
     await world.create(a_capacity(world("c1"), world("n1"), "100Gi", sc=world("sc"), maximumVolumeSize="10Gi"))
@@ -360,7 +354,7 @@ async def b46_b47_b49_room(world: Tenant) -> None:
 async def b50_b51_nothing_on_any_node(world: Tenant) -> None:
     await world.make_class(wffc=True, allowedTopologies=[{"matchLabelExpressions": [{"key": "zone", "values": ["b"]}]}])
     await world.make_node("na", zone="a")
-    await world.create(a_claim(world("claim"), sc=world("sc")))
+    await world.make_claim()
     await world.make_pod(world("claim"))
     await world.rejected(world("pod"), CONFLICT)
     await world.make_node("nb", zone="b")
@@ -397,7 +391,7 @@ async def b56_claim_for_one_pod_alone(world: Tenant) -> None:
     await world.make_node()
     modes = ("ReadWriteOncePod",)
     await world.create(a_volume(world("pv"), sc=world("sc"), modes=modes))
-    await world.create(a_claim(world("claim"), sc=world("sc"), modes=modes))
+    await world.make_claim(modes=modes)
     await world.bound(world("claim"), world("pv"))
     await world.make_pod(world("claim"), base="first")
     await world.scheduled(world("first"), world("n1"))

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from mooring.api.meta import Kind
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Chance
 from mooring.controllers.provisioner import names
@@ -19,7 +20,7 @@ from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.errors import ApiError
 from tests.support.binding import PV, PVC, Tenant, finalizers
-from tests.support.builders import NS, a_claim, a_class, a_csi_node
+from tests.support.builders import KINDS, NS, a_claim, a_class, a_csi_node
 from tests.support.control_plane import ControlPlane
 from tests.support.fault_proxy import FaultProxy
 from tests.support.programs import Program
@@ -42,11 +43,11 @@ class Provisioning(Tenant):
         self.plane, self.folder, self.socket = plane, folder, folder / "s"
         can = (RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.CREATE_DELETE_SNAPSHOT, RPC.CLONE_VOLUME, RPC.GET_CAPACITY, RPC.MODIFY_VOLUME)
         self.backend = VolumeDriver(self.driver, can, topology={"zone": "a"})
-        self._made: list[tuple[str, str]] = []
+        self._made: list[tuple[Kind[Any], str]] = []
 
     async def create(self, body: Json) -> Json:
         made = await super().create(body)
-        self._made.append((body["kind"], body["metadata"]["name"]))
+        self._made.append((KINDS[body["kind"]], body["metadata"]["name"]))
         return made
 
     async def clean_up(self) -> None:

@@ -17,7 +17,7 @@ from mooring.base.randomness import Chance
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from tests.support.binding import Tenant
-from tests.support.builders import a_claim, a_volume, an_ephemeral_volume
+from tests.support.builders import a_volume, an_ephemeral_volume
 from tests.support.embedded import EmbeddedServer
 from tests.support.programs import Program, free_ports
 from tests.support.waiting import eventually
@@ -67,7 +67,7 @@ def ready(port: int, path: str = "/readyz") -> int | None:
 async def _a_pod_gets_its_volume(world: Tenant) -> None:
     node = await world.make_node()
     await world.make_class(wffc=True)
-    await world.create(a_claim(world("claim"), sc=world("sc")))
+    await world.make_claim()
     await world.make_pod(world("claim"), volumes=(an_ephemeral_volume(sc=world("sc")),))
     await world.provision(await world.asked(world("claim")))
     own = await world.asked(f"{world('pod')}-scratch")
@@ -95,7 +95,7 @@ def test_a_standby_takes_over(server: EmbeddedServer, tmp_path: Path) -> None:
     async def bound(base: str) -> None:
         async with a_world(server.kubeconfig) as world:
             await world.create(a_volume(world(base), sc=world("sc")))
-            await world.create(a_claim(world(base), sc=world("sc")))
+            await world.make_claim(base)
             await world.bound(world(base), world(base))
 
     with binder(server.kubeconfig, tmp_path / "one", *ELECTION) as first:

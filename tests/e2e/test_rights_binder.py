@@ -62,7 +62,7 @@ async def _a_pod_gets_its_volumes(world: Tenant) -> None:
     """One from its claim, which waits for a node, and one of its own."""
     node = await world.make_node()
     await world.make_class(wffc=True)
-    await world.create(a_claim(world("claim"), sc=world("sc")))
+    await world.make_claim()
     await world.make_pod(world("claim"), volumes=(an_ephemeral_volume(sc=world("sc")),))
     await world.provision(await world.asked(world("claim")))
     await world.provision(await world.asked(f"{world('pod')}-scratch"), "own", size="2Gi")
@@ -77,8 +77,7 @@ async def _a_pod_is_told_twice_what_it_lacks(world: Tenant) -> None:
     await world.rejected(world("waits"), "not found")
     await world.create(a_claim(claim, sc=""))
     await world.rejected(world("waits"), "unbound")
-    await world.delete(PVC, claim)
-    await world.gone(PVC, claim)
+    await world.remove(PVC, claim)
     await world.rejected(world("waits"), "not found")
 
 
@@ -89,8 +88,7 @@ async def _volumes_are_released(world: Tenant) -> None:
     await world.delete(POD, world("pod"))
     await world.gone(PVC, world("claim"))
     await world.phase(PV, world("pv"), "Released")
-    await world.delete(PV, world("pv"))
-    await world.gone(PV, world("pv"))
+    await world.remove(PV, world("pv"))
 
 
 async def _no_class(world: Tenant) -> None:
@@ -104,5 +102,4 @@ async def _a_class_of_attributes_goes(world: Tenant) -> None:
     gold = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": world("gold")}}
     await world.create({**gold, "driverName": world.driver, "parameters": {"a": "b"}})
     await world.shown(VOLUME_ATTRIBUTES_CLASSES, world("gold"), finalizers, "is protected")
-    await world.delete(VOLUME_ATTRIBUTES_CLASSES, world("gold"))
-    await world.gone(VOLUME_ATTRIBUTES_CLASSES, world("gold"))
+    await world.remove(VOLUME_ATTRIBUTES_CLASSES, world("gold"))

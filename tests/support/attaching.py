@@ -52,12 +52,13 @@ class AttacherWorld(ClusterWorld):
     # -- attachers
 
     @contextlib.asynccontextmanager
-    async def attaching(self) -> AsyncIterator[Attacher]:
-        """A running attacher; cancelled at the end, as by kill -9."""
+    async def attaching(self, *bodies: Json) -> AsyncIterator[Attacher]:
+        """A running attacher; cancelled at the end, as by kill -9. bodies: objects that come while it runs."""
         port = InProcessDriver(self.driver, clock=self.clock, metrics=self._call_metrics)
         info = await greet(port, clock=self.clock)
         self.attacher = Attacher(self.runtime, port, info, self.options)
         async with self.running(self.attacher.run()):
+            await self.create(*bodies)
             yield self.attacher
 
     # -- objects
@@ -70,6 +71,11 @@ class AttacherWorld(ClusterWorld):
 
     async def set_finalizers(self, kind: Kind[Any], name: str, finalizers: Any) -> None:
         await self.patch(kind, name, {"metadata": {"finalizers": list(finalizers) if finalizers else None}})
+
+    async def tear_away(self, name: str) -> None:
+        """The attachment, finalizers and all."""
+        await self.set_finalizers(VOLUME_ATTACHMENTS, name, [])
+        await self.delete(VOLUME_ATTACHMENTS, name)
 
     # -- waiting
 

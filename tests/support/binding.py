@@ -56,6 +56,22 @@ class Tenant(ClusterUser):
         await self.until(untainted, what="a node without taints")
         return name
 
+    async def make_claim(self, base: str = "claim", **more: Any) -> Json:
+        """Of the world's class. more: as for `a_claim`."""
+        return await self.create(a_claim(self(base), **{"sc": self("sc"), **more}))
+
+    async def make_pair(self) -> Json:
+        """A claim with the volume that was there for it, bound."""
+        await self.available()
+        await self.make_claim()
+        return await self.bound(self("claim"), self("pv"))
+
+    async def make_waiting_pod(self) -> Json:
+        """One whose claim gets its volume where the pod goes."""
+        await self.make_class(wffc=True)
+        await self.make_claim()
+        return await self.make_pod(self("claim"))
+
     async def make_pod(self, *claims: str, base: str = "pod", **more: Any) -> Json:
         """claims: whole names. node: of this world unless one is named."""
         if "node" not in more:

@@ -49,6 +49,11 @@ class ClusterUser:
     async def delete(self, kind: Kind[Any], name: str, namespace: str | None = None) -> None:
         await self.users.delete(kind, name, _in(kind, namespace))
 
+    async def remove(self, kind: Kind[Any], name: str, namespace: str | None = None) -> None:
+        """Deletes it, and waits until it is gone."""
+        await self.delete(kind, name, namespace)
+        await self.gone(kind, name, namespace)
+
     async def get(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Json:
         return await self.users.get(kind.whole(), name, _in(kind, namespace))
 
@@ -102,8 +107,12 @@ class ClusterWorld(ClusterUser):
         self.story: list[str] = []
         super().__init__(LocalCluster(self.store, clock=self.clock, chance=self.chance))
         self.cluster = RecordingCluster(LocalCluster(self.store, clock=self.clock, chance=self.chance, faults=faults), self.story)
-        self.runtime = Runtime(self.cluster, self.clock, self.chance, self.metrics)
         self.recorder = EventRecorder(self.users, "csi.test_test", clock=self.clock, chance=self.chance)
+
+    @property
+    def runtime(self) -> Runtime:
+        """For the part under test."""
+        return Runtime(self.cluster, self.clock, self.chance, self.metrics)
 
     # -- objects
 

@@ -75,13 +75,14 @@ class ProvisioningWorld(ClusterWorld):
         self.provisioner: Provisioner | None = None
 
     @contextlib.asynccontextmanager
-    async def provisioning(self) -> AsyncIterator[Provisioner]:
-        """A running provisioner; cancelled at the end, as by kill -9."""
+    async def provisioning(self, calls: int = 0) -> AsyncIterator[Provisioner]:
+        """A running provisioner; cancelled at the end, as by kill -9. calls: how many CreateVolume it has made to begin with."""
         port = InProcessDriver(self.driver, clock=self.clock)
         info = await greet(port, clock=self.clock)
         events = EventRecorder(self.users, "csi.test_host_uid", clock=self.clock, chance=self.chance)
         self.provisioner = Provisioner(self.runtime, port, info, self.options, events, intents=self.intents)
         async with self.running(self.provisioner.run()):
+            await self.calls(calls)
             yield self.provisioner
 
     # -- objects

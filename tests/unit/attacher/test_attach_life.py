@@ -34,8 +34,7 @@ SECRET = {"controllerPublishSecretRef": {"name": "secret", "namespace": "default
 @in_virtual_time
 async def test_AT01_three_steps_and_nothing_else():
     world = await AttacherWorld().base()
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         va = await world.attached()
         await world.settle(200)
     assert STD_ATTACH == world.story
@@ -65,8 +64,7 @@ async def test_AT02_an_updated_attachment_is_attached():
 @in_virtual_time
 async def test_AT03_the_volume_is_held_first(others):
     world = await AttacherWorld().base(finalizers=others)
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.attached()
     assert [PATCH_PV, *STD_ATTACH] == world.story
     path = "/metadata/finalizers"
@@ -82,8 +80,7 @@ async def test_AT03_the_volume_is_held_first(others):
 async def test_the_secret_travels_in_the_call(data, sent):
     world = await AttacherWorld().base(**SECRET)
     await world.create(a_secret(data=data))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.attached()
     assert [GET_SECRET, *STD_ATTACH] == world.story
     assert sent == dict(world.driver.made(PUBLISH)[0].request.secrets)
@@ -92,8 +89,7 @@ async def test_the_secret_travels_in_the_call(data, sent):
 @in_virtual_time
 async def test_AT09_a_missing_secret_is_told_and_tried_again():
     world = await AttacherWorld().base(**SECRET)
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         error = await world.error()
         await world.settle()
         assert [GET_SECRET, PATCH_STATUS] == world.story
@@ -108,8 +104,7 @@ async def test_AT09_a_missing_secret_is_told_and_tried_again():
 async def test_AT10_the_publish_context_is_saved():
     world = await AttacherWorld().base()
     world.driver.publish_context = {"foo": "bar"}
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         va = await world.attached()
     assert {"foo": "bar"} == va["status"]["attachmentMetadata"]
     assert {"status": {"attached": True, "attachmentMetadata": {"foo": "bar"}}} == world.bodies(PATCH_STATUS)[0]
@@ -130,8 +125,7 @@ async def test_AT11_an_attached_one_causes_no_request():
 async def test_AT12_a_volume_marked_for_deletion_is_not_attached():
     world = await AttacherWorld().base(finalizers=[FINALIZER, "kit/hold"])
     await world.delete(PERSISTENT_VOLUMES, "pv1")
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         error = await world.error()
         await world.settle()
     assert 'PersistentVolume "pv1" is marked for deletion' == error["message"]
@@ -141,8 +135,7 @@ async def test_AT12_a_volume_marked_for_deletion_is_not_attached():
 @in_virtual_time
 async def test_AT13_a_foreign_attachment_causes_no_request():
     world = await AttacherWorld().base()
-    async with world.attaching():
-        await world.create(a_va(attacher="other"))
+    async with world.attaching(a_va(attacher="other")):
         await world.settle(1300)
     assert [] == world.story
 
@@ -151,8 +144,7 @@ async def test_AT13_a_foreign_attachment_causes_no_request():
 async def test_AT14_the_arrival_of_the_volume_ends_the_back_off():
     world = AttacherWorld(retry_interval_start_s=100.0)
     await world.create(a_csi_node())
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         assert 'persistentvolume "pv1" not found' == (await world.error())["message"]
         await world.create(a_held_pv())
         va = await world.attached(wait_s=1)
@@ -164,8 +156,7 @@ async def test_AT15_an_error_that_could_not_be_saved_is_saved_later():
     world = AttacherWorld()
     await world.create(a_csi_node())
     rule = world.cluster.refuse(PATCH_STATUS, times=2)
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         error = await world.error()
     assert 2 == rule.hits
     assert [GET_PV, PATCH_STATUS] * 3 == world.story
@@ -188,8 +179,7 @@ async def test_an_attachment_that_overtakes_its_volume_and_node_is_told_no_error
 async def test_AT18_the_arrival_of_the_csinode_ends_the_back_off():
     world = AttacherWorld(retry_interval_start_s=100.0)
     await world.create(a_held_pv())
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         assert 'csinode.storage.k8s.io "node1" not found' == (await world.error())["message"]
         await world.create(a_csi_node())
         await world.attached(wait_s=1)
@@ -199,8 +189,7 @@ async def test_AT18_the_arrival_of_the_csinode_ends_the_back_off():
 async def test_AT19_the_registration_of_the_driver_ends_the_back_off():
     world = AttacherWorld(retry_interval_start_s=100.0)
     await world.create(a_held_pv(), a_csi_node(drivers={"other": "x"}))
-    async with world.attaching():
-        await world.create(a_va(annotations={NODE_ID_ANNOTATION: "nodeID1"}))
+    async with world.attaching(a_va(annotations={NODE_ID_ANNOTATION: "nodeID1"})):
         assert f"CSINode node1 does not contain driver {DRIVER}" == (await world.error())["message"]
         await world.patch(CSI_NODES, "node1", {"spec": {"drivers": a_csi_node()["spec"]["drivers"]}})
         await world.attached(wait_s=1)
@@ -211,8 +200,7 @@ async def test_an_unchanged_error_is_not_written_again():
     """external-attacher patches the time of the same error at each retry."""
     world = AttacherWorld()
     await world.create(a_csi_node())
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.error()
         await world.settle(600)
     assert [GET_PV, PATCH_STATUS] == world.story
@@ -222,8 +210,7 @@ async def test_an_unchanged_error_is_not_written_again():
 async def test_AT20_a_refused_volume_patch_is_told_and_tried_again():
     world = await AttacherWorld().base(finalizers=None)
     world.cluster.refuse(PATCH_PV)
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         assert "could not add PersistentVolume finalizer: not now" == (await world.error())["message"]
         va = await world.attached()
     assert [PATCH_PV, PATCH_STATUS, PATCH_PV, *STD_ATTACH] == world.story
@@ -236,8 +223,7 @@ async def test_AT21_a_refused_claim_means_no_call():
     world = await AttacherWorld().base()
     world.cluster.refuse(PATCH_VA, times=2)
     world.cluster.refuse(PATCH_STATUS, times=2)
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.attached()
     assert [PATCH_VA, PATCH_STATUS, PATCH_VA, PATCH_STATUS, *STD_ATTACH] == world.story
 
@@ -246,8 +232,7 @@ async def test_AT21_a_refused_claim_means_no_call():
 async def test_AT22_a_refused_last_step_repeats_the_call_and_tells_nobody():
     world = await AttacherWorld().base()
     world.cluster.refuse(PATCH_STATUS)
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.attached()
     assert [*STD_ATTACH, PUBLISH, PATCH_STATUS] == world.story
     assert all("attachError" not in body["status"] for body in world.bodies(PATCH_STATUS))
@@ -258,8 +243,7 @@ async def test_AT22_a_context_that_the_server_refuses_for_good_is_told():
     """Asking again would get the same answer: without a word the user would wait for ever."""
     world = await AttacherWorld().base()
     world.cluster.refuse(PATCH_STATUS, error=Invalid("too large", reason="Invalid"))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         assert "could not save the driver's publish_context: too large" == (await world.error())["message"]
 
 
@@ -277,8 +261,7 @@ async def test_AT22_a_context_that_the_server_refuses_for_good_is_told():
 async def test_a_failed_call_is_told_tried_again_and_cleared(step, message, code):
     world = await AttacherWorld().base()
     world.driver.script(PUBLISH, step)
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         error = await world.error()
         assert (message, code) == (error["message"], error["errorCode"])
         va = await world.attached()
@@ -291,8 +274,7 @@ async def test_a_failed_call_is_told_tried_again_and_cleared(step, message, code
 async def test_AT26_with_the_gate_off_no_code_is_told():
     world = await AttacherWorld(report_error_codes=False).base()
     world.driver.script(PUBLISH, Fail(Code.RESOURCE_EXHAUSTED))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         assert "errorCode" not in await world.error()
 
 
@@ -300,8 +282,7 @@ async def test_AT26_with_the_gate_off_no_code_is_told():
 async def test_a_long_error_is_cut_so_that_the_server_takes_it(capsys):
     world = await AttacherWorld().base()
     world.driver.script(PUBLISH, Fail(Code.INTERNAL, "é" * 2000))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         message = (await world.error())["message"]
     assert len(message.encode()) <= 1024
     assert len(capsys.readouterr().err) < 3000
@@ -314,8 +295,7 @@ async def test_AT27_an_inline_volume_asks_nothing_about_volumes():
     world = AttacherWorld()
     await world.create(a_csi_node())
     inline = {"accessModes": ["ReadWriteOnce"], "csi": {"driver": DRIVER, "volumeHandle": "inline1", "readOnly": True}}
-    async with world.attaching():
-        await world.create(a_va(pv=None, inline=inline))
+    async with world.attaching(a_va(pv=None, inline=inline)):
         await world.attached()
     assert STD_ATTACH == world.story
     request = world.driver.made(PUBLISH)[0].request
@@ -331,8 +311,7 @@ def gaps(world: AttacherWorld) -> list[float]:
 async def test_AT32_the_back_off_doubles_up_to_five_minutes():
     world = await AttacherWorld().base()
     world.driver.always(PUBLISH, Fail(Code.INTERNAL))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.settle(550)
     wanted = [1, 2, 4, 8, 16, 32, 64, 128, 256]
     assert all(0.85 * want <= gap <= 1.15 * want for want, gap in zip(wanted, gaps(world), strict=False)), gaps(world)
@@ -343,8 +322,7 @@ async def test_AT32_the_back_off_doubles_up_to_five_minutes():
 async def test_AT32_the_ceiling_holds():
     world = await AttacherWorld(retry_interval_max_s=3.0, resync_s=0.0).base()
     world.driver.always(PUBLISH, Fail(Code.INTERNAL))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.settle(60)
     assert max(gaps(world)) <= 3.4
 
@@ -393,8 +371,7 @@ async def test_AT35_other_updates_break_the_back_off():
 async def test_AT36_a_running_publish_is_not_cancelled_by_the_deletion():
     world = await AttacherWorld().base()
     gate = world.driver.gate(PUBLISH)
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.until(lambda: _true_when(world.driver.made(PUBLISH)))
         await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
         await world.settle()
@@ -432,8 +409,7 @@ async def test_many_attachments_cost_two_writes_and_one_call_each():
 async def test_a_lost_answer_of_the_driver_is_asked_for_again():
     world = await AttacherWorld().base()
     world.driver.script(PUBLISH, Lose())
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         va = await world.attached()
     first, second = world.driver.made(PUBLISH)
     assert first.request == second.request
@@ -445,8 +421,7 @@ async def test_a_lost_answer_of_the_api_server_loses_nothing():
     world = await AttacherWorld().base(finalizers=None)
     for short in (PATCH_PV, PATCH_VA, PATCH_STATUS):
         world.cluster.refuse(short, error=ServerError("lost", reason="InternalError"), after=True)
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         va = await world.attached()
         await world.settle(100)
         va = await world.get(VOLUME_ATTACHMENTS, "pv1-node1")
@@ -500,8 +475,7 @@ async def test_a_single_node_volume_moves_only_after_its_detach():
     world = await AttacherWorld().base(modes=["ReadWriteOnce"])
     await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}))
     world.driver.script(UNPUBLISH, Fail(Code.INTERNAL, "busy"))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.attached()
         await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
         await world.create(a_va("pv1-node2", node="node2"))
@@ -516,8 +490,7 @@ async def test_a_single_node_volume_moves_only_after_its_detach():
 async def test_room_on_a_full_node_wakes_who_waits_for_it():
     world = await AttacherWorld(retry_interval_start_s=100.0).base()
     await world.create(a_held_pv("pv2", "handle2"))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.attached()
         world.driver.script(PUBLISH, Fail(Code.RESOURCE_EXHAUSTED, "full"))
         await world.create(a_va("pv2-node1", "pv2"))
@@ -530,8 +503,7 @@ async def test_room_on_a_full_node_wakes_who_waits_for_it():
 async def test_a_driver_that_is_back_wakes_who_waited_for_it():
     world = await AttacherWorld(retry_interval_start_s=100.0).base()
     world.driver.script(PUBLISH, Fail(Code.UNAVAILABLE))
-    async with world.attaching() as attacher:
-        await world.create(a_va())
+    async with world.attaching(a_va()) as attacher:
         await world.error()
         attacher.driver_returned()
         await world.attached(wait_s=1)
@@ -542,11 +514,9 @@ async def test_a_name_that_was_used_before_starts_a_new_history():
     """Names are made from volume and node, so the same one comes again: its first failure must not wait for the old one's long delay."""
     world = await AttacherWorld(resync_s=0.0).base()
     world.driver.always(PUBLISH, Fail(Code.INTERNAL))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.settle(300)
-        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
-        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.remove(VOLUME_ATTACHMENTS, "pv1-node1")
         before = len(world.driver.made(PUBLISH))
         await world.create(a_va())
         await world.settle(4)
@@ -563,8 +533,7 @@ async def test_a_new_process_takes_up_what_the_last_one_left():
     world.driver.gate(PUBLISH).set()
     async with world.attaching():
         await world.attached()
-        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
-        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.remove(VOLUME_ATTACHMENTS, "pv1-node1")
     assert set() == world.driver.published["handle1"]
 
 
@@ -587,8 +556,7 @@ async def test_draining_lets_a_running_call_end_and_be_stored():
 async def test_draining_gives_up_when_a_call_takes_too_long():
     world = await AttacherWorld(timeout_s=100.0).base()
     world.driver.gate(PUBLISH)
-    async with world.attaching() as attacher:
-        await world.create(a_va())
+    async with world.attaching(a_va()) as attacher:
         await world.settle()
         assert not await attacher.drain(3.0)
 
@@ -597,11 +565,9 @@ async def test_draining_gives_up_when_a_call_takes_too_long():
 async def test_an_attachment_torn_away_while_it_is_published_leaves_nothing_behind():
     world = await AttacherWorld().base()
     gate = world.driver.gate(PUBLISH)
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.until(lambda: _true_when(world.driver.made(PUBLISH)))
-        await world.set_finalizers(VOLUME_ATTACHMENTS, "pv1-node1", [])
-        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.tear_away("pv1-node1")
         gate.set()
         await world.settle()
     assert set() == world.driver.published["handle1"]
@@ -618,11 +584,9 @@ def without_publish(plugin: tuple[int, ...] = ()) -> ScriptedDriver:
 @in_virtual_time
 async def test_TR01_one_status_patch_and_no_call(plugin):
     world = AttacherWorld(without_publish(plugin))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         va = await world.attached()
-        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
-        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.remove(VOLUME_ATTACHMENTS, "pv1-node1")
     assert [PATCH_STATUS] == world.story
     assert {"status": {"attached": True}} == world.bodies(PATCH_STATUS)[0]
     assert "finalizers" not in va["metadata"]
@@ -632,8 +596,7 @@ async def test_TR01_one_status_patch_and_no_call(plugin):
 async def test_TR02_a_refused_status_is_tried_again():
     world = AttacherWorld(without_publish())
     world.cluster.refuse(PATCH_STATUS, times=2, error=Forbidden("no", reason="Forbidden"))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.attached()
     assert [PATCH_STATUS] * 3 == world.story
 
@@ -641,8 +604,7 @@ async def test_TR02_a_refused_status_is_tried_again():
 @in_virtual_time
 async def test_TR03_a_foreign_attachment_is_left_alone():
     world = AttacherWorld(without_publish())
-    async with world.attaching():
-        await world.create(a_va(attacher="other"))
+    async with world.attaching(a_va(attacher="other")):
         await world.settle(100)
     assert [] == world.story
 

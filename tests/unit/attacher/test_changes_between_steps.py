@@ -93,8 +93,7 @@ async def test_what_was_deleted_while_it_waited_for_a_call_is_not_published():
     world = AttacherWorld(worker_threads=1)
     await world.create(a_csi_node(), a_held_pv(), a_held_pv("pv2", "handle2"))
     gate = world.driver.gate(PUBLISH)
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.until(lambda: _made(world, PUBLISH))
         await world.create(a_va("pv2-node1", "pv2"))
         await world.settle()
@@ -115,8 +114,7 @@ async def test_who_waits_for_a_single_node_volume_goes_on_when_it_is_free(how):
     await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}))
     await world.create(an_attached_va(finalizers=[FINALIZER, "kit/hold"]))
     world.driver.published["handle1"].add("nodeID1")
-    async with world.attaching():
-        await world.create(a_va("pv1-node2", node="node2"))
+    async with world.attaching(a_va("pv1-node2", node="node2")):
         await world.error(name="pv1-node2")
         await world.settle()
         if how == "detached-but-held-by-another":
@@ -139,8 +137,7 @@ async def test_a_registration_that_comes_while_the_volume_is_being_held_is_notic
         await asyncio.sleep(0.1)
 
     between.after[PATCH_PV] = register
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.attached(wait_s=5)
 
 
@@ -148,14 +145,12 @@ async def test_a_registration_that_comes_while_the_volume_is_being_held_is_notic
 async def test_room_that_came_while_the_driver_said_full_is_noticed():
     world = await AttacherWorld(retry_interval_start_s=100.0, resync_s=0.0).base()
     await world.create(a_held_pv("pv2", "handle2"))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.attached()
         world.driver.script(PUBLISH, Wait(2.0, Fail(Code.RESOURCE_EXHAUSTED, "full")))
         await world.create(a_va("pv2-node1", "pv2"))
         await world.until(lambda: _made(world, PUBLISH, 2))
-        await world.delete(VOLUME_ATTACHMENTS, VA)
-        await world.gone(VOLUME_ATTACHMENTS, VA)
+        await world.remove(VOLUME_ATTACHMENTS, VA)
         await world.attached("pv2-node1", wait_s=10)
 
 
@@ -168,8 +163,7 @@ async def test_W3_the_event_of_an_own_write_that_overtakes_its_answer_does_not_b
     between = with_between(world)
     between.after[PATCH_VA] = lambda: asyncio.sleep(0.05)
     world.driver.always(PUBLISH, Fail(Code.INTERNAL, "busy"))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.error()
         await world.settle(20)
     assert 1 == len(world.driver.made(PUBLISH)), world.story
@@ -219,8 +213,7 @@ async def test_nothing_is_remembered_of_attachments_that_are_gone():
         for number in range(30):
             await world.create(a_va(f"va{number}", f"pv{number}"))
             await world.attached(f"va{number}")
-            await world.delete(VOLUME_ATTACHMENTS, f"va{number}")
-            await world.gone(VOLUME_ATTACHMENTS, f"va{number}")
+            await world.remove(VOLUME_ATTACHMENTS, f"va{number}")
         await world.settle(5)
         remembered = vars(attacher._memory) | vars(attacher._slots) | vars(attacher._rounds)
         sizes = {name: len(held) for name, held in remembered.items() if isinstance(held, dict | set)}
@@ -233,11 +226,9 @@ async def test_an_undo_that_fails_once_is_tried_again():
     world = await AttacherWorld().base()
     gate = world.driver.gate(PUBLISH)
     world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE, "not now"))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.until(lambda: _made(world, PUBLISH))
-        await world.set_finalizers(VOLUME_ATTACHMENTS, VA, [])
-        await world.delete(VOLUME_ATTACHMENTS, VA)
+        await world.tear_away(VA)
         gate.set()
         await world.settle(1000)
     assert set() == world.driver.published["handle1"]
@@ -250,17 +241,15 @@ async def test_nothing_is_published_for_what_was_torn_away_while_it_was_claimed(
     between = with_between(world)
 
     async def tear() -> None:
-        await world.set_finalizers(VOLUME_ATTACHMENTS, VA, [])
-        await world.delete(VOLUME_ATTACHMENTS, VA)
+        await world.tear_away(VA)
         await asyncio.sleep(0.1)
 
     between.after[PATCH_VA] = tear
     world.driver.always(PUBLISH, Lose())
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.settle(60.0)
         await world.delete(PERSISTENT_VOLUMES, "pv1")
-        await world.gone(PERSISTENT_VOLUMES, "pv1", 5.0)
+        await world.gone(PERSISTENT_VOLUMES, "pv1", wait_s=5.0)
     assert [] == world.driver.made(PUBLISH)
 
 
@@ -289,11 +278,9 @@ async def test_a_new_attachment_of_an_old_name_is_not_taken_for_the_old_one():
     """Torn away during the publish and made again: marked attached without finalizer, it would vanish without a detach."""
     world = await AttacherWorld(resync_s=0.0).base()
     gate = world.driver.gate(PUBLISH)
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.until(lambda: _made(world, PUBLISH))
-        await world.set_finalizers(VOLUME_ATTACHMENTS, VA, [])
-        await world.delete(VOLUME_ATTACHMENTS, VA)
+        await world.tear_away(VA)
         await world.create(a_va())
         await world.settle()
         gate.set()
@@ -301,8 +288,7 @@ async def test_a_new_attachment_of_an_old_name_is_not_taken_for_the_old_one():
         await world.settle()
         va = await world.get(VOLUME_ATTACHMENTS, VA)
         assert [FINALIZER] == va["metadata"].get("finalizers")
-        await world.delete(VOLUME_ATTACHMENTS, VA)
-        await world.gone(VOLUME_ATTACHMENTS, VA)
+        await world.remove(VOLUME_ATTACHMENTS, VA)
         await world.settle()
     assert set() == world.driver.published["handle1"]
 
@@ -319,8 +305,7 @@ async def test_an_order_is_not_carried_out_on_another_object_of_that_name():
         await asyncio.sleep(0.1)
 
     between.before[GET_SECRET] = replace
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.attached()
         await world.settle()
         assert {"nodeID1"} == world.driver.published["handle2"]
@@ -331,11 +316,9 @@ async def test_an_order_is_not_carried_out_on_another_object_of_that_name():
 async def test_an_error_of_an_old_attachment_is_not_shown_on_a_new_one_of_its_name():
     world = await AttacherWorld(retry_interval_start_s=60.0, resync_s=0.0).base()
     world.driver.script(PUBLISH, Wait(2.0, Fail(Code.INTERNAL, "of the old one")))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.until(lambda: _made(world, PUBLISH))
-        await world.set_finalizers(VOLUME_ATTACHMENTS, VA, [])
-        await world.delete(VOLUME_ATTACHMENTS, VA)
+        await world.tear_away(VA)
         await world.create(a_va())
         await world.settle(10)
     assert all("attachError" not in body["status"] or body["status"]["attachError"] is None for body in world.bodies(PATCH_STATUS))
@@ -355,8 +338,7 @@ async def test_nothing_is_published_for_a_volume_that_is_gone():
         await asyncio.sleep(0.1)
 
     between.before[PATCH_PV] = remove
-    async with world.attaching():
-        await world.create(a_va("a-first", node="node2"), a_va())  # node2 is not registered
+    async with world.attaching(a_va("a-first", node="node2"), a_va()):
         await world.settle(20)
         va = await world.get(VOLUME_ATTACHMENTS, VA)
     assert [] == world.driver.made(PUBLISH)
@@ -371,8 +353,7 @@ async def test_a_failed_publish_of_a_deleted_attachment_is_an_attach_error(capsy
     world = await AttacherWorld().base()
     world.driver.script(PUBLISH, Wait(2.0, Fail(Code.INTERNAL, "publish failed")))
     world.driver.script(UNPUBLISH, Wait(5.0))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.until(lambda: _made(world, PUBLISH))
         await world.delete(VOLUME_ATTACHMENTS, VA)
         await world.settle(4)
@@ -388,8 +369,7 @@ async def test_a_failed_publish_of_a_deleted_attachment_is_an_attach_error(capsy
 async def test_a_burst_of_calls_reads_their_secret_once():
     world = AttacherWorld()
     await world.create(a_csi_node(), a_secret(data={}), *(a_held_pv(f"pv{n}", f"h{n}", **SECRET) for n in range(20)))
-    async with world.attaching():
-        await world.create(*(a_va(f"va{number}", f"pv{number}") for number in range(20)))
+    async with world.attaching(*(a_va(f"va{number}", f"pv{number}") for number in range(20))):
         for number in range(20):
             await world.attached(f"va{number}")
     assert 1 == world.story.count(GET_SECRET)
@@ -457,11 +437,9 @@ async def test_W16_a_report_that_has_not_changed_does_not_break_the_back_off_of_
 async def test_a_detach_spares_what_another_attachment_of_the_same_node_needs():
     """The undo asks held_by_others, the detach does not."""
     world = await AttacherWorld().base()
-    async with world.attaching():
-        await world.create(a_va(), a_va("again"))
+    async with world.attaching(a_va(), a_va("again")):
         await world.attached()
         await world.attached("again")
-        await world.delete(VOLUME_ATTACHMENTS, VA)
-        await world.gone(VOLUME_ATTACHMENTS, VA)
+        await world.remove(VOLUME_ATTACHMENTS, VA)
         await world.settle(100)
         assert {"nodeID1"} == world.driver.published["handle1"]

@@ -32,8 +32,7 @@ async def attached_world(world: AttacherWorld | None = None, pv: dict[str, Any] 
 async def detached(world: AttacherWorld) -> AttacherWorld:
     """Runs until the deleted attachment is gone."""
     async with world.attaching():
-        await world.delete(VOLUME_ATTACHMENTS, VA)
-        await world.gone(VOLUME_ATTACHMENTS, VA)
+        await world.remove(VOLUME_ATTACHMENTS, VA)
         await world.settle()
     return world
 
@@ -487,6 +486,5 @@ async def test_a_report_from_before_the_publish_is_not_believed():
 async def test_a_difference_breaks_the_back_off():
     world = await a_listing_world(reconcile_sync_s=5.0, retry_interval_start_s=100.0).base()
     world.driver.script(PUBLISH, Lose(Code.DEADLINE_EXCEEDED, "lost"))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.attached(wait_s=12)

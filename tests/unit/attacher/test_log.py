@@ -33,11 +33,9 @@ async def test_the_line_of_a_finished_attach_says_what_is_true_by_then_and_how_l
     world = await AttacherWorld().base()
     world.driver.script(PUBLISH, Wait(0.016))
     world.driver.script(UNPUBLISH, Wait(0.002))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.attached()
-        await world.delete(VOLUME_ATTACHMENTS, VA)
-        await world.gone(VOLUME_ATTACHMENTS, VA)
+        await world.remove(VOLUME_ATTACHMENTS, VA)
         await world.settle()
     attached, detached = lines()
     assert attached.endswith(f'"done" VolumeAttachment="{VA}" result="attached to node1 in 16 ms" node_id="nodeID1"')
@@ -48,8 +46,7 @@ async def test_the_line_of_a_finished_attach_says_what_is_true_by_then_and_how_l
 async def test_the_line_of_an_attach_that_the_backend_had_lost_says_so(lines: Callable[[], list[str]]) -> None:
     listing = (RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.LIST_VOLUMES, RPC.LIST_VOLUMES_PUBLISHED_NODES)
     world = await AttacherWorld(ScriptedDriver(controller=listing), reconcile_sync_s=60.0).base()
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.attached()
         world.driver.published.clear()
         await world.settle(130)

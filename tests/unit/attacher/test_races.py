@@ -60,7 +60,7 @@ async def test_a_deletion_seen_first_in_an_own_writes_answer_is_acted_upon():
         gate.set()
         await world.settle()
         late.show()
-        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1", 5.0)
+        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1", wait_s=5.0)
     assert [*STD_ATTACH, UNPUBLISH, PATCH_VA] == world.story
 
 
@@ -170,16 +170,14 @@ async def test_a_volume_whose_call_still_runs_is_kept_without_attachments_too():
     """Torn away under the call: what is published then has to be taken back, for which the volume must not be gone."""
     world = await AttacherWorld().base()
     gate = world.driver.gate(PUBLISH)
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.until(lambda: _made(world, PUBLISH))
-        await world.set_finalizers(VOLUME_ATTACHMENTS, "pv1-node1", [])
-        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.tear_away("pv1-node1")
         await world.delete(PERSISTENT_VOLUMES, "pv1")
         await world.settle()
         assert FINALIZER in (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
         gate.set()
-        await world.gone(PERSISTENT_VOLUMES, "pv1", 5.0)
+        await world.gone(PERSISTENT_VOLUMES, "pv1", wait_s=5.0)
     assert [UNPUBLISH, PATCH_PV] == world.story[-2:]
 
 
@@ -188,11 +186,9 @@ async def test_a_publish_in_doubt_is_taken_back_when_its_attachment_is_torn_away
     """The answer was lost, so the volume may be published; and nobody is left to detach it."""
     world = await AttacherWorld().base()
     world.driver.always(PUBLISH, Lose())
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.status(lambda status: "attachError" in status)
-        await world.set_finalizers(VOLUME_ATTACHMENTS, "pv1-node1", [])
-        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.tear_away("pv1-node1")
         await world.settle(60.0)
     assert set() == world.driver.published["handle1"]
     assert UNPUBLISH == world.story[-1]
@@ -204,16 +200,14 @@ async def test_a_volume_is_kept_until_its_publish_in_doubt_is_taken_back():
     world = await AttacherWorld().base()
     world.driver.always(PUBLISH, Lose())
     world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE), Fail(Code.UNAVAILABLE))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.status(lambda status: "attachError" in status)
         await world.delete(PERSISTENT_VOLUMES, "pv1")
-        await world.set_finalizers(VOLUME_ATTACHMENTS, "pv1-node1", [])
-        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.tear_away("pv1-node1")
         await world.until(lambda: _made(world, UNPUBLISH))
         await world.settle(0.5)
         assert FINALIZER in (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
-        await world.gone(PERSISTENT_VOLUMES, "pv1", 10.0)
+        await world.gone(PERSISTENT_VOLUMES, "pv1", wait_s=10.0)
     assert set() == world.driver.published["handle1"]
     assert [UNPUBLISH, PATCH_PV] == world.story[-2:]
 
@@ -225,12 +219,10 @@ async def test_a_single_node_volume_goes_to_no_other_node_until_its_publish_in_d
     await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}))
     world.driver.script(PUBLISH, Lose())
     world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.status(lambda status: "attachError" in status)
         await world.create(a_va("pv1-node2", node="node2"))
-        await world.set_finalizers(VOLUME_ATTACHMENTS, "pv1-node1", [])
-        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.tear_away("pv1-node1")
         await world.until(lambda: _made(world, UNPUBLISH))
         await world.settle(5.0)
         assert {"nodeID1"} == world.driver.published["handle1"]
@@ -248,8 +240,7 @@ async def test_undos_that_fail_do_not_wake_each_other():
     world.driver.always(PUBLISH, Lose())
     world.driver.always(UNPUBLISH, Wait(0.1, Fail(Code.UNAVAILABLE)))
     names = {"pv1-node1": "node1", "pv1-node2": "node2"}
-    async with world.attaching():
-        await world.create(*(a_va(name, node=node) for name, node in names.items()))
+    async with world.attaching(*(a_va(name, node=node) for name, node in names.items())):
         for name, node in names.items():
             await world.status(lambda status: "attachError" in status, name)
             await world.set_finalizers(VOLUME_ATTACHMENTS, name, [])
@@ -265,14 +256,13 @@ async def test_a_publish_in_doubt_is_taken_back_although_a_detach_of_it_has_fail
     world = await AttacherWorld().base()
     world.driver.always(PUBLISH, Lose())
     world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.status(lambda status: "attachError" in status)
         await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
         await world.until(lambda: _made(world, UNPUBLISH))
         assert {"nodeID1"} == world.driver.published["handle1"]
         await world.set_finalizers(VOLUME_ATTACHMENTS, "pv1-node1", [])
-        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1", 0.0)
+        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1", wait_s=0.0)
         await world.settle(60.0)
     assert set() == world.driver.published["handle1"]
 
@@ -281,20 +271,18 @@ async def test_a_publish_in_doubt_is_taken_back_although_a_detach_of_it_has_fail
 async def test_an_undo_leaves_the_volume_to_a_twin_that_holds_it_on_that_node():
     """Two attachments of one volume to one node: the publish of one is no different from the other's."""
     world = await AttacherWorld().base()
-    async with world.attaching():
-        await world.create(a_va("twin"))
+    async with world.attaching(a_va("twin")):
         await world.attached("twin")
         gate = world.driver.gate(PUBLISH)
         await world.create(a_va())
         await world.until(lambda: _made(world, PUBLISH, 2))
-        await world.set_finalizers(VOLUME_ATTACHMENTS, "pv1-node1", [])
-        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.tear_away("pv1-node1")
         gate.set()
         await world.settle(60.0)
         assert [] == world.driver.made(UNPUBLISH)
         assert {"nodeID1"} == world.driver.published["handle1"]
         await world.delete(VOLUME_ATTACHMENTS, "twin")
-        await world.gone(VOLUME_ATTACHMENTS, "twin", 5.0)
+        await world.gone(VOLUME_ATTACHMENTS, "twin", wait_s=5.0)
     assert set() == world.driver.published["handle1"]
 
 
@@ -307,8 +295,7 @@ async def test_a_mark_that_goes_to_a_later_attachment_of_the_name_is_taken_back(
     await world.create(a_va())
     async with world.attaching():
         await world.until(lambda: _made(world, PUBLISH))
-        await world.set_finalizers(VOLUME_ATTACHMENTS, "pv1-node1", [])
-        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.tear_away("pv1-node1")
         await world.create(a_va())
         gate.set()
         await world.until(lambda: _made(world, UNPUBLISH))
@@ -316,7 +303,7 @@ async def test_a_mark_that_goes_to_a_later_attachment_of_the_name_is_taken_back(
         va = await world.status(lambda status: status["attached"], wait_s=5.0)
         assert [FINALIZER] == va["metadata"].get("finalizers")
         await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
-        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1", 5.0)
+        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1", wait_s=5.0)
     assert {"status": {"attached": False}} == world.bodies(PATCH_STATUS)[1]
     assert set() == world.driver.published["handle1"]
 
@@ -326,11 +313,9 @@ async def test_an_undo_outlives_other_attachments_of_the_same_name():
     world = await AttacherWorld().base()
     world.driver.always(PUBLISH, Lose())
     world.driver.script(UNPUBLISH, Fail(Code.ABORTED))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.status(lambda status: "attachError" in status)
-        await world.set_finalizers(VOLUME_ATTACHMENTS, "pv1-node1", [])
-        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.tear_away("pv1-node1")
         await world.settle(0.5)  # the undo has failed once
         world.cluster.refuse(PATCH_VA, error=LOST)
         await world.create(a_va())

@@ -46,8 +46,7 @@ async def published(
     driver: ScriptedDriver | None = None, pv: dict[str, object] | None = None, **options: object
 ) -> csi.ControllerPublishVolumeRequest:
     world = await AttacherWorld(driver, **options).base(**(pv or {}))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.attached()
     request: csi.ControllerPublishVolumeRequest = world.driver.made(PUBLISH)[0].request
     return request
@@ -75,8 +74,7 @@ async def test_AT31_the_second_table_follows_the_drivers_own_word(controller, mo
 @in_virtual_time
 async def test_AT31_modes_that_cannot_be_are_told_and_not_published():
     world = await AttacherWorld().base(modes=["ReadOnlyMany", "ReadWriteOnce"])
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         assert "CSI does not support ReadOnlyMany and ReadWriteOnce on the same PersistentVolume" == (await world.error())["message"]
         await world.settle(100)
     assert [] == world.driver.made(PUBLISH)
@@ -122,7 +120,6 @@ async def test_a_secret_is_read_again_after_a_call_that_failed():
     world = await AttacherWorld().base(**SECRET)
     await world.create(a_secret(data={"a": "Yg=="}))
     world.driver.script(PUBLISH, Fail(Code.UNAUTHENTICATED))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.attached(wait_s=3)
     assert 2 == world.story.count(GET_SECRET)

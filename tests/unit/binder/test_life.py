@@ -8,13 +8,22 @@ import pytest
 
 from mooring.api.core import EVENTS
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
-from mooring.control.runtime import Runtime
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding import options
 from mooring.controllers.binding.names import NO_PROVISIONER, VAC_PROTECTION
 from mooring.kube.errors import Conflict, ServerError, Unreachable
 from tests.support.binding import NODE, POD, PV, PVC, BinderWorld, Forbids, Tenant, annotations, finalizers
-from tests.support.builders import KINDS, a_capacity, a_claim, a_class, a_csi_driver, a_pod, a_ready_node, a_volume, an_ephemeral_volume
+from tests.support.builders import (
+    a_capacity,
+    a_claim,
+    a_class,
+    a_csi_driver,
+    a_pod,
+    a_ready_node,
+    a_volume,
+    an_attributes_class,
+    an_ephemeral_volume,
+)
 from tests.support.cluster_world import LateWatch
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
@@ -33,7 +42,7 @@ async def test_B05_four_writes() -> None:
     async with ours.binding() as world:
         await world.available()
         ours.cluster.requests.clear()
-        await world.create(a_claim(world("claim"), sc=world("sc")))
+        await world.make_claim()
         await world.bound(world("claim"), world("pv"))
         await asyncio.sleep(60)
         assert BIND == ours.writes(world("claim"), world("pv"))
@@ -45,9 +54,7 @@ async def test_B43_writes_of_a_pod_with_a_volume() -> None:
     ours = BinderWorld()
     async with ours.binding() as world:
         node = await world.make_node()
-        await world.make_class(wffc=True)
-        await world.create(a_claim(world("claim"), sc=world("sc")))
-        await world.make_pod(world("claim"))
+        await world.make_waiting_pod()
         await world.selected(world("claim"), node)
         claim = await world.asked(world("claim"))
         await world.provision(claim)
@@ -63,9 +70,7 @@ async def test_B43_nobody_waits_for_a_second() -> None:
     ours = BinderWorld()
     async with ours.binding() as world:
         node = await world.make_node()
-        await world.make_class(wffc=True)
-        await world.create(a_claim(world("claim"), sc=world("sc")))
-        await world.make_pod(world("claim"))
+        await world.make_waiting_pod()
         await world.provision(await world.asked(world("claim")))
         before = ours.clock.now()
         await world.scheduled(world("pod"), node)
@@ -76,9 +81,7 @@ async def test_B43_nobody_waits_for_a_second() -> None:
 async def test_B17_a_restart_writes_nothing_more() -> None:
     ours = BinderWorld()
     async with ours.binding() as world:
-        await world.available()
-        await world.create(a_claim(world("claim"), sc=world("sc")))
-        await world.bound(world("claim"), world("pv"))
+        await world.make_pair()
     told = ours.writes(world("claim"), world("pv"))
     async with ours.binding() as again:
         await again.settle()
@@ -95,7 +98,7 @@ def test_B17_any_write_may_be_lost(lost: int, happened: bool) -> None:
         rule = ours.cluster.refuse([PUT_PV_STATUS, *BIND][lost], error=Unreachable("cut"), after=happened)
         async with ours.binding() as world:
             await world.create(a_volume(world("pv"), sc=world("sc")))
-            await world.create(a_claim(world("claim"), sc=world("sc")))
+            await world.make_claim()
             await world.bound(world("claim"), world("pv"))
             await world.phase(PV, world("pv"), "Bound")
             assert 1 == rule.hits
@@ -111,7 +114,7 @@ def test_B17_a_write_is_refused(write: str, error: Exception) -> None:
         ours.cluster.refuse(write, error=error, times=2)  # type: ignore[arg-type]
         async with ours.binding() as world:
             await world.create(a_volume(world("pv"), sc=world("sc")))
-            await world.create(a_claim(world("claim"), sc=world("sc")))
+            await world.make_claim()
             await world.bound(world("claim"), world("pv"))
 
     run_virtual(main())
@@ -151,7 +154,7 @@ def test_killed_again_and_again(seed: int) -> None:
         for number in range(3):
             await world.create(a_volume(world(f"pv{number}"), sc="static"))
             await world.create(a_claim(world(f"static{number}"), sc="static"))
-        await world.create(a_claim(world("dynamic"), sc=world("sc")))
+        await world.make_claim("dynamic")
         await world.make_pod(world("dynamic"), world("static0"))
         for _ in range(40):
             async with ours.binding():
@@ -196,7 +199,7 @@ async def test_events_are_not_repeated_every_few_seconds() -> None:
     ours = BinderWorld()
     async with ours.binding() as world:
         await world.make_class()
-        claim = await world.create(a_claim(world("claim"), sc=world("sc")))
+        claim = await world.make_claim()
         await world.asked(world("claim"))
         await asyncio.sleep(1000)
         assert 1 == sum(one.resource == "events" for one in ours.cluster.requests)
@@ -212,9 +215,7 @@ async def test_events_are_not_repeated_every_few_seconds() -> None:
 async def test_B36_a_pod_that_only_the_api_server_knows() -> None:
     ours = BinderWorld(LateWatch("pods", seconds=5), parts=WITHOUT_SCHEDULER)
     async with ours.binding() as world:
-        await world.available()
-        await world.create(a_claim(world("claim"), sc=world("sc")))
-        await world.bound(world("claim"), world("pv"))
+        await world.make_pair()
         await world.make_pod(world("claim"), node="n1")
         await world.delete(PVC, world("claim"))
         await asyncio.sleep(2)
@@ -230,10 +231,9 @@ async def test_B36_what_the_api_server_said_before_a_claim_was_deleted_does_not_
     async with ours.binding() as world:
         for base in ("first", "second"):
             await world.available(f"pv-{base}")
-            await world.create(a_claim(world(base), sc=world("sc")))
+            await world.make_claim(base)
             await world.bound(world(base), world(f"pv-{base}"))
-        await world.delete(PVC, world("first"))
-        await world.gone(PVC, world("first"))
+        await world.remove(PVC, world("first"))
         await world.make_pod(world("second"), node="n1")
         await world.delete(PVC, world("second"))
         await asyncio.sleep(2)
@@ -245,7 +245,7 @@ async def test_B27_a_claim_that_the_cache_lacks_keeps_its_volume() -> None:
     """The watch of claims is late: the volume must not be let go."""
     ours = BinderWorld(LateWatch("persistentvolumeclaims", seconds=5), parts=WITHOUT_SCHEDULER)
     async with ours.binding() as world:
-        claim = await world.create(a_claim(world("claim"), sc=world("sc")))
+        claim = await world.make_claim()
         await world.create(a_volume(world("pv"), sc=world("sc"), claim=claim))
         await world.bound(world("claim"), world("pv"))
         phases = [one.body["status"]["phase"] for one in ours.cluster.writes(PUT_PV_STATUS)]
@@ -259,7 +259,7 @@ async def test_B22_a_class_that_the_cache_lacks_makes_its_claims_wait() -> None:
     async with ours.binding() as world:
         await world.available()
         await world.make_class(wffc=True, provisioner=NO_PROVISIONER)
-        claim = await world.create(a_claim(world("claim"), sc=world("sc")))
+        claim = await world.make_claim()
         await world.told(claim, "Normal", "WaitForFirstConsumer", "waiting for first consumer")
         assert "" == (await world.get(PVC, world("claim")))["spec"].get("volumeName", "")
 
@@ -269,9 +269,7 @@ async def test_B05_a_class_that_nobody_has_is_asked_for_once() -> None:
     """Classes of hand-made volumes often are but a name."""
     ours = BinderWorld()
     async with ours.binding() as world:
-        await world.available()
-        await world.create(a_claim(world("claim"), sc=world("sc")))
-        await world.bound(world("claim"), world("pv"))
+        await world.make_pair()
         assert 1 == sum(one.short == "get storageclasses" for one in ours.cluster.requests)
 
 
@@ -279,9 +277,7 @@ async def test_B05_a_class_that_nobody_has_is_asked_for_once() -> None:
 async def test_B35_the_event_says_which_pod_holds_the_claim() -> None:
     ours = BinderWorld()
     async with ours.binding() as world:
-        await world.available()
-        await world.create(a_claim(world("claim"), sc=world("sc")))
-        await world.bound(world("claim"), world("pv"))
+        await world.make_pair()
         await world.make_pod(world("claim"), node="n1")
         await world.patch(POD, world("pod"), {"status": {"phase": "Succeeded"}}, subresource="status")
         await world.delete(PVC, world("claim"))
@@ -296,22 +292,14 @@ async def test_B35_the_event_says_which_pod_holds_the_claim() -> None:
 async def test_an_attributes_class_goes_when_nobody_names_it() -> None:
     ours = BinderWorld()
     async with ours.binding() as world:
-        kind = "VolumeAttributesClass"
         name = world("gold")
-        body = {
-            "apiVersion": KINDS[kind].api_version,
-            "kind": kind,
-            "metadata": {"name": name},
-            "driverName": "d",
-            "parameters": {"a": "b"},
-        }
-        await world.create(body)
+        await world.create(an_attributes_class(name))
         await world.available(volumeAttributesClassName=name)
-        await world.delete(kind, name)
+        await world.delete(VOLUME_ATTRIBUTES_CLASSES, name)
         await world.settle()
-        assert ["kubernetes.io/vac-protection"] == finalizers(await world.get(kind, name))
+        assert ["kubernetes.io/vac-protection"] == finalizers(await world.get(VOLUME_ATTRIBUTES_CLASSES, name))
         await world.delete(PV, world("pv"))
-        await world.gone(kind, name)
+        await world.gone(VOLUME_ATTRIBUTES_CLASSES, name)
 
 
 @in_virtual_time
@@ -331,9 +319,7 @@ async def test_B57_a_pod_is_scheduled_anew_and_its_node_stays() -> None:
     ours = BinderWorld(bind_timeout_s=30.0)
     async with ours.binding() as world:
         node = await world.make_node()
-        await world.make_class(wffc=True)
-        await world.create(a_claim(world("claim"), sc=world("sc")))
-        pod = await world.make_pod(world("claim"))
+        pod = await world.make_waiting_pod()
         await world.selected(world("claim"), node)
         await asyncio.sleep(29)
         assert not ours.cluster.writes("patch pods/status")
@@ -350,9 +336,7 @@ async def test_B44_a_node_that_vanishes_lets_go_of_its_claims() -> None:
     ours = BinderWorld()
     async with ours.binding() as world:
         one = await world.make_node("n1")
-        await world.make_class(wffc=True)
-        await world.create(a_claim(world("claim"), sc=world("sc")))
-        await world.make_pod(world("claim"))
+        await world.make_waiting_pod()
         await world.selected(world("claim"), one)
         await world.delete(NODE, one)
         two = await world.make_node("n2")
@@ -369,7 +353,7 @@ async def test_B46_two_pods_do_not_count_on_the_same_room() -> None:
         await world.make_class(wffc=True)
         await world.create(a_capacity("c", "", "100Gi", sc=world("sc")))
         for base in ("one", "two"):
-            await world.create(a_claim(world(base), sc=world("sc"), size="60Gi"))
+            await world.make_claim(base, size="60Gi")
             await world.make_pod(world(base), base=base)
         await world.selected(world("one"), node)
         await world.rejected(world("two"), "did not have enough free storage")
@@ -383,19 +367,18 @@ async def test_parts_that_are_off_do_nothing() -> None:
     ours = BinderWorld(parts=frozenset({options.CLAIM_PROTECTION}))
     async with ours.binding() as world:
         await world.create(a_volume(world("pv"), sc=world("sc")))
-        await world.create(a_claim(world("claim"), sc=world("sc")))
+        await world.make_claim()
         await world.create(a_ready_node(world("n1")))
         await world.create(a_pod(world("pod"), terminationGracePeriodSeconds=0))
         await asyncio.sleep(60)
         assert [] == ours.writes(world("pv"), world("claim"), world("pod"))
-        await world.delete(PVC, world("claim"))
-        await world.gone(PVC, world("claim"))
+        await world.remove(PVC, world("claim"))
 
 
 @in_virtual_time
 async def test_a_kind_that_it_may_not_list_is_named() -> None:
     ours = BinderWorld(Forbids("pods", "nodes"))
-    binder = make_binder(Runtime(ours.cluster, ours.clock, ours.chance, ours.metrics), ours.options)
+    binder = make_binder(ours.runtime, ours.options)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(binder.run())
         await asyncio.sleep(60)
@@ -413,11 +396,9 @@ async def test_an_api_server_may_lack_the_classes_of_attributes_and_get_them_lat
     async with ours.binding() as world:
         await world.available()
         ours.store.kinds.put([kind])
-        gold = {"apiVersion": "storage.k8s.io/v1", "kind": kind.kind, "metadata": {"name": "gold", "finalizers": [VAC_PROTECTION]}}
-        await world.create({**gold, "driverName": world.driver, "parameters": {"a": "b"}})
+        await world.create(an_attributes_class("gold", finalizers=[VAC_PROTECTION]))
         await asyncio.sleep(61)
-        await world.delete(kind.kind, "gold")
-        await world.gone(kind.kind, "gold")
+        await world.remove(VOLUME_ATTRIBUTES_CLASSES, "gold")
 
 
 @in_virtual_time
@@ -428,7 +409,7 @@ async def test_drained_it_ends_by_itself() -> None:
         assert ours.binder is not None
         assert (True, "") == (ours.binder.has_synced, ours.binder.obstacle)
         assert await ours.binder.drain(5)
-        await world.create(a_claim(world("claim"), sc=world("sc")))
+        await world.make_claim()
         await asyncio.sleep(5)
         assert "Pending" == (await world.get(PVC, world("claim")))["status"]["phase"]
 

@@ -12,7 +12,7 @@ from mooring.apiserver.local import Faults
 from mooring.controllers.binding import options
 from mooring.kube.errors import Conflict, Forbidden
 from tests.support.binding import NODE, PVC, BinderWorld, Tenant
-from tests.support.builders import a_claim, a_volume, an_ephemeral_volume
+from tests.support.builders import a_volume, an_ephemeral_volume
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
 TRIES_MAX = 80
@@ -36,7 +36,7 @@ class Conflicting(Faults):
 async def _asks(world: Tenant, faults: Conflicting) -> None:
     faults.plural = "persistentvolumeclaims"
     await world.make_class()
-    await world.create(a_claim(world("claim"), sc=world("sc")))
+    await world.make_claim()
 
 
 async def _marks(world: Tenant, faults: Conflicting) -> None:
@@ -47,21 +47,19 @@ async def _marks(world: Tenant, faults: Conflicting) -> None:
 async def _binds(world: Tenant, faults: Conflicting) -> None:
     await world.available()
     faults.plural = "persistentvolumes"
-    await world.create(a_claim(world("claim"), sc=world("sc")))
+    await world.make_claim()
 
 
 async def _lets_go(world: Tenant, faults: Conflicting) -> None:
     faults.plural = "persistentvolumeclaims"
-    await world.create(a_claim(world("claim"), sc=world("sc")))
+    await world.make_claim()
     await world.delete(PVC, world("claim"))
 
 
 async def _selects(world: Tenant, faults: Conflicting) -> None:
     faults.plural = "persistentvolumeclaims"
     await world.make_node()
-    await world.make_class(wffc=True)
-    await world.create(a_claim(world("claim"), sc=world("sc")))
-    await world.make_pod(world("claim"))
+    await world.make_waiting_pod()
 
 
 async def _takes_back(world: Tenant, faults: Conflicting) -> None:

@@ -16,7 +16,7 @@ async def test_B41_a_class_that_comes_after_its_pod() -> None:
     ours = BinderWorld()
     async with ours.binding() as world:
         node = await world.make_node()
-        await world.create(a_claim(world("claim"), sc=world("sc")))
+        await world.make_claim()
         await world.make_pod(world("claim"))
         await world.rejected(world("pod"), "unbound immediate PersistentVolumeClaims")
         await world.make_class(wffc=True)
@@ -31,9 +31,7 @@ def test_B43_a_pod_made_again_under_its_name_gets_a_node(seed: int) -> None:
         ours = BinderWorld()
         async with ours.binding() as world:
             node = await world.make_node()
-            await world.make_class(wffc=True)
-            await world.create(a_claim(world("claim"), sc=world("sc")))
-            await world.make_pod(world("claim"))
+            await world.make_waiting_pod()
             await world.selected(world("claim"), node)
             await world.delete(POD, world("pod"))
             await world.make_pod(world("claim"))
@@ -49,7 +47,7 @@ async def _room_for_one(world: Tenant) -> str:
     await world.make_class(wffc=True)
     await world.create(a_capacity(world("capacity"), "", "100Gi", sc=world("sc")))
     for base in ("one", "two"):
-        await world.create(a_claim(world(base), sc=world("sc"), size="60Gi"))
+        await world.make_claim(base, size="60Gi")
         await world.make_pod(world(base), base=base)
     await world.selected(world("one"), node)
     await world.rejected(world("two"), "did not have enough free storage")
@@ -77,7 +75,7 @@ async def test_B46_room_is_free_when_the_node_could_not_be_written() -> None:
         await world.make_class(wffc=True)
         await world.create(a_capacity(world("capacity"), "", "100Gi", sc=world("sc")))
         for base in ("one", "two"):
-            await world.create(a_claim(world(base), sc=world("sc"), size="60Gi"))
+            await world.make_claim(base, size="60Gi")
         await world.make_pod(world("one"), base="one")
         await held.begun.wait()
         await world.make_pod(world("two"), base="two")
@@ -96,7 +94,7 @@ async def test_B56_a_claim_for_one_pod_is_free_when_its_pod_goes_before_it_had_a
         await world.create(a_volume(world("pv"), sc="static", modes=("ReadWriteOncePod",)))
         await world.create(a_claim(world("alone"), sc="static", modes=("ReadWriteOncePod",)))
         await world.bound(world("alone"), world("pv"))
-        await world.create(a_claim(world("later"), sc=world("sc")))
+        await world.make_claim("later")
         await world.make_pod(world("alone"), world("later"), base="one")
         await world.selected(world("later"), node)
         await world.make_pod(world("alone"), base="two")
@@ -114,7 +112,7 @@ async def test_B42_a_volume_is_free_when_its_pod_goes_before_it_was_written() ->
         await world.make_class(wffc=True, provisioner=NO_PROVISIONER)
         await world.available()
         for base in ("one", "two"):
-            await world.create(a_claim(world(base), sc=world("sc")))
+            await world.make_claim(base)
         held.name = world("pv")
         await world.make_pod(world("one"), base="one")
         await held.begun.wait()

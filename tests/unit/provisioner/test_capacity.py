@@ -61,6 +61,12 @@ class CapacityWorld(ClusterWorld):
 
     # -- objects
 
+    async def base(self) -> CapacityWorld:
+        """A node in zone a, and a class."""
+        await self.node("n1", "a")
+        await self.classes("one")
+        return self
+
     async def node(self, name: str, zone: str | None, keys: tuple[str, ...] = (ZONE,)) -> None:
         labels = {} if zone is None else {ZONE: zone}
         await self.create(a_node(name, labels=labels), a_csi_node(name, {DRIVER: name}, keys=keys))
@@ -234,9 +240,7 @@ def test_P83_less_than_nothing_is_nothing():
 
 @in_virtual_time
 async def test_P83_an_error_keeps_the_object_and_is_tried_again():
-    world = CapacityWorld()
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld().base()
     name = await world.stored("one", "a", "7Gi")
     world.driver.script(CAPACITY, Fail(Code.UNAVAILABLE), Fail(Code.INTERNAL))
     async with world.publishing():
@@ -251,9 +255,7 @@ async def test_P83_an_error_keeps_the_object_and_is_tried_again():
 @in_virtual_time
 async def test_P83_retries_and_polls_never_pile_up():
     """At the peer each poll of a failing item begins one more endless chain of retries."""
-    world = CapacityWorld(poll_interval_s=5.0, threads=4, retry_s=10.0)
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld(poll_interval_s=5.0, threads=4, retry_s=10.0).base()
     world.driver.always(CAPACITY, Fail(Code.UNAVAILABLE))
     async with world.publishing():
         await world.settle(3600)
@@ -264,9 +266,7 @@ async def test_P83_retries_and_polls_never_pile_up():
 
 @in_virtual_time
 async def test_P83_a_slow_driver_is_not_asked_twice_at_once():
-    world = CapacityWorld(poll_interval_s=1.0, threads=4)
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld(poll_interval_s=1.0, threads=4).base()
     world.driver.always(CAPACITY, Wait(5))
     async with world.publishing():
         await world.settle(100)
@@ -277,9 +277,7 @@ async def test_P83_a_slow_driver_is_not_asked_twice_at_once():
 @pytest.mark.parametrize(("class_name", "zone"), [("one", "a"), ("one", "z"), ("gone", "a")], ids=["duplicate", "place", "class"])
 @in_virtual_time
 async def test_P84_what_should_not_be_there_is_deleted(class_name: str, zone: str):
-    world = CapacityWorld()
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld().base()
     first = await world.stored("one", "a")
     await world.stored(class_name, zone)
     async with world.publishing():
@@ -301,9 +299,7 @@ async def test_P84_an_object_with_another_selector_means_no_item():
 
 @in_virtual_time
 async def test_P85_what_others_manage_is_left_alone():
-    world = CapacityWorld()
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld().base()
     await world.stored("gone", "a", manager="somebody")
     await world.stored("one", "a", driver="other")
     async with world.publishing():
@@ -343,9 +339,7 @@ async def test_P86_a_class_comes_and_goes():
 
 @in_virtual_time
 async def test_a_class_that_goes_while_the_driver_is_asked_is_not_published():
-    world = CapacityWorld()
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld().base()
     world.driver.always(CAPACITY, Wait(5))
     async with world.publishing():
         await world.settle(1)
@@ -381,9 +375,7 @@ async def test_P87_a_place_lives_as_long_as_a_node_is_in_it():
 
 @in_virtual_time
 async def test_P84_what_somebody_deletes_or_changes_is_made_right():
-    world = CapacityWorld()
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld().base()
     name = await world.stored("one", "a")
     async with world.publishing():
         await world.settle(10)
@@ -426,9 +418,7 @@ async def asked_for_the_version(world: CapacityWorld) -> bool:
 
 @in_virtual_time
 async def test_P82_an_api_server_that_fails_at_the_start_is_asked_again():
-    world = CapacityWorld()
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld().base()
     world.cluster.refuse(POST, times=3, error=ServerError("busy"))
     async with world.publishing():
         await world.until(lambda: asked_for_the_version(world))
@@ -473,9 +463,7 @@ def test_P83_only_plain_places_are_places():
 
 @in_virtual_time
 async def test_P83_the_drivers_return_ends_the_back_off():
-    world = CapacityWorld(retry_s=200.0)
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld(retry_s=200.0).base()
     world.driver.script(CAPACITY, Fail(Code.UNAVAILABLE))
     async with world.publishing() as capacity:
         await world.settle(1)
@@ -508,9 +496,7 @@ async def test_P82_a_driver_that_tells_no_capacity_is_not_asked():
 
 @in_virtual_time
 async def test_P91_a_drain_lets_the_call_end_and_its_answer_be_written():
-    world = CapacityWorld()
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld().base()
     world.driver.always(CAPACITY, Wait(5))
     async with world.publishing() as capacity:
         await world.settle(1)

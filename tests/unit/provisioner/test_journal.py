@@ -267,7 +267,7 @@ class Reviewed(RecordingCluster):
 
 async def without_rights(rights: frozenset[str] | None = frozenset(), evaluation_error: str = "") -> JournalWorld:
     world = await JournalWorld().base()
-    world.cluster = cluster = Reviewed(world.users, [])
+    world.cluster = cluster = Reviewed(world.users, world.story)
     cluster.rights, cluster.evaluation_error = rights, evaluation_error
     for verb in ("create", "update", "get"):
         cluster.refuse(f"{verb} leases", times=None, error=Forbidden("leases is forbidden"))
@@ -318,7 +318,7 @@ async def test_in_memory_nothing_is_adopted_that_an_earlier_provisioner_left(cap
     world = await JournalWorld().base()
     async with world.journal("first") as first:
         await first.begin(an_intent("u1"))
-    world.cluster = cluster = Reviewed(world.users, [])
+    world.cluster = cluster = Reviewed(world.users, world.story)
     cluster.rights = frozenset({"get"})
     cluster.refuse(UPDATE, times=None, error=Forbidden("leases is forbidden"))
     async with world.journal("second") as journal:
@@ -343,7 +343,7 @@ async def test_in_memory_nothing_is_adopted_that_an_earlier_provisioner_left(cap
 @in_virtual_time
 async def test_rights_that_are_lost_later_make_nobody_forgetful():
     world = await JournalWorld().base()
-    world.cluster = Reviewed(world.users, [])
+    world.cluster = Reviewed(world.users, world.story)
     async with world.journal() as journal:
         await journal.begin(an_intent("u1"))
         world.cluster.refuse(UPDATE, times=None, error=Forbidden("leases is forbidden"))
@@ -421,7 +421,7 @@ class Gated(RecordingCluster):
     """Its writes wait until they are let through."""
 
     def __init__(self, world: JournalWorld) -> None:
-        super().__init__(world.users, [])
+        super().__init__(world.users, world.story)
         self.waits, self.goes_on = asyncio.Event(), asyncio.Event()
 
     async def replace(self, *args: Any, **kwargs: Any) -> Any:
@@ -639,7 +639,7 @@ class Overtaken(RecordingCluster):
     """Before the GET of this number, from 1, somebody else takes the journal over and begins u9."""
 
     def __init__(self, world: JournalWorld, at: int) -> None:
-        super().__init__(world.users, [])
+        super().__init__(world.users, world.story)
         self._world, self.left = world, at
 
     async def get(self, kind: Kind[Any], name: str, namespace: str = "") -> Any:
@@ -871,8 +871,7 @@ async def test_nobody_keeps_a_volume_whose_claim_still_waits_for_it():
         await world.failed()
     await asyncio.sleep(2 * UNATTENDED_S)
     world.intents = Journal(world.users, JournalLocation("default", "csi.test"), "second", world.clock)
-    async with world.provisioning():
-        await world.calls(2)
+    async with world.provisioning(calls=2):
         await world.delete_claim()
         assert "Delete" == (await world.volume(name))["spec"]["persistentVolumeReclaimPolicy"]
 

@@ -113,8 +113,7 @@ async def test_P88_a_volume_that_may_be_here_is_not_settled_by_one_that_another_
     await world.make_class(binding=WFFC)
     uid = (await world.make_claim(node=NODE))["metadata"]["uid"]
     world.driver.script(CREATE, Wait(5.0, Lose()) if selected_when.startswith("before") else Lose())
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.settle(0.1)
         await make_elsewhere(world, uid)
         await world.annotate({names.SELECTED_NODE: "other"})
@@ -129,8 +128,7 @@ async def test_P88_a_volume_that_may_be_here_though_it_was_refused_is_deleted_on
     await world.make_class(binding=WFFC)
     uid = (await world.make_claim(node=NODE))["metadata"]["uid"]
     world.driver.script(CREATE, Lose(), Fail(Code.RESOURCE_EXHAUSTED, "full"))
-    async with world.provisioning():
-        await world.calls(2)
+    async with world.provisioning(calls=2):
         await world.settle()
         await world.annotate({names.SELECTED_NODE: "other"})
         await make_elsewhere(world, uid)

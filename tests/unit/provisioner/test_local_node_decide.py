@@ -43,7 +43,7 @@ def decided(
     topology: bool = True,
     **of_class: Any,
 ) -> Decision:
-    classes = [typed(a_class(**{"parameters": {}, **of_class}))] if with_class else []
+    classes = [typed(a_class(**{"parameters": {}, "volumeBindingMode": "Immediate", **of_class}))] if with_class else []
     csi_nodes: Store[CSINode] = store_of(typed(a_csi_node(NODE, {"csi.test": "id"}, keys=[HOST])))
     nodes: Store[Node] = store_of(typed(a_node(NODE, labels={HOST: NODE})))
     view = View(

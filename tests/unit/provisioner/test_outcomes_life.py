@@ -154,8 +154,7 @@ async def test_P37_whatever_failed_is_asked_again(code):
 async def test_P43_a_final_error_and_the_claim_is_deleted(code):
     world = await ProvisioningWorld().base()
     world.driver.always(CREATE, Fail(code))
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.delete_claim()  # which is a change of the claim, too
         await world.settle()
         asked = world.told.count(CREATE)
@@ -171,8 +170,7 @@ async def test_P41_the_volume_may_exist_and_the_claim_is_deleted(code):
     world = await ProvisioningWorld().base()
     world.driver.script(CREATE, Lose(code))
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.delete_claim()
         await world.volume(name)
         await world.patch(PVS, name, {"status": {"phase": "Released"}}, subresource="status")
@@ -189,8 +187,7 @@ async def test_P41_the_volume_may_exist_and_the_claim_is_deleted(code):
 async def test_the_volume_may_exist_and_its_class_is_gone(vanished):
     world = await ProvisioningWorld().base({"a": "b"})
     world.driver.script(CREATE, Lose())
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.delete(STORAGE_CLASSES, "sc")
         if vanished != "class":
             await world.make_class({"csi.storage.k8s.io/unknown": "key"})
@@ -217,8 +214,7 @@ async def test_P42_in_background_then_a_final_error(code):
     world = await ProvisioningWorld().base()
     world.driver.script(CREATE, Fail(Code.ABORTED), Fail(Code.ABORTED))
     world.driver.always(CREATE, Fail(code))
-    async with world.provisioning():
-        await world.calls(2)
+    async with world.provisioning(calls=2):
         await world.delete_claim()
         await world.settle(2000)
     assert [CREATE] * 3 == world.told
@@ -254,8 +250,7 @@ async def test_P42_what_may_be_a_volume_is_asked_for_again_once_the_claim_has_an
     world = await ProvisioningWorld().base()
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
     world.driver.script(CREATE, Lose(), *[Fail(Code.INTERNAL)] * 2)
-    async with world.provisioning():
-        await world.calls(2)
+    async with world.provisioning(calls=2):
         await world.patch(PERSISTENT_VOLUME_CLAIMS, "c", {"spec": {"volumeName": "static"}}, "default")
         await world.calls(3)
         await world.settle(200)
@@ -288,8 +283,7 @@ async def test_P42_what_another_request_is_refused_for_says_nothing_of_the_first
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
     world.driver.script(CREATE, Lose(), Fail(Code.INTERNAL))
     world.driver.always(CREATE, lambda request: Fail(code, "no iron") if request.parameters["tier"] == "iron" else None)
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.delete(STORAGE_CLASSES, "sc")
         await world.make_class({"tier": "iron"})
         await world.failed("no iron")
@@ -309,8 +303,7 @@ async def test_P42_a_found_intent_has_been_in_doubt_since_its_process_died():
         await world.calls(1)
     await world.settle(2)
     world.intents = Journal(world.users, JournalLocation("default", DRIVER), "second", world.clock)
-    async with world.provisioning():
-        await world.calls(2)
+    async with world.provisioning(calls=2):
         await world.delete_claim()
         await world.volume(name)
 
@@ -323,8 +316,7 @@ async def test_P44_in_background_then_the_secret_is_gone():
     await world.base(WITH_SECRET)
     world.driver.script(CREATE, Lose())
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.delete(SECRETS, "s", "default")
         await world.failed("error getting secret s in namespace default: ")
         await world.delete_claim()
@@ -343,8 +335,7 @@ async def test_P44_the_claim_is_gone_and_its_secret_can_not_be_had_any_more(lost
     await world.base(WITH_SECRET)
     world.driver.script(CREATE, Lose())
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         if lost == "gone":
             await world.delete(SECRETS, "s", "default")
         elif lost == "forbidden":
@@ -393,8 +384,7 @@ async def test_a_claim_that_is_gone_is_forgotten_with_its_intent():
     world = await ProvisioningWorld().base()
     uid = (await world.claim())["metadata"]["uid"]
     world.driver.always(CREATE, Fail(Code.ABORTED))
-    async with world.provisioning() as provisioner:
-        await world.calls(1)
+    async with world.provisioning(calls=1) as provisioner:
         await world.delete_claim()
         await world.settle()
         world.driver.forget_scripts()
@@ -511,8 +501,7 @@ async def test_a_volume_that_is_to_be_retained_is_not_deleted_for_a_refusal_once
     world.cluster.refuse(POST_PV, error=Invalid("not now", reason="Invalid"))
     if claim == "unknown":
         world.cluster.refuse("get persistentvolumeclaims", error=ServerError("overloaded", code=500))
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         if claim == "gone":
             await world.delete_claim()
         gate.set()
@@ -567,8 +556,7 @@ async def test_P42_a_bug_of_ours_after_the_call_does_not_let_a_later_error_hide_
     world.driver.script(CREATE, None)
     world.driver.always(CREATE, Fail(Code.INTERNAL))
     monkeypatch.setattr(volumes, "completed", None)
-    async with world.provisioning():
-        await world.calls(2)
+    async with world.provisioning(calls=2):
         monkeypatch.undo()
         await world.delete_claim()
         await world.settle()
@@ -610,8 +598,7 @@ async def test_an_object_of_another_claim_is_not_taken_for_our_own(about):
     world = await ProvisioningWorld(rules=Rules(volume_name_uuid_length=4)).base()
     name = f"pvc-{(await world.claim())['metadata']['uid'].replace('-', '')[:4]}"
     gate = world.driver.gate(CREATE)
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         handle = f"vol-{name}" if about == "this volume" else "h"
         await world.create(a_pv(name, handle, claimRef=a_reference("other", "u")))
         gate.set()
@@ -629,8 +616,7 @@ async def test_an_object_of_another_driver_names_none_of_our_volumes(source: str
     world = await ProvisioningWorld(rules=Rules(volume_name_uuid_length=4)).base()
     name = f"pvc-{(await world.claim())['metadata']['uid'].replace('-', '')[:4]}"
     gate = world.driver.gate(CREATE)
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         sources = {
             "nfs": {"nfs": {"server": "nfs.example.com", "path": "/"}},
             "another driver's": {"csi": {"driver": "other.example.com", "volumeHandle": f"vol-{name}"}},
@@ -649,8 +635,7 @@ async def test_an_object_of_the_claim_that_is_about_another_volume_is_not_taken_
     world = await ProvisioningWorld().base()
     uid = (await world.claim())["metadata"]["uid"]
     gate = world.driver.gate(CREATE)
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.create(a_pv(f"pvc-{uid}", "h", claimRef=a_reference("c", uid)))
         gate.set()
         assert "is about another volume" in await world.failed()
@@ -669,8 +654,7 @@ async def test_a_volume_that_an_object_names_is_not_deleted_for_an_odd_answer(wh
     name = f"pvc-{uid.replace('-', '')[:4]}"
     world.driver.names[name], world.driver.volumes[f"vol-{name}"] = f"vol-{name}", GiB
     gate = world.driver.gate(CREATE)
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         ref = a_reference("c", uid) if whose == "the claim's own" else a_reference("other", "u")
         if whose != "nobody's":
             await world.create(a_pv(name, f"vol-{name}", claimRef=ref))
@@ -809,8 +793,7 @@ async def test_P38_a_volume_that_may_exist_is_not_forgotten_with_its_node():
 async def test_P38_the_back_off_begins_anew_with_another_node_and_for_who_was_of_no_business(by):
     world = await delayed()
     world.driver.script(CREATE, *[Fail(Code.INTERNAL)] * 5)
-    async with world.provisioning():
-        await world.calls(5)
+    async with world.provisioning(calls=5):
         world.driver.script(CREATE, *[Fail(Code.RESOURCE_EXHAUSTED, "full")] * (by == "another node"), Fail(Code.INTERNAL, "broken"))
         if by == "another node":
             await until_selected(world, None)
@@ -875,8 +858,7 @@ async def test_a_scheduler_that_never_learns_does_not_make_a_hot_loop():
 async def test_what_may_be_under_way_is_asked_for_in_the_same_place_though_its_node_is_gone():
     world = await delayed()
     world.driver.script(CREATE, Lose(Code.DEADLINE_EXCEEDED))
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.delete(CSI_NODES, "n1")
         await world.delete(NODES, "n1")
         await world.provisioned()
@@ -890,8 +872,7 @@ async def test_what_may_be_under_way_is_asked_for_in_the_same_place_though_anoth
     """To another request the driver could say no, and the volume be there."""
     world = await delayed()
     world.driver.script(CREATE, Lose(Code.DEADLINE_EXCEEDED))
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.annotate({names.SELECTED_NODE: "n2"})
         await world.provisioned()
     places = [call.request.accessibility_requirements.preferred[0].segments["zone"] for call in world.driver.made(CREATE)]
@@ -982,12 +963,10 @@ async def test_what_may_be_a_volume_of_a_claim_that_is_gone_does_not_hold_its_so
     await world.patch(VOLUME_SNAPSHOTS, "s", {"status": {"readyToUse": True}}, "default", "status")
     world.driver.script(CREATE, Fail(Code.UNAVAILABLE))
     world.driver.always(CREATE, Fail(Code.NOT_FOUND, "no such snapshot"))
-    async with world.provisioning():
-        await world.calls(2)
+    async with world.provisioning(calls=2):
         await world.delete_claim()
         await world.settle(2)
-        await world.delete(VOLUME_SNAPSHOTS, "s", "default")
-        await world.gone(VOLUME_SNAPSHOTS, "s", "default")
+        await world.remove(VOLUME_SNAPSHOTS, "s", "default")
         calls = len(world.driver.made(CREATE))
         await world.settle(1000)
         assert calls < len(world.driver.made(CREATE))
@@ -1000,8 +979,7 @@ async def test_a_source_that_was_let_go_is_not_held_again_for_a_volume_that_nobo
     await world.patch(VOLUME_SNAPSHOTS, "s", {"status": {"readyToUse": True}}, "default", "status")
     world.driver.script(CREATE, Fail(Code.UNAVAILABLE))
     world.driver.always(CREATE, Fail(Code.NOT_FOUND, "no such snapshot"))
-    async with world.provisioning():
-        await world.calls(2)
+    async with world.provisioning(calls=2):
         await world.delete_claim()
         await world.settle(2)
         writes = world.story.count("update volumesnapshots")

@@ -65,7 +65,9 @@ class ProtectionWorld(ClusterWorld):
         if content:
             await self.create(a_content(name, {"namespace": "ns", "name": name}, driver=driver))
 
-    async def finalizers(self, of: Source = SNAPSHOT, name: str = "") -> list[str]:
+    async def finalizers(self, of: Source = SNAPSHOT, name: str = "", after_s: float = 0.0) -> list[str]:
+        if after_s:
+            await self.settle(after_s)
         kind = VOLUME_SNAPSHOTS if of.is_snapshot else PERSISTENT_VOLUME_CLAIMS
         found: list[str] = (await self.get(kind.whole(), name or of.name, of.namespace))["metadata"].get("finalizers", [])
         return found
@@ -100,11 +102,9 @@ async def test_P50_a_snapshot_is_held_before_and_let_go_at_once_after():
         await protection.hold(SNAPSHOT, uid)
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
         await protection.hold(SNAPSHOT, uid)
-        await world.settle(1000)
-        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
         protection.release(SNAPSHOT, uid)
-        await world.settle(0.1)
-        assert [] == await world.finalizers()
+        assert [] == await world.finalizers(after_s=0.1)
     assert [PUT_SNAPSHOT, PUT_SNAPSHOT] == world.puts()
 
 
@@ -119,11 +119,9 @@ async def test_P50_the_first_of_two_claims_leaves_the_protection_to_the_second(f
         protection.release(SNAPSHOT, one)
         if first == "bound":
             await world.bind("one")
-        await world.settle(1000)
-        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
         protection.release(SNAPSHOT, two)
-        await world.settle(0.1)
-        assert [] == await world.finalizers()
+        assert [] == await world.finalizers(after_s=0.1)
 
 
 @in_virtual_time
@@ -134,11 +132,9 @@ async def test_P50_a_claim_whose_turn_has_not_come_counts_until_it_is_deleted():
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, uid)
         protection.release(SNAPSHOT, uid)
-        await world.settle(1000)
-        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "other", "ns")
-        await world.settle(0.1)
-        assert [] == await world.finalizers()
+        assert [] == await world.finalizers(after_s=0.1)
 
 
 @in_virtual_time
@@ -148,11 +144,9 @@ async def test_P50_a_volume_in_the_making_counts_though_its_claim_is_gone():
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, uid)
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "c", "ns")
-        await world.settle(1000)
-        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
         protection.release(SNAPSHOT, uid)
-        await world.settle(0.1)
-        assert [] == await world.finalizers()
+        assert [] == await world.finalizers(after_s=0.1)
 
 
 @in_virtual_time
@@ -165,11 +159,9 @@ async def test_P50_a_volume_that_never_will_be_needs_nothing():
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "gone", "ns")
         for uid in (gone, waiting, "unknown"):
             protection.abandon(uid)
-        await world.settle(1000)
-        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(), "one claim still waits for its volume"
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000), "one claim still waits for its volume"
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "waiting", "ns")
-        await world.settle(0.1)
-        assert [] == await world.finalizers()
+        assert [] == await world.finalizers(after_s=0.1)
 
 
 @in_virtual_time
@@ -187,8 +179,7 @@ async def test_P50_a_hold_that_comes_while_the_finalizer_goes_puts_it_back():
         await asyncio.sleep(0.1)
         await protection.hold(SNAPSHOT, two)
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
-        await world.settle(1000)
-        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
 
 
 @in_virtual_time
@@ -199,8 +190,7 @@ async def test_P53_what_others_hold_stays_theirs():
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, uid)
         protection.release(SNAPSHOT, uid)
-        await world.settle()
-        assert ["kit/hold"] == await world.finalizers()
+        assert ["kit/hold"] == await world.finalizers(after_s=0.5)
     assert [PUT_SNAPSHOT] == world.puts()
 
 
@@ -239,8 +229,7 @@ async def test_P50_letting_go_is_tried_until_it_works():
         await protection.hold(SNAPSHOT, "uid")
         world.cluster.refuse(PUT_SNAPSHOT, times=3, error=ServerError("busy"))
         protection.release(SNAPSHOT, "uid")
-        await world.settle(20)
-        assert [] == await world.finalizers()
+        assert [] == await world.finalizers(after_s=20)
 
 
 # -- the sweep
@@ -252,8 +241,7 @@ async def test_P53_a_stray_finalizer_goes_after_an_interval_in_which_nobody_need
     async with world.protecting():
         await world.settle(INTERVAL_S - 1)
         assert [] == world.puts()
-        await world.settle(2)
-        assert ["kit/hold"] == await world.finalizers()
+        assert ["kit/hold"] == await world.finalizers(after_s=2)
     assert [PUT_SNAPSHOT] == world.puts()
 
 
@@ -289,8 +277,7 @@ async def test_P53_strays_of_another_driver_are_its_provisioners_business():
     world = await with_snapshot(None, names.SNAPSHOT_FINALIZER, driver="other")
     await world.snapshot("bare", names.SNAPSHOT_FINALIZER, content=False)
     async with world.protecting():
-        await world.settle(3 * INTERVAL_S)
-        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=3 * INTERVAL_S)
         assert [] == await world.finalizers(name="bare")
 
 
@@ -331,8 +318,7 @@ async def test_P53_a_cluster_without_snapshots_is_left_alone_and_they_are_seen_w
         await with_snapshot(world, names.SNAPSHOT_FINALIZER)
         await world.settle(61)
         assert ["ns/snap"] == seen, "claims that wait for it are woken"
-        await world.settle(INTERVAL_S + 1)
-        assert [] == await world.finalizers()
+        assert [] == await world.finalizers(after_s=INTERVAL_S + 1)
 
 
 @in_virtual_time
