@@ -34,7 +34,8 @@ def vac(**fields: Any) -> Row:
 
 
 def capacity(**fields: Any) -> Row:
-    return CAPACITIES, a_capacity("", **fields)
+    """None is sent as such."""
+    return CAPACITIES, {**a_capacity("", capacity="1Gi"), **fields}
 
 
 def where(**requirement: Any) -> Row:
@@ -150,14 +151,14 @@ KEPT: dict[str, tuple[Row, Json]] = {
         {"provisioner": "Example.COM/Driver", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
     ),
     "vac": (vac(driverName="a_b"), {"driverName": "a_b", "parameters": {"iops": "100"}}),
-    "capacity_nowhere": (capacity(nodeTopology=None, capacity=None), {"storageClassName": "fast"}),
+    "capacity_nowhere": (capacity(nodeTopology=None, capacity=None), {"storageClassName": "sc"}),
     "capacity_everywhere": (
         capacity(nodeTopology={}, capacity="1024Mi", maximumVolumeSize=0),
-        {"storageClassName": "fast", "nodeTopology": {}, "capacity": "1Gi", "maximumVolumeSize": "0"},
+        {"storageClassName": "sc", "nodeTopology": {}, "capacity": "1Gi", "maximumVolumeSize": "0"},
     ),
     "capacity_negative_maximum": (
         capacity(nodeTopology=None, maximumVolumeSize="-1"),
-        {"storageClassName": "fast", "capacity": "1Gi", "maximumVolumeSize": "-1"},
+        {"storageClassName": "sc", "capacity": "1Gi", "maximumVolumeSize": "-1"},
     ),
 }
 

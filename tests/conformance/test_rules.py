@@ -348,7 +348,7 @@ DEFAULTS: dict[str, tuple[tuple[str, Json], Json]] = {
     "lease": ((LEASES, {"metadata": {}, "spec": {"strategy": "x", "preferredHolder": "y"}}), {"spec": {}}),
     "namespace": ((NAMESPACES, {"metadata": {}}), {"status": {"phase": "Active"}, "spec": {"finalizers": ["kubernetes"]}}),
     "node": ((NODES, {"metadata": {}}), {"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}}),
-    "inline": (inline(), {"spec": {"attacher": "d.example.com", "nodeName": "node-1", "source": {"inlineVolumeSpec": INLINE}}}),
+    "inline": (inline(), {"spec": {"attacher": "csi.test", "nodeName": "node1", "source": {"inlineVolumeSpec": INLINE}}}),
     "quantity": (pv(capacity={"storage": "1024Mi"}), {}),
 }
 

@@ -120,7 +120,7 @@ def a_pv(
     **spec: Any,
 ) -> Json:
     """handle: as the name by default. source: in place of a csi source. claim: as for a reference. affinity: labels of its nodes."""
-    wanted: Json = {"capacity": {"storage": size}, **(source or {"csi": {"driver": DRIVER, "volumeHandle": handle or name}})}
+    wanted: Json = {"capacity": {"storage": size}, **(source or {"csi": {"driver": DRIVER, "volumeHandle": handle or name or "handle"}})}
     wanted["accessModes"] = None if modes is None else list(modes)
     if claim is not None:
         wanted["claimRef"] = a_reference(claim)

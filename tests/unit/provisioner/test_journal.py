@@ -318,6 +318,7 @@ async def test_in_memory_nothing_is_adopted_that_an_earlier_provisioner_left(cap
     world = await JournalWorld().base()
     async with world.journal("first") as first:
         await first.begin(an_intent("u1"))
+    world.story.clear()
     world.cluster = cluster = Reviewed(world.users, world.story)
     cluster.rights = frozenset({"get"})
     cluster.refuse(UPDATE, times=None, error=Forbidden("leases is forbidden"))
@@ -421,7 +422,7 @@ class Gated(RecordingCluster):
     """Its writes wait until they are let through."""
 
     def __init__(self, world: JournalWorld) -> None:
-        super().__init__(world.users, world.story)
+        super().__init__(world.users, [])
         self.waits, self.goes_on = asyncio.Event(), asyncio.Event()
 
     async def replace(self, *args: Any, **kwargs: Any) -> Any:
@@ -639,7 +640,7 @@ class Overtaken(RecordingCluster):
     """Before the GET of this number, from 1, somebody else takes the journal over and begins u9."""
 
     def __init__(self, world: JournalWorld, at: int) -> None:
-        super().__init__(world.users, world.story)
+        super().__init__(world.users, [])
         self._world, self.left = world, at
 
     async def get(self, kind: Kind[Any], name: str, namespace: str = "") -> Any:
