@@ -114,7 +114,7 @@ async def _after_failures(world: Provisioning, node: str, **more: Any) -> str:
 
 async def _clone_and_restore(world: Provisioning, origin: str, node: str) -> None:
     """Their sources are protected meanwhile; that of the clone until it is deleted."""
-    clone = {"kind": PVC, "name": world("origin")}
+    clone = {"kind": PVC.name, "name": world("origin")}
     await world.provisioned(await world.make_claim("clone", node, dataSource=clone))
     await world.shown(PVC, world("origin"), lambda body: names.CLONE_FINALIZER in finalizers(body), "is protected")
     snapshot = make_snapshot(world, origin)

@@ -209,3 +209,11 @@ class BinderWorld(ClusterWorld):
         """What the binder wrote to these objects, as short texts."""
         found = [one for one in self.cluster.requests if one.verb in ("create", "update", "patch", "delete") and one.resource != "events"]
         return [one.short for one in found if one.name in names]
+
+
+@contextlib.asynccontextmanager
+async def binding(faults: Faults | None = None, **options: Any) -> AsyncIterator[tuple[BinderWorld, Tenant]]:
+    """A new store with a running binder, and who acts on it."""
+    ours = BinderWorld(faults, **options)
+    async with ours.binding() as world:
+        yield ours, world

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from mooring.controllers.binding.names import NO_PROVISIONER, SELECTED_NODE
-from tests.support.binding import NODE, POD, PV, PVC, BinderWorld, HeldWrites, annotations
+from tests.support.binding import NODE, POD, PV, PVC, HeldWrites, annotations, binding
 from tests.support.builders import a_claim
 from tests.support.virtual_loop import in_virtual_time
 
@@ -14,8 +14,7 @@ from tests.support.virtual_loop import in_virtual_time
 async def test_B08_the_scheduler_does_not_take_a_volume_that_somebody_took_meanwhile() -> None:
     """A pod's first volume is being written; its second one gets another owner, whose data must not change hands."""
     held = HeldWrites()
-    ours = BinderWorld(held)
-    async with ours.binding() as world:
+    async with binding(held) as (_, world):
         await world.make_node()
         await world.make_class(wffc=True, provisioner=NO_PROVISIONER)
         await world.available("small")
@@ -37,8 +36,7 @@ async def test_B08_the_scheduler_does_not_take_a_volume_that_somebody_took_meanw
 @in_virtual_time
 async def test_B14_a_claim_that_chose_another_volume_meanwhile_is_not_given_this_one() -> None:
     held = HeldWrites()
-    ours = BinderWorld(held)
-    async with ours.binding() as world:
+    async with binding(held) as (ours, world):
         await world.make_node()
         await world.make_class(wffc=True, provisioner=NO_PROVISIONER)
         for base, size in (("small", "1Gi"), ("large", "2Gi"), ("chosen", "3Gi")):
@@ -58,8 +56,7 @@ async def test_B14_a_claim_that_chose_another_volume_meanwhile_is_not_given_this
 @in_virtual_time
 async def test_B21_the_scheduler_does_not_overwrite_a_node_that_was_chosen_meanwhile() -> None:
     held = HeldWrites()
-    ours = BinderWorld(held)
-    async with ours.binding() as world:
+    async with binding(held) as (ours, world):
         one = await world.make_node("n1")
         await world.make_class(wffc=True)
         for base in ("first", "second"):
@@ -81,8 +78,7 @@ async def test_B21_the_scheduler_does_not_overwrite_a_node_that_was_chosen_meanw
 async def test_B21_a_claim_of_the_same_name_gets_no_node_by_mistake() -> None:
     """The claim that the node was chosen for is gone; its namesake wants another pod's node, or none."""
     held = HeldWrites()
-    ours = BinderWorld(held)
-    async with ours.binding() as world:
+    async with binding(held) as (_, world):
         await world.make_node()
         await world.make_class(wffc=True)
         for base in ("first", "second"):
@@ -102,8 +98,7 @@ async def test_B21_a_claim_of_the_same_name_gets_no_node_by_mistake() -> None:
 async def test_B08_a_volume_is_not_given_twice_while_a_write_of_ours_to_it_is_under_way() -> None:
     """What the cache is shown meanwhile is told later: the shelf still has a volume that is bound by now."""
     held = HeldWrites()
-    ours = BinderWorld(held)
-    async with ours.binding() as world:
+    async with binding(held) as (_, world):
         await world.make_class()
         await world.available("pv")
         held.name = world("pv")

@@ -12,7 +12,7 @@ from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding import options
 from mooring.controllers.binding.names import NO_PROVISIONER, VAC_PROTECTION
 from mooring.kube.errors import Conflict, ServerError, Unreachable
-from tests.support.binding import NODE, POD, PV, PVC, BinderWorld, Forbids, Tenant, annotations, finalizers
+from tests.support.binding import NODE, POD, PV, PVC, BinderWorld, Forbids, Tenant, annotations, binding, finalizers
 from tests.support.builders import (
     a_capacity,
     a_claim,
@@ -38,8 +38,7 @@ WITHOUT_SCHEDULER = frozenset(options.PARTS) - {options.SCHEDULER}
 
 @in_virtual_time
 async def test_B05_four_writes() -> None:
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         await world.available()
         ours.cluster.requests.clear()
         await world.make_claim()
@@ -51,8 +50,7 @@ async def test_B05_four_writes() -> None:
 @in_virtual_time
 async def test_B43_writes_of_a_pod_with_a_volume() -> None:
     """Six with the provisioner's own."""
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         node = await world.make_node()
         await world.make_waiting_pod()
         await world.selected(world("claim"), node)
@@ -67,8 +65,7 @@ async def test_B43_writes_of_a_pod_with_a_volume() -> None:
 @in_virtual_time
 async def test_B43_nobody_waits_for_a_second() -> None:
     """Differs from kube-scheduler, which looks once a second: no time passes but that of the test's own looks."""
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         node = await world.make_node()
         await world.make_waiting_pod()
         await world.provision(await world.asked(world("claim")))
@@ -79,8 +76,7 @@ async def test_B43_nobody_waits_for_a_second() -> None:
 
 @in_virtual_time
 async def test_B17_a_restart_writes_nothing_more() -> None:
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         await world.make_pair()
     told = ours.writes(world("claim"), world("pv"))
     async with ours.binding() as again:
@@ -126,8 +122,7 @@ def test_B17_a_write_is_refused(write: str, error: Exception) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_no_volume_is_bound_twice_whatever_the_order(seed: int) -> None:
     async def main() -> None:
-        ours = BinderWorld()
-        async with ours.binding() as world:
+        async with binding() as (ours, world):
             for number in range(12):
                 await world.create(a_volume(world(f"pv{number}")))
                 await world.create(a_claim(world(f"claim{number}")))
@@ -183,8 +178,7 @@ async def _one_more_write(ours: BinderWorld, before: int) -> None:
 
 @in_virtual_time
 async def test_B03_B04_a_default_appears() -> None:
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         unset = await world.create(a_claim(world("unset"), sc=None))
         await world.create(a_claim(world("empty"), sc=""))
         await world.told(unset, "Normal", "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
@@ -196,8 +190,7 @@ async def test_B03_B04_a_default_appears() -> None:
 
 @in_virtual_time
 async def test_events_are_not_repeated_every_few_seconds() -> None:
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         await world.make_class()
         claim = await world.make_claim()
         await world.asked(world("claim"))
@@ -213,8 +206,7 @@ async def test_events_are_not_repeated_every_few_seconds() -> None:
 
 @in_virtual_time
 async def test_B36_a_pod_that_only_the_api_server_knows() -> None:
-    ours = BinderWorld(LateWatch("pods", seconds=5), parts=WITHOUT_SCHEDULER)
-    async with ours.binding() as world:
+    async with binding(LateWatch("pods", seconds=5), parts=WITHOUT_SCHEDULER) as (_, world):
         await world.make_pair()
         await world.make_pod(world("claim"), node="n1")
         await world.delete(PVC, world("claim"))
@@ -227,8 +219,7 @@ async def test_B36_a_pod_that_only_the_api_server_knows() -> None:
 @in_virtual_time
 async def test_B36_what_the_api_server_said_before_a_claim_was_deleted_does_not_count() -> None:
     """The pods were listed for another claim; the second one's pod came after that."""
-    ours = BinderWorld(LateWatch("pods", seconds=5), parts=WITHOUT_SCHEDULER)
-    async with ours.binding() as world:
+    async with binding(LateWatch("pods", seconds=5), parts=WITHOUT_SCHEDULER) as (_, world):
         for base in ("first", "second"):
             await world.available(f"pv-{base}")
             await world.make_claim(base)
@@ -243,8 +234,7 @@ async def test_B36_what_the_api_server_said_before_a_claim_was_deleted_does_not_
 @in_virtual_time
 async def test_B27_a_claim_that_the_cache_lacks_keeps_its_volume() -> None:
     """The watch of claims is late: the volume must not be let go."""
-    ours = BinderWorld(LateWatch("persistentvolumeclaims", seconds=5), parts=WITHOUT_SCHEDULER)
-    async with ours.binding() as world:
+    async with binding(LateWatch("persistentvolumeclaims", seconds=5), parts=WITHOUT_SCHEDULER) as (ours, world):
         claim = await world.make_claim()
         await world.create(a_volume(world("pv"), sc=world("sc"), claim=claim))
         await world.bound(world("claim"), world("pv"))
@@ -255,8 +245,7 @@ async def test_B27_a_claim_that_the_cache_lacks_keeps_its_volume() -> None:
 @in_virtual_time
 async def test_B22_a_class_that_the_cache_lacks_makes_its_claims_wait() -> None:
     """The watch of classes is late: the volume must not be bound before a pod says where."""
-    ours = BinderWorld(LateWatch("storageclasses", seconds=5))
-    async with ours.binding() as world:
+    async with binding(LateWatch("storageclasses", seconds=5)) as (_, world):
         await world.available()
         await world.make_class(wffc=True, provisioner=NO_PROVISIONER)
         claim = await world.make_claim()
@@ -267,16 +256,14 @@ async def test_B22_a_class_that_the_cache_lacks_makes_its_claims_wait() -> None:
 @in_virtual_time
 async def test_B05_a_class_that_nobody_has_is_asked_for_once() -> None:
     """Classes of hand-made volumes often are but a name."""
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         await world.make_pair()
         assert 1 == sum(one.short == "get storageclasses" for one in ours.cluster.requests)
 
 
 @in_virtual_time
 async def test_B35_the_event_says_which_pod_holds_the_claim() -> None:
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (_, world):
         await world.make_pair()
         await world.make_pod(world("claim"), node="n1")
         await world.patch(POD, world("pod"), {"status": {"phase": "Succeeded"}}, subresource="status")
@@ -290,8 +277,7 @@ async def test_B35_the_event_says_which_pod_holds_the_claim() -> None:
 
 @in_virtual_time
 async def test_an_attributes_class_goes_when_nobody_names_it() -> None:
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (_, world):
         name = world("gold")
         await world.create(an_attributes_class(name))
         await world.available(volumeAttributesClassName=name)
@@ -304,8 +290,7 @@ async def test_an_attributes_class_goes_when_nobody_names_it() -> None:
 
 @in_virtual_time
 async def test_B38_an_ephemeral_claim_is_made_again_and_counted() -> None:
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         await world.make_class()
         await world.make_pod(volumes=(an_ephemeral_volume(sc=world("sc")),))
         first = await world.asked(f"{world('pod')}-scratch")
@@ -316,8 +301,7 @@ async def test_B38_an_ephemeral_claim_is_made_again_and_counted() -> None:
 
 @in_virtual_time
 async def test_B57_a_pod_is_scheduled_anew_and_its_node_stays() -> None:
-    ours = BinderWorld(bind_timeout_s=30.0)
-    async with ours.binding() as world:
+    async with binding(bind_timeout_s=30.0) as (ours, world):
         node = await world.make_node()
         pod = await world.make_waiting_pod()
         await world.selected(world("claim"), node)
@@ -333,8 +317,7 @@ async def test_B57_a_pod_is_scheduled_anew_and_its_node_stays() -> None:
 @in_virtual_time
 async def test_B44_a_node_that_vanishes_lets_go_of_its_claims() -> None:
     """Differs from kube-scheduler, which leaves the pod pinned to it."""
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (_, world):
         one = await world.make_node("n1")
         await world.make_waiting_pod()
         await world.selected(world("claim"), one)
@@ -346,8 +329,7 @@ async def test_B44_a_node_that_vanishes_lets_go_of_its_claims() -> None:
 
 @in_virtual_time
 async def test_B46_two_pods_do_not_count_on_the_same_room() -> None:
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (_, world):
         node = await world.make_node()
         await world.create(a_csi_driver(name=world.driver))
         await world.make_class(wffc=True)
@@ -364,8 +346,7 @@ async def test_B46_two_pods_do_not_count_on_the_same_room() -> None:
 
 @in_virtual_time
 async def test_parts_that_are_off_do_nothing() -> None:
-    ours = BinderWorld(parts=frozenset({options.CLAIM_PROTECTION}))
-    async with ours.binding() as world:
+    async with binding(parts=frozenset({options.CLAIM_PROTECTION})) as (ours, world):
         await world.create(a_volume(world("pv"), sc=world("sc")))
         await world.make_claim()
         await world.create(a_ready_node(world("n1")))
@@ -403,8 +384,7 @@ async def test_an_api_server_may_lack_the_classes_of_attributes_and_get_them_lat
 
 @in_virtual_time
 async def test_drained_it_ends_by_itself() -> None:
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         await world.available()
         assert ours.binder is not None
         assert (True, "") == (ours.binder.has_synced, ours.binder.obstacle)
@@ -419,8 +399,7 @@ def test_B06_volumes_that_come_late_find_the_claims_that_wait(seed: int) -> None
     """Each is offered to one claim after the other; none is left over while a claim waits that it fits."""
 
     async def main() -> None:
-        ours = BinderWorld()
-        async with ours.binding() as world:
+        async with binding() as (_, world):
             for number in range(6):
                 await world.create(a_claim(world(f"small{number}")))
                 await world.create(a_claim(world(f"large{number}"), size="5Gi"))
@@ -443,8 +422,7 @@ def test_B06_volumes_that_come_late_find_the_claims_that_wait(seed: int) -> None
 @in_virtual_time
 async def test_B06_who_can_not_take_a_volume_does_not_keep_it() -> None:
     """The first claim's writes fail; the volume is the second's."""
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         for base in ("first", "second"):
             await world.create(a_claim(world(base)))
         await asyncio.sleep(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from mooring.kube.errors import ServerError
-from tests.support.binding import PV, PVC, BinderWorld
+from tests.support.binding import PV, PVC, BinderWorld, binding
 from tests.support.builders import a_claim
 from tests.support.virtual_loop import in_virtual_time
 
@@ -14,8 +14,7 @@ PUT_PVC = "update persistentvolumeclaims"
 
 @in_virtual_time
 async def test_metrics_count_claims_and_volumes() -> None:
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         await world.available()
         await world.create(a_claim("waits", sc="none"))
         await world.make_claim()
@@ -74,8 +73,7 @@ async def test_metrics_count_attempts_to_schedule() -> None:
 
 @in_virtual_time
 async def test_metrics_time_provisioning_and_deletion() -> None:
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         await world.make_class()
         await world.make_claim()
         claim = await world.asked(world("claim"))

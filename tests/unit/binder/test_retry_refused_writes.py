@@ -11,7 +11,7 @@ from mooring.api.meta import Kind
 from mooring.apiserver.local import Faults
 from mooring.controllers.binding import options
 from mooring.kube.errors import Conflict, Forbidden
-from tests.support.binding import NODE, PVC, BinderWorld, Tenant
+from tests.support.binding import NODE, PVC, BinderWorld, Tenant, binding
 from tests.support.builders import a_volume, an_ephemeral_volume
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
@@ -80,8 +80,7 @@ PARTS = {
 def test_a_conflict_that_lasts_is_tried_less_and_less_often(part: str, act: Any) -> None:
     async def main() -> None:
         faults = Conflicting()
-        ours = BinderWorld(faults, parts=frozenset({part}))
-        async with ours.binding() as world:
+        async with binding(faults, parts=frozenset({part})) as (ours, world):
             await act(world, faults)
             await asyncio.sleep(60)
             assert 3 < faults.count < TRIES_MAX

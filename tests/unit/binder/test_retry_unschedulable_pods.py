@@ -6,15 +6,14 @@ import pytest
 
 from mooring.controllers.binding.names import NO_PROVISIONER, SELECTED_NODE
 from mooring.kube.errors import ServerError
-from tests.support.binding import POD, PVC, BinderWorld, HeldWrites, Tenant
+from tests.support.binding import POD, PVC, HeldWrites, Tenant, binding
 from tests.support.builders import a_capacity, a_claim, a_csi_driver, a_volume
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
 
 @in_virtual_time
 async def test_B41_a_class_that_comes_after_its_pod() -> None:
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (_, world):
         node = await world.make_node()
         await world.make_claim()
         await world.make_pod(world("claim"))
@@ -28,8 +27,7 @@ def test_B43_a_pod_made_again_under_its_name_gets_a_node(seed: int) -> None:
     """Its namesake's end and its own beginning are one look for the scheduler."""
 
     async def main() -> None:
-        ours = BinderWorld()
-        async with ours.binding() as world:
+        async with binding() as (_, world):
             node = await world.make_node()
             await world.make_waiting_pod()
             await world.selected(world("claim"), node)
@@ -56,8 +54,7 @@ async def _room_for_one(world: Tenant) -> str:
 
 @in_virtual_time
 async def test_B46_room_is_free_when_the_chosen_node_is_taken_back() -> None:
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (_, world):
         node = await _room_for_one(world)
         await world.delete(POD, world("one"))
         await world.patch(PVC, world("one"), {"metadata": {"annotations": {SELECTED_NODE: None}}})
@@ -67,8 +64,7 @@ async def test_B46_room_is_free_when_the_chosen_node_is_taken_back() -> None:
 @in_virtual_time
 async def test_B46_room_is_free_when_the_node_could_not_be_written() -> None:
     held = HeldWrites()
-    ours = BinderWorld(held)
-    async with ours.binding() as world:
+    async with binding(held) as (_, world):
         held.name = world("one")
         node = await world.make_node()
         await world.create(a_csi_driver(name=world.driver))
@@ -87,8 +83,7 @@ async def test_B46_room_is_free_when_the_node_could_not_be_written() -> None:
 
 @in_virtual_time
 async def test_B56_a_claim_for_one_pod_is_free_when_its_pod_goes_before_it_had_a_node() -> None:
-    ours = BinderWorld()
-    async with ours.binding() as world:
+    async with binding() as (_, world):
         node = await world.make_node()
         await world.make_class(wffc=True)
         await world.create(a_volume(world("pv"), sc="static", modes=("ReadWriteOncePod",)))
@@ -106,8 +101,7 @@ async def test_B56_a_claim_for_one_pod_is_free_when_its_pod_goes_before_it_had_a
 @in_virtual_time
 async def test_B42_a_volume_is_free_when_its_pod_goes_before_it_was_written() -> None:
     held = HeldWrites()
-    ours = BinderWorld(held)
-    async with ours.binding() as world:
+    async with binding(held) as (_, world):
         node = await world.make_node()
         await world.make_class(wffc=True, provisioner=NO_PROVISIONER)
         await world.available()
