@@ -115,8 +115,9 @@ class CapacityWorld(ClusterWorld):
         return [step for step in self.story if step in (POST, PUT, DELETE)][1:]  # the first asks for the API's version
 
 
-async def two_zones(world: CapacityWorld | None = None) -> CapacityWorld:
+async def two_zones(world: CapacityWorld | None = None, *classes: str) -> CapacityWorld:
     world = world or CapacityWorld()
+    await world.classes(*classes)
     await world.create(a_pod("pod", namespace="ns"))
     for name, zone in (("n1", "a"), ("n2", "b"), ("n3", "a")):
         await world.node(name, zone)
@@ -152,8 +153,7 @@ async def test_P82_our_own_objects_are_no_news_though_the_watch_shows_them_first
         async def after(self, verb: str, kind: Any, name: str) -> None:
             await asyncio.sleep(1 if verb in ("create", "replace") else 0)
 
-    world = await two_zones(CapacityWorld(Slow()))
-    await world.classes("one")
+    world = await two_zones(CapacityWorld(Slow()), "one")
     await world.stored("one", "b", "1")
     async with world.publishing():
         await world.settle(100)
@@ -163,8 +163,7 @@ async def test_P82_our_own_objects_are_no_news_though_the_watch_shows_them_first
 
 @in_virtual_time
 async def test_P82_a_second_run_finds_everything_as_it_should_be():
-    world = await two_zones()
-    await world.classes("one")
+    world = await two_zones(None, "one")
     for zone in "ab":
         await world.stored("one", zone, value="107374182400")
     async with world.publishing():
@@ -189,8 +188,7 @@ async def test_P82_a_driver_without_keys_is_everywhere():
 
 @in_virtual_time
 async def test_P83_a_changed_value_is_one_put():
-    world = await two_zones()
-    await world.classes("one")
+    world = await two_zones(None, "one")
     await world.stored("one", "b")
     await world.stored("one", "a")
     before = {obj["metadata"]["uid"]: obj for obj in await world.objects()}
@@ -208,8 +206,7 @@ async def test_P83_a_changed_value_is_one_put():
 
 @in_virtual_time
 async def test_P83_zero_and_the_largest_volume_are_published():
-    world = await two_zones()
-    await world.classes("one")
+    world = await two_zones(None, "one")
     world.driver.capacity_bytes, world.driver.maximum_volume_size = 0, GiB
     async with world.publishing():
         await world.has(("one", "a"), ("one", "b"))
@@ -351,8 +348,7 @@ async def test_a_class_that_goes_while_the_driver_is_asked_is_not_published():
 
 @in_virtual_time
 async def test_P87_a_place_lives_as_long_as_a_node_is_in_it():
-    world = await two_zones()
-    await world.classes("one")
+    world = await two_zones(None, "one")
     async with world.publishing():
         await world.has(("one", "a"), ("one", "b"))
         await world.node("n4", "a")
@@ -474,8 +470,7 @@ async def test_P83_the_drivers_return_ends_the_back_off():
 
 @in_virtual_time
 async def test_P83_a_limit_is_kept():
-    world = await two_zones(CapacityWorld(qps=0.1, burst=1))
-    await world.classes("one")
+    world = await two_zones(CapacityWorld(qps=0.1, burst=1), "one")
     async with world.publishing():
         await world.settle(5)
         assert 1 == len(await world.objects())

@@ -97,6 +97,11 @@ class DeletionWorld(ClusterWorld):
             await self.to_phase(phase, name)
         self.driver.volumes.setdefault(handle, 1)
 
+    async def base(self, *args: Any, **how: Any) -> DeletionWorld:
+        """One such volume."""
+        await self.released(*args, **how)
+        return self
+
     async def to_phase(self, phase: str, name: str = "pv1") -> None:
         await self.patch(PERSISTENT_VOLUMES, name, {"status": {"phase": phase}}, subresource="status")
 
@@ -113,8 +118,7 @@ class DeletionWorld(ClusterWorld):
 
 @in_virtual_time
 async def test_P74_the_volume_then_the_object_then_the_finalizer():
-    world = DeletionWorld()
-    await world.released()
+    world = await DeletionWorld().base()
     async with world.deleting():
         await world.only_protection_left()
         await world.settle()
@@ -156,8 +160,7 @@ async def _all_deleted(world: DeletionWorld) -> bool:
 
 @in_virtual_time
 async def test_P74_a_release_while_it_runs():
-    world = DeletionWorld()
-    await world.released(phase="Bound")
+    world = await DeletionWorld().base(phase="Bound")
     async with world.deleting():
         await world.settle(2000)
         assert [] == world.story
@@ -168,8 +171,7 @@ async def test_P74_a_release_while_it_runs():
 
 @in_virtual_time
 async def test_P74_patches_lose_nobody_elses_finalizer():
-    world = DeletionWorld()
-    await world.released(protected=False)
+    world = await DeletionWorld().base(protected=False)
     gate = world.driver.gate(DELETE)
     async with world.deleting():
         await world.until(lambda: _called(world))
@@ -186,8 +188,7 @@ async def _called(world: DeletionWorld) -> bool:
 
 @in_virtual_time
 async def test_P75_retain_costs_one_patch():
-    world = DeletionWorld()
-    await world.released(policy="Retain")
+    world = await DeletionWorld().base(policy="Retain")
     async with world.deleting():
         await world.settle()
         pv = await world.get(PERSISTENT_VOLUMES, "pv1")
@@ -198,8 +199,7 @@ async def test_P75_retain_costs_one_patch():
 
 @in_virtual_time
 async def test_P76_told_once_and_woken_by_the_end_of_the_attachment():
-    world = DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]))
-    await world.released()
+    world = await DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME])).base()
     for node in ("n1", "n2"):
         await world.create(a_va(f"va-{node}", "pv1", node))
     async with world.deleting():
@@ -259,8 +259,9 @@ async def test_P76_an_attachment_that_a_silent_watch_hides_is_looked_up():
 
 @in_virtual_time
 async def test_P76_without_a_look_at_the_attachments_nothing_is_deleted():
-    world = DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), Deaf(Forbidden("no", reason="Forbidden")))
-    await world.released(phase="Bound")
+    world = await DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), Deaf(Forbidden("no", reason="Forbidden"))).base(
+        phase="Bound"
+    )
     async with world.deleting():
         await world.settle(SILENCE_S_MAX + 1)
         await world.to_phase("Released")
@@ -273,8 +274,7 @@ async def test_P76_without_a_look_at_the_attachments_nothing_is_deleted():
 async def test_P76_a_watch_that_is_heard_of_is_believed():
     deaf = Deaf()
     deaf.hears.set()
-    world = DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), deaf)
-    await world.released(phase="Bound")
+    world = await DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), deaf).base(phase="Bound")
     async with world.deleting():
         await world.settle(5000)
         await world.to_phase("Released")
@@ -340,8 +340,7 @@ async def test_P78_the_return_of_the_class_wakes_what_its_templates_held_up():
 
 @in_virtual_time
 async def test_P79_a_static_volume_gets_the_finalizer():
-    world = DeletionWorld()
-    await world.released(phase="Bound", finalizers=())
+    world = await DeletionWorld().base(phase="Bound", finalizers=())
     async with world.deleting():
         await world.settle()
         finalizers = (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
@@ -359,8 +358,7 @@ async def test_P79_a_release_that_only_the_answer_to_our_patch_shows_is_seen():
         async def deliver(self, kind: Any, event: Any) -> None:
             await asyncio.sleep(50)
 
-    world = DeletionWorld(faults=Late())
-    await world.released(phase="Bound", finalizers=())
+    world = await DeletionWorld(faults=Late()).base(phase="Bound", finalizers=())
     async with world.deleting():
         await world.settle(2)
     assert [PATCH_PV, *WHOLE] == world.story
@@ -368,8 +366,7 @@ async def test_P79_a_release_that_only_the_answer_to_our_patch_shows_is_seen():
 
 @in_virtual_time
 async def test_P80_whatever_the_order_of_deletion_the_volume_goes_after_its_release():
-    world = DeletionWorld()
-    await world.released(phase="Bound")
+    world = await DeletionWorld().base(phase="Bound")
     await world.delete(PERSISTENT_VOLUMES, "pv1")
     async with world.deleting():
         await world.settle(100)
@@ -382,8 +379,7 @@ async def test_P80_whatever_the_order_of_deletion_the_volume_goes_after_its_rele
 @pytest.mark.parametrize("code", [code for code in Code if code not in (Code.OK, Code.NOT_FOUND)])
 @in_virtual_time
 async def test_P81_every_code_is_told_and_tried_again_later_and_later(code: Code):
-    world = DeletionWorld(retry_interval_start_s=1.0, retry_interval_max_s=3.0)
-    await world.released()
+    world = await DeletionWorld(retry_interval_start_s=1.0, retry_interval_max_s=3.0).base()
     world.driver.script(DELETE, *[Fail(code, "busy")] * 4)
     async with world.deleting():
         await world.only_protection_left()
@@ -399,8 +395,7 @@ async def test_P81_every_code_is_told_and_tried_again_later_and_later(code: Code
 @in_virtual_time
 async def test_P81_not_found_is_done():
     """CSI asks for OK there; the peer retries for ever."""
-    world = DeletionWorld()
-    await world.released()
+    world = await DeletionWorld().base()
     world.driver.always(DELETE, Fail(Code.NOT_FOUND))
     async with world.deleting():
         await world.only_protection_left()
@@ -409,8 +404,7 @@ async def test_P81_not_found_is_done():
 
 @in_virtual_time
 async def test_P81_no_answer_in_time_is_a_failure_to_be_tried_again():
-    world = DeletionWorld(timeout_s=5.0)
-    await world.released()
+    world = await DeletionWorld(timeout_s=5.0).base()
     world.driver.script(DELETE, Wait(60))
     async with world.deleting():
         await world.only_protection_left()
@@ -420,8 +414,7 @@ async def test_P81_no_answer_in_time_is_a_failure_to_be_tried_again():
 
 @in_virtual_time
 async def test_P81_what_is_torn_away_is_let_go():
-    world = DeletionWorld()
-    await world.released()
+    world = await DeletionWorld().base()
     world.driver.always(DELETE, Fail(Code.INTERNAL))
     async with world.deleting():
         await world.until(lambda: _called(world))
@@ -440,8 +433,7 @@ async def test_P81_what_is_torn_away_is_let_go():
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
 @in_virtual_time
 async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(short: str, error: Exception, lost: bool):
-    world = DeletionWorld()
-    await world.released()
+    world = await DeletionWorld().base()
     world.cluster.refuse(short, error=error, after=lost)  # type: ignore[arg-type]
     async with world.deleting():
         await world.only_protection_left()
@@ -454,8 +446,7 @@ async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(short:
 @pytest.mark.parametrize("protected", [False, True])
 @in_virtual_time
 async def test_P81_a_volume_counts_as_deleted_once_though_its_object_goes_later(short: str, lost: bool, protected: bool):
-    world = DeletionWorld()
-    await world.released(protected=protected)
+    world = await DeletionWorld().base(protected=protected)
     world.cluster.refuse(short, error=ServerError("busy"), after=lost)
     async with world.deleting():
         await world.settle(50)
@@ -470,8 +461,7 @@ CLAIM_REF = {"namespace": "ns", "name": "c", "uid": "u"}
 @pytest.mark.parametrize("policy", ["Delete", "Retain"])
 @in_virtual_time
 async def test_P74_a_volume_is_let_go_once_its_creation_is_written_off(policy: str):
-    world = DeletionWorld()
-    await world.released(policy=policy, claimRef=CLAIM_REF)
+    world = await DeletionWorld().base(policy=policy, claimRef=CLAIM_REF)
     world.unsettled = [Forbidden("leases are forbidden", reason="Forbidden")]
     async with world.deleting():
         await world.settle(0.1)
@@ -485,8 +475,7 @@ async def test_P74_a_volume_is_let_go_once_its_creation_is_written_off(policy: s
 @pytest.mark.parametrize("error", [ServerError("busy"), Unreachable("cut"), Conflict(STILL_OPEN)])
 @in_virtual_time
 async def test_P81_what_passes_by_itself_is_told_when_it_lasts(error: ApiError):
-    world = DeletionWorld(retry_interval_start_s=1.0, retry_interval_max_s=1.0)
-    await world.released(claimRef=CLAIM_REF)
+    world = await DeletionWorld(retry_interval_start_s=1.0, retry_interval_max_s=1.0).base(claimRef=CLAIM_REF)
     world.unsettled = [error] * 10
     async with world.deleting():
         await world.settle(3)
@@ -498,8 +487,7 @@ async def test_P81_what_passes_by_itself_is_told_when_it_lasts(error: ApiError):
 
 @in_virtual_time
 async def test_P74_a_creation_that_is_over_at_last_ends_the_wait():
-    world = DeletionWorld(retry_interval_start_s=100.0)
-    await world.released(claimRef=CLAIM_REF)
+    world = await DeletionWorld(retry_interval_start_s=100.0).base(claimRef=CLAIM_REF)
     world.unsettled = [Conflict(STILL_OPEN)]
     async with world.deleting() as deletion:
         await world.settle()
@@ -512,8 +500,7 @@ async def test_P74_a_creation_that_is_over_at_last_ends_the_wait():
 @in_virtual_time
 async def test_P81_a_finalizer_that_can_not_be_taken_off_is_told_of():
     """Else the object is Terminating for ever, and nobody knows why."""
-    world = DeletionWorld()
-    await world.released(policy="Retain")
+    world = await DeletionWorld().base(policy="Retain")
     world.cluster.refuse(PATCH_PV, times=8, error=Forbidden("no", reason="Forbidden"))
     async with world.deleting():
         await world.settle(100)
@@ -522,8 +509,7 @@ async def test_P81_a_finalizer_that_can_not_be_taken_off_is_told_of():
 
 @in_virtual_time
 async def test_P79_a_static_volume_has_no_creation_to_be_written_off():
-    world = DeletionWorld()
-    await world.released(claimRef=CLAIM_REF)
+    world = await DeletionWorld().base(claimRef=CLAIM_REF)
     await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"annotations": {names.PROVISIONED_BY: None}}})
     world.unsettled = [Forbidden("no", reason="Forbidden")] * 10
     async with world.deleting():
@@ -534,8 +520,7 @@ async def test_P79_a_static_volume_has_no_creation_to_be_written_off():
 
 @in_virtual_time
 async def test_P81_another_object_under_the_name_is_left_alone():
-    world = DeletionWorld()
-    await world.released()
+    world = await DeletionWorld().base()
     gate = world.driver.gate(DELETE)
     async with world.deleting():
         await world.settle(1)
@@ -552,8 +537,7 @@ async def test_P81_another_object_under_the_name_is_left_alone():
 @in_virtual_time
 async def test_P81_a_conflict_with_somebodys_write_is_tried_again():
     """Else the object would stay for ever, and its volume is gone."""
-    world = DeletionWorld()
-    await world.released()
+    world = await DeletionWorld().base()
     world.cluster.refuse(DELETE_PV, error=Conflict("the object has been modified", reason="Conflict"))
     world.cluster.refuse(PATCH_PV, error=Conflict("the object has been modified", reason="Conflict"))
     async with world.deleting():
@@ -570,8 +554,7 @@ async def test_P81_a_volume_that_is_to_be_kept_at_the_last_moment_is_kept():
             if (verb, kind.plural) == ("get", "secrets"):
                 await asyncio.sleep(5)
 
-    world = DeletionWorld(faults=SlowSecrets())
-    await world.released(secret=("s", "default"))
+    world = await DeletionWorld(faults=SlowSecrets()).base(secret=("s", "default"))
     async with world.deleting():
         await world.settle(1)
         await world.patch(PERSISTENT_VOLUMES, "pv1", {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
@@ -581,8 +564,7 @@ async def test_P81_a_volume_that_is_to_be_kept_at_the_last_moment_is_kept():
 
 @in_virtual_time
 async def test_P81_the_drivers_return_ends_the_back_off():
-    world = DeletionWorld(retry_interval_start_s=100.0)
-    await world.released()
+    world = await DeletionWorld(retry_interval_start_s=100.0).base()
     world.driver.script(DELETE, Fail(Code.UNAVAILABLE))
     async with world.deleting() as deletion:
         await world.settle(1)
@@ -617,8 +599,7 @@ async def test_P90_a_nodes_instance_deletes_what_is_there():
 
 @in_virtual_time
 async def test_P91_drained_work_ends_and_is_stored():
-    world = DeletionWorld()
-    await world.released()
+    world = await DeletionWorld().base()
     await world.released("pv2", handle="h2", phase="Bound")
     world.driver.script(DELETE, Wait(5))
     async with world.deleting() as deletion:
@@ -630,8 +611,7 @@ async def test_P91_drained_work_ends_and_is_stored():
 
 @in_virtual_time
 async def test_P91_a_drain_has_its_limit():
-    world = DeletionWorld()
-    await world.released()
+    world = await DeletionWorld().base()
     world.driver.script(DELETE, Wait(9))
     async with world.deleting() as deletion:
         await world.until(lambda: _called(world))
