@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import Server
-from tests.support.apiobjects import CSI_NODES, STORAGE_CLASSES
 from tests.support.applying import PODS, SHAPE_DEFINITION, SHAPES, Applying
+from tests.support.paths import CSI_NODES, STORAGE_CLASSES
 from tests.support.rest import Answer
 from tests.support.waiting import eventually
 

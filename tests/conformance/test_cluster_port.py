@@ -30,7 +30,7 @@ from mooring.kube.cluster import Cluster, EventType, Patch, PatchType, Selection
 from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Conflict, Gone, Invalid, NotFound, NotServed, Unreachable
 from mooring.kube.patch import add_finalizer, remove_finalizer
 from tests.conformance.conftest import EMBEDDED_HISTORY, Server
-from tests.support.apiobjects import a_csi_node, a_lease, a_pv, a_secret, a_va
+from tests.support.builders import a_csi_node, a_lease, a_pv, a_secret, a_va
 from tests.support.relay import Relay, relay_to
 
 Event = WatchEvent[Any]
@@ -219,7 +219,7 @@ async def test_discovery_has_what_is_served(cluster: Cluster, kind: Kind[Any]) -
 async def test_a_created_object_comes_back_typed_and_filled_in(cluster: Cluster, name: str) -> None:
     made = await cluster.create(VOLUME_ATTACHMENTS, a_va(name))
     assert isinstance(made, VolumeAttachment)
-    assert ("d.example.com", "pv-1", False) == (made.spec.attacher, made.spec.source.persistent_volume_name, made.status.attached)
+    assert ("csi.test", "pv1", False) == (made.spec.attacher, made.spec.source.persistent_volume_name, made.status.attached)
     assert made.metadata.uid
     assert int(made.metadata.resource_version) > 0
     assert made == await cluster.get(VOLUME_ATTACHMENTS, name)
@@ -232,7 +232,7 @@ async def test_a_struct_may_be_created_too(cluster: Cluster, name: str) -> None:
 
 
 async def test_whole_objects_keep_what_no_struct_knows(cluster: Cluster, name: str) -> None:
-    whole = await cluster.create(CSI_NODES.whole(), a_csi_node(name, {"name": "d", "nodeID": "n", "allocatable": {"count": 7}}))
+    whole = await cluster.create(CSI_NODES.whole(), a_csi_node(name, [{"name": "d", "nodeID": "n", "allocatable": {"count": 7}}]))
     assert {"count": 7} == whole["spec"]["drivers"][0]["allocatable"]
 
 

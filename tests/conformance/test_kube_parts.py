@@ -25,7 +25,7 @@ from mooring.kube.errors import Unreachable
 from mooring.kube.patch import merge_patch
 from tests.conformance.conftest import Server
 from tests.conformance.test_cluster_port import Local, Target, http_target
-from tests.support.apiobjects import a_va
+from tests.support.builders import a_va
 
 pytestmark = pytest.mark.slow
 TIMES = LeaseTimes(lease_s=2, renew_s=1.5, retry_s=0.5)

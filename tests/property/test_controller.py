@@ -21,7 +21,7 @@ KEYS = ("a", "b", "c")
 DOORS = ("x", "y")
 
 
-class World:
+class Doors:
     """Doors that open and close, and keys that want to go through one: they wait for it, or fail for it until it heals."""
 
     def __init__(self, seed: int, workers: int) -> None:
@@ -69,7 +69,7 @@ def test_whoever_waits_for_what_has_happened_goes_on(seed, workers, steps):
     """Back-offs here last for days, so only a topic can bring a key back in time."""
 
     async def live() -> None:
-        world = World(seed, workers)
+        world = Doors(seed, workers)
         async with asyncio.TaskGroup() as group:
             group.create_task(world.controller.run())
             for key in KEYS:
@@ -90,7 +90,7 @@ def test_whoever_waits_for_what_has_happened_goes_on(seed, workers, steps):
 @given(seed=st.integers(0, 2**32), workers=st.integers(1, 3), after_s=st.integers(0, 6))
 def test_a_drain_ends_with_the_work_in_hand_whenever_it_comes(seed, workers, after_s):
     async def live() -> None:
-        world = World(seed, workers)
+        world = Doors(seed, workers)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(world.controller.run())
             for key in KEYS:

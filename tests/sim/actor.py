@@ -13,13 +13,13 @@ from mooring.api.meta import Kind, finalizers_of, is_deleting
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from tests.sim.hands import HOLDS, PROTECTION, Hands
 from tests.sim.plan import FINALIZER, TWIN
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 
 
 class Actor:
     """wanted: (volume, node). present: volumes that shall exist. twins: second attachments, by name, that shall exist."""
 
-    def __init__(self, world: World, hands: Hands) -> None:
+    def __init__(self, world: SimWorld, hands: Hands) -> None:
         self._world, self._hands = world, hands
         self._chance, self._truth = world.chances["actor"], world.truth
         self._plans = {volume.name: volume for volume in world.plan.volumes}

@@ -12,13 +12,13 @@ from tests.sim.hands import HOLDS, Hands
 from tests.sim.keeper import Keeper
 from tests.sim.plan import FINALIZER, TWIN, VolumePlan
 from tests.sim.truth import Attachment
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 
 T = TypeVar("T")
 
 
 class Acts:
-    def __init__(self, world: World, actor: Actor, hands: Hands, attachers: Keeper) -> None:
+    def __init__(self, world: SimWorld, actor: Actor, hands: Hands, attachers: Keeper) -> None:
         self._world, self._actor, self._hands, self._attachers = world, actor, hands, attachers
         self._chance, self._truth = world.chances["actor"], world.truth
         self._plans = {volume.name: volume for volume in world.plan.volumes}

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
 
-from mooring.control.queue import WorkQueue
 from mooring.controllers.attacher import controller, decide, drift, writes
 from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.call_slots import CallSlots
@@ -26,7 +25,7 @@ from mooring.csi.codes import Code
 from mooring.kube.cache.informer import Cause, Informer
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import add_finalizer
-from tests.sim.planting import Bug
+from tests.sim.planting import Bug, failures_are_final, no_back_off
 
 
 def _reordered(first: type[Any], second: type[Any]) -> Callable[[], contextlib.AbstractContextManager[Any]]:
@@ -91,19 +90,6 @@ def _reports_are_ignored() -> contextlib.AbstractContextManager[Any]:
 def _single_nodes_are_shared() -> contextlib.AbstractContextManager[Any]:
     """An attachment elsewhere keeps nobody from attaching."""
     return mock.patch.object(decide, "_held_elsewhere", return_value=None)
-
-
-def _no_back_off() -> contextlib.AbstractContextManager[Any]:
-    def at_once(self: WorkQueue[Any], key: Any) -> float:
-        self.add_after(key, 0.0001)
-        return 0.0001
-
-    return mock.patch.object(WorkQueue, "retry", at_once)
-
-
-def _failures_are_final() -> contextlib.AbstractContextManager[Any]:
-    """What failed is never tried again on its own account."""
-    return mock.patch.object(WorkQueue, "retry", return_value=0.0)
 
 
 def _users_of_volumes_are_not_seen() -> contextlib.AbstractContextManager[Any]:
@@ -217,15 +203,17 @@ BUGS: Final[Mapping[str, Bug]] = {
     "slots-ignored": Bug(_slots_are_ignored, {"overlap"}),
     "reports-ignored": Bug(_reports_are_ignored, {"wanted-unpublished"}),
     "single-nodes-shared": Bug(_single_nodes_are_shared, {"two-nodes"}),
-    "no-back-off": Bug(_no_back_off, {"hot-loop"}),
-    "failures-final": Bug(_failures_are_final, {"wanted-unattached", "wanted-missing", "unwanted-left", "volume-left"}),
+    "no-back-off": Bug(no_back_off, {"hot-loop"}),
+    "failures-final": Bug(failures_are_final, {"wanted-unattached", "wanted-missing", "unwanted-left", "volume-left"}),
     "users-of-volumes-unseen": Bug(_users_of_volumes_are_not_seen, {"volume-dropped"}),
     "volumes-held-blindly": Bug(_volumes_are_held_blindly, {"finalizer-twice"}),
     "calls-keep-no-volume": Bug(_calls_keep_no_volume, {"volume-dropped", "unwanted-left"}),
     "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}),
-    "doubts-end-with-attachment": Bug(_doubts_end_with_their_attachment, {"published-unwanted", "two-nodes", "volume-dropped"}),
-    "doubts-end-with-attempt": Bug(_doubts_end_with_an_attempt, {"published-unwanted", "two-nodes", "volume-dropped"}),
-    "doubts-hold-nothing": Bug(_doubts_hold_no_volume, {"two-nodes", "volume-dropped"}),
+    "unconfirmed_publishes-end-with-attachment": Bug(
+        _doubts_end_with_their_attachment, {"published-unwanted", "two-nodes", "volume-dropped"}
+    ),
+    "unconfirmed_publishes-end-with-attempt": Bug(_doubts_end_with_an_attempt, {"published-unwanted", "two-nodes", "volume-dropped"}),
+    "unconfirmed_publishes-hold-nothing": Bug(_doubts_hold_no_volume, {"two-nodes", "volume-dropped"}),
     "undos-see-no-twin": Bug(_undos_see_no_twin, {"unpublish-wanted"}),
     "names-are-identities": Bug(_names_are_identities, {"mark-kept"}),
     "leaving-holders-unseen": Bug(_leaving_holders_are_not_seen, {"two-nodes"}),

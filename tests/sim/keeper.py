@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from tests.sim.line import Line
 from tests.sim.mortal import Mortal
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 
 
 class Works(Protocol):
@@ -22,7 +22,7 @@ Made = tuple[Works, Line]
 class Keeper:
     """Starts one kind of process, and another one whenever it has ended."""
 
-    def __init__(self, world: World, who: str, make: Callable[[Any, Mortal], Made]) -> None:
+    def __init__(self, world: SimWorld, who: str, make: Callable[[Any, Mortal], Made]) -> None:
         self._world, self._who, self._make = world, who, make
         self._chance = world.chances["life"]
         self._mortal: Mortal | None = None

@@ -13,7 +13,7 @@ from tests.sim.keeper import Made
 from tests.sim.line import Line
 from tests.sim.mortal import Mortal
 from tests.sim.plan import Plan
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 
 
 def options_of(plan: Plan) -> AttacherOptions:
@@ -28,7 +28,7 @@ def options_of(plan: Plan) -> AttacherOptions:
     )
 
 
-def attacher(world: World, mortal: Mortal) -> Made:
+def attacher(world: SimWorld, mortal: Mortal) -> Made:
     plan = world.plan
     world.laws.tears.living = mortal.number
     driver = InProcessDriver(Endpoint(world, mortal), clock=world.clock)

@@ -17,7 +17,7 @@ from mooring.kube.cluster import EVERYTHING, Cluster, Page, Request, Selection, 
 from mooring.kube.errors import ApiError, Conflict, Forbidden, Gone, Invalid, ServerError, TooManyRequests, Unreachable
 from tests.sim.laws import WRITING, Write
 from tests.sim.mortal import Mortal
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class Line(Cluster):
 
     watched = WATCHED
 
-    def __init__(self, world: World, mortal: Mortal) -> None:
+    def __init__(self, world: SimWorld, mortal: Mortal) -> None:
         self._world, self._mortal = world, mortal
         self._chance, self._faults = world.chances["line"], world.plan.api
         self._writing: list[str] = []

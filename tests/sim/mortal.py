@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 
 
 class Mortal:
     """One incarnation of a controller. number: from 1. task: what dies with it."""
 
-    def __init__(self, world: World, number: int, who: str) -> None:
+    def __init__(self, world: SimWorld, number: int, who: str) -> None:
         self._world = world
         self._chance = world.chances["life"]
         self.number = number

@@ -22,7 +22,7 @@ EPOCH_S: Final = 1_780_000_000.0
 _STREAMS: Final = ("store", "cluster", "backend", "actor", "line", "life")
 
 
-class World:
+class SimWorld:
     """faulty: the faults go on. kills_count: how often an attacher was killed. verdict: set by the first law that is broken.
     meddle: called with an object while a write of the attacher to it is on its way there, now and then.
 

@@ -9,7 +9,7 @@ from typing import Any
 from mooring.apiserver import objectmeta
 from mooring.apiserver.custom.structure import Custom
 from mooring.apiserver.resource import Resource
-from tests.support.apiobjects import CSI_DRIVERS, CSI_NODES, LEASES, NAMESPACES, NODES, PVCS, PVS, SECRETS, STORAGE_CLASSES, VAS
+from tests.support.paths import CSI_DRIVERS, CSI_NODES, LEASES, NAMESPACES, NODES, PVCS, PVS, SECRETS, STORAGE_CLASSES, VAS
 from tests.support.rest import Answer, Rest
 
 APPLY_PATCH = "application/apply-patch+yaml"

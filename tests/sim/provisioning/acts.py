@@ -16,7 +16,7 @@ from mooring.kube.errors import ApiError
 from tests.sim.keeper import Keeper
 from tests.sim.provisioning.plan import CLAIMS_MAX, DRIVER, FOREIGN, NAMESPACE, NODES, SECRET, ClassPlan, is_foreign
 from tests.sim.provisioning.world import ClaimWorld
-from tests.support.objects import a_va
+from tests.support.builders import a_va
 
 T = TypeVar("T")
 _PREFIX = "csi.storage.k8s.io"

@@ -10,7 +10,7 @@ from mooring.kube.cluster import Request, Verb
 from mooring.kube.errors import ApiError, BadRequest, Forbidden, Invalid, ServerError, TooLarge, Unreachable
 from tests.sim.line import Fate, Line, what_of
 from tests.sim.mortal import Mortal
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ class WritingLine(Line):
     watched = ("persistentvolumeclaims", "persistentvolumes", "storageclasses")
     faulty = True
 
-    def __init__(self, world: World, mortal: Mortal) -> None:
+    def __init__(self, world: SimWorld, mortal: Mortal) -> None:
         super().__init__(world, mortal)
         self._lost_saves: set[str] = set()  # the PersistentVolumes that were stored without an answer
 

@@ -15,7 +15,7 @@ from mooring.apiserver.store import ObjectStore
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Chance
 from mooring.cli import mooring as command
-from tests.support.apiobjects import a_va
+from tests.support.builders import a_va
 from tests.unit.apiserver.objects import create
 
 LATER_MS = 1_700_000_000_000

@@ -31,7 +31,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Chance
 from mooring.kube.errors import ServerError
-from tests.support.apiobjects import a_va
+from tests.support.builders import a_va
 from tests.unit.apiserver.objects import NOW, Json, create, patch
 
 EVERYWHERE = scope_of(VOLUME_ATTACHMENTS, None, "", "")

@@ -22,7 +22,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Chance
 from mooring.kube.errors import Invalid, NotFound
 from mooring.kube.patch import merge_patch
-from tests.support.apiobjects import a_lease, a_secret
+from tests.support.builders import a_lease, a_secret
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
 HOLD = "example.com/hold"

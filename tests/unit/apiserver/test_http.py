@@ -32,7 +32,7 @@ from mooring.base.randomness import Chance
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import EventType, Patch, PatchType
-from tests.support.apiobjects import a_secret, a_va
+from tests.support.builders import a_secret, a_va
 from tests.unit.apiserver.objects import a_store, create
 from tests.unit.apiserver.serving import PATH, answered, connected, head, serving
 

@@ -16,7 +16,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Chance
 from mooring.kube.cluster import Patch, PatchType, WatchEvent
 from mooring.kube.errors import ApiError, Conflict, NotFound, Unreachable
-from tests.support.apiobjects import a_va
+from tests.support.builders import a_va
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 from tests.unit.apiserver.objects import a_store
 

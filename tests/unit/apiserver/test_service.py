@@ -16,7 +16,8 @@ from mooring.apiserver.web.queries import route_of
 from mooring.apiserver.web.service import Service
 from mooring.base.clock import LoopClock
 from mooring.kube.errors import NotAcceptable
-from tests.support.apiobjects import VAS, a_va
+from tests.support.builders import a_va
+from tests.support.paths import VAS
 from tests.unit.apiserver.objects import NOW, a_store
 
 TOKEN = "secret-token"

@@ -19,7 +19,7 @@ from mooring.apiserver.watch_buffer import WatchItem
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Chance
 from mooring.kube.errors import Gone
-from tests.support.apiobjects import a_secret, a_va
+from tests.support.builders import a_secret, a_va
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.apiserver.objects import NOW, a_store, create, patch
 

@@ -15,8 +15,8 @@ from mooring.controllers.attacher.memory import UNDOS_MAX, UNSURE_MAX, Drift, Me
 from mooring.controllers.attacher.requests import UnpublishOrder
 from mooring.controllers.attacher.view import STATUS_OF_ANNOTATION
 from mooring.controllers.attacher.writes import claim_changes
-from tests.support.objects import FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_va, an_attached_va, va_struct
-from tests.unit.attacher.world import a_view
+from tests.support.builders import FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_va, an_attached_va, typed
+from tests.unit.attacher.views import a_view
 
 OVER, UNDO, FREED = After(over=True), After(undo=True), After(over=True, freed=True)
 
@@ -47,7 +47,7 @@ def test_every_thing_that_can_be_learnt_has_a_row():
 def an_unconfirmed(
     name: str = "torn", handle: str = "handle1", secret: SecretReference | None = None, node: str = "node1"
 ) -> UnconfirmedPublish:
-    return UnconfirmedPublish(UnpublishOrder(handle, "nodeID1", secret), va_struct(a_va(name, node=node)))
+    return UnconfirmedPublish(UnpublishOrder(handle, "nodeID1", secret), typed(a_va(name, node=node)))
 
 
 def remembering(*unconfirmed_publishes: UnconfirmedPublish) -> Memory:
@@ -109,9 +109,9 @@ def test_claims_without_an_answer_are_of_one_object():
     memory = Memory()
     claimed, of_its_name = ({**a_va("va"), "metadata": {"name": "va", "uid": uid}} for uid in "12")
     memory.claim_unanswered("va", "1")
-    assert (True, False) == (memory.finalizer_unknown(va_struct(claimed)), memory.finalizer_unknown(va_struct(of_its_name)))
+    assert (True, False) == (memory.finalizer_unknown(typed(claimed)), memory.finalizer_unknown(typed(of_its_name)))
     memory.claim_answered("va")
-    assert (False, 0) == (memory.finalizer_unknown(va_struct(claimed)), len(memory))
+    assert (False, 0) == (memory.finalizer_unknown(typed(claimed)), len(memory))
 
 
 def test_from_some_number_on_every_volume_is_unsure():
@@ -131,8 +131,8 @@ def test_from_some_number_on_every_volume_is_unsure():
 SECRET = SecretReference("secret", "default")
 
 
-def undone(unconfirmed: UnconfirmedPublish, **view: Any) -> Any:
-    return decide_attachment(a_view(orphaned=[unconfirmed], pvs=[a_pv()], nodes=[a_csi_node()], **view), unconfirmed.name)
+def undone(doubt: UnconfirmedPublish, **view: Any) -> Any:
+    return decide_attachment(a_view(orphaned=[doubt], pvs=[a_held_pv()], nodes=[a_csi_node()], **view), doubt.name)
 
 
 @pytest.mark.parametrize(
@@ -203,4 +203,4 @@ OTHERS = "kit/other"
 )
 def test_a_claim_writes_what_lacks(va, changes):
     va["metadata"]["resourceVersion"] = "7"
-    assert changes == claim_changes(va_struct(va), "n", FINALIZER)
+    assert changes == claim_changes(typed(va), "n", FINALIZER)

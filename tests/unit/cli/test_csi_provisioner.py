@@ -23,7 +23,7 @@ from mooring.kube.errors import ServerError
 from tests.support.provisioning import CREATE, AnsweringDriver, ProvisioningWorld
 from tests.support.scripted_driver import RPC
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.cli.world import PortsInProcess
+from tests.unit.cli.sidecar_life import PortsInProcess
 
 PROGRAM = [sys.executable, "-m", "mooring.cli.csi_provisioner"]
 

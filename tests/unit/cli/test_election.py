@@ -16,7 +16,7 @@ from mooring.base.randomness import Chance
 from mooring.cli.process import Machine
 from mooring.kube.errors import NotFound, ServerError
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.cli.world import SlowWork, World
+from tests.unit.cli.sidecar_life import SidecarInProcess, SlowWork
 
 WHOLE_EVENTS = dataclasses.replace(EVENTS, struct=dict)
 LOCK = "lock-csi-example-com"
@@ -33,7 +33,7 @@ class Server:
 
     def sidecar(self, *flags, seed=1, faults=None, **how):
         cluster = LocalCluster(self.store, clock=self.clock, chance=Chance(seed), faults=faults)
-        return World("--leader-election", *flags, cluster=cluster, seed=seed, **how)
+        return SidecarInProcess("--leader-election", *flags, cluster=cluster, seed=seed, **how)
 
     async def lease(self, namespace="default"):
         try:

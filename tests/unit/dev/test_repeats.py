@@ -19,7 +19,7 @@ from mooring.dev.story import KNOWN_MAX, Repeats, Story
 from mooring.dev.traced_cluster import TracedCluster
 from mooring.driver.guard import CallRecord
 from mooring.kube.cluster import Patch, PatchType
-from tests.unit.dev.still import StillClock
+from tests.unit.dev.stepped_clock import StillClock
 
 _log = logger("mooring.test_repeats")
 

@@ -18,7 +18,7 @@ from mooring.dev.screen import LiveScreen, PlainScreen, screen_for
 from mooring.dev.story import Happening, Story
 from mooring.dev.summary import LINE_MAX, VALUE_MAX, message_summary, patch_summary
 from mooring.driver.guard import CallRecord
-from tests.unit.dev.still import StillClock
+from tests.unit.dev.stepped_clock import StillClock
 from tests.unit.driver.calls import a_creation, a_publication
 
 _log = logger("mooring.test_story")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 
-import msgspec
 import pytest
 
-from mooring.api.core import SECRETS, Secret, SecretReference
+from mooring.api.core import SECRETS, SecretReference
 from mooring.base.clock import LoopClock
 from mooring.control.secrets import SecretCache, SecretError, secret_values
-from tests.support.objects import a_secret
+from tests.support.builders import a_secret, typed
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster
 
@@ -20,14 +19,14 @@ def encoded(value: bytes) -> str:
 
 
 def test_a_secret_becomes_text():
-    secret = msgspec.convert(a_secret(data={"user": encoded(b"me"), "word": encoded("pässwort".encode())}), Secret)
+    secret = typed(a_secret(data={"user": encoded(b"me"), "word": encoded("pässwort".encode())}))
     assert {"user": "me", "word": "pässwort"} == secret_values(secret)
-    assert {} == secret_values(msgspec.convert(a_secret(), Secret))
+    assert {} == secret_values(typed(a_secret()))
 
 
 @pytest.mark.parametrize("data", [encoded(b"\xff\xfe-hidden"), "*not base64*-hidden"])
 def test_a_secret_that_is_no_text_is_named_by_key_and_never_shown(data):
-    secret = msgspec.convert(a_secret("s", {"key": data}), Secret)
+    secret = typed(a_secret("s", {"key": data}))
     with pytest.raises(SecretError) as caught:
         secret_values(secret)
     assert 'key "key" of secret "default/s"' in str(caught.value)
@@ -35,7 +34,7 @@ def test_a_secret_that_is_no_text_is_named_by_key_and_never_shown(data):
 
 
 def test_a_secret_never_shows_in_its_repr():
-    assert "hunter2" not in repr(msgspec.convert(a_secret(data={"a": "hunter2"}), Secret))
+    assert "hunter2" not in repr(typed(a_secret(data={"a": "hunter2"})))
 
 
 @in_virtual_time

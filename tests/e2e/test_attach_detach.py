@@ -9,7 +9,7 @@ import pytest
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from tests.e2e.targets import Target, on_every_target
-from tests.support.objects import NODE_ID_ANNOTATION
+from tests.support.builders import NODE_ID_ANNOTATION
 from tests.support.scripted_driver import PUBLISH, RPC, UNPUBLISH, Fail, Lose, Wait
 
 SOON = "--retry-interval-start=100ms"

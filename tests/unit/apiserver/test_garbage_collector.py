@@ -13,7 +13,7 @@ from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import CSI_NODES, EVENTS, LEASES, NAMESPACES, NODES, SECRETS, VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
 from mooring.kube.errors import NotFound
-from tests.support.apiobjects import a_csi_node, a_lease, a_node, a_secret, a_va
+from tests.support.builders import a_csi_node, a_lease, a_node, a_secret, a_va
 from tests.unit.apiserver.objects import NOW, a_store, create, patch
 
 Json = dict[str, Any]
@@ -139,7 +139,7 @@ def test_references_may_come_later(cluster: Cluster) -> None:
 
 def test_nodes_take_their_csi_nodes_along(cluster: Cluster) -> None:
     node = create(cluster.store, NODES, a_node("node-1"))
-    body = a_csi_node("node-1")
+    body = a_csi_node("node-1", [])
     body["metadata"]["ownerReferences"] = [ref(node)]
     create(cluster.store, CSI_NODES, body)
     cluster.settle()

@@ -13,6 +13,7 @@ from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
+from tests.support.builders import an_attributes_class
 from tests.support.provisioning import CREATE, PROVISIONING, AnsweringDriver, ProvisioningWorld
 from tests.support.scripted_driver import RPC, Fail, Lose, Step
 from tests.support.virtual_loop import in_virtual_time
@@ -53,8 +54,7 @@ async def test_what_a_former_class_was_refused_for_is_not_held_against_the_new_o
 
     world.driver.script(CREATE, Fail(Code.DEADLINE_EXCEEDED))
     world.driver.always(CREATE, judged)
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.delete(STORAGE_CLASSES, "sc")
         await world.make_class({"tier": "good"})
         await world.provisioned(wait_s=5)
@@ -66,8 +66,7 @@ async def test_what_a_former_class_was_refused_for_is_not_held_against_the_new_o
 async def test_a_node_that_was_not_tried_is_not_given_back_for_another():
     world = await on_nodes()
     world.driver.script(CREATE, Fail(Code.DEADLINE_EXCEEDED), Fail(Code.RESOURCE_EXHAUSTED, "full"))
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.annotate({names.SELECTED_NODE: "n2"})
         await world.provisioned(wait_s=5)
         assert "n2" == await selected(world)
@@ -78,8 +77,7 @@ async def test_a_node_that_was_not_tried_is_not_given_back_for_another():
 async def test_the_node_that_was_tried_is_given_back_though_the_class_has_changed():
     world = await on_nodes()
     world.driver.script(CREATE, Fail(Code.DEADLINE_EXCEEDED), Fail(Code.RESOURCE_EXHAUSTED, "full"))
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.delete(STORAGE_CLASSES, "sc")
         await world.make_class({"tier": "other"}, binding="WaitForFirstConsumer")
         await world.settle(5)
@@ -94,8 +92,7 @@ async def test_a_new_process_knows_what_was_asked_for_before_the_last_request():
     place = JournalLocation("default", "csi.test")
     world.intents = Journal(world.users, place, "first", world.clock)
     world.driver.script(CREATE, Lose(Code.DEADLINE_EXCEEDED), Fail(Code.RESOURCE_EXHAUSTED, "full"), Fail(Code.UNAVAILABLE))
-    async with world.provisioning():
-        await world.calls(2)
+    async with world.provisioning(calls=2):
         await world.settle(0.5)
         await world.annotate({names.SELECTED_NODE: "n2"})
         await world.calls(3)
@@ -135,8 +132,7 @@ def accounts(world: ProvisioningWorld) -> list[str]:
 async def test_a_volume_that_may_exist_is_asked_for_with_the_secret_it_was_asked_for_with():
     """In another account there would be a second one, and nobody would know of the first."""
     world = await of_team_a()
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.annotate({"team": "b"})
         pv = await world.provisioned()
     assert ["a", "a"] == accounts(world)
@@ -147,8 +143,7 @@ async def test_a_volume_that_may_exist_is_asked_for_with_the_secret_it_was_asked
 async def test_another_secret_is_taken_once_the_former_one_answers_for_sure():
     world = await of_team_a()
     world.driver.script(CREATE, Fail(Code.PERMISSION_DENIED))
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.annotate({"team": "b"})
         pv = await world.provisioned()
     assert ["a", "a", "b"] == accounts(world)
@@ -160,8 +155,7 @@ async def test_what_one_secret_is_refused_for_is_no_word_on_the_other_one():
     """The first account has the volume, which is known once the claim has gone."""
     world = await of_team_a()
     world.driver.script(CREATE, Fail(Code.PERMISSION_DENIED), Lose(Code.DEADLINE_EXCEEDED), Fail(Code.INVALID_ARGUMENT))
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         name = f"pvc-{(await world.claim())['metadata']['uid']}"
         await world.annotate({"team": "b"})
         await world.calls(4)
@@ -175,8 +169,7 @@ async def test_what_one_secret_is_refused_for_is_no_word_on_the_other_one():
 @in_virtual_time
 async def test_another_secret_is_taken_where_the_former_one_is_gone(class_is: str):
     world = await of_team_a()
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.delete(SECRETS, "t-a", "default")
         if class_is == "another":
             await world.delete(STORAGE_CLASSES, "sc")
@@ -223,8 +216,7 @@ async def test_P45_another_node_ends_the_rest():
 async def test_P45_an_attributes_class_made_anew_ends_the_rest():
     """Nobody watches those: it is looked at in the back-off, by a GET each time, and in silence."""
     world = ProvisioningWorld(AnsweringDriver(controller=[RPC.MODIFY_VOLUME]), resync_s=0.0)
-    body = {"metadata": {"name": "gold"}, "driverName": "csi.test"}
-    await world.create(VOLUME_ATTRIBUTES_CLASSES, {**body, "parameters": {"iops": "9"}})
+    await world.create(an_attributes_class(parameters={"iops": "9"}))
     await world.base(volumeAttributesClassName="gold")
     refuses(world, lambda request: request.mutable_parameters["iops"] == "9")
     async with world.provisioning():
@@ -235,5 +227,5 @@ async def test_P45_an_attributes_class_made_anew_ends_the_rest():
         assert 1 == len([reason for reason, _ in await world.told_of() if reason == PROVISIONING])
         await world.patch(VOLUME_ATTRIBUTES_CLASSES, "gold", {"metadata": {"finalizers": None}})
         await world.delete(VOLUME_ATTRIBUTES_CLASSES, "gold")
-        await world.create(VOLUME_ATTRIBUTES_CLASSES, {**body, "parameters": {"iops": "5"}})
+        await world.create(an_attributes_class(parameters={"iops": "5"}))
         await world.provisioned(wait_s=129)

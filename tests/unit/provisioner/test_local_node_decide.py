@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
 
 from mooring.api.core import SECRETS, Node, PersistentVolumeClaim
-from mooring.api.storage import CSINode, StorageClass
+from mooring.api.storage import CSINode
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, View, Wanted
@@ -19,6 +18,8 @@ from mooring.controllers.provisioner.options import Rules
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.store import Store
+from tests.support.builders import a_claim, a_class, a_csi_node, a_node, typed
+from tests.support.stores import store_of
 
 GiB = 1 << 30
 NODE, HOST = "node1", "csi.test/host"
@@ -28,10 +29,9 @@ ELSEWHERE = [{"matchLabelExpressions": [{"key": HOST, "values": ["elsewhere"]}]}
 HERE = [{"matchLabelExpressions": [{"key": HOST, "values": [NODE]}]}]
 
 
-def a_claim(annotations: Mapping[str, str] | None = None, **spec: Any) -> PersistentVolumeClaim:
-    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "sc", **spec}
-    metadata = {"name": "c", "namespace": "ns", "uid": "uid", "resourceVersion": "1", "annotations": {**OURS, **(annotations or {})}}
-    return msgspec.convert({"metadata": metadata, "spec": wanted, "status": {"phase": "Pending"}}, PersistentVolumeClaim)
+def asking(annotations: Mapping[str, str] | None = None, **spec: Any) -> PersistentVolumeClaim:
+    metadata = {"namespace": "ns", "uid": "uid", "resourceVersion": "1", "annotations": {**OURS, **(annotations or {})}}
+    return typed(a_claim("c", **metadata, **spec))
 
 
 def decided(
@@ -43,25 +43,15 @@ def decided(
     topology: bool = True,
     **of_class: Any,
 ) -> Decision:
-    claims: Store[PersistentVolumeClaim] = Store(CLAIM_INDEXES)
-    classes: Store[StorageClass] = Store()
-    csi_nodes: Store[CSINode] = Store()
-    nodes: Store[Node] = Store()
-    if claim is not None:
-        claims.apply(claim)
-    if with_class:
-        body = {"metadata": {"name": "sc"}, "provisioner": "csi.test", "volumeBindingMode": "Immediate", "parameters": {}, **of_class}
-        classes.apply(msgspec.convert(body, StorageClass))
-    drivers = [{"name": "csi.test", "nodeID": "id", "topologyKeys": [HOST]}]
-    csi_nodes.apply(msgspec.convert({"metadata": {"name": NODE}, "spec": {"drivers": drivers}}, CSINode))
-
-    nodes.apply(msgspec.convert({"metadata": {"name": NODE, "labels": {HOST: NODE}}}, Node))
+    classes = [typed(a_class(**{"parameters": {}, "volumeBindingMode": "Immediate", **of_class}))] if with_class else []
+    csi_nodes: Store[CSINode] = store_of(typed(a_csi_node(NODE, {"csi.test": "id"}, keys=[HOST])))
+    nodes: Store[Node] = store_of(typed(a_node(NODE, labels={HOST: NODE})))
     view = View(
         driver=DriverCapabilities("csi.test", topology=topology),
         rules=Rules(strict_topology=True),
-        claims=claims,
+        claims=store_of(*([] if claim is None else [claim]), indexes=CLAIM_INDEXES),
         volumes=Store(),
-        classes=classes,
+        classes=store_of(*classes),
         csi_nodes=csi_nodes,
         nodes=nodes,
         grants=Store(),
@@ -77,13 +67,13 @@ def decided(
     ("claim", "of_class", "because"),
     [
         (None, {}, why.NotFree("it does not exist")),
-        (a_claim(volumeName="pv"), {}, why.NotFree('it has the volume "pv"')),
-        (a_claim({names.STORAGE_PROVISIONER: "other"}), {}, why.NotFree("another provisioner is asked, or nobody as yet")),
-        (a_claim(), {"with_class": False}, why.NotFree("its class is not there, or of another driver")),
-        (a_claim(), {"provisioner": "other"}, why.NotFree("its class is not there, or of another driver")),
-        (a_claim(), {"volumeBindingMode": "WaitForFirstConsumer"}, why.NotFree("the scheduler chooses the node")),
-        (a_claim({names.SELECTED_NODE: "other"}), {}, why.Taken("other")),
-        (a_claim({names.SELECTED_NODE: NODE}), {}, why.Taken(NODE)),
+        (asking(volumeName="pv"), {}, why.NotFree('it has the volume "pv"')),
+        (asking({names.STORAGE_PROVISIONER: "other"}), {}, why.NotFree("another provisioner is asked, or nobody as yet")),
+        (asking(), {"with_class": False}, why.NotFree("its class is not there, or of another driver")),
+        (asking(), {"provisioner": "other"}, why.NotFree("its class is not there, or of another driver")),
+        (asking(), {"volumeBindingMode": "WaitForFirstConsumer"}, why.NotFree("the scheduler chooses the node")),
+        (asking({names.SELECTED_NODE: "other"}), {}, why.Taken("other")),
+        (asking({names.SELECTED_NODE: NODE}), {}, why.Taken(NODE)),
     ],
 )
 def test_P89_what_is_not_free_is_let_alone(claim: PersistentVolumeClaim | None, of_class: dict[str, Any], because: object):
@@ -91,14 +81,14 @@ def test_P89_what_is_not_free_is_let_alone(claim: PersistentVolumeClaim | None, 
 
 
 def test_P89_a_class_that_does_not_allow_the_node():
-    decision = decided(a_claim(), allowedTopologies=ELSEWHERE)
+    decision = decided(asking(), allowedTopologies=ELSEWHERE)
     assert (None, False) == (decision.action, decision.lacks_room)
     assert isinstance(decision.because, why.NotAllowedHere)
-    assert isinstance(decided(a_claim(), allowedTopologies=HERE).action, AskForRoom)
+    assert isinstance(decided(asking(), allowedTopologies=HERE).action, AskForRoom)
 
 
 def test_P89_the_driver_is_asked_first():
-    decision = decided(a_claim(), parameters={"csi.storage.k8s.io/fstype": "xfs", "a": "b"})
+    decision = decided(asking(), parameters={"csi.storage.k8s.io/fstype": "xfs", "a": "b"})
     assert why.Asking(GiB) == decision.because
     assert isinstance(decision.action, AskForRoom)
     [request] = decision.action.requests
@@ -106,7 +96,7 @@ def test_P89_the_driver_is_asked_first():
 
 
 def test_P89_without_topology_there_is_one_request_about_anywhere():
-    action = decided(a_claim(), topology=False).action
+    action = decided(asking(), topology=False).action
     assert isinstance(action, AskForRoom)
     assert [False] == [request.HasField("accessible_topology") for request in action.requests]
 
@@ -117,20 +107,20 @@ def test_P89_room_is_what_the_claim_requests(capacity: int, is_enough: bool):
 
 
 def test_P89_with_room_it_becomes_the_owner_and_without_it_waits_for_some():
-    claim = a_claim()
+    claim = asking()
     assert Decision(why.BecomesOwner(NODE), BecomeOwner(claim)) == decided(claim, has_room=True)
     assert Decision(why.NoRoom(GiB), lacks_room=True) == decided(claim, has_room=False)
-    assert Decision(why.Taken("other")) == decided(a_claim({names.SELECTED_NODE: "other"}), has_room=True), "meanwhile"
+    assert Decision(why.Taken("other")) == decided(asking({names.SELECTED_NODE: "other"}), has_room=True), "meanwhile"
 
 
 def test_P89_what_can_not_work_gets_an_owner_so_that_the_user_is_told():
-    claim = a_claim(selector={"matchLabels": {"a": "b"}})
+    claim = asking(selector={"matchLabels": {"a": "b"}})
     assert Decision(why.BecomesOwner(NODE), BecomeOwner(claim)) == decided(claim)
-    populated = a_claim(dataSourceRef={"apiGroup": "x.io", "kind": "Backup", "name": "b"})
+    populated = asking(dataSourceRef={"apiGroup": "x.io", "kind": "Backup", "name": "b"})
     assert Decision(why.BecomesOwner(NODE), BecomeOwner(populated)) == decided(populated)
 
 
 def test_P89_a_secret_that_the_class_names_is_looked_up_first():
     wanted = Wanted(SECRETS, "s", "ns")
-    assert Decision(why.LookingUp("Secret s"), LookUp(wanted)) == decided(a_claim(), parameters=SECRET)
-    assert isinstance(decided(a_claim(), parameters=SECRET, looked=Looked({wanted: {"user": "me"}})).action, AskForRoom)
+    assert Decision(why.LookingUp("Secret s"), LookUp(wanted)) == decided(asking(), parameters=SECRET)
+    assert isinstance(decided(asking(), parameters=SECRET, looked=Looked({wanted: {"user": "me"}})).action, AskForRoom)

@@ -25,11 +25,12 @@ PV = ObjectReference(api_version="v1", kind="PersistentVolume", name="pv1", uid=
 
 
 @contextlib.asynccontextmanager
-async def recording(cluster: FakeCluster, *, asks_first: bool = False) -> AsyncIterator[EventRecorder]:
+async def recording(*, cluster: FakeCluster | None = None, asks_first: bool = False) -> AsyncIterator[tuple[FakeCluster, EventRecorder]]:
+    cluster = cluster or FakeCluster()
     recorder = EventRecorder(cluster, "mooring-test", clock=LoopClock(EPOCH_S), chance=Chance(1), asks_first=asks_first)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(recorder.run(), name="events")
-        yield recorder
+        yield cluster, recorder
         task.cancel()
 
 
@@ -39,8 +40,7 @@ def events_of(cluster: FakeCluster) -> list[dict[str, Any]]:
 
 @in_virtual_time
 async def test_an_event_has_all_that_clients_show():
-    cluster = FakeCluster()
-    async with recording(cluster) as recorder:
+    async with recording() as (cluster, recorder):
         await asyncio.sleep(60)
         recorder.event(POD, "Warning", "FailedAttach", "the node is gone")
         await recorder.drain(5)
@@ -85,7 +85,7 @@ class Reviewing(FakeCluster):
 async def test_who_asks_first_sends_what_it_has_a_right_to():
     """Nothing is refused, and a right that comes later counts."""
     cluster = Reviewing()
-    async with recording(cluster, asks_first=True) as recorder:
+    async with recording(asks_first=True, cluster=cluster) as (_, recorder):
 
         async def sent() -> list[str]:
             recorder.event(POD, "Normal", "LeaderElection", "me became leader")
@@ -104,8 +104,7 @@ async def test_who_asks_first_sends_what_it_has_a_right_to():
 
 @in_virtual_time
 async def test_events_of_objects_without_a_namespace_are_in_default():
-    cluster = FakeCluster()
-    async with recording(cluster) as recorder:
+    async with recording() as (cluster, recorder):
         recorder.event(PV, "Normal", "Fine", "all is well")
         await recorder.drain(5)
     assert next(iter(cluster.objects))[:2] == ("events", "default")
@@ -113,8 +112,7 @@ async def test_events_of_objects_without_a_namespace_are_in_default():
 
 @in_virtual_time
 async def test_the_same_again_is_counted_up_by_a_patch():
-    cluster = FakeCluster()
-    async with recording(cluster) as recorder:
+    async with recording() as (cluster, recorder):
         for version in ("7", "8", "9"):
             recorder.event(
                 ObjectReference(api_version="v1", kind="Pod", namespace="ns", name="web-0", uid="u1", resource_version=version),
@@ -132,8 +130,7 @@ async def test_the_same_again_is_counted_up_by_a_patch():
 
 @in_virtual_time
 async def test_an_event_whose_time_was_over_is_made_again_with_its_count():
-    cluster = FakeCluster()
-    async with recording(cluster) as recorder:
+    async with recording() as (cluster, recorder):
         recorder.event(POD, "Normal", "A", "x")
         await asyncio.sleep(1)
         (name,) = [place[2] for place in cluster.objects]
@@ -147,8 +144,7 @@ async def test_an_event_whose_time_was_over_is_made_again_with_its_count():
 
 @in_virtual_time
 async def test_names_differ_even_in_the_same_instant():
-    cluster = FakeCluster()
-    async with recording(cluster) as recorder:
+    async with recording() as (cluster, recorder):
         for reason in "ABC":
             recorder.event(POD, "Normal", reason, "x")
         await recorder.drain(5)
@@ -157,8 +153,7 @@ async def test_names_differ_even_in_the_same_instant():
 
 @in_virtual_time
 async def test_the_tenth_similar_event_is_combined_with_those_after_it():
-    cluster = FakeCluster()
-    async with recording(cluster) as recorder:
+    async with recording() as (cluster, recorder):
         for number in range(12):
             recorder.event(POD, "Warning", "Failed", f"try {number}")
         await recorder.drain(5)
@@ -169,8 +164,7 @@ async def test_the_tenth_similar_event_is_combined_with_those_after_it():
 
 @in_virtual_time
 async def test_after_ten_minutes_of_silence_similar_events_stand_alone_again():
-    cluster = FakeCluster()
-    async with recording(cluster) as recorder:
+    async with recording() as (cluster, recorder):
         for number in range(9):
             recorder.event(POD, "Warning", "Failed", f"try {number}")
         await asyncio.sleep(601)
@@ -181,8 +175,7 @@ async def test_after_ten_minutes_of_silence_similar_events_stand_alone_again():
 
 @in_virtual_time
 async def test_one_object_may_not_flood_the_server_and_others_are_not_held_back():
-    cluster = FakeCluster()
-    async with recording(cluster) as recorder:
+    async with recording() as (cluster, recorder):
         for number in range(100):
             recorder.event(POD, "Normal", f"Reason{number}", "x")
         recorder.event(PV, "Normal", "Fine", "x")
@@ -197,8 +190,7 @@ async def test_one_object_may_not_flood_the_server_and_others_are_not_held_back(
 
 @in_virtual_time
 async def test_spam_is_counted_once_its_event_is_sent_again():
-    cluster = FakeCluster()
-    async with recording(cluster) as recorder:
+    async with recording() as (cluster, recorder):
         for _ in range(40):
             recorder.event(POD, "Normal", "A", "x")
         await recorder.drain(5)
@@ -213,7 +205,7 @@ async def test_spam_is_counted_once_its_event_is_sent_again():
 async def test_an_event_that_did_not_reach_the_server_is_tried_every_ten_seconds():
     cluster = FakeCluster()
     cluster.fail("create", lost(), times=11)
-    async with recording(cluster) as recorder:
+    async with recording(cluster=cluster) as (_, recorder):
         recorder.event(POD, "Normal", "A", "x")
         await recorder.drain(200)
     assert len(events_of(cluster)) == 1
@@ -227,7 +219,7 @@ async def test_an_event_that_did_not_reach_the_server_is_tried_every_ten_seconds
 async def test_after_twelve_tries_an_event_is_given_up(capsys: pytest.CaptureFixture[str]):
     cluster = FakeCluster()
     cluster.fail("create", lost(), times=12)
-    async with recording(cluster) as recorder:
+    async with recording(cluster=cluster) as (_, recorder):
         recorder.event(POD, "Normal", "A", "x")
         recorder.event(POD, "Normal", "B", "x")
         await recorder.drain(200)
@@ -240,7 +232,7 @@ async def test_after_twelve_tries_an_event_is_given_up(capsys: pytest.CaptureFix
 async def test_what_the_server_refused_is_not_tried_again(error: Exception, capsys: pytest.CaptureFixture[str]):
     cluster = FakeCluster()
     cluster.fail("create", error, times=1)  # type: ignore[arg-type]
-    async with recording(cluster) as recorder:
+    async with recording(cluster=cluster) as (_, recorder):
         recorder.event(POD, "Normal", "A", "x")
         await asyncio.sleep(100)
     assert len(cluster.asked("create")) == 1
@@ -251,7 +243,7 @@ async def test_what_the_server_refused_is_not_tried_again(error: Exception, caps
 async def test_a_lost_answer_makes_no_second_event():
     cluster = FakeCluster()
     cluster.fail("create", lost(), late=True)
-    async with recording(cluster) as recorder:
+    async with recording(cluster=cluster) as (_, recorder):
         recorder.event(POD, "Normal", "A", "x")
         await recorder.drain(60)
         recorder.event(POD, "Normal", "A", "x")
@@ -264,7 +256,7 @@ async def test_a_lost_answer_makes_no_second_event():
 async def test_a_request_that_hangs_is_given_up():
     cluster = FakeCluster()
     cluster.fail("create", None, delay_s=10_000)
-    async with recording(cluster) as recorder:
+    async with recording(cluster=cluster) as (_, recorder):
         recorder.event(POD, "Normal", "A", "x")
         await recorder.drain(100)
     assert len(events_of(cluster)) == 1
@@ -274,7 +266,7 @@ async def test_a_request_that_hangs_is_given_up():
 async def test_the_caller_never_waits_and_what_is_too_much_is_dropped_and_counted(capsys: pytest.CaptureFixture[str]):
     cluster = FakeCluster()
     cluster.fail("create", None, delay_s=50)
-    async with recording(cluster) as recorder:
+    async with recording(cluster=cluster) as (_, recorder):
         for number in range(WAITING_MAX + 50):
             recorder.event(ObjectReference(kind="Pod", namespace="ns", name=f"p{number}"), "Normal", "A", "x")
         assert recorder.dropped_count == 50
@@ -289,7 +281,7 @@ async def test_the_caller_never_waits_and_what_is_too_much_is_dropped_and_counte
 async def test_draining_is_bounded():
     cluster = FakeCluster()
     cluster.fail("create", lost(), times=100)
-    async with recording(cluster) as recorder:
+    async with recording(cluster=cluster) as (_, recorder):
         recorder.event(POD, "Normal", "A", "x")
         await recorder.drain(3)
         assert asyncio.get_running_loop().time() == pytest.approx(3)
@@ -297,8 +289,7 @@ async def test_draining_is_bounded():
 
 @in_virtual_time
 async def test_long_messages_are_cut():
-    cluster = FakeCluster()
-    async with recording(cluster) as recorder:
+    async with recording() as (cluster, recorder):
         recorder.event(POD, "Normal", "A", "ä" * 2000)
         await recorder.drain(5)
     message = events_of(cluster)[0]["message"]

@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.apiobjects import (
-    CSI_DRIVERS,
-    CSI_NODES,
-    EVENTS,
-    LEASES,
-    NAMESPACES,
-    NODES,
-    PVS,
-    SECRETS,
-    VAS,
-    a_lease,
-    a_node,
-    a_pv,
-    a_va,
-)
+from tests.support.builders import a_lease, a_node, a_pv, a_va
+from tests.support.paths import CSI_DRIVERS, CSI_NODES, EVENTS, LEASES, NAMESPACES, NODES, PVS, SECRETS, VAS
 
 Json = dict[str, Any]
 

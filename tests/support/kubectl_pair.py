@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from tests.support.kubectl_manifests import BERTH_DEFINITION, BERTHS
 from tests.support.rest import Rest
 from tests.support.terminal import Terminal
-from tests.support.typedobjects import BERTH_DEFINITION, BERTHS
 from tests.support.waiting import eventually
 
 Life = Callable[[Terminal], None]

@@ -8,7 +8,8 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from tests.differential import odd, strange
+from tests.differential import edge_values as edges
+from tests.differential import invalid_requests
 from tests.differential.steps import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, REMOVED, STRATEGIC_PATCH, Edit, Ref, Step
 from tests.differential.subjects import SPACES, SUBJECTS, Json, Subject
 
@@ -61,7 +62,7 @@ class _Making:
 
     def _create(self, target: _Target, odd_share: float = 0.6) -> Step:
         obj = target.subject.named(self._some_object(target), target.name, self._chance.choice((target.space, "")))
-        edits = tuple(odd.edit(self._chance, obj, target.subject.full) for _ in range(self._chance.choice((1, 1, 2))))
+        edits = tuple(edges.edit(self._chance, obj, target.subject.full) for _ in range(self._chance.choice((1, 1, 2))))
         edits = edits if self._chance.random() < odd_share else ()
         for edit in edits:
             edit.apply(obj)
@@ -72,15 +73,15 @@ class _Making:
         if self._chance.random() < 0.03 and target.subject.kind != "CustomResourceDefinition":
             obj["metadata"].pop("name", None)
             obj["metadata"]["generateName"] = self._chance.choice(("a-", "A", "x" * 300))
-        query = self._write_query(target, dry="generateName" in obj["metadata"] or odd.is_risky((*edits, Edit(("x",), obj))))
+        query = self._write_query(target, dry="generateName" in obj["metadata"] or edges.is_risky((*edits, Edit(("x",), obj))))
         return self._step("POST", target.collection, query, body=obj, writes=True)
 
     def _put(self, target: _Target) -> Step:
         path, known = target.path, self._some_object(target)
-        edits = [odd.edit(self._chance, known, target.subject.full) for _ in range(self._chance.choice((0, 1, 1, 2)))]
+        edits = [edges.edit(self._chance, known, target.subject.full) for _ in range(self._chance.choice((0, 1, 1, 2)))]
         edits += self._version_edits()
         edits += [Edit(("metadata", "labels"), {"n": str(self._number)})] if self._chance.random() < 0.3 else []
-        query = self._write_query(target, dry=odd.is_risky(tuple(edits)))
+        query = self._write_query(target, dry=edges.is_risky(tuple(edits)))
         place = self._with_status(target, path)
         return self._step("PUT", place, query, live=path, edits=tuple(edits), writes=True)
 
@@ -97,25 +98,27 @@ class _Making:
     def _put_whole(self, target: _Target) -> Step:
         """A PUT of what is not there, maybe: some kinds are created by it."""
         obj = target.subject.named(self._some_object(target), self._chance.choice((*NAMES, target.name)), target.space)
-        return self._step("PUT", target.path, self._write_query(target, dry=odd.is_risky((Edit(("x",), obj),))), body=obj, writes=True)
+        return self._step("PUT", target.path, self._write_query(target, dry=edges.is_risky((Edit(("x",), obj),))), body=obj, writes=True)
 
     def _merge_patch(self, target: _Target) -> Step:
         return self._patch_of(target, self._chance.choice((MERGE_PATCH, STRATEGIC_PATCH)))
 
     def _patch_of(self, target: _Target, content_type: str) -> Step:
-        edits = tuple(odd.edit(self._chance, self._some_object(target), target.subject.full) for _ in range(self._chance.choice((1, 1, 2))))
+        edits = tuple(
+            edges.edit(self._chance, self._some_object(target), target.subject.full) for _ in range(self._chance.choice((1, 1, 2)))
+        )
         body: Json = {}
         for edit in edits:
-            odd.put_in(body, edit.place, None if edit.value is REMOVED else edit.value)
+            edges.put_in(body, edit.place, None if edit.value is REMOVED else edit.value)
         if content_type == STRATEGIC_PATCH and self._chance.random() < 0.15:
-            odd.directive(self._chance, body)
-        query = self._write_query(target, dry=odd.is_risky(edits))
+            edges.directive(self._chance, body)
+        query = self._write_query(target, dry=edges.is_risky(edits))
         return self._step("PATCH", self._with_status(target, target.path), query, body=body, content_type=content_type, writes=True)
 
     def _json_patch(self, target: _Target) -> Step:
         known, ops, edits = self._some_object(target), [], []
         for _ in range(self._chance.choice((1, 1, 2, 3))):
-            edit = odd.edit(self._chance, known, target.subject.full)
+            edit = edges.edit(self._chance, known, target.subject.full)
             edits.append(edit)
             pointer = "/" + "/".join(str(part).replace("~", "~0").replace("/", "~1") for part in edit.place)
             name = "remove" if edit.value is REMOVED else self._chance.choice(("add", "add", "replace", "test"))
@@ -123,17 +126,17 @@ class _Making:
             if name != "remove":
                 op["value"] = edit.value
             if self._chance.random() < 0.05:
-                op = self._chance.choice(odd.operations(op, pointer))
+                op = self._chance.choice(edges.operations(op, pointer))
             ops.append(op)
-        query = self._write_query(target, dry=odd.is_risky(tuple(edits)))
+        query = self._write_query(target, dry=edges.is_risky(tuple(edits)))
         return self._step("PATCH", self._with_status(target, target.path), query, body=ops, content_type=JSON_PATCH, writes=True)
 
     def _apply(self, target: _Target) -> Step:
         obj = target.subject.named(self._some_object(target), target.name, self._chance.choice((target.space, "")))
-        edits = tuple(odd.edit(self._chance, obj, target.subject.full) for _ in range(self._chance.choice((0, 1, 1))))
+        edits = tuple(edges.edit(self._chance, obj, target.subject.full) for _ in range(self._chance.choice((0, 1, 1))))
         for edit in edits:
             edit.apply(obj)
-        query = [pair for pair in self._write_query(target, dry=odd.is_risky((Edit(("x",), obj),))) if pair[0] != "fieldManager"]
+        query = [pair for pair in self._write_query(target, dry=edges.is_risky((Edit(("x",), obj),))) if pair[0] != "fieldManager"]
         query.append(("fieldManager", self._chance.choice(MANAGERS)))
         if self._chance.random() < 0.4:
             query.append(("force", self._chance.choice(("true", "true", "false", "1"))))
@@ -154,8 +157,8 @@ class _Making:
     def _list(self, target: _Target) -> Step:
         query: Query = []
         self._maybe(query, 0.3, "limit", ("1", "1", "2", "0", "-1", "x", "500", ""))
-        self._maybe(query, 0.3, "labelSelector", odd.LABEL_SELECTORS)
-        self._maybe(query, 0.25, "fieldSelector", odd.FIELD_SELECTORS)
+        self._maybe(query, 0.3, "labelSelector", edges.LABEL_SELECTORS)
+        self._maybe(query, 0.25, "fieldSelector", edges.FIELD_SELECTORS)
         if self._chance.random() < 0.4:
             query.append(("resourceVersion", self._version()))
         self._maybe(query, 0.2, "resourceVersionMatch", ("Exact", "NotOlderThan", "x"))
@@ -174,7 +177,7 @@ class _Making:
             ("resourceVersion", Ref(self._chance.choice(self._written), "metadata.resourceVersion")),
         ]
         self._maybe(query, 0.3, "labelSelector", ("a=b", "a", "!a", "a in (b,c)"))
-        self._maybe(query, 0.2, "fieldSelector", odd.FIELD_SELECTORS)
+        self._maybe(query, 0.2, "fieldSelector", edges.FIELD_SELECTORS)
         self._maybe(query, 0.1, "allowWatchBookmarks", ("true",))
         return self._step("GET", target.collection, query, watches=True, headers=self._accept() if self._chance.random() < 0.3 else ())
 
@@ -204,7 +207,7 @@ class _Making:
     def _delete_many(self, target: _Target) -> Step:
         query: Query = self._dry(target, 0.2)
         self._maybe(query, 0.5, "labelSelector", ("a=b", "a", "!a", "=="))
-        self._maybe(query, 0.2, "fieldSelector", odd.FIELD_SELECTORS)
+        self._maybe(query, 0.2, "fieldSelector", edges.FIELD_SELECTORS)
         self._maybe(query, 0.1, "limit", ("1", "x"))
         self._maybe(query, 0.1, "gracePeriodSeconds", ("0", "x"))
         subject = target.subject
@@ -212,9 +215,9 @@ class _Making:
             query = [pair for pair in query if pair[0] != "dryRun"] + [("dryRun", "All")]
         return self._step("DELETE", target.collection, query, writes=False)
 
-    def _strange(self, target: _Target) -> Step:
+    def _invalid(self, target: _Target) -> Step:
         obj = target.subject.named(self._some_object(target), target.name, target.space)
-        method, path, query, more = strange.request(self._chance, target.subject, target.collection, target.name, obj)
+        method, path, query, more = invalid_requests.request(self._chance, target.subject, target.collection, target.name, obj)
         return self._step(method, path, query, **more)
 
     # its parts
@@ -284,5 +287,5 @@ _WEIGHTS: Final[dict[Callable[[_Making, _Target], Step], int]] = {
     _Making._watch: 5,
     _Making._delete: 8,
     _Making._delete_many: 3,
-    _Making._strange: 6,
+    _Making._invalid: 6,
 }

@@ -6,8 +6,8 @@ import dataclasses
 from collections import Counter
 from typing import Any
 
-from tests.differential.alike import Alike, differences, ranks_of, settled
-from tests.differential.known import Seen, known_in
+from tests.differential.known_differences import Seen, known_in
+from tests.differential.normalise import Alike, differences, ranks_of, settled
 from tests.differential.servers import Answer, Target
 from tests.differential.steps import Step
 from tests.differential.subjects import SUBJECTS, Subject

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.conftest import Server
-from tests.support.harbour import Life, a_harbour
+from tests.support.kubectl_manifests import MANIFESTS
+from tests.support.kubectl_pair import Life, a_harbour
 from tests.support.real import kubectl, run_kubectl
 from tests.support.terminal import Terminal
-from tests.support.typedobjects import MANIFESTS
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.harbour import Life, a_harbour
+from tests.support.kubectl_pair import Life, a_harbour
 from tests.support.terminal import Terminal
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

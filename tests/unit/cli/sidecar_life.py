@@ -105,7 +105,7 @@ class SlowWork:
         return self._ended.is_set()
 
 
-class World:
+class SidecarInProcess:
     """A life, and all around it. works: what was made for each term."""
 
     def __init__(self, *flags, plugin=None, make=None, machine=None, cluster=None, connect_s=0.0, seed=1):

@@ -17,9 +17,6 @@ import pytest
 from mooring.api.coordination import LEASES
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from mooring.api.storage import STORAGE_CLASSES
-from mooring.apiserver.bootstrap import new_store
-from mooring.apiserver.local import LocalCluster
-from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Chance
 from mooring.control.events import EventRecorder
@@ -37,6 +34,8 @@ from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import NotFound
+from tests.support.builders import a_claim, a_class, a_secret
+from tests.support.cluster_world import ClusterWorld
 from tests.support.killing import ActingLoop, Backend, Life, MortalCluster, MortalDriver
 
 RPC = csi.ControllerServiceCapability.RPC
@@ -47,12 +46,11 @@ TIMEOUT_S = 2.0
 OPTIONS = ProvisionerOptions(timeout_s=TIMEOUT_S, worker_threads=4, retry_interval_start_s=0.2, retry_interval_max_s=1.0)
 PARTS = frozenset({binding.BINDER, binding.CLAIM_PROTECTION, binding.VOLUME_PROTECTION})
 SECRET_KEYS = {"csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "default"}
-EPOCH_S = 1_780_000_000.0
 FATES = (["ok"], ["lost"], ["slow"], ["refused", "lost"], ["lost", "slow"])
 
 
 @dataclasses.dataclass(frozen=True)
-class Story:
+class Run:
     """One run. deletes: None, "while it is down", or the turn at which the claim goes. kill_at: the turn, None for no death."""
 
     seed: int
@@ -64,64 +62,55 @@ class Story:
     durable: bool = True
 
 
-class World:
-    def __init__(self, story: Story) -> None:
-        self.story = story
-        self.clock, self.chance = LoopClock(EPOCH_S), Chance(story.seed)
-        self.cluster = LocalCluster(new_store(self.chance, EPOCH_S), clock=self.clock, chance=self.chance)
+class CrashWorld(ClusterWorld):
+    def __init__(self, run: Run) -> None:
+        super().__init__(seed=run.seed)
+        self.run = run
         self.backend = Backend(slow_s=2.5 * TIMEOUT_S)
-        self.backend.fates = list(story.fates)
+        self.backend.fates = list(run.fates)
         self.starts = 0
 
     async def prepare(self) -> None:
-        data = {"token": base64.b64encode(b"t").decode()}
-        await self.cluster.create(SECRETS.whole(), {"metadata": {"name": "s"}, "data": data}, "default")
-        body = {"metadata": {"name": "sc"}, "provisioner": "csi.test", "reclaimPolicy": self.story.policy, "parameters": SECRET_KEYS}
-        await self.cluster.create(STORAGE_CLASSES.whole(), body)
-        binder = make_binder(Runtime(self.cluster, self.clock, self.chance, Metrics()), BinderOptions(parts=PARTS, workers=2))
+        fields = {"reclaimPolicy": self.run.policy, "parameters": SECRET_KEYS}
+        await self.create(a_secret("s", {"token": base64.b64encode(b"t").decode()}), a_class(**fields))
+        binder = make_binder(Runtime(self.users, self.clock, self.chance, Metrics()), BinderOptions(parts=PARTS, workers=2))
         self._binder = asyncio.get_running_loop().create_task(binder.run(), name="binder")
         self.life = self.start()
         await asyncio.sleep(1)
 
     def start(self) -> Life:
         self.starts += 1
-        life, clock, chance = Life(), self.clock, Chance(self.story.seed * 100 + self.starts)
-        cluster: Any = MortalCluster(self.cluster, life)
+        life, clock, chance = Life(), self.clock, Chance(self.run.seed * 100 + self.starts)
+        cluster: Any = MortalCluster(self.users, life)
         driver = InProcessDriver(MortalDriver(self.backend, life), clock=clock)
         identity = f"me{self.starts}"
-        intents = Journal(cluster, JournalLocation("default", "csi.test"), identity, clock) if self.story.durable else Intents()
+        intents = Journal(cluster, JournalLocation("default", "csi.test"), identity, clock) if self.run.durable else Intents()
         events = EventRecorder(cluster, identity, clock=clock, chance=chance)
         life.start(Provisioner(Runtime(cluster, clock, chance, Metrics()), driver, INFO, OPTIONS, events, intents=intents).run())
         return life
 
-    async def make_claim(self) -> None:
-        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "sc"}
-        await self.cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), {"metadata": {"name": "c"}, "spec": spec}, "default")
-
     async def delete_claim(self) -> None:
         try:
-            await self.cluster.delete(PERSISTENT_VOLUME_CLAIMS, "c", "default")
+            await self.delete(PERSISTENT_VOLUME_CLAIMS, "c")
         except NotFound:
             return
-        if self.story.everything_goes:
-            await self.cluster.delete(STORAGE_CLASSES, "sc")
-            await self.cluster.delete(SECRETS, "s", "default")
+        if self.run.everything_goes:
+            await self.delete(STORAGE_CLASSES, "sc")
+            await self.delete(SECRETS, "s")
 
     def delete_claim_soon(self) -> None:
         self._deleting = asyncio.get_running_loop().create_task(self.delete_claim(), name="user")
 
     async def phase(self) -> str:
         """The claim's, "" when it is gone."""
-        try:
-            return (await self.cluster.get(PERSISTENT_VOLUME_CLAIMS, "c", "default")).status.phase
-        except NotFound:
-            return ""
+        claim = await self.find(PERSISTENT_VOLUME_CLAIMS, "c")
+        return str(claim["status"]["phase"]) if claim else ""
 
     async def handles(self) -> list[str]:
-        return sorted(pv.spec.csi.volume_handle for pv in (await self.cluster.list(PERSISTENT_VOLUMES)).items if pv.spec.csi)
+        return sorted(pv.spec.csi.volume_handle for pv in (await self.users.list(PERSISTENT_VOLUMES)).items if pv.spec.csi)
 
     async def open_intents(self) -> list[str]:
-        found = (await self.cluster.list(LEASES.whole())).items
+        found = (await self.users.list(LEASES.whole())).items
         return [intent.uid for lease in found for intent in lease_codec.entries_of(lease)]
 
     async def end(self) -> None:
@@ -130,9 +119,9 @@ class World:
         await asyncio.wait([self._binder])
 
 
-async def lived(loop: ActingLoop, story: Story) -> tuple[int, str]:
+async def lived(loop: ActingLoop, story: Run) -> tuple[int, str]:
     """How many turns there were until the claim was bound, if it was; and what was wrong in the end."""
-    world = World(story)
+    world = CrashWorld(story)
     await world.prepare()
     acts: dict[int, Any] = {}
     if isinstance(story.deletes, int):
@@ -140,7 +129,7 @@ async def lived(loop: ActingLoop, story: Story) -> tuple[int, str]:
     if story.kill_at is not None:
         acts[story.kill_at] = world.life.kill  # also when it is the same turn
     loop.arm(acts)
-    await world.make_claim()
+    await world.create(a_claim("c"))
     while await world.phase() not in ("Bound", "") and world.life.alive:  # noqa: ASYNC110  (a look every so often is part of the turns)
         await asyncio.sleep(0.1)
     turns = loop.turns_count
@@ -158,7 +147,7 @@ async def lived(loop: ActingLoop, story: Story) -> tuple[int, str]:
     return turns, wrong
 
 
-async def what_is_wrong(world: World) -> str:
+async def what_is_wrong(world: CrashWorld) -> str:
     """Backend = cluster, the claim has its volume, nobody waits for anything."""
     volumes, handles, phase = sorted(world.backend.volumes), await world.handles(), await world.phase()
     found = []
@@ -168,7 +157,7 @@ async def what_is_wrong(world: World) -> str:
         found.append(f"the claim is {phase}")
     if phase == "Bound" and len(volumes) != 1:
         found.append(f"one claim, volumes {volumes}")
-    if not phase and world.story.policy == "Delete" and volumes:
+    if not phase and world.run.policy == "Delete" and volumes:
         found.append(f"no claim, and still {volumes}")
     if not world.backend.is_idle:
         found.append("a call is still at work")
@@ -179,23 +168,23 @@ async def what_is_wrong(world: World) -> str:
     return "; ".join(found)
 
 
-def live(story: Story) -> tuple[int, str]:
+def live(story: Run) -> tuple[int, str]:
     loop = ActingLoop(story.seed)
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         return runner.run(lived(loop, story))
 
 
-def stories(seed: int) -> list[Story]:
+def stories(seed: int) -> list[Run]:
     """Every turn of one undisturbed run as the moment of death, each with one of the ways in which the claim ends."""
     draw = random.Random(seed)
     fates = FATES[seed % len(FATES)]
     policy = "Retain" if seed % 4 == 3 else "Delete"
-    turns, wrong = live(Story(seed, fates, policy, None, None))
+    turns, wrong = live(Run(seed, fates, policy, None, None))
     assert wrong == "", wrong
     made = []
     for kill_at in range(1, turns + 2):
         deletes = (None, "while it is down", "while it is down", draw.randrange(1, max(2, kill_at)))[draw.randrange(4)]
-        made.append(Story(seed, fates, policy, deletes, kill_at, everything_goes=draw.random() < 0.5))
+        made.append(Run(seed, fates, policy, deletes, kill_at, everything_goes=draw.random() < 0.5))
     return made
 
 

@@ -10,7 +10,7 @@ import pytest
 from mooring.controllers.binder.ephemeral.decide import judge_pod
 from mooring.controllers.binder.protection.decide import Guard, judge_attributes_class, judge_claim, judge_volume
 from mooring.controllers.binding.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION
-from tests.support.bindables import Json, a_claim, a_pod, a_volume, an_ephemeral_volume, typed
+from tests.support.builders import Json, a_claim, a_pod, a_volume, an_ephemeral_volume, typed
 
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 HELD = {"finalizers": [PVC_PROTECTION]}
@@ -20,27 +20,27 @@ SCRATCH = an_ephemeral_volume()
 
 CLAIMS: dict[str, tuple[Json, list[Json], Guard]] = {
     "B33-finalizer-missing": (a_claim(), [], Guard.ADD),
-    "B33-finalizer-there": (a_claim(meta=HELD), [], Guard.NOTHING),
-    "B33-used-by-a-running-pod": (a_claim(meta=GOING), [a_pod("p", "claim", node="n1", phase="Running")], Guard.KEEP),
-    "B33-no-pod": (a_claim(meta=GOING), [], Guard.REMOVE),
-    "B33-held-by-others-alone": (a_claim(meta={**DELETED, "finalizers": ["kit/hold"]}), [], Guard.NOTHING),
-    "B34-pod-without-a-node": (a_claim(meta=GOING), [a_pod("p", "claim")], Guard.REMOVE),
-    "B35-finished-pod": (a_claim(meta=GOING), [a_pod("p", "claim", node="n1", phase="Succeeded")], Guard.KEEP),
-    "B35-failed-pod": (a_claim(meta=GOING), [a_pod("p", "claim", node="n1", phase="Failed")], Guard.KEEP),
-    "another-claim": (a_claim(meta=GOING), [a_pod("p", "other", node="n1")], Guard.REMOVE),
+    "B33-finalizer-there": (a_claim(**HELD), [], Guard.NOTHING),
+    "B33-used-by-a-running-pod": (a_claim(**GOING), [a_pod("p", "claim", node="n1", phase="Running")], Guard.KEEP),
+    "B33-no-pod": (a_claim(**GOING), [], Guard.REMOVE),
+    "B33-held-by-others-alone": (a_claim(**DELETED, finalizers=["kit/hold"]), [], Guard.NOTHING),
+    "B34-pod-without-a-node": (a_claim(**GOING), [a_pod("p", "claim")], Guard.REMOVE),
+    "B35-finished-pod": (a_claim(**GOING), [a_pod("p", "claim", node="n1", phase="Succeeded")], Guard.KEEP),
+    "B35-failed-pod": (a_claim(**GOING), [a_pod("p", "claim", node="n1", phase="Failed")], Guard.KEEP),
+    "another-claim": (a_claim(**GOING), [a_pod("p", "other", node="n1")], Guard.REMOVE),
     "ephemeral": (
-        a_claim("pod-scratch", meta={**GOING, **OWNED}),
+        a_claim("pod-scratch", **GOING, **OWNED),
         [a_pod("pod", node="n1", uid="uid-pod", volumes=(SCRATCH,))],
         Guard.KEEP,
     ),
     "ephemeral-of-another": (
-        a_claim("pod-scratch", meta=GOING),
+        a_claim("pod-scratch", **GOING),
         [a_pod("pod", node="n1", uid="uid-pod", volumes=(SCRATCH,))],
         Guard.REMOVE,
     ),
     "ephemeral-shut-down": (
-        a_claim("pod-scratch", meta={**GOING, **OWNED}),
-        [a_pod("pod", node="n1", uid="uid-pod", volumes=(SCRATCH,), meta={**DELETED, "deletionGracePeriodSeconds": 0})],
+        a_claim("pod-scratch", **GOING, **OWNED),
+        [a_pod("pod", node="n1", uid="uid-pod", volumes=(SCRATCH,), **DELETED, deletionGracePeriodSeconds=0)],
         Guard.REMOVE,
     ),
 }
@@ -52,19 +52,19 @@ def test_claims(claim: Json, pods: list[Json], expected: Guard) -> None:
 
 
 def test_B36_a_cache_that_may_be_behind_lets_nothing_go() -> None:
-    assert Guard.ASK is judge_claim(typed(a_claim(meta=GOING)), (), pods_are_fresh=False).guard
+    assert Guard.ASK is judge_claim(typed(a_claim(**GOING)), (), pods_are_fresh=False).guard
     user = typed(a_pod("p", "claim", node="n1"))
-    assert Guard.KEEP is judge_claim(typed(a_claim(meta=GOING)), (user,), pods_are_fresh=False).guard
+    assert Guard.KEEP is judge_claim(typed(a_claim(**GOING)), (user,), pods_are_fresh=False).guard
 
 
 def test_B35_it_is_told_which_pod_holds_the_claim() -> None:
-    judgement = judge_claim(typed(a_claim(meta=GOING)), (typed(a_pod("p", "claim", node="n1", phase="Failed")),), pods_are_fresh=True)
+    judgement = judge_claim(typed(a_claim(**GOING)), (typed(a_pod("p", "claim", node="n1", phase="Failed")),), pods_are_fresh=True)
     assert judgement.holder_finished
     assert 'still used by pod "p", which is finished and counts until it is deleted' == str(judgement)
 
 
 def _pv(phase: str, **meta: Any) -> Json:
-    return a_volume(phase=phase, claim="claim", meta=meta)
+    return a_volume(phase=phase, claim="claim", **meta)
 
 
 VOLUMES: dict[str, tuple[Json, Guard]] = {
@@ -104,7 +104,7 @@ def test_B38_a_pod_brings_its_claims() -> None:
 
 
 def test_B38_a_claim_that_is_there_is_not_made_again() -> None:
-    mine = typed(a_claim("pod-scratch", meta=OWNED))
+    mine = typed(a_claim("pod-scratch", **OWNED))
     assert () == judge_pod(typed(POD), lambda _: mine).bodies
 
 

@@ -15,8 +15,9 @@ from mooring.control.events import EventRecorder
 from mooring.controllers.binding import options
 from mooring.controllers.binding.announcer import Announcer
 from mooring.controllers.binding.reasons import EventText
-from tests.support.bindables import Json, a_bound_claim, a_claim
-from tests.support.binding import EPOCH_S, Ours, World
+from tests.support.binding import BinderWorld, Tenant
+from tests.support.builders import Json, a_bound_claim, a_claim
+from tests.support.cluster_world import EPOCH_S
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 from tests.unit.kube.fake_cluster import FakeCluster
 
@@ -46,8 +47,8 @@ def test_every_object_of_a_crowd_is_told_of(body: Callable[[str], Json], monkeyp
     monkeypatch.setattr(events, "WAITING_MAX", 5)
 
     async def main() -> None:
-        ours = Ours(parts=frozenset({options.BINDER}))
-        world = World(ours.users)
+        ours = BinderWorld(parts=frozenset({options.BINDER}))
+        world = Tenant(ours.users)
         for number in range(12):
             await world.create(body(world(f"claim{number}")))
         async with ours.binding():

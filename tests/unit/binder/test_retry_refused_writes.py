@@ -11,8 +11,8 @@ from mooring.api.meta import Kind
 from mooring.apiserver.local import Faults
 from mooring.controllers.binding import options
 from mooring.kube.errors import Conflict, Forbidden
-from tests.support.bindables import a_claim, a_volume, an_ephemeral_volume
-from tests.support.binding import NODE, PVC, Ours, World
+from tests.support.binding import NODE, PVC, BinderWorld, Tenant, binding
+from tests.support.builders import a_volume, an_ephemeral_volume
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
 TRIES_MAX = 80
@@ -33,38 +33,36 @@ class Conflicting(Faults):
             raise Conflict("the object has been modified", reason="Conflict")
 
 
-async def _asks(world: World, faults: Conflicting) -> None:
+async def _asks(world: Tenant, faults: Conflicting) -> None:
     faults.plural = "persistentvolumeclaims"
     await world.make_class()
-    await world.create(a_claim(world("claim"), sc=world("sc")))
+    await world.make_claim()
 
 
-async def _marks(world: World, faults: Conflicting) -> None:
+async def _marks(world: Tenant, faults: Conflicting) -> None:
     faults.plural = "persistentvolumes"
     await world.create(a_volume(world("pv"), sc=world("sc")))
 
 
-async def _binds(world: World, faults: Conflicting) -> None:
+async def _binds(world: Tenant, faults: Conflicting) -> None:
     await world.available()
     faults.plural = "persistentvolumes"
-    await world.create(a_claim(world("claim"), sc=world("sc")))
+    await world.make_claim()
 
 
-async def _lets_go(world: World, faults: Conflicting) -> None:
+async def _lets_go(world: Tenant, faults: Conflicting) -> None:
     faults.plural = "persistentvolumeclaims"
-    await world.create(a_claim(world("claim"), sc=world("sc")))
+    await world.make_claim()
     await world.delete(PVC, world("claim"))
 
 
-async def _selects(world: World, faults: Conflicting) -> None:
+async def _selects(world: Tenant, faults: Conflicting) -> None:
     faults.plural = "persistentvolumeclaims"
     await world.make_node()
-    await world.make_class(wffc=True)
-    await world.create(a_claim(world("claim"), sc=world("sc")))
-    await world.make_pod(world("claim"))
+    await world.make_waiting_pod()
 
 
-async def _takes_back(world: World, faults: Conflicting) -> None:
+async def _takes_back(world: Tenant, faults: Conflicting) -> None:
     await _selects(world, Conflicting())
     await world.selected(world("claim"), world("n1"))
     faults.plural = "persistentvolumeclaims"
@@ -82,8 +80,7 @@ PARTS = {
 def test_a_conflict_that_lasts_is_tried_less_and_less_often(part: str, act: Any) -> None:
     async def main() -> None:
         faults = Conflicting()
-        ours = Ours(faults, parts=frozenset({part}))
-        async with ours.binding() as world:
+        async with binding(faults, parts=frozenset({part})) as (ours, world):
             await act(world, faults)
             await asyncio.sleep(60)
             assert 3 < faults.count < TRIES_MAX
@@ -97,7 +94,7 @@ def test_a_conflict_that_lasts_is_tried_less_and_less_often(part: str, act: Any)
 
 @in_virtual_time
 async def test_B38_a_claim_that_may_not_be_made_is_told_at_its_pod() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     error = Forbidden('persistentvolumeclaims "x" is forbidden: exceeded quota: q', reason="Forbidden")
     ours.cluster.refuse("create persistentvolumeclaims", times=1, error=error)
     async with ours.binding() as world:

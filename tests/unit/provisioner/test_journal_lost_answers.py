@@ -10,16 +10,12 @@ from typing import Any, TypeVar
 import pytest
 
 from mooring.api.coordination import LEASES
-from mooring.api.core import NAMESPACES
-from mooring.apiserver.bootstrap import new_store
-from mooring.apiserver.local import LocalCluster
-from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.kube.cluster import Cluster, Request
 from mooring.kube.errors import ApiError, Unreachable
+from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
 
 T = TypeVar("T")
@@ -31,7 +27,7 @@ SIZES = (10, 60_000, 100_000)
 class Line(Cluster):
     """A slow line to the API server on which requests and answers get lost."""
 
-    def __init__(self, cluster: LocalCluster, draw: random.Random) -> None:
+    def __init__(self, cluster: Cluster, draw: random.Random) -> None:
         self._cluster, self._draw = cluster, draw
         self._loss = draw.choice((0.0, 0.02, 0.1))
 
@@ -52,19 +48,18 @@ class Line(Cluster):
         await asyncio.sleep(self._draw.choice((0.0, 0.0, 0.01, 0.05)))
 
 
-class World:
+class Processes(ClusterWorld):
     """begun, settled: what some process was told of its intents, and nothing else has been asked since."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__(seed=seed)
         self.draw = random.Random(seed)
-        self.clock = LoopClock(1_780_000_000.0)
-        self.local = LocalCluster(new_store(Chance(seed), 1_780_000_000.0), clock=self.clock, chance=Chance(seed))
         self.begun: set[str] = set()
         self.settled: set[str] = set()
 
     async def live(self, number: int) -> None:
         """One process, from its start to its death."""
-        line: Any = Line(self.local, self.draw)
+        line: Any = Line(self.users, self.draw)
         journal = Journal(line, PLACE, f"process-{number}", self.clock)
         await journal.start()
         running = asyncio.create_task(journal.run(), name=f"journal/{number}")
@@ -96,7 +91,7 @@ class World:
 
     async def found(self) -> set[str]:
         """By a next process, after all others."""
-        last = Journal(self.local, PLACE, "last", self.clock)
+        last = Journal(self.users, PLACE, "last", self.clock)
         await last.start()
         return set(last.open())
 
@@ -117,8 +112,8 @@ def test_what_was_begun_is_found_and_what_was_settled_is_not(first: int):
 
 @in_virtual_time
 async def lived(seed: int) -> None:
-    world = World(seed)
-    await world.local.create(NAMESPACES.whole(), {"metadata": {"name": PLACE.namespace}})
+    world = Processes(seed)
+    await world.make_namespace(PLACE.namespace)
     async with asyncio.TaskGroup() as group:
         for number in range(world.draw.randint(2, 5)):
             group.create_task(world.live(number), name=f"process/{number}")
@@ -126,4 +121,4 @@ async def lived(seed: int) -> None:
     found = await world.found()
     assert set() == world.begun - found, f"seed {seed}"
     assert set() == world.settled & found, f"seed {seed}"
-    assert (await world.local.list(LEASES)).items
+    assert (await world.users.list(LEASES)).items

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from mooring.controllers.binding.names import NO_PROVISIONER, SELECTED_NODE
-from tests.support.bindables import a_claim
-from tests.support.binding import NODE, POD, PV, PVC, HeldWrites, Ours, annotations
+from tests.support.binding import NODE, POD, PV, PVC, HeldWrites, annotations, binding
+from tests.support.builders import a_claim
 from tests.support.virtual_loop import in_virtual_time
 
 
@@ -14,18 +14,17 @@ from tests.support.virtual_loop import in_virtual_time
 async def test_B08_the_scheduler_does_not_take_a_volume_that_somebody_took_meanwhile() -> None:
     """A pod's first volume is being written; its second one gets another owner, whose data must not change hands."""
     held = HeldWrites()
-    ours = Ours(held)
-    async with ours.binding() as world:
+    async with binding(held) as (_, world):
         await world.make_node()
         await world.make_class(wffc=True, provisioner=NO_PROVISIONER)
         await world.available("small")
         await world.available("large", size="2Gi")
-        await world.create(a_claim(world("first"), sc=world("sc")))
-        await world.create(a_claim(world("second"), sc=world("sc"), size="2Gi"))
+        await world.make_claim("first")
+        await world.make_claim("second", size="2Gi")
         held.name = world("small")
         await world.make_pod(world("first"), world("second"))
         await held.begun.wait()
-        owner = await world.create(a_claim(world("owner"), sc=world("sc"), size="2Gi", volume=world("large")))
+        owner = await world.make_claim("owner", size="2Gi", volume=world("large"))
         await world.bound(world("owner"), world("large"))
         held.let_go()
         await world.bound(world("first"), world("small"))
@@ -37,14 +36,13 @@ async def test_B08_the_scheduler_does_not_take_a_volume_that_somebody_took_meanw
 @in_virtual_time
 async def test_B14_a_claim_that_chose_another_volume_meanwhile_is_not_given_this_one() -> None:
     held = HeldWrites()
-    ours = Ours(held)
-    async with ours.binding() as world:
+    async with binding(held) as (ours, world):
         await world.make_node()
         await world.make_class(wffc=True, provisioner=NO_PROVISIONER)
         for base, size in (("small", "1Gi"), ("large", "2Gi"), ("chosen", "3Gi")):
             await world.available(base, size=size)
-        await world.create(a_claim(world("first"), sc=world("sc")))
-        await world.create(a_claim(world("second"), sc=world("sc"), size="2Gi"))
+        await world.make_claim("first")
+        await world.make_claim("second", size="2Gi")
         held.name = world("small")
         await world.make_pod(world("first"), world("second"))
         await held.begun.wait()
@@ -58,12 +56,11 @@ async def test_B14_a_claim_that_chose_another_volume_meanwhile_is_not_given_this
 @in_virtual_time
 async def test_B21_the_scheduler_does_not_overwrite_a_node_that_was_chosen_meanwhile() -> None:
     held = HeldWrites()
-    ours = Ours(held)
-    async with ours.binding() as world:
+    async with binding(held) as (ours, world):
         one = await world.make_node("n1")
         await world.make_class(wffc=True)
         for base in ("first", "second"):
-            await world.create(a_claim(world(base), sc=world("sc")))
+            await world.make_claim(base)
         held.name = world("first")
         await world.make_pod(world("first"), world("second"))
         await held.begun.wait()
@@ -81,17 +78,15 @@ async def test_B21_the_scheduler_does_not_overwrite_a_node_that_was_chosen_meanw
 async def test_B21_a_claim_of_the_same_name_gets_no_node_by_mistake() -> None:
     """The claim that the node was chosen for is gone; its namesake wants another pod's node, or none."""
     held = HeldWrites()
-    ours = Ours(held)
-    async with ours.binding() as world:
+    async with binding(held) as (_, world):
         await world.make_node()
         await world.make_class(wffc=True)
         for base in ("first", "second"):
-            await world.create(a_claim(world(base), sc=world("sc")))
+            await world.make_claim(base)
         held.name = world("first")
         await world.make_pod(world("first"), world("second"))
         await held.begun.wait()
-        await world.delete(PVC, world("second"))
-        await world.gone(PVC, world("second"))
+        await world.remove(PVC, world("second"))
         await world.create(a_claim(world("second"), sc=None))
         await world.delete(POD, world("pod"))
         held.let_go()
@@ -103,16 +98,15 @@ async def test_B21_a_claim_of_the_same_name_gets_no_node_by_mistake() -> None:
 async def test_B08_a_volume_is_not_given_twice_while_a_write_of_ours_to_it_is_under_way() -> None:
     """What the cache is shown meanwhile is told later: the shelf still has a volume that is bound by now."""
     held = HeldWrites()
-    ours = Ours(held)
-    async with ours.binding() as world:
+    async with binding(held) as (_, world):
         await world.make_class()
         await world.available("pv")
         held.name = world("pv")
         await world.patch(PV, world("pv"), {"metadata": {"finalizers": None}})
         await held.begun.wait()
-        owner = await world.create(a_claim(world("owner"), sc=world("sc")))
+        owner = await world.make_claim("owner")
         await world.bound(world("owner"), world("pv"))
-        await world.create(a_claim(world("late"), sc=world("sc")))
+        await world.make_claim("late")
         await world.asked(world("late"))
         held.let_go()
         await asyncio.sleep(5)

@@ -16,7 +16,7 @@ from mooring.apiserver.web.health import health, is_health
 from mooring.apiserver.web.messages import Request
 from mooring.apiserver.web.metrics import Asked, ServerMetrics, asked
 from mooring.apiserver.web.queries import route_of
-from tests.support.apiobjects import a_secret
+from tests.support.builders import a_secret
 from tests.unit.apiserver.objects import a_store
 from tests.unit.apiserver.serving import PATH, answered, connected, head, serving
 

@@ -11,7 +11,7 @@ from mooring.controllers.attacher.decide_after import Learnt
 from mooring.controllers.attacher.memory import Drift, Memory, UnconfirmedPublish
 from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, View
 from mooring.csi.driver_capabilities import DriverCapabilities
-from tests.support.objects import DRIVER, csi_node_struct, pv_struct, va_struct
+from tests.support.builders import DRIVER, typed
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ def a_view(
     unconfirmed_publishes: Iterable[UnconfirmedPublish] = (),
     orphaned: Iterable[UnconfirmedPublish] = (),
 ) -> View:
-    """torn: doubts whose attachments have vanished."""
+    """torn: unconfirmed_publishes whose attachments have vanished."""
     memory = Memory()
     for name, difference in (drift or {}).items():
         memory.mark_drift(name, difference)
@@ -72,9 +72,9 @@ def a_view(
         memory.learn(unconfirmed.name, Learnt.VANISHED)
     return View(
         driver=driver or facts(),
-        attachments=Shelf(map(va_struct, vas), ATTACHMENT_INDEXES),
-        volumes=Shelf(map(pv_struct, pvs)),
-        nodes=Shelf(map(csi_node_struct, nodes)),
+        attachments=Shelf(map(typed, vas), ATTACHMENT_INDEXES),
+        volumes=Shelf(map(typed, pvs)),
+        nodes=Shelf(map(typed, nodes)),
         calls=Running(in_flight or {}, calls_full),
         default_fs_type=default_fs_type,
         memory=memory,

@@ -7,21 +7,9 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.support.apiobjects import (
-    CSI_DRIVERS,
-    EVENTS,
-    LEASES,
-    NODES,
-    PVS,
-    SECRETS,
-    STORAGE_CLASSES,
-    VAS,
-    a_class,
-    a_node,
-    a_secret,
-)
 from tests.support.applying import APPLY_PATCH, SHAPE_DEFINITION, SHAPES
-from tests.support.pods import PODS
+from tests.support.builders import a_class, a_node, a_secret
+from tests.support.paths import CSI_DRIVERS, EVENTS, LEASES, NODES, PODS, PVS, SECRETS, STORAGE_CLASSES, VAS
 from tests.support.rest import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Rest
 from tests.support.snapshot_crds import SNAPSHOT_CRDS
 from tests.support.waiting import eventually

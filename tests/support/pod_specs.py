@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.support.apiobjects import Json
+from tests.support.builders import CONTAINER, Json
+from tests.support.paths import PODS
 from tests.support.rest import Rest
 
-PODS: Final = "/api/v1/namespaces/default/pods"
-ACCOUNTS: Final = "/api/v1/namespaces/default/serviceaccounts"
-CONTAINER: Final = {"name": "c", "image": "example.com/image:1"}
 CLAIM: Final = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
 REQUIRED, INVALID, FORBIDDEN = "FieldValueRequired", "FieldValueInvalid", "FieldValueForbidden"
 UNSUPPORTED, DUPLICATE, NOT_FOUND = "FieldValueNotSupported", "FieldValueDuplicate", "FieldValueNotFound"
@@ -19,10 +17,6 @@ Row = tuple[Json, list[tuple[str, str]]]
 def pod(**spec: Any) -> Json:
     """A spec."""
     return {"containers": [CONTAINER], **spec}
-
-
-def a_pod(name: str, **spec: Any) -> Json:
-    return {"metadata": {"name": name}, "spec": pod(**spec)}
 
 
 def container(**fields: Any) -> Json:

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.meta import Kind
-from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOTS
 from mooring.apiserver.local import Faults
-from mooring.control.runtime import Runtime
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims.claim import Source
@@ -21,6 +20,7 @@ from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.provisioner.source_protection.controller import SourceProtection
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound, ServerError
+from tests.support.builders import a_claim, a_content, a_pv, a_snapshot
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
 
@@ -31,7 +31,7 @@ INTERVAL_S = 300.0
 DEFINITIONS: Kind[Any] = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict)
 
 
-class World(ClusterWorld):
+class ProtectionWorld(ClusterWorld):
     def __init__(self, faults: Faults | None = None, **options: Any) -> None:
         super().__init__(faults)
         self.facts = DriverCapabilities("csi.test", snapshots=True, clones=True)
@@ -39,36 +39,21 @@ class World(ClusterWorld):
 
     @contextlib.asynccontextmanager
     async def protecting(self, on_snapshot: Callable[[str], None] = lambda name: None) -> AsyncIterator[SourceProtection]:
-        caches = ProvisionerCaches(Runtime(self.cluster, self.clock, self.chance, self.metrics), self.facts, self.options)
-        protection = SourceProtection(Runtime(self.cluster, self.clock, self.chance, self.metrics), caches, self.facts, self.options)
+        caches = ProvisionerCaches(self.runtime, self.facts, self.options)
+        protection = SourceProtection(self.runtime, caches, self.facts, self.options)
         protection.on_snapshot(on_snapshot)
-        beside = (one.run() for one in protection.beside.values())
-        async with self.running(*(informer.run() for informer in caches.shared.informers), *beside, self._after_sync(caches, protection)):
-            for informer in caches.shared.informers:
-                await informer.synced()
-            yield protection
 
-    async def _after_sync(self, caches: ProvisionerCaches, protection: SourceProtection) -> None:
-        for informer in caches.shared.informers:
-            await informer.synced()
-        await protection.controller.run()
+        async def work() -> None:
+            await asyncio.gather(protection.controller.run(), *(one.run() for one in protection.beside.values()))
+
+        async with self.running_on(caches.shared, work):
+            yield protection
 
     # -- objects
 
-    async def claim(
-        self,
-        name: str,
-        source: Mapping[str, Any] | None = None,
-        *,
-        ref: Mapping[str, Any] | None = None,
-        namespace: str = "ns",
-        phase: str = "Pending",
-    ) -> str:
+    async def claim(self, name: str, source: Mapping[str, Any] | None = None, *, namespace: str = "ns", phase: str = "Pending") -> str:
         """Its uid."""
-        spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "sc"}
-        spec |= {"dataSource": dict(source)} if source else {}
-        body = {"metadata": {"name": name, "namespace": namespace}, "spec": spec, "status": {"phase": phase}}
-        made = await self.create(PERSISTENT_VOLUME_CLAIMS, body)
+        made = await self.create(a_claim(name, dataSource=source, namespace=namespace, status={"phase": phase}))
         await self.patch(PERSISTENT_VOLUME_CLAIMS, name, {"metadata": {"finalizers": None}}, namespace)
         return str(made["metadata"]["uid"])
 
@@ -76,17 +61,13 @@ class World(ClusterWorld):
         await self.patch(PERSISTENT_VOLUME_CLAIMS, name, {"status": {"phase": "Bound"}}, "ns", "status")
 
     async def snapshot(self, name: str = "snap", *finalizers: str, driver: str = "csi.test", content: bool = True) -> None:
-        body = {
-            "metadata": {"name": name, "namespace": "ns", "finalizers": list(finalizers)},
-            "spec": {"source": {"volumeSnapshotContentName": name}},
-        }
-        await self.create(VOLUME_SNAPSHOTS, {**body, "status": {"boundVolumeSnapshotContentName": name} if content else {}})
+        await self.create(a_snapshot(name, content=name if content else None, namespace="ns", finalizers=list(finalizers)))
         if content:
-            ref = {"namespace": "ns", "name": name}
-            spec = {"driver": driver, "deletionPolicy": "Retain", "source": {"snapshotHandle": "h"}, "volumeSnapshotRef": ref}
-            await self.create(VOLUME_SNAPSHOT_CONTENTS, {"metadata": {"name": name}, "spec": spec})
+            await self.create(a_content(name, {"namespace": "ns", "name": name}, driver=driver))
 
-    async def finalizers(self, of: Source = SNAPSHOT, name: str = "") -> list[str]:
+    async def finalizers(self, of: Source = SNAPSHOT, name: str = "", after_s: float = 0.0) -> list[str]:
+        if after_s:
+            await self.settle(after_s)
         kind = VOLUME_SNAPSHOTS if of.is_snapshot else PERSISTENT_VOLUME_CLAIMS
         found: list[str] = (await self.get(kind.whole(), name or of.name, of.namespace))["metadata"].get("finalizers", [])
         return found
@@ -103,8 +84,8 @@ def from_claim(name: str = "source") -> dict[str, str]:
     return {"kind": "PersistentVolumeClaim", "name": name}
 
 
-async def with_snapshot(world: World | None = None, *finalizers: str, **more: Any) -> World:
-    world = world or World()
+async def with_snapshot(world: ProtectionWorld | None = None, *finalizers: str, **more: Any) -> ProtectionWorld:
+    world = world or ProtectionWorld()
     await world.make_snapshot_kinds()
     await world.snapshot("snap", *finalizers, **more)
     return world
@@ -121,11 +102,9 @@ async def test_P50_a_snapshot_is_held_before_and_let_go_at_once_after():
         await protection.hold(SNAPSHOT, uid)
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
         await protection.hold(SNAPSHOT, uid)
-        await world.settle(1000)
-        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
         protection.release(SNAPSHOT, uid)
-        await world.settle(0.1)
-        assert [] == await world.finalizers()
+        assert [] == await world.finalizers(after_s=0.1)
     assert [PUT_SNAPSHOT, PUT_SNAPSHOT] == world.puts()
 
 
@@ -140,11 +119,9 @@ async def test_P50_the_first_of_two_claims_leaves_the_protection_to_the_second(f
         protection.release(SNAPSHOT, one)
         if first == "bound":
             await world.bind("one")
-        await world.settle(1000)
-        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
         protection.release(SNAPSHOT, two)
-        await world.settle(0.1)
-        assert [] == await world.finalizers()
+        assert [] == await world.finalizers(after_s=0.1)
 
 
 @in_virtual_time
@@ -155,11 +132,9 @@ async def test_P50_a_claim_whose_turn_has_not_come_counts_until_it_is_deleted():
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, uid)
         protection.release(SNAPSHOT, uid)
-        await world.settle(1000)
-        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "other", "ns")
-        await world.settle(0.1)
-        assert [] == await world.finalizers()
+        assert [] == await world.finalizers(after_s=0.1)
 
 
 @in_virtual_time
@@ -169,11 +144,9 @@ async def test_P50_a_volume_in_the_making_counts_though_its_claim_is_gone():
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, uid)
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "c", "ns")
-        await world.settle(1000)
-        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
         protection.release(SNAPSHOT, uid)
-        await world.settle(0.1)
-        assert [] == await world.finalizers()
+        assert [] == await world.finalizers(after_s=0.1)
 
 
 @in_virtual_time
@@ -186,11 +159,9 @@ async def test_P50_a_volume_that_never_will_be_needs_nothing():
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "gone", "ns")
         for uid in (gone, waiting, "unknown"):
             protection.abandon(uid)
-        await world.settle(1000)
-        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(), "one claim still waits for its volume"
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000), "one claim still waits for its volume"
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "waiting", "ns")
-        await world.settle(0.1)
-        assert [] == await world.finalizers()
+        assert [] == await world.finalizers(after_s=0.1)
 
 
 @in_virtual_time
@@ -199,7 +170,7 @@ async def test_P50_a_hold_that_comes_while_the_finalizer_goes_puts_it_back():
         async def before(self, verb: str, kind: Any, name: str) -> None:
             await asyncio.sleep(0.2 if verb in ("get", "replace") else 0)
 
-    world = await with_snapshot(World(Slow()))
+    world = await with_snapshot(ProtectionWorld(Slow()))
     one, two = [await world.claim(name, from_snapshot()) for name in ("one", "two")]
     await world.patch(PERSISTENT_VOLUME_CLAIMS, "two", {"status": {"phase": "Bound"}}, "ns", "status")
     async with world.protecting() as protection:
@@ -208,8 +179,7 @@ async def test_P50_a_hold_that_comes_while_the_finalizer_goes_puts_it_back():
         await asyncio.sleep(0.1)
         await protection.hold(SNAPSHOT, two)
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
-        await world.settle(1000)
-        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
 
 
 @in_virtual_time
@@ -220,8 +190,7 @@ async def test_P53_what_others_hold_stays_theirs():
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, uid)
         protection.release(SNAPSHOT, uid)
-        await world.settle()
-        assert ["kit/hold"] == await world.finalizers()
+        assert ["kit/hold"] == await world.finalizers(after_s=0.5)
     assert [PUT_SNAPSHOT] == world.puts()
 
 
@@ -260,8 +229,7 @@ async def test_P50_letting_go_is_tried_until_it_works():
         await protection.hold(SNAPSHOT, "uid")
         world.cluster.refuse(PUT_SNAPSHOT, times=3, error=ServerError("busy"))
         protection.release(SNAPSHOT, "uid")
-        await world.settle(20)
-        assert [] == await world.finalizers()
+        assert [] == await world.finalizers(after_s=20)
 
 
 # -- the sweep
@@ -273,8 +241,7 @@ async def test_P53_a_stray_finalizer_goes_after_an_interval_in_which_nobody_need
     async with world.protecting():
         await world.settle(INTERVAL_S - 1)
         assert [] == world.puts()
-        await world.settle(2)
-        assert ["kit/hold"] == await world.finalizers()
+        assert ["kit/hold"] == await world.finalizers(after_s=2)
     assert [PUT_SNAPSHOT] == world.puts()
 
 
@@ -310,14 +277,13 @@ async def test_P53_strays_of_another_driver_are_its_provisioners_business():
     world = await with_snapshot(None, names.SNAPSHOT_FINALIZER, driver="other")
     await world.snapshot("bare", names.SNAPSHOT_FINALIZER, content=False)
     async with world.protecting():
-        await world.settle(3 * INTERVAL_S)
-        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
+        assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=3 * INTERVAL_S)
         assert [] == await world.finalizers(name="bare")
 
 
 @in_virtual_time
 async def test_P53_an_interval_of_zero_turns_the_sweep_off_and_asks_for_nothing():
-    world = await with_snapshot(World(snapshot_orphan_sweep_interval_s=0.0), names.SNAPSHOT_FINALIZER)
+    world = await with_snapshot(ProtectionWorld(snapshot_orphan_sweep_interval_s=0.0), names.SNAPSHOT_FINALIZER)
     async with world.protecting() as protection:
         await world.settle(1000)
         assert [] == world.story
@@ -343,7 +309,7 @@ class Asked(Faults):
 async def test_P53_a_cluster_without_snapshots_is_left_alone_and_they_are_seen_when_they_come(capsys: pytest.CaptureFixture[str]):
     """Not a request every ten seconds for ever, and not a line for each."""
     asked = Asked()
-    world, seen = World(asked), list[str]()
+    world, seen = ProtectionWorld(asked), list[str]()
     async with world.protecting(seen.append):
         await world.settle(3600)
         assert asked.count < 3600 / 30
@@ -352,15 +318,14 @@ async def test_P53_a_cluster_without_snapshots_is_left_alone_and_they_are_seen_w
         await with_snapshot(world, names.SNAPSHOT_FINALIZER)
         await world.settle(61)
         assert ["ns/snap"] == seen, "claims that wait for it are woken"
-        await world.settle(INTERVAL_S + 1)
-        assert [] == await world.finalizers()
+        assert [] == await world.finalizers(after_s=INTERVAL_S + 1)
 
 
 @in_virtual_time
 async def test_P50_a_source_whose_kind_has_gone_is_not_let_go_of_for_ever():
     """Who deletes a definition deletes all of its objects."""
     asked = Asked()
-    world = await with_snapshot(World(asked, snapshot_orphan_sweep_interval_s=0.0))
+    world = await with_snapshot(ProtectionWorld(asked, snapshot_orphan_sweep_interval_s=0.0))
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, "uid")
         await world.patch(VOLUME_SNAPSHOTS, "snap", {"metadata": {"finalizers": None}}, "ns")
@@ -383,7 +348,7 @@ async def test_P53_without_the_right_to_list_there_is_no_sweep(error: ApiError, 
                 self.hits += 1
                 raise error
 
-    world = await with_snapshot(World(Refuses()), names.SNAPSHOT_FINALIZER)
+    world = await with_snapshot(ProtectionWorld(Refuses()), names.SNAPSHOT_FINALIZER)
     async with world.protecting():
         await world.settle(2 * INTERVAL_S)
         assert sweeps == ([] == await world.finalizers())
@@ -394,7 +359,7 @@ async def test_P53_without_the_right_to_list_there_is_no_sweep(error: ApiError, 
 
 @in_virtual_time
 async def test_P56_the_source_of_a_clone_is_held_once():
-    world = World()
+    world = ProtectionWorld()
     await world.claim("source", phase="Bound")
     uid = await world.claim("c", from_claim())
     async with world.protecting() as protection:
@@ -410,7 +375,7 @@ async def test_P56_the_source_of_a_clone_is_held_once():
 
 @in_virtual_time
 async def test_P61_a_deleted_source_goes_the_moment_its_last_clone_is_bound():
-    world = World()
+    world = ProtectionWorld()
     await world.claim("source", phase="Bound")
     one, _ = [await world.claim(name, from_claim()) for name in ("one", "two")]
     async with world.protecting() as protection:
@@ -427,7 +392,7 @@ async def test_P61_a_deleted_source_goes_the_moment_its_last_clone_is_bound():
 
 @in_virtual_time
 async def test_P61_the_peers_finalizer_without_clones_goes_at_once():
-    world = World()
+    world = ProtectionWorld()
     await world.claim("source", phase="Bound")
     await world.patch(PERSISTENT_VOLUME_CLAIMS, "source", {"metadata": {"finalizers": [names.CLONE_FINALIZER]}}, "ns")
     async with world.protecting():
@@ -439,7 +404,7 @@ async def test_P61_the_peers_finalizer_without_clones_goes_at_once():
 
 @in_virtual_time
 async def test_P61_a_clone_in_the_making_counts_though_its_claim_is_gone():
-    world = World()
+    world = ProtectionWorld()
     await world.claim("source", phase="Bound")
     uid = await world.claim("c", from_claim())
     async with world.protecting() as protection:
@@ -458,10 +423,9 @@ async def test_P61_a_clone_in_the_making_counts_though_its_claim_is_gone():
 @in_virtual_time
 async def test_P61_the_finalizer_of_another_drivers_clones_is_its_provisioners(driver: str, clones: bool, is_ours: bool):
     """That one may be making a clone for a claim that is gone."""
-    world = World()
+    world = ProtectionWorld()
     world.facts = DriverCapabilities("csi.test", clones=clones)
-    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": {"driver": driver, "volumeHandle": "h"}}
-    await world.create(PERSISTENT_VOLUMES, {"metadata": {"name": "pv"}, "spec": spec})
+    await world.create(a_pv(source={"csi": {"driver": driver, "volumeHandle": "h"}}))
     await world.claim("source", phase="Bound")
     await world.patch(PERSISTENT_VOLUME_CLAIMS, "source", {"spec": {"volumeName": "pv"}}, "ns")
     await world.patch(PERSISTENT_VOLUME_CLAIMS, "source", {"metadata": {"finalizers": [names.CLONE_FINALIZER]}}, "ns")
@@ -473,7 +437,7 @@ async def test_P61_the_finalizer_of_another_drivers_clones_is_its_provisioners(d
 
 @in_virtual_time
 async def test_P61_without_the_right_to_hold_a_claim_nothing_is_cloned():
-    world = World()
+    world = ProtectionWorld()
     await world.claim("source", phase="Bound")
     world.cluster.refuse(PUT_CLAIM, error=Forbidden("no", reason="Forbidden"))
     async with world.protecting() as protection:

@@ -17,6 +17,7 @@ from mooring.controllers.provisioner.local_node import reasons as why
 from mooring.controllers.provisioner.options import CapacityOptions, NodeOptions, Rules
 from mooring.csi.codes import Code, DriverError
 from mooring.kube.errors import Conflict, Forbidden
+from tests.support.builders import a_pv, a_reference
 from tests.support.cluster_world import metric
 from tests.support.provisioning import DRIVER, POST_PV, PUT_CLAIM, ProvisioningWorld
 from tests.support.recording import RecordingCluster
@@ -111,8 +112,7 @@ async def test_P88_a_volume_that_may_be_here_is_not_settled_by_one_that_another_
     await world.make_class(binding=WFFC)
     uid = (await world.make_claim(node=NODE))["metadata"]["uid"]
     world.driver.script(CREATE, Wait(5.0, Lose()) if selected_when.startswith("before") else Lose())
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.settle(0.1)
         await make_elsewhere(world, uid)
         await world.annotate({names.SELECTED_NODE: "other"})
@@ -127,8 +127,7 @@ async def test_P88_a_volume_that_may_be_here_though_it_was_refused_is_deleted_on
     await world.make_class(binding=WFFC)
     uid = (await world.make_claim(node=NODE))["metadata"]["uid"]
     world.driver.script(CREATE, Lose(), Fail(Code.RESOURCE_EXHAUSTED, "full"))
-    async with world.provisioning():
-        await world.calls(2)
+    async with world.provisioning(calls=2):
         await world.settle()
         await world.annotate({names.SELECTED_NODE: "other"})
         await make_elsewhere(world, uid)
@@ -140,15 +139,7 @@ async def test_P88_a_volume_that_may_be_here_though_it_was_refused_is_deleted_on
 
 async def make_elsewhere(world: ProvisioningWorld, uid: str) -> None:
     """The volume of the claim with this uid, as another node's provisioner makes it."""
-    there = [{"matchExpressions": [{"key": HOST, "operator": "In", "values": ["other"]}]}]
-    spec = {
-        "csi": {"driver": DRIVER, "volumeHandle": "there"},
-        "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": uid},
-        "capacity": {"storage": "1Gi"},
-        "accessModes": ["ReadWriteOnce"],
-        "nodeAffinity": {"required": {"nodeSelectorTerms": there}},
-    }
-    await world.create(PERSISTENT_VOLUMES, {"metadata": {"name": f"pvc-{uid}"}, "spec": spec})
+    await world.create(a_pv(f"pvc-{uid}", "there", claimRef=a_reference("c", uid), affinity={HOST: "other"}))
 
 
 # -- bidding
@@ -454,14 +445,6 @@ async def test_P90_volumes_of_other_nodes_stay():
 
 
 async def released(world: ProvisioningWorld, name: str, place: Mapping[str, str]) -> None:
-    expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in place.items()]
     notes = {names.PROVISIONED_BY: DRIVER, names.DELETION_SECRET_NAME: "", names.DELETION_SECRET_NAMESPACE: ""}
-    spec = {
-        "capacity": {"storage": "1Gi"},
-        "accessModes": ["ReadWriteOnce"],
-        "csi": {"driver": DRIVER, "volumeHandle": name},
-        "persistentVolumeReclaimPolicy": "Delete",
-        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}},
-    }
-    metadata = {"name": name, "finalizers": [names.VOLUME_FINALIZER], "annotations": notes}
-    await world.create(PERSISTENT_VOLUMES, {"metadata": metadata, "spec": spec, "status": {"phase": "Released"}})
+    spec = {"persistentVolumeReclaimPolicy": "Delete", "finalizers": [names.VOLUME_FINALIZER], "annotations": notes}
+    await world.create(a_pv(name, affinity=place, phase="Released", **spec))
