@@ -276,9 +276,9 @@ def test_P42_what_nobody_waits_for_any_more_is_asked_for_seldom():
 @pytest.mark.parametrize(
     ("claim", "decision"),
     [
-        pytest.param(None, Decision(why.Provisioned(NAME), settled=True, has_volume=True), id="gone"),
-        pytest.param(asking(), Decision(why.Provisioned(NAME), settled=True, has_volume=True), id="there"),
-        pytest.param(asking(volumeName=NAME), Decision(why.HasVolume(NAME), settled=True, has_volume=True), id="bound"),
+        pytest.param(None, Decision(why.Provisioned(NAME), closes_intent=True, has_volume=True), id="gone"),
+        pytest.param(asking(), Decision(why.Provisioned(NAME), closes_intent=True, has_volume=True), id="there"),
+        pytest.param(asking(volumeName=NAME), Decision(why.HasVolume(NAME), closes_intent=True, has_volume=True), id="bound"),
     ],
 )
 def test_P47_an_intent_whose_volume_is_stored_is_closed(claim: PersistentVolumeClaim | None, decision: Decision):
