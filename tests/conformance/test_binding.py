@@ -13,7 +13,7 @@ import pytest
 from mooring.api.core import NODES
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from tests.support.binding import NODE, POD, PV, PVC, BinderWorld, Tenant, annotations, finalizers
@@ -425,7 +425,7 @@ def test_the_real_ones_agree(new_control_plane: Callable[..., ControlPlane]) -> 
 async def _all_on(plane: ControlPlane) -> dict[str, str]:
     clock = LoopClock()
     config = load(str(plane.kubeconfig()), {})
-    async with HttpCluster(config, clock=clock, chance=Chance(), user_agent="binding-lives") as cluster:
+    async with HttpCluster(config, clock=clock, randomness=Random(), user_agent="binding-lives") as cluster:
         await cluster.list(NODES)
         tasks = {name: asyncio.create_task(_one(body, Tenant(cluster, wait_s=60, look_s=0.1))) for name, body in LIVES.items()}
         ended = {name: await task for name, task in tasks.items()}

@@ -13,7 +13,7 @@ from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube import errors
 from mooring.kube.client.config import User
 from mooring.kube.client.http import HttpCluster
@@ -28,7 +28,7 @@ from tests.support.builders import a_va
 @contextlib.asynccontextmanager
 async def a_client(server: Server) -> AsyncIterator[HttpCluster]:
     config = load(str(server.kubeconfig), {})
-    async with HttpCluster(config, clock=LoopClock(), chance=Chance(1), user_agent="conformance/1") as cluster:
+    async with HttpCluster(config, clock=LoopClock(), randomness=Random(1), user_agent="conformance/1") as cluster:
         yield cluster
 
 
@@ -132,6 +132,6 @@ async def test_a_watch_from_a_forgotten_version_is_gone(server: Server) -> None:
 
 async def test_credentials_that_are_none_are_refused(server: Server) -> None:
     stranger = dataclasses.replace(load(str(server.kubeconfig), {}), user=User(token="nobody"))
-    async with HttpCluster(stranger, clock=LoopClock(), chance=Chance(1), user_agent="conformance/1") as cluster:
+    async with HttpCluster(stranger, clock=LoopClock(), randomness=Random(1), user_agent="conformance/1") as cluster:
         with pytest.raises(errors.Unauthorized):
             await cluster.list(VOLUME_ATTACHMENTS)

@@ -23,7 +23,7 @@ from mooring.apiserver.controllers.housekeeping import Housekeeping
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.apiserver.table import HistoryLimits
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import Cluster, EventType, Patch, PatchType, Selection, WatchEvent
@@ -58,10 +58,10 @@ class Local(Target):
 
     def __init__(self) -> None:
         self._faults = _Scissors()
-        chance = Chance(1)
-        store = new_store(chance, time.time(), HistoryLimits(changes_max=EMBEDDED_HISTORY))
+        randomness = Random(1)
+        store = new_store(randomness, time.time(), HistoryLimits(changes_max=EMBEDDED_HISTORY))
         Housekeeping(store, clock=LoopClock()).start()
-        super().__init__(LocalCluster(store, clock=LoopClock(), chance=chance, faults=self._faults), bookmark_s=0.2)
+        super().__init__(LocalCluster(store, clock=LoopClock(), randomness=randomness, faults=self._faults), bookmark_s=0.2)
 
     async def forget(self) -> Kind[dict[str, Any]]:
         for number in range(EMBEDDED_HISTORY // 2 + 2):
@@ -107,7 +107,7 @@ async def http_target(server: Server) -> AsyncIterator[Target]:
     assert place.port is not None
     async with relay_to(place.hostname, place.port) as relay:
         relayed = dataclasses.replace(config, server=f"https://127.0.0.1:{relay.port}")
-        async with HttpCluster(relayed, clock=LoopClock(), chance=Chance(1), user_agent="port-tests") as cluster:
+        async with HttpCluster(relayed, clock=LoopClock(), randomness=Random(1), user_agent="port-tests") as cluster:
             yield Http(cluster, server, relay)
 
 

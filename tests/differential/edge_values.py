@@ -54,11 +54,11 @@ SAFE_NAMES: Final = ("ownerReferences", "deletionTimestamp", "managedFields")
 """What is put in by a dry run only: what comes of it comes at a moment of its own, or stays."""
 
 
-def value(chance: random.Random) -> Any:
-    kind = chance.random()
+def value(randomness: random.Random) -> Any:
+    kind = randomness.random()
     if kind < 0.5:
-        return chance.choice(TEXTS)
-    return copy.deepcopy(chance.choice(NUMBERS if kind < 0.7 else OTHERS))
+        return randomness.choice(TEXTS)
+    return copy.deepcopy(randomness.choice(NUMBERS if kind < 0.7 else OTHERS))
 
 
 def places(obj: Any, below: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -77,59 +77,59 @@ def at(obj: Any, place: tuple[str | int, ...]) -> Any:
     return obj
 
 
-def edit(chance: random.Random, known: Json, donors: tuple[Json, ...] = ()) -> Edit:
+def edit(randomness: random.Random, known: Json, donors: tuple[Json, ...] = ()) -> Edit:
     """A change somewhere in an object like `known`: mostly of one value. donors: objects whose parts may be taken."""
-    donor = chance.choice(donors) if donors else {}
+    donor = randomness.choice(donors) if donors else {}
     offered = [place for place in places(donor) if place[:2] != ("metadata", "ownerReferences")]
-    if offered and chance.random() < 0.45:
-        place = chance.choice(offered)
-        cut = chance.randrange(1, len(place) + 1)
+    if offered and randomness.random() < 0.45:
+        place = randomness.choice(offered)
+        cut = randomness.randrange(1, len(place) + 1)
         place = place[:cut] if place[:cut] not in (("metadata",),) else place
         return Edit(place, copy.deepcopy(at(donor, place)))
     where = list(places(known))
-    kind = chance.random()
+    kind = randomness.random()
     if kind < 0.15 or not where:
-        return metadata_edit(chance)
-    place = chance.choice(where)
+        return metadata_edit(randomness)
+    place = randomness.choice(where)
     if kind < 0.35:
         return Edit(place, REMOVED)
     if kind < 0.45:
-        return Edit((*place[:-1], chance.choice(("noSuchField", "metadata2", "ü"))), value(chance))
+        return Edit((*place[:-1], randomness.choice(("noSuchField", "metadata2", "ü"))), value(randomness))
     old = at(known, place)
     if isinstance(old, list) and old and kind < 0.6:
-        return Edit(place, [*copy.deepcopy(old), copy.deepcopy(chance.choice(old))])
+        return Edit(place, [*copy.deepcopy(old), copy.deepcopy(randomness.choice(old))])
     if isinstance(old, str) and kind < 0.8:
-        return Edit(place, chance.choice(TEXTS))
+        return Edit(place, randomness.choice(TEXTS))
     if isinstance(old, int) and kind < 0.8:
-        return Edit(place, chance.choice(NUMBERS))
-    return Edit(place, value(chance))
+        return Edit(place, randomness.choice(NUMBERS))
+    return Edit(place, value(randomness))
 
 
-def metadata_edit(chance: random.Random) -> Edit:
+def metadata_edit(randomness: random.Random) -> Edit:
     """A change of what all kinds have."""
     choices: list[tuple[str, Any]] = [
-        ("labels", {"a": chance.choice(("b", "c", "", "-", "ü", "1"))}),
-        ("labels", {chance.choice(("a", "x/y", "/x", "A/b", "-a", "a" * 64)): "b"}),
+        ("labels", {"a": randomness.choice(("b", "c", "", "-", "ü", "1"))}),
+        ("labels", {randomness.choice(("a", "x/y", "/x", "A/b", "-a", "a" * 64)): "b"}),
         ("annotations", {"a": "b"}),
-        ("annotations", {chance.choice(("a b", "x/y", "UP/x", "")): chance.choice(TEXTS)}),
+        ("annotations", {randomness.choice(("a b", "x/y", "UP/x", "")): randomness.choice(TEXTS)}),
         ("finalizers", ["example.com/hold"]),
-        ("finalizers", [chance.choice(("x", "kubernetes", "a/b", "a/b/c", "foregroundDeletion", "orphan", ""))]),
+        ("finalizers", [randomness.choice(("x", "kubernetes", "a/b", "a/b/c", "foregroundDeletion", "orphan", ""))]),
         ("finalizers", []),
-        ("uid", chance.choice(("x", ""))),
-        ("creationTimestamp", chance.choice((None, "2024-01-02T03:04:05Z", "x"))),
-        ("generation", chance.choice((0, 1, 7, -1))),
+        ("uid", randomness.choice(("x", ""))),
+        ("creationTimestamp", randomness.choice((None, "2024-01-02T03:04:05Z", "x"))),
+        ("generation", randomness.choice((0, 1, 7, -1))),
         ("selfLink", "/x"),
-        ("deletionGracePeriodSeconds", chance.choice((0, 5))),
+        ("deletionGracePeriodSeconds", randomness.choice((0, 5))),
         ("deletionTimestamp", "2024-01-02T03:04:05Z"),
-        ("resourceVersion", chance.choice(("", "0", "abc", "-1", "1"))),
-        ("name", chance.choice(("a", "b", "UPPER", "a/b", "", "a" * 254, "ü"))),
-        ("namespace", chance.choice(("one", "two", "", "three"))),
-        ("managedFields", chance.choice(([], [{}], None))),
-        ("ownerReferences", [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": chance.choice(("u", ""))}]),
+        ("resourceVersion", randomness.choice(("", "0", "abc", "-1", "1"))),
+        ("name", randomness.choice(("a", "b", "UPPER", "a/b", "", "a" * 254, "ü"))),
+        ("namespace", randomness.choice(("one", "two", "", "three"))),
+        ("managedFields", randomness.choice(([], [{}], None))),
+        ("ownerReferences", [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": randomness.choice(("u", ""))}]),
         ("clusterName", "x"),
-        ("labels", chance.choice(({}, None, {"a": None}, {"a": 1}, []))),
+        ("labels", randomness.choice(({}, None, {"a": None}, {"a": 1}, []))),
     ]
-    name, new = chance.choice(choices)
+    name, new = randomness.choice(choices)
     return Edit(("metadata", name), new)
 
 
@@ -169,10 +169,10 @@ def _nested(place: tuple[str | int, ...], value: Any) -> Any:
     return value
 
 
-def directive(chance: random.Random, body: Json) -> None:
+def directive(randomness: random.Random, body: Json) -> None:
     where = _maps(body)
-    chosen = chance.choice(where)
-    chosen.update(chance.choice(({"$patch": "replace"}, {"$patch": "delete"}, {"$patch": "x"})))  # fmt: skip
+    chosen = randomness.choice(where)
+    chosen.update(randomness.choice(({"$patch": "replace"}, {"$patch": "delete"}, {"$patch": "x"})))  # fmt: skip
 
 
 def _maps(value: Any) -> list[Json]:

@@ -37,17 +37,17 @@ _PLACES: Final = (
 _NAMES: Final = ("UPPER", "a%20b", "%C3%BC", "x" * 300, "..", ".", "a:b", "none", "a%25b")
 
 
-def request(chance: random.Random, subject: Subject, collection: str, name: str, obj: Json) -> Request:
+def request(randomness: random.Random, subject: Subject, collection: str, name: str, obj: Json) -> Request:
     """obj: a valid object of that name. Nothing of it is written but where the servers refuse it."""
-    where = _Where(chance, subject, collection, f"{collection}/{name}", obj)
-    return chance.choice(_KINDS)(where)
+    where = _Where(randomness, subject, collection, f"{collection}/{name}", obj)
+    return randomness.choice(_KINDS)(where)
 
 
 class _Where:
     """What the requests are about."""
 
-    def __init__(self, chance: random.Random, subject: Subject, collection: str, path: str, obj: Json) -> None:
-        self.some, self.subject, self.collection, self.path, self.obj = chance.choice, subject, collection, path, obj
+    def __init__(self, randomness: random.Random, subject: Subject, collection: str, path: str, obj: Json) -> None:
+        self.some, self.subject, self.collection, self.path, self.obj = randomness.choice, subject, collection, path, obj
 
 
 def _body(where: _Where) -> Request:

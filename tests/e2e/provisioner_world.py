@@ -13,7 +13,7 @@ from typing import Any
 
 from mooring.api.meta import Kind
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.controllers.provisioner import names
 from mooring.driver.server import serving
 from mooring.kube.client.http import HttpCluster
@@ -131,7 +131,7 @@ class Provisioning(Tenant):
 
 @contextlib.asynccontextmanager
 async def a_world(plane: ControlPlane, folder: Path) -> AsyncIterator[Provisioning]:
-    users = HttpCluster(load(str(plane.kubeconfig()), {}), clock=LoopClock(), chance=Chance(), user_agent="tests")
+    users = HttpCluster(load(str(plane.kubeconfig()), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")
     async with asyncio.timeout(90), users:
         world = Provisioning(users, plane, folder)
         async with serving(world.backend, str(world.socket), grace_s=0):

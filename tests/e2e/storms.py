@@ -16,7 +16,7 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Persi
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.api.storage import STORAGE_CLASSES
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.controllers.provisioner.intents import lease_codec
 from mooring.kube.cluster import Cluster
 from tests.support.binding import POD, PVC, Tenant
@@ -127,20 +127,20 @@ class Storm(abc.ABC):
             place = {ZONE: ZONES[number // 2 % len(ZONES)]} if number % 3 else {}
             await self.world.make_pod(name, base=f"p{number}", nodeSelector=place)
 
-    async def change_minds(self, chance: Chance, times: int) -> None:
+    async def change_minds(self, randomness: Random, times: int) -> None:
         """Claims are deleted, their pods with them, and made anew under the same names; classes, too."""
         for _ in range(times):
-            number = chance.below(self.count)
+            number = randomness.below(self.count)
             if number % 2:
                 await self.world.delete(POD, self.world(f"p{number}"))
             await self.world.delete(PVC, self.world(f"c{number}"))
-            if chance.happens(0.2):
+            if randomness.happens(0.2):
                 await self.world.delete(STORAGE_CLASSES, self.world("now"))
-                await asyncio.sleep(chance.uniform(0.0, 1.0))
+                await asyncio.sleep(randomness.uniform(0.0, 1.0))
                 await self.world.create(a_class(self.world("now"), provisioner=self.driver.name))
             await self.world.gone(PVC, self.world(f"c{number}"))
             await self._wish(number)
-            await asyncio.sleep(chance.uniform(0.0, 0.5))
+            await asyncio.sleep(randomness.uniform(0.0, 0.5))
 
     async def bound(self, share: float) -> None:
         """At least this share of the claims is bound."""

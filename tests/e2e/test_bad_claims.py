@@ -20,7 +20,7 @@ import pytest
 from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.controllers.provisioner import names
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
@@ -171,7 +171,7 @@ def provisioner(config: Path, socket: Path, log: Path) -> Iterator[Program]:
 
 @contextlib.asynccontextmanager
 async def a_world(config: Path, folder: Path) -> AsyncIterator[tuple[BadClaims, Program]]:
-    client = HttpCluster(kubeconfig.load(str(config), {}), clock=LoopClock(), chance=Chance(), user_agent="tests")
+    client = HttpCluster(kubeconfig.load(str(config), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")
     async with client:
         world = BadClaims(client)
         async with serving(world.driver, str(folder / "s"), grace_s=0):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from tests.support.binding import Tenant
@@ -49,7 +49,7 @@ def binder(kubeconfig: Path, log: Path, *flags: str) -> Iterator[Program]:
 
 @contextlib.asynccontextmanager
 async def a_world(kubeconfig: Path) -> AsyncIterator[Tenant]:
-    async with HttpCluster(load(str(kubeconfig), {}), clock=LoopClock(), chance=Chance(), user_agent="tests") as cluster:
+    async with HttpCluster(load(str(kubeconfig), {}), clock=LoopClock(), randomness=Random(), user_agent="tests") as cluster:
         yield Tenant(cluster, look_s=0.02)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from tests.support.binding import POD, PV, PVC, Tenant, finalizers
@@ -44,7 +44,7 @@ async def binding(proxy: FaultProxy, log: Path) -> AsyncIterator[None]:
 
 async def test_the_manifests_rights_are_enough_and_all_are_needed(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
     plane = new_control_plane(apiserver_flags=[OWNERS_ARE_CHECKED])
-    users = HttpCluster(load(str(plane.kubeconfig()), {}), clock=LoopClock(), chance=Chance(), user_agent="tests")
+    users = HttpCluster(load(str(plane.kubeconfig()), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")
     async with asyncio.timeout(90), acting_as(BINDER, plane, tmp_path) as proxy, users:
         world = Tenant(users, look_s=0.02)
         async with binding(proxy, tmp_path / "one"), binding(proxy, tmp_path / "two"):

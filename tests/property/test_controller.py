@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.controller import Controller
 from mooring.control.queue import BackOff
 from mooring.control.result import Result, Retry, Stale
@@ -25,12 +25,12 @@ class Doors:
     """Doors that open and close, and keys that want to go through one: they wait for it, or fail for it until it heals."""
 
     def __init__(self, seed: int, workers: int) -> None:
-        self.chance = Chance(seed)
+        self.randomness = Random(seed)
         self.open = dict.fromkeys(DOORS, False)
         self.door_of = {key: DOORS[number % len(DOORS)] for number, key in enumerate(KEYS)}
         self.went: set[str] = set()
         self.in_hand: Counter[str] = Counter()
-        runtime = Runtime(FakeCluster(), LoopClock(), Chance(seed), Metrics())
+        runtime = Runtime(FakeCluster(), LoopClock(), Random(seed), Metrics())
         self.controller: Controller[str] = Controller(
             runtime, "doors", self.reconcile, workers=workers, backoff=BackOff(1e6, 1e6, jitter=0.0)
         )
@@ -41,11 +41,11 @@ class Doors:
         try:
             door = self.door_of[key]
             is_open = self.open[door]  # judged here, and told while the rest goes on
-            await asyncio.sleep(self.chance.below(3))
+            await asyncio.sleep(self.randomness.below(3))
             if is_open:
                 self.went.add(key)
                 return Result("went through", done="went")
-            match self.chance.below(3):
+            match self.randomness.below(3):
                 case 0:
                     raise Retry("closed", heals=[door])
                 case 1 if self.open[door]:
@@ -125,7 +125,7 @@ def test_back_off_doubles_up_to_its_cap_and_begins_anew_after_a_success(seed, fa
                 raise Retry("no")
             return Result("settled")
 
-        runtime = Runtime(FakeCluster(), LoopClock(), Chance(seed), Metrics())
+        runtime = Runtime(FakeCluster(), LoopClock(), Random(seed), Metrics())
         backoff = BackOff(base_s, cap_s, jitter=0.0)
         controller: Controller[str] = Controller(runtime, "fails", reconcile, workers=1, backoff=backoff)
         async with asyncio.TaskGroup() as group:

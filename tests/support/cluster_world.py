@@ -18,7 +18,7 @@ from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.caches import Caches
 from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
@@ -102,17 +102,17 @@ class ClusterUser:
 
 class ClusterWorld(ClusterUser):
     def __init__(self, faults: Faults | None = None, *, seed: int = 7) -> None:
-        self.clock, self.chance, self.metrics = LoopClock(EPOCH_S), Chance(seed), Metrics()
-        self.store = new_store(self.chance, EPOCH_S)
+        self.clock, self.randomness, self.metrics = LoopClock(EPOCH_S), Random(seed), Metrics()
+        self.store = new_store(self.randomness, EPOCH_S)
         self.story: list[str] = []
-        super().__init__(LocalCluster(self.store, clock=self.clock, chance=self.chance))
-        self.cluster = RecordingCluster(LocalCluster(self.store, clock=self.clock, chance=self.chance, faults=faults), self.story)
-        self.recorder = EventRecorder(self.users, "csi.test_test", clock=self.clock, chance=self.chance)
+        super().__init__(LocalCluster(self.store, clock=self.clock, randomness=self.randomness))
+        self.cluster = RecordingCluster(LocalCluster(self.store, clock=self.clock, randomness=self.randomness, faults=faults), self.story)
+        self.recorder = EventRecorder(self.users, "csi.test_test", clock=self.clock, randomness=self.randomness)
 
     @property
     def runtime(self) -> Runtime:
         """For the part under test."""
-        return Runtime(self.cluster, self.clock, self.chance, self.metrics)
+        return Runtime(self.cluster, self.clock, self.randomness, self.metrics)
 
     # -- objects
 

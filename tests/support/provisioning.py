@@ -78,7 +78,7 @@ class ProvisioningWorld(ClusterWorld):
         """A running provisioner; cancelled at the end, as by kill -9. calls: how many CreateVolume it has made to begin with."""
         port = InProcessDriver(self.driver, clock=self.clock)
         info = await probe_and_identify(port, clock=self.clock)
-        events = EventRecorder(self.users, "csi.test_host_uid", clock=self.clock, chance=self.chance)
+        events = EventRecorder(self.users, "csi.test_host_uid", clock=self.clock, randomness=self.randomness)
         self.provisioner = Provisioner(self.runtime, port, info, self.options, events, intents=self.intents)
         async with self.running(self.provisioner.run()):
             await self.calls(calls)
@@ -136,7 +136,7 @@ class ProvisioningWorld(ClusterWorld):
 
     async def touch(self, name: str = "c") -> None:
         """A change of the claim that means nothing."""
-        await self.annotate({"touched": self.chance.suffix()}, name)
+        await self.annotate({"touched": self.randomness.suffix()}, name)
 
     async def delete_claim(self, name: str = "c") -> None:
         """As a user does, with nobody protecting it."""

@@ -21,7 +21,7 @@ from mooring.apiserver.watch import WatchHub
 from mooring.apiserver.watch_buffer import WatchItem
 from mooring.apiserver.web.queries import delete_options
 from mooring.base.clock import Clock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.client.codec import codec_of
 from mooring.kube.client.paths import paths_of
 from mooring.kube.cluster import EVERYTHING, Cluster, Page, Request, Selection, Verb, WatchEvent
@@ -47,12 +47,12 @@ class LocalCluster(Cluster):
     """`Cluster` on a store. Several may share one store, each with faults of its own."""
 
     def __init__(
-        self, store: ObjectStore, *, clock: Clock, chance: Chance, faults: Faults | None = None, durability: Durability | None = None
+        self, store: ObjectStore, *, clock: Clock, randomness: Random, faults: Faults | None = None, durability: Durability | None = None
     ) -> None:
         self.store = store
         self._clock = clock
         self._durability = durability or InMemory(store)
-        self._hub = WatchHub(store, clock=clock, chance=chance, durability=self._durability)
+        self._hub = WatchHub(store, clock=clock, randomness=randomness, durability=self._durability)
         self._faults = faults or Faults()
 
     async def ask(self, request: Request) -> Any:

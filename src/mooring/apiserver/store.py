@@ -29,7 +29,7 @@ from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply import managed
 from mooring.apiserver.server_side_apply.managed import SERVER, Writer, record_after
 from mooring.apiserver.table import DEFAULT_LIMITS, Change, Deleted, HistoryLimits, Listing, Stored, StoreView, Table, Written
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 
 _NAMESPACES: Final = ("", "v1", "namespaces")
 
@@ -40,13 +40,13 @@ Follower = Callable[[Resource, Change], None]
 class ObjectStore:
     """All objects of a server. `now` in every method: seconds since the epoch."""
 
-    def __init__(self, resources: Iterable[Resource], chance: Chance, limits: HistoryLimits = DEFAULT_LIMITS) -> None:
+    def __init__(self, resources: Iterable[Resource], randomness: Random, limits: HistoryLimits = DEFAULT_LIMITS) -> None:
         self.kinds: Final = Kinds(resources)
         self.version = 1
         """The newest resource version."""
         self.follows_owners = False
         """Somebody looks after dependents; without, a deletion's propagation policy means nothing."""
-        self._chance = chance
+        self._randomness = randomness
         self._limits = limits
         self._tables = {resource.storage: Table(limits) for resource in self.resources}
         self._view = StoreView(self._tables)
@@ -137,10 +137,10 @@ class ObjectStore:
         warnings = write_pipeline.normalise(resource, body)
         version_given = write_pipeline.has_version(meta)
         record = record_after(resource, None, body, by, now)
-        metadata.stamp_new(body, self._chance.uid(), now)
+        metadata.stamp_new(body, self._randomness.uid(), now)
         metadata.put_record(body, record)
         namespace, table = meta.get("namespace", ""), self.table(resource)
-        write_pipeline.generate_name(meta, self._chance, lambda name: table.get(Key(namespace, name)) is not None)
+        write_pipeline.generate_name(meta, self._randomness, lambda name: table.get(Key(namespace, name)) is not None)
         resource.prepare_create(body, now)
         wrong = list(metadata.validate(meta, resource.name_rule, resource.namespaced, bare_finalizers=resource.bare_finalizers))
         wrong += resource.validate(body)
@@ -232,7 +232,7 @@ class ObjectStore:
             self._commit(resource, old, obj, now)
 
     def new_id(self) -> str:
-        return self._chance.uid()
+        return self._randomness.uid()
 
     def sweep(self, now: float) -> None:
         """Removes what has outlived its kind's time, and forgets old history."""

@@ -18,7 +18,7 @@ from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.watch_buffer import BATCH_MAX, Batch, WatchBuffer, WatchItem, fitting
 from mooring.base.clock import Clock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.cluster import EventType
 
 BOOKMARK_PERIOD_S: Final = 15.0
@@ -40,7 +40,7 @@ class Cursor:
         self._version = start.version
         self._found = store.list(resource, scope).items if start.initial else ()
         self._bookmarks, self._initial_end = options.bookmarks, start.initial and options.bookmarks
-        self._end = hub.clock.now() + (options.timeout_s or hub.chance.uniform(_TIMEOUT_S_MIN, 2 * _TIMEOUT_S_MIN))
+        self._end = hub.clock.now() + (options.timeout_s or hub.randomness.uniform(_TIMEOUT_S_MIN, 2 * _TIMEOUT_S_MIN))
         self._bookmark_at = self._next_bookmark()
         self.needs = min(start.version, store.version)
         self.is_over = False
@@ -79,14 +79,14 @@ class Cursor:
         return None
 
     def _next_bookmark(self) -> float:
-        return self._hub.clock.now() + self._hub.chance.jittered(BOOKMARK_PERIOD_S, 0.1)
+        return self._hub.clock.now() + self._hub.randomness.jittered(BOOKMARK_PERIOD_S, 0.1)
 
 
 class WatchHub:
     """Wakes watchers at a store's committed changes. Belongs to one event loop."""
 
-    def __init__(self, store: ObjectStore, *, clock: Clock, chance: Chance, durability: Durability | None = None) -> None:
-        self.store, self.clock, self.chance = store, clock, chance
+    def __init__(self, store: ObjectStore, *, clock: Clock, randomness: Random, durability: Durability | None = None) -> None:
+        self.store, self.clock, self.randomness = store, clock, randomness
         self._durability = durability or InMemory(store)
         self._buffers: WeakValueDictionary[tuple[object, ...], WatchBuffer] = WeakValueDictionary()
         self._waiting: dict[Place, dict[asyncio.Future[None], None]] = {}

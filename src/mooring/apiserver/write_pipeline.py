@@ -10,7 +10,7 @@ from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.listing import parse_version
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.table import Stored
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 
 _JSON_BYTES_MAX: Final = 3 * 512 * 1024
 _BYTES_MAX: Final = 2 * 1024 * 1024
@@ -144,13 +144,13 @@ _PREFIX_MAX: Final = 58
 _TRIES: Final = 8
 
 
-def generate_name(meta: Json, chance: Chance, is_taken: Callable[[str], bool]) -> None:
+def generate_name(meta: Json, randomness: Random, is_taken: Callable[[str], bool]) -> None:
     """Fills in a name where only its beginning is given. It may still be a taken one, when chance will have it so."""
     prefix = meta.get("generateName", "")
     if meta.get("name") or not prefix:
         return
     for _ in range(_TRIES):
-        meta["name"] = prefix[:_PREFIX_MAX] + chance.suffix()
+        meta["name"] = prefix[:_PREFIX_MAX] + randomness.suffix()
         if not is_taken(meta["name"]):
             return
 

@@ -1,4 +1,4 @@
-"""Chance as a port: one seedable source per process, handed in, never the global one."""
+"""Randomness as a port: one seedable source per process, handed in, never the global one."""
 
 import random
 import uuid
@@ -6,7 +6,7 @@ import uuid
 _NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # what the API server draws generated names from: no vowels, no words
 
 
-class Chance:
+class Random:
     """A source of random values. seed: None draws from the system; a number repeats exactly."""
 
     def __init__(self, seed: int | None = None) -> None:

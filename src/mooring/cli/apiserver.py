@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mooring.apiserver.durability import Durability
     from mooring.apiserver.store import ObjectStore
     from mooring.base.clock import Clock
-    from mooring.base.randomness import Chance
+    from mooring.base.randomness import Random
 
 F = TypeVar("F", bound=ProcessFlags)
 
@@ -158,14 +158,14 @@ async def _serve(flags: ApiServerFlags) -> int:
     from mooring.apiserver.web.server import ApiServer
     from mooring.base.clock import LoopClock
     from mooring.base.folders import folder_or_temporary
-    from mooring.base.randomness import Chance
+    from mooring.base.randomness import Random
     from mooring.base.stopping import stop_signals
 
-    clock, chance = LoopClock(), Chance()
+    clock, randomness = LoopClock(), Random()
     with stop_signals() as stop, folder_or_temporary(flags.state) as folder:
-        async with _objects(flags, folder, clock, chance) as (store, durability):
+        async with _objects(flags, folder, clock, randomness) as (store, durability):
             identity = identity_in(folder / "tls", clock.wall_s())
-            server = ApiServer(store, identity, clock=clock, chance=chance, port=flags.port, durability=durability)
+            server = ApiServer(store, identity, clock=clock, randomness=randomness, port=flags.port, durability=durability)
             await server.start()
             try:
                 path = kubeconfig_file(flags, folder)
@@ -180,17 +180,17 @@ async def _serve(flags: ApiServerFlags) -> int:
 
 @contextlib.asynccontextmanager
 async def _objects(
-    flags: ApiServerFlags, folder: Path, clock: Clock, chance: Chance
+    flags: ApiServerFlags, folder: Path, clock: Clock, randomness: Random
 ) -> AsyncGenerator[tuple[ObjectStore, Durability], None]:
     from mooring.apiserver.bootstrap import new_store
     from mooring.apiserver.disk.state import lasting
     from mooring.apiserver.durability import InMemory
 
     if flags.memory:
-        store = new_store(chance, clock.wall_s(), event_ttl_s=flags.event_ttl)
+        store = new_store(randomness, clock.wall_s(), event_ttl_s=flags.event_ttl)
         yield store, InMemory(store)
         return
-    async with lasting(folder, clock=clock, chance=chance, careful=not flags.no_fsync, event_ttl_s=flags.event_ttl) as opened:
+    async with lasting(folder, clock=clock, randomness=randomness, careful=not flags.no_fsync, event_ttl_s=flags.event_ttl) as opened:
         yield opened
 
 

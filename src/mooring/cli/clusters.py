@@ -8,7 +8,7 @@ import platform
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.cli.process import VERSION, Machine
 from mooring.cli.settings import RequestLimit
 from mooring.kube.client import kubeconfig
@@ -34,12 +34,12 @@ def load_config_as_kubectl(path: str, machine: Machine) -> ClusterConfig:
     return kubeconfig.load(path, machine.environ)
 
 
-def client(name: str, config: ClusterConfig, limit: RequestLimit, *, clock: Clock, chance: Chance, metrics: Metrics) -> HttpCluster:
+def client(name: str, config: ClusterConfig, limit: RequestLimit, *, clock: Clock, randomness: Random, metrics: Metrics) -> HttpCluster:
     """A client that is not connected yet. name: begins the user agent."""
     return HttpCluster(
         config,
         clock=clock,
-        chance=chance,
+        randomness=randomness,
         user_agent=f"{name}/{VERSION} ({platform.system().lower()}/{platform.machine()}) mooring",
         qps=limit.qps,
         burst=limit.burst,

@@ -220,9 +220,9 @@ def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions
     from mooring.controllers.provisioner.metrics import JournalMetrics
 
     runtime, driver_name = context.runtime, context.info.name
-    cluster, clock, chance = runtime.cluster, runtime.clock, runtime.chance
-    identity = f"{machine.host_name()}_{chance.uid()}"
-    events = EventRecorder(cluster, f"{driver_name}_{identity}", clock=clock, chance=chance)
+    cluster, clock, randomness = runtime.cluster, runtime.clock, runtime.randomness
+    identity = f"{machine.host_name()}_{randomness.uid()}"
+    events = EventRecorder(cluster, f"{driver_name}_{identity}", clock=clock, randomness=randomness)
     place = JournalLocation(namespace(context.setup.flags, machine), driver_name, options.node.node_name if options.node else "")
     intents = Journal(cluster, place, identity, clock, runtime.metrics.once(JournalMetrics))
     return Provisioner(runtime, context.driver, context.info, options, events, intents=intents)

@@ -130,7 +130,7 @@ def _examples_command(flags: DevFlags, prog: str) -> str:
 async def _dev(flags: DevFlags, prog: str) -> int:
     check_server_parts()
     from mooring.base.clock import LoopClock
-    from mooring.base.randomness import Chance
+    from mooring.base.randomness import Random
     from mooring.base.stopping import stop_signals
     from mooring.dev.run import run_dev
     from mooring.dev.screen import screen_for
@@ -149,7 +149,7 @@ async def _dev(flags: DevFlags, prog: str) -> int:
                 port=flags.port,
                 story=story,
                 clock=clock,
-                chance=Chance(),
+                randomness=Random(),
                 stop=stop,
                 examples=_examples_command(flags, prog),
                 on_enter=lambda act: on_enter(sys.stdin, act),

@@ -174,7 +174,7 @@ def run(argv: Sequence[str], prog: str) -> int:
 
 
 async def _serve(flags: HostPathFlags) -> int:
-    from mooring.base.randomness import Chance
+    from mooring.base.randomness import Random
     from mooring.base.stopping import stop_signals
     from mooring.driver.capabilities import Capability
     from mooring.driver.hostpath import DRIVER_NAME, HostPath
@@ -183,7 +183,7 @@ async def _serve(flags: HostPathFlags) -> int:
     driver = HostPath(
         Path(flags.state),
         node_ids=flags.node_ids,
-        chance=Chance(),
+        randomness=Random(),
         name=flags.driver_name or DRIVER_NAME,
         limits=_limits(flags),
         attach=flags.attach,

@@ -22,7 +22,7 @@ from mooring.base.diagnostics import Diagnostics
 from mooring.base.errors import InvariantError, first_of
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.cli import election
 from mooring.cli.health import Health, unfilled
 from mooring.cli.process import Machine, Setup
@@ -50,10 +50,10 @@ class Life(abc.ABC, Generic[F]):
     starting = "Starting"
 
     def __init__(
-        self, name: str, setup: Setup[F], machine: Machine, *, clock: Clock, chance: Chance, metrics: Metrics, metrics_address: str = ""
+        self, name: str, setup: Setup[F], machine: Machine, *, clock: Clock, randomness: Random, metrics: Metrics, metrics_address: str = ""
     ) -> None:
         self._name, self._setup, self._machine = name, setup, machine
-        self._clock, self._chance, self._metrics = clock, chance, metrics
+        self._clock, self._randomness, self._metrics = clock, randomness, metrics
         self._metrics_address = metrics_address
         self._told_to_end = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
@@ -122,7 +122,7 @@ class Life(abc.ABC, Generic[F]):
         async with AsyncExitStack() as stack:
             await self._serve_diagnostics(stack)
             cluster = await stack.enter_async_context(self._connect())
-            await self._begin(Runtime(cluster, self._clock, self._chance, self._metrics), stack)
+            await self._begin(Runtime(cluster, self._clock, self._randomness, self._metrics), stack)
 
     async def _serve_diagnostics(self, stack: AsyncExitStack) -> None:
         flags = self._setup.flags
@@ -144,10 +144,12 @@ class Life(abc.ABC, Generic[F]):
             await term()
             return
         async with self._connect() as cluster:  # a client of its own, so that what throttles the work does not delay a renewal
-            me = election.candidate(self._setup.flags, self._machine, lock_name, self._chance)
-            events = EventRecorder(cluster, f"{lock_name}/{me.identity}", clock=self._clock, chance=self._chance, asks_first=asks_first)
+            me = election.candidate(self._setup.flags, self._machine, lock_name, self._randomness)
+            events = EventRecorder(
+                cluster, f"{lock_name}/{me.identity}", clock=self._clock, randomness=self._randomness, asks_first=asks_first
+            )
             metrics = self._metrics.once(LeaseMetrics)
-            self._elector = LeaderElector(cluster, me, clock=self._clock, chance=self._chance, events=events, metrics=metrics)
+            self._elector = LeaderElector(cluster, me, clock=self._clock, randomness=self._randomness, events=events, metrics=metrics)
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(events.run(), name=f"{self._name}/election-events")
                 try:

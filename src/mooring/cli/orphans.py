@@ -121,17 +121,17 @@ def _serve(flags: OrphansFlags, machine: Machine, prog: str) -> int:
 async def _on_the_network(flags: OrphansFlags, machine: Machine) -> int:
     from mooring.base.clock import LoopClock
     from mooring.base.metrics import Metrics
-    from mooring.base.randomness import Chance
+    from mooring.base.randomness import Random
     from mooring.cli.clusters import client, load_config_as_kubectl
     from mooring.cli.settings import RequestLimit
     from mooring.csi.grpc import GrpcDriver
 
-    clock, chance, metrics = LoopClock(), Chance(), Metrics()
+    clock, randomness, metrics = LoopClock(), Random(), Metrics()
     config = load_config_as_kubectl(flags.kubeconfig, machine)
     driver = GrpcDriver(flags.csi_address, clock=clock)
     await driver.connect(CONNECT_S_MAX)
     try:
-        async with client("mooring-orphans", config, RequestLimit(None, 0), clock=clock, chance=chance, metrics=metrics) as cluster:
+        async with client("mooring-orphans", config, RequestLimit(None, 0), clock=clock, randomness=randomness, metrics=metrics) as cluster:
             return await Orphans(flags, cluster, driver, clock, sys.stdin, sys.stdout, sys.stderr).run()
     finally:
         await driver.close()

@@ -3,7 +3,7 @@
 A controller reads caches, decides about one key with a pure function, carries the decision out and returns a `Result`. Everything else
 is here, once:
 
-    runtime = Runtime(cluster, clock, chance, metrics)
+    runtime = Runtime(cluster, clock, randomness, metrics)
     caches = Caches(runtime)
     volumes = caches.of(PERSISTENT_VOLUMES)
 
@@ -28,7 +28,7 @@ from mooring.base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mooring.base.backoff import BackOff
-    from mooring.base.randomness import Chance
+    from mooring.base.randomness import Random
     from mooring.control.caches import Caches
     from mooring.control.controller import Controller
     from mooring.control.events import EventRecorder
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "mooring.base.backoff": ("BackOff",),
-    "mooring.base.randomness": ("Chance",),
+    "mooring.base.randomness": ("Random",),
     "mooring.control.caches": ("Caches",),
     "mooring.control.controller": ("Controller",),
     "mooring.control.events": ("EventRecorder",),
@@ -61,12 +61,12 @@ __getattr__, __dir__ = lazy_names(__name__, _HOMES)
 __all__ = [
     "BackOff",
     "Caches",
-    "Chance",
     "Controller",
     "EventRecorder",
     "LeaderElector",
     "Manager",
     "QueueClosed",
+    "Random",
     "Result",
     "Retry",
     "Runtime",

@@ -78,7 +78,7 @@ class Caches:
                 runtime.cluster,
                 kind,
                 clock=runtime.clock,
-                chance=runtime.chance,
+                randomness=runtime.randomness,
                 selection=selection,
                 prune=shared.prune,
                 may_be_missing=may_be_missing,

@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 
 from mooring.api.meta import Object
 from mooring.base.log import Logger, logger
-from mooring.control.draining import Shift
+from mooring.control.draining import WorkerGroup
 from mooring.control.queue import BackOff, QueueMetrics, WorkQueue, retry_backoff
 from mooring.control.result import Because, Result, Retry, Stale
 from mooring.control.runtime import Runtime
@@ -61,9 +61,9 @@ class Controller(Generic[K]):
         self._log = log
         self._topics: Topics[K] = Topics()
         self._queue: WorkQueue[K] = WorkQueue(
-            name, clock=runtime.clock, chance=runtime.chance, backoff=backoff, metrics=runtime.metrics.once(QueueMetrics)
+            name, clock=runtime.clock, randomness=runtime.randomness, backoff=backoff, metrics=runtime.metrics.once(QueueMetrics)
         )
-        self._workers = Shift()
+        self._workers = WorkerGroup()
 
     # -- waking keys
 
@@ -146,7 +146,7 @@ class Controller(Generic[K]):
     async def drain(self, timeout_s: float) -> bool:
         """Takes no new key, lets the work in hand end; then run() returns. False when timeout_s was too short."""
         self.close()
-        return await self._workers.over(timeout_s)
+        return await self._workers.drained(timeout_s)
 
     def close(self) -> None:
         """Takes no new key from now on."""

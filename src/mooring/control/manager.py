@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from mooring.base.errors import first_of
 from mooring.base.log import logger
 from mooring.control.caches import Caches
-from mooring.control.draining import Shift
+from mooring.control.draining import WorkerGroup
 
 _log = logger(__name__)
 
@@ -95,7 +95,7 @@ class Manager:
         self.caches = caches
         self._workers, self._prepare = workers, prepare
         self._beside: dict[str, Worker] = {}
-        self._work = Shift()
+        self._work = WorkerGroup()
 
     def beside(self, name: str, what: Worker) -> None:
         """Runs this as long as the caches run. name: of its task."""
@@ -131,5 +131,5 @@ class Manager:
     async def drain(self, timeout_s: float) -> bool:
         """Takes no new work, lets the work in hand end and be stored; then run() returns. False when timeout_s was too short."""
         draining = asyncio.gather(*(worker.drain(timeout_s) for worker in self._workers))
-        _, is_over = await asyncio.gather(draining, self._work.over(timeout_s))
-        return is_over
+        _, is_drained = await asyncio.gather(draining, self._work.drained(timeout_s))
+        return is_drained

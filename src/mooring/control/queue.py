@@ -25,7 +25,7 @@ from mooring.base.backoff import BackOff
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.base.logform import Lines
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.queue_metrics import QueueMetrics
 
 __all__ = ["BackOff", "QueueClosed", "QueueMetrics", "WorkQueue"]
@@ -54,8 +54,8 @@ class QueueClosed(Exception):
 class WorkQueue(Generic[K]):
     """name: the label of its metrics and logs. backoff: for `retry`."""
 
-    def __init__(self, name: str, *, clock: Clock, chance: Chance, backoff: BackOff, metrics: QueueMetrics | None = None) -> None:
-        self._name, self._clock, self._chance, self._backoff = name, clock, chance, backoff
+    def __init__(self, name: str, *, clock: Clock, randomness: Random, backoff: BackOff, metrics: QueueMetrics | None = None) -> None:
+        self._name, self._clock, self._randomness, self._backoff = name, clock, randomness, backoff
         self._queue: deque[K] = deque()
         self._dirty: dict[K, Instant] = {}  # keys to be worked on, since when: in the queue, or again after their worker is done
         self._processing: dict[K, Instant] = {}  # keys in the hands of a worker, since when
@@ -123,7 +123,7 @@ class WorkQueue(Generic[K]):
             oldest = next(iter(self._failures))
             del self._failures[oldest]
             _log.warning("Too many keys in back-off, forgetting the failures of the oldest", queue=self._name, key=str(oldest))
-        delay_s = self._backoff.jittered_s(failures, self._chance)
+        delay_s = self._backoff.jittered_s(failures, self._randomness)
         self.add_after(key, delay_s)
         return delay_s
 

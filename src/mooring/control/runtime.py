@@ -6,7 +6,7 @@ import dataclasses
 
 from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.cluster import Cluster
 
 
@@ -16,5 +16,5 @@ class Runtime:
 
     cluster: Cluster
     clock: Clock
-    chance: Chance
+    randomness: Random
     metrics: Metrics

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
 from mooring.controllers.attacher.controller import Attacher
@@ -40,30 +40,30 @@ class Controller(Protocol):
 class Controllers:
     """All of them. cluster: the store, for controllers alone. session: started."""
 
-    def __init__(self, cluster: Cluster, session: Session, story: Story, clock: Clock, chance: Chance) -> None:
+    def __init__(self, cluster: Cluster, session: Session, story: Story, clock: Clock, randomness: Random) -> None:
         self._cluster, self._session, self._story = cluster, session, story
-        self._clock, self._chance = clock, chance
+        self._clock, self._randomness = clock, randomness
         self._watches = {who: Watches() for who in ("attacher", "provisioner", "binder")}
         self._controllers: Mapping[str, Controller] = {
             "attacher": self._attacher(self._seen_as("attacher")),
             "provisioner": self._provisioner(self._seen_as("provisioner")),
-            "binder": make_binder(Runtime(self._seen_as("binder"), clock, chance, Metrics()), BinderOptions()),
+            "binder": make_binder(Runtime(self._seen_as("binder"), clock, randomness, Metrics()), BinderOptions()),
         }
 
     def _seen_as(self, who: str) -> Cluster:
         return TracedCluster(self._cluster, who, self._story, self._clock, self._watches[who])
 
     def _attacher(self, cluster: Cluster) -> Attacher:
-        runtime = Runtime(cluster, self._clock, self._chance, Metrics())
+        runtime = Runtime(cluster, self._clock, self._randomness, Metrics())
         attacher = Attacher(runtime, self._session.driver, self._session.info, AttacherOptions())
         self._session.on_return(attacher.driver_returned)
         return attacher
 
     def _provisioner(self, cluster: Cluster) -> Provisioner:
         info = self._session.info
-        events = EventRecorder(cluster, f"{info.name}_dev", clock=self._clock, chance=self._chance)
-        intents = Journal(cluster, JournalLocation(NAMESPACE, info.name), self._chance.uid(), self._clock)
-        runtime = Runtime(cluster, self._clock, self._chance, Metrics())
+        events = EventRecorder(cluster, f"{info.name}_dev", clock=self._clock, randomness=self._randomness)
+        intents = Journal(cluster, JournalLocation(NAMESPACE, info.name), self._randomness.uid(), self._clock)
+        runtime = Runtime(cluster, self._clock, self._randomness, Metrics())
         provisioner = Provisioner(runtime, self._session.driver, info, ProvisionerOptions(), events, intents=intents)
         self._session.on_return(provisioner.driver_returned)
         return provisioner

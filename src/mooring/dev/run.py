@@ -14,7 +14,7 @@ import mooring
 from mooring.base.clock import Clock
 from mooring.base.errors import MooringError
 from mooring.base.folders import folder_or_temporary
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.csi.grpc import GrpcDriver
 from mooring.dev.demo import NODE, Demo, DemoFailed
 from mooring.dev.plane import Plane, running
@@ -39,7 +39,7 @@ async def run_dev(
     port: int,
     story: Story,
     clock: Clock,
-    chance: Chance,
+    randomness: Random,
     stop: asyncio.Event,
     examples: str,
     on_enter: Callable[[Callable[[], None]], AbstractContextManager[bool]],
@@ -53,10 +53,10 @@ async def run_dev(
     story.title(f"mooring dev {mooring.__version__}")
     with folder_or_temporary(state) as folder:
         plane_of = running(
-            folder, node_ids=node_ids, topology=topology, port=port, kept=bool(state), story=story, clock=clock, chance=chance
+            folder, node_ids=node_ids, topology=topology, port=port, kept=bool(state), story=story, clock=clock, randomness=randomness
         )
         async with plane_of as plane:
-            async with _clients(plane, clock, chance) as (cluster, driver):
+            async with _clients(plane, clock, randomness) as (cluster, driver):
                 traced = TracedCluster(cluster, "dev", story, clock)
                 await register(traced, plane.driver_name, node_ids, topology, default_class=default_class)
                 for name in dict.fromkeys(volumes):
@@ -88,14 +88,14 @@ def _invitation(plane: Plane, examples: str, *, kept: bool, can_enter: bool) -> 
     yield ""
 
 
-async def run_demo(story: Story, clock: Clock, chance: Chance) -> None:
+async def run_demo(story: Story, clock: Clock, randomness: Random) -> None:
     """Raises DemoFailed when something did not really happen, ConfigError when the parts can't start."""
     story.title(f"mooring demo {mooring.__version__}: the life of a volume")
     with folder_or_temporary("") as folder:
         story.step("An API server, a driver behind a socket, provisioner, binder and attacher start in this process")
         try:
             async with asyncio.timeout(DEMO_S_MAX) as limit:
-                await _demo(folder, story, clock, chance)
+                await _demo(folder, story, clock, randomness)
         except TimeoutError:
             assert limit.expired()
             raise DemoFailed(f"it was not done within {DEMO_S_MAX:g} s") from None
@@ -105,10 +105,10 @@ async def run_demo(story: Story, clock: Clock, chance: Chance) -> None:
     )
 
 
-async def _demo(folder: Path, story: Story, clock: Clock, chance: Chance) -> None:
+async def _demo(folder: Path, story: Story, clock: Clock, randomness: Random) -> None:
     async with (
-        running(folder, node_ids=[NODE], topology={}, story=story, clock=clock, chance=chance) as plane,
-        _clients(plane, clock, chance) as clients,
+        running(folder, node_ids=[NODE], topology={}, story=story, clock=clock, randomness=randomness) as plane,
+        _clients(plane, clock, randomness) as clients,
     ):
         cluster, driver = clients
         demo = Demo(plane, TracedCluster(cluster, "demo", story, clock), driver, story)
@@ -121,10 +121,10 @@ async def _demo(folder: Path, story: Story, clock: Clock, chance: Chance) -> Non
 
 
 @contextlib.asynccontextmanager
-async def _clients(plane: Plane, clock: Clock, chance: Chance) -> AsyncGenerator[tuple[HttpCluster, GrpcDriver], None]:
+async def _clients(plane: Plane, clock: Clock, randomness: Random) -> AsyncGenerator[tuple[HttpCluster, GrpcDriver], None]:
     """Clients that only need the kubeconfig and the socket."""
     config = kubeconfig.load(str(plane.kubeconfig), {})
-    async with HttpCluster(config, clock=clock, chance=chance, user_agent="mooring") as cluster:
+    async with HttpCluster(config, clock=clock, randomness=randomness, user_agent="mooring") as cluster:
         driver = GrpcDriver(str(plane.socket), clock=clock)
         await driver.connect(_CONNECT_S_MAX)
         try:

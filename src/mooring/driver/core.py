@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection
 
 from mooring.base.clock import Clock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.filling import Filling
@@ -28,7 +28,7 @@ class Core:
     mutable_names: Collection[str]
     snapshot_delay_s: float
     clock: Clock
-    chance: Chance
+    randomness: Random
 
     @property
     def state(self) -> State:

@@ -17,7 +17,7 @@ from typing import Final, Self
 
 import mooring
 from mooring.base.clock import Clock, LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.driver.attachments import Attachments
 from mooring.driver.capabilities import Capability, Expansion, Service, left_out
 from mooring.driver.core import Core
@@ -55,7 +55,7 @@ class HostPath(Volumes, Attachments, Snapshots, Questions):
         folder: Path,
         *,
         node_ids: Collection[str],
-        chance: Chance,
+        randomness: Random,
         name: str = DRIVER_NAME,
         limits: Limits | None = None,
         attach: bool = True,
@@ -86,7 +86,7 @@ class HostPath(Volumes, Attachments, Snapshots, Questions):
             frozenset(mutable_names),
             snapshot_delay_s,
             clock or LoopClock(),
-            chance,
+            randomness,
         )
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ class Snapshots(Plugin):
 
     def _added(self, request: csi.CreateSnapshotRequest) -> Snapshot:
         volume = self._core.whole(request.source_volume_id)
-        snapshot_id, now_ns = f"snap-{self._core.chance.uid()}", self._core.now_ns()
+        snapshot_id, now_ns = f"snap-{self._core.randomness.uid()}", self._core.now_ns()
         ready_ns = now_ns + int(self._core.snapshot_delay_s * 1e9)
         snapshot = Snapshot(snapshot_id, request.name, volume.id, volume.capacity_bytes, volume.is_block, now_ns, ready_ns, is_filling=True)
         self._core.journal.put(self._core.state.with_snapshot(snapshot))

@@ -27,7 +27,7 @@ class Volumes(Plugin):
             check_same(volume, request)
             self._modified(volume, request.mutable_parameters)
         else:
-            volume_id = f"vol-{self._core.chance.uid()}"
+            volume_id = f"vol-{self._core.randomness.uid()}"
             volume = planned(self._core.state, request, self._core.layout, self._core.limits, volume_id, self._core.now_ns())
             self._add(volume)
         try:

@@ -40,7 +40,7 @@ class WritingLine(Line):
         return made
 
     def _happens(self, share: float) -> bool:
-        return self.faulty and self._world.faulty and self._chance.happens(share)
+        return self.faulty and self._world.faulty and self._randomness.happens(share)
 
     def _denial(self) -> ApiError:
         """Of a policy, a quota, a webhook, or one that does not answer."""
@@ -51,7 +51,7 @@ class WritingLine(Line):
             Forbidden("exceeded quota", reason="Forbidden"),
             ServerError("failed calling webhook", code=500),
         ]
-        return errors[self._chance.below(len(errors))]
+        return errors[self._randomness.below(len(errors))]
 
     async def _write(self, request: Request) -> Any:
         what = what_of(request)

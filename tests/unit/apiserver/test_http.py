@@ -28,7 +28,7 @@ from mooring.apiserver.web.streams import _Lines
 from mooring.base import log
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import EventType, Patch, PatchType
@@ -46,19 +46,19 @@ def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
 async def client_of(server: ApiServer, folder: Path) -> AsyncIterator[HttpCluster]:
     server.write_kubeconfig(folder / "kubeconfig")
     config = load(str(folder / "kubeconfig"), {})
-    async with HttpCluster(config, clock=LoopClock(), chance=Chance(1), user_agent="test") as cluster:
+    async with HttpCluster(config, clock=LoopClock(), randomness=Random(1), user_agent="test") as cluster:
         yield cluster
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.1", "::", "169.254.1.1"])
 def test_it_listens_on_this_machine_alone(identity: Identity, host: str) -> None:
     with pytest.raises(ConfigError, match="listens on this machine alone"):
-        ApiServer(a_store(), identity, clock=LoopClock(), chance=Chance(1), host=host)
+        ApiServer(a_store(), identity, clock=LoopClock(), randomness=Random(1), host=host)
 
 
 async def test_a_taken_port_is_told(identity: Identity) -> None:
     async with serving(identity) as server:
-        taken = ApiServer(a_store(), identity, clock=LoopClock(), chance=Chance(1), port=int(server.url.rpartition(":")[2]))
+        taken = ApiServer(a_store(), identity, clock=LoopClock(), randomness=Random(1), port=int(server.url.rpartition(":")[2]))
         with pytest.raises(ConfigError, match=r"can't listen on 127.0.0.1:\d+: the port is taken; --port 0 takes a free one$"):
             await taken.start()
 
@@ -168,7 +168,7 @@ class BrokenStore(ObjectStore):
 
 
 async def test_what_nobody_foresaw_is_an_internal_error_that_tells_nothing(identity: Identity) -> None:
-    async with serving(identity, BrokenStore([VOLUME_ATTACHMENTS], Chance(1))) as server, connected(server, identity) as (reader, writer):
+    async with serving(identity, BrokenStore([VOLUME_ATTACHMENTS], Random(1))) as server, connected(server, identity) as (reader, writer):
         writer.write(head(identity, "GET", "/apis/storage.k8s.io/v1/volumeattachments/x"))
         status, answer = await answered(reader)
         assert (500, "InternalError", "Failure") == (status, answer["reason"], answer["status"])

@@ -17,7 +17,7 @@ from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
 from mooring.apiserver.watch import BOOKMARK_PERIOD_S, WatchHub
 from mooring.apiserver.watch_buffer import WatchItem
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.errors import Gone
 from tests.support.builders import a_secret, a_va
 from tests.support.virtual_loop import in_virtual_time
@@ -28,7 +28,7 @@ Batches = AsyncGenerator[tuple[WatchItem, ...], None]
 
 def a_hub(limits: HistoryLimits = DEFAULT_LIMITS) -> tuple[ObjectStore, WatchHub]:
     store = a_store(limits)
-    return store, WatchHub(store, clock=LoopClock(), chance=Chance(1))
+    return store, WatchHub(store, clock=LoopClock(), randomness=Random(1))
 
 
 def brief(items: list[WatchItem] | tuple[WatchItem, ...]) -> list[str]:

@@ -42,7 +42,7 @@ class Late(Faults):
 def late_events(world: AttacherWorld, plural: str) -> Late:
     """From now on the attacher's watch of a kind shows nothing, until it is let."""
     late = Late(plural)
-    local = LocalCluster(world.store, clock=world.clock, chance=world.chance, faults=late)
+    local = LocalCluster(world.store, clock=world.clock, randomness=world.randomness, faults=late)
     world.cluster = RecordingCluster(local, world.story)
     return late
 

@@ -9,7 +9,7 @@ import pytest
 
 from mooring.api.core import EVENTS, ObjectReference
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control import events
 from mooring.control.events import EventRecorder
 from mooring.controllers.binding import options
@@ -27,7 +27,7 @@ TOLD = EventText("Warning", "ClaimLost", "gone")
 
 @in_virtual_time
 async def test_what_found_no_room_is_owed() -> None:
-    recorder = EventRecorder(FakeCluster(), "test", clock=LoopClock(EPOCH_S), chance=Chance(1))
+    recorder = EventRecorder(FakeCluster(), "test", clock=LoopClock(EPOCH_S), randomness=Random(1))
     announcer = Announcer(recorder, LoopClock(EPOCH_S))
     for _ in range(events.WAITING_MAX):
         recorder.event(CLAIM, *TOLD)

@@ -24,7 +24,7 @@ from tests.support.virtual_loop import in_virtual_time
 async def test_what_has_changed_since_is_not_written() -> None:
     ours = BinderWorld()
     world = Tenant(ours.users)
-    runtime = Runtime(ours.cluster, ours.clock, ours.chance, ours.metrics)
+    runtime = Runtime(ours.cluster, ours.clock, ours.randomness, ours.metrics)
     shared = Caches(runtime)
     caches = BindingCaches(runtime, shared)
     await world.create(a_claim())

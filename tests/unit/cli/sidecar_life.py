@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from mooring.base.clock import LoopClock
 from mooring.base.flags import parse
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.cli.process import Machine, Setup
 from mooring.cli.sidecar import Context, Sidecar, SidecarLife
 from mooring.cli.tables import SidecarFlags
@@ -117,7 +117,7 @@ class SidecarInProcess:
         sidecar = Sidecar("csi-test", "lock-", 15.0, self._work)
         setup = Setup("csi-test", parsed.flags, parsed.given, {})
         self.life = SidecarLife(
-            sidecar, setup, machine or Machine(environ={}), self.ports, clock=self.clock, chance=Chance(seed), metrics=self.metrics
+            sidecar, setup, machine or Machine(environ={}), self.ports, clock=self.clock, randomness=Random(seed), metrics=self.metrics
         )
 
     def _work(self, context: Context) -> SlowWork:

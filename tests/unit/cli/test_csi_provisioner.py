@@ -13,7 +13,7 @@ from mooring.api.coordination import LEASES
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
 from mooring.base.errors import ConfigError
 from mooring.base.flags import flags_of, parse
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.cli.csi_provisioner import COMMAND, ProvisionerFlags, check, options_of, run, sidecar
 from mooring.cli.process import VERSION, Machine, Setup
 from mooring.cli.sidecar import SidecarLife
@@ -173,7 +173,9 @@ class Living(ProvisioningWorld):
     async def living(self, *words):
         setup, machine = a_setup(*words), Machine(environ={"POD_NAMESPACE": "default"}, host_name=lambda: "host")
         self.ports = PortsInProcess(self.driver, self.clock, cluster=self.cluster)
-        life = SidecarLife(sidecar(setup, machine), setup, machine, self.ports, clock=self.clock, chance=Chance(3), metrics=self.metrics)
+        life = SidecarLife(
+            sidecar(setup, machine), setup, machine, self.ports, clock=self.clock, randomness=Random(3), metrics=self.metrics
+        )
         async with self.running(life.run()):
             yield life
 

@@ -10,7 +10,7 @@ from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError, InvariantError
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.cli.health import DRIVER_S_MAX
 from mooring.control.manager import DRAIN_S_MAX
 from mooring.csi.codes import Code, DriverError
@@ -288,7 +288,7 @@ async def test_work_that_ends_by_itself_is_a_bug():
 async def test_a_life_that_may_not_stand_for_election_is_not_ready():
     """A rollout without the right to the Lease must not look good; who stands by for another is ready."""
     clock = LoopClock()
-    cluster = RecordingCluster(LocalCluster(new_store(Chance(1), 0.0), clock=clock, chance=Chance(2)), [])
+    cluster = RecordingCluster(LocalCluster(new_store(Random(1), 0.0), clock=clock, randomness=Random(2)), [])
     world = SidecarInProcess("--leader-election", "--leader-election-namespace=default", cluster=cluster)
     refusal = cluster.refuse("get leases", times=None, error=Forbidden("leases is forbidden"))
     async with world.living():

@@ -10,7 +10,7 @@ from mooring.api.core import NODES
 from mooring.api.meta import ObjectMeta
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.caches import Caches
 from mooring.control.controller import STEPS_MAX, Controller
 from mooring.control.manager import Loop, Manager
@@ -26,7 +26,7 @@ BACK_OFF = BackOff(1.0, 8.0, jitter=0.0)
 
 
 def a_runtime(cluster: FakeCluster | None = None) -> Runtime:
-    return Runtime(cluster or FakeCluster(), LoopClock(), Chance(1), Metrics())
+    return Runtime(cluster or FakeCluster(), LoopClock(), Random(1), Metrics())
 
 
 class Reconciler:

@@ -1,4 +1,4 @@
-"""A shift: over once its last worker has ended."""
+"""A group of workers is drained once its last one has ended."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ import asyncio
 
 import pytest
 
-from mooring.control.draining import Shift
+from mooring.control.draining import WorkerGroup
 from tests.support.virtual_loop import in_virtual_time
 
 
-async def a_day(shift: Shift, seconds: float) -> None:
-    async with shift.workers() as group:
+async def working_in(workers: WorkerGroup, seconds: float) -> None:
+    async with workers.workers() as group:
         group.create_task(asyncio.sleep(seconds))
         group.create_task(asyncio.sleep(seconds / 2))
 
 
 @in_virtual_time
-async def test_over_when_the_last_has_ended():
-    shift = Shift()
-    assert await shift.over(1), "nobody has come to work"
-    working = asyncio.create_task(a_day(shift, 10))
+async def test_drained_when_the_last_has_ended():
+    workers = WorkerGroup()
+    assert await workers.drained(1), "nobody has come to work"
+    working = asyncio.create_task(working_in(workers, 10))
     await asyncio.sleep(0)
-    assert not await shift.over(9)
-    assert await shift.over(2)
+    assert not await workers.drained(9)
+    assert await workers.drained(2)
     await working
-    assert await shift.over(0)
+    assert await workers.drained(0)
 
 
 @in_virtual_time
-async def test_what_breaks_a_worker_is_not_swallowed_and_the_shift_is_not_over():
+async def test_what_breaks_a_worker_is_not_swallowed_and_the_group_is_not_drained():
     async def broken() -> None:
         raise ValueError("a bug")
 
-    shift = Shift()
+    workers = WorkerGroup()
     with pytest.raises(ExceptionGroup):
-        async with shift.workers() as group:
+        async with workers.workers() as group:
             group.create_task(broken())
-    assert not await shift.over(1)
+    assert not await workers.drained(1)

@@ -10,7 +10,7 @@ import pytest
 
 from mooring.api.core import EVENTS, ObjectReference
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.base.text import shortened
 from mooring.control.event_correlation import BURST, COMBINED_PREFIX, Correlator, Occurrence, Recent
 from mooring.control.events import MESSAGE_BYTES_MAX, WAITING_MAX, EventRecorder
@@ -27,7 +27,7 @@ PV = ObjectReference(api_version="v1", kind="PersistentVolume", name="pv1", uid=
 @contextlib.asynccontextmanager
 async def recording(*, cluster: FakeCluster | None = None, asks_first: bool = False) -> AsyncIterator[tuple[FakeCluster, EventRecorder]]:
     cluster = cluster or FakeCluster()
-    recorder = EventRecorder(cluster, "mooring-test", clock=LoopClock(EPOCH_S), chance=Chance(1), asks_first=asks_first)
+    recorder = EventRecorder(cluster, "mooring-test", clock=LoopClock(EPOCH_S), randomness=Random(1), asks_first=asks_first)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(recorder.run(), name="events")
         yield cluster, recorder

@@ -11,7 +11,7 @@ from mooring.api.core import ObjectReference
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.lease.elector import Candidate, LeaderElector, LeaseMetrics, LeaseTimes, Role, WorkOutlivesLease
 from mooring.kube.errors import Forbidden, ServerError
 from tests.support.virtual_loop import in_virtual_time
@@ -25,7 +25,7 @@ class Replica:
     """A candidate and its work, which takes end_s to end when it is cancelled."""
 
     def __init__(self, cluster: FakeCluster, name: str, **options: object) -> None:
-        self.wire = Wire(cluster, Chance(len(name)))
+        self.wire = Wire(cluster, Random(len(name)))
         self.metrics = Metrics()
         self.events: list[tuple[ObjectReference, str, str, str]] = []
         self.works = False
@@ -36,7 +36,7 @@ class Replica:
             self.wire,  # type: ignore[arg-type]
             Candidate("lock", "ns", name, options.get("times", LeaseTimes()), options.get("labels", {})),  # type: ignore[arg-type]
             clock=LoopClock(epoch_s=1_800_000_000 + float(options.get("skew_s", 0))),  # type: ignore[arg-type]
-            chance=Chance(len(name)),
+            randomness=Random(len(name)),
             events=self,
             metrics=LeaseMetrics(self.metrics.registry),
         )
@@ -524,7 +524,7 @@ async def test_a_loop_that_was_held_up_leads_no_more():
             return super().now() + self.late_s
 
     cluster, clock = FakeCluster(), Late()
-    elector = LeaderElector(cluster, Candidate("lock", "ns", "a", LeaseTimes(), {}), clock=clock, chance=Chance(1))
+    elector = LeaderElector(cluster, Candidate("lock", "ns", "a", LeaseTimes(), {}), clock=clock, randomness=Random(1))
     task = asyncio.get_running_loop().create_task(elector.run(asyncio.Event().wait))  # type: ignore[arg-type]
     await asyncio.sleep(1)
     assert elector.is_leader
@@ -564,7 +564,7 @@ async def test_busy_workers_do_not_delay_renewal():
 
 def test_LE04_impossible_times_are_refused_at_once():
     with pytest.raises(ConfigError) as caught:
-        LeaderElector(FakeCluster(), Candidate("lock", "ns", "a", LeaseTimes(15, 15, 5), {}), clock=LoopClock(), chance=Chance(1))
+        LeaderElector(FakeCluster(), Candidate("lock", "ns", "a", LeaseTimes(15, 15, 5), {}), clock=LoopClock(), randomness=Random(1))
     assert caught.value.exit_code == 2
 
 

@@ -8,7 +8,7 @@ import pytest
 from mooring.api.names import sanitised
 from mooring.base.clock import parse_rfc3339
 from mooring.base.errors import ConfigError
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.lease.record import Candidate, LeaseTimes, Record, Sighting, identity_of, record_of, sighted
 from mooring.control.lease.roles import HOLDING, NEXT, STEPS, Happening, Observed, Role, Step, observed
 
@@ -38,7 +38,7 @@ def test_LE01_lock_names_are_sanitised(name: str, expected: str):
 
 def test_an_identity_is_the_hosts_name_and_a_random_end():
     """C3: two processes on one host are two candidates."""
-    one, two = identity_of("node.example.com", Chance(1)), identity_of("node.example.com", Chance(2))
+    one, two = identity_of("node.example.com", Random(1)), identity_of("node.example.com", Random(2))
     assert one.startswith("node-example-com_")
     assert one != two
 

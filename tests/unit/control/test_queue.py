@@ -6,14 +6,14 @@ import pytest
 
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control import queue as queue_module
 from mooring.control.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
 from tests.support.virtual_loop import in_virtual_time
 
 
 def a_queue(*, base_s: float = 1.0, cap_s: float = 300.0, jitter: float = 0.0, metrics: QueueMetrics | None = None) -> WorkQueue[str]:
-    return WorkQueue("test", clock=LoopClock(), chance=Chance(1), backoff=BackOff(base_s, cap_s, jitter), metrics=metrics)
+    return WorkQueue("test", clock=LoopClock(), randomness=Random(1), backoff=BackOff(base_s, cap_s, jitter), metrics=metrics)
 
 
 def now() -> float:

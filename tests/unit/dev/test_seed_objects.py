@@ -11,7 +11,7 @@ from mooring.api.storage import CSI_NODES
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.dev.seed_objects import register
 from mooring.kube.cluster import Cluster
 
@@ -19,7 +19,7 @@ DRIVER = "csi.test"
 
 
 def a_cluster() -> Cluster:
-    return LocalCluster(new_store(Chance(1), 0.0), clock=LoopClock(), chance=Chance(1))
+    return LocalCluster(new_store(Random(1), 0.0), clock=LoopClock(), randomness=Random(1))
 
 
 async def shown(cluster: Cluster) -> tuple[Mapping[str, str], list[str]]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver import statefile
@@ -162,7 +162,7 @@ async def test_a_snapshot_is_ready_after_the_delay(tmp_path: Path) -> None:
         assert 1_700_000_000 == answer.snapshot.creation_time.seconds
         await refused(driver.create_volume(a_creation("r", **of_snapshot(snapshot))), Code.FAILED_PRECONDITION, "not ready yet")
     later = LoopClock(epoch_s=1_700_000_061.0 - asyncio.get_running_loop().time())
-    with a_driver(tmp_path, clock=later, chance=Chance(8)) as driver:
+    with a_driver(tmp_path, clock=later, randomness=Random(8)) as driver:
         answer = await driver.create_snapshot(a_snapshot_of(source))
         assert answer.snapshot.ready_to_use, "the delay is the snapshot's own"
         await created(driver, "r", **of_snapshot(snapshot))
@@ -280,7 +280,7 @@ async def test_a_driver_that_ends_leaves_no_half_copy(tmp_path: Path, monkeypatc
                 await driver.create_volume(a_creation("clone", **of_volume(source)))
         await gate.reach()
     assert 2 == len(read_state(tmp_path).volumes), "until the next start it is known as unfinished"
-    with a_driver(tmp_path, chance=Chance(8)) as driver:
+    with a_driver(tmp_path, randomness=Random(8)) as driver:
         gate.open()
         assert [source] == os.listdir(tmp_path / "volumes")
         assert [source] == list(read_state(tmp_path).volumes)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mooring.base.errors import ConfigError
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.cli.driver import CAPABILITIES
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
@@ -244,7 +244,7 @@ async def test_a_volume_is_reached_from_its_own_place_only(tmp_path: Path) -> No
         await refused(driver.controller_publish_volume(a_publication(volume_id, "node-1")), Code.FAILED_PRECONDITION, text)
         await driver.controller_publish_volume(a_publication(volume_id, "node-3"))
         await refused(driver.delete_volume(a_deletion(volume_id)), Code.FAILED_PRECONDITION, "unpublish it first")
-    with a_driver(tmp_path, chance=Chance(8)) as driver:
+    with a_driver(tmp_path, randomness=Random(8)) as driver:
         answer = await driver.controller_get_volume(csi.ControllerGetVolumeRequest(volume_id=volume_id))
         assert [] == list(answer.volume.accessible_topology), "a driver without topology has none to tell of"
 

@@ -21,7 +21,7 @@ from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control import Runtime
 from mooring.kube import Invalid, Kind, annotation, finalizers_of, key_of, load, merge_patch
 from tests.support.builders import a_claim, a_held_pv, a_va
@@ -51,11 +51,11 @@ class Running:
     def __init__(self, program: int) -> None:
         self.names = ran(blocks("library.md")[program])
         self._make = ("where", "guard")[program]
-        self.cluster = LocalCluster(new_store(Chance(1), 0.0), clock=LoopClock(0.0), chance=Chance(2))
+        self.cluster = LocalCluster(new_store(Random(1), 0.0), clock=LoopClock(0.0), randomness=Random(2))
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Running:
-        manager = self.names[self._make](Runtime(self.cluster, LoopClock(0.0), Chance(1), Metrics()))
+        manager = self.names[self._make](Runtime(self.cluster, LoopClock(0.0), Random(1), Metrics()))
         self._task = asyncio.create_task(manager.run())
         return self
 

@@ -18,7 +18,7 @@ from mooring.api.coordination import LEASES
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
 from mooring.controllers.binder.controller import make_binder
@@ -73,20 +73,20 @@ class CrashWorld(ClusterWorld):
     async def prepare(self) -> None:
         fields = {"reclaimPolicy": self.run.policy, "parameters": SECRET_KEYS}
         await self.create(a_secret("s", {"token": base64.b64encode(b"t").decode()}), a_class(**fields))
-        binder = make_binder(Runtime(self.users, self.clock, self.chance, Metrics()), BinderOptions(parts=PARTS, workers=2))
+        binder = make_binder(Runtime(self.users, self.clock, self.randomness, Metrics()), BinderOptions(parts=PARTS, workers=2))
         self._binder = asyncio.get_running_loop().create_task(binder.run(), name="binder")
         self.life = self.start()
         await asyncio.sleep(1)
 
     def start(self) -> Life:
         self.starts += 1
-        life, clock, chance = Life(), self.clock, Chance(self.run.seed * 100 + self.starts)
+        life, clock, randomness = Life(), self.clock, Random(self.run.seed * 100 + self.starts)
         cluster: Any = MortalCluster(self.users, life)
         driver = InProcessDriver(MortalDriver(self.backend, life), clock=clock)
         identity = f"me{self.starts}"
         intents = Journal(cluster, JournalLocation("default", "csi.test"), identity, clock) if self.run.durable else Intents()
-        events = EventRecorder(cluster, identity, clock=clock, chance=chance)
-        life.start(Provisioner(Runtime(cluster, clock, chance, Metrics()), driver, INFO, OPTIONS, events, intents=intents).run())
+        events = EventRecorder(cluster, identity, clock=clock, randomness=randomness)
+        life.start(Provisioner(Runtime(cluster, clock, randomness, Metrics()), driver, INFO, OPTIONS, events, intents=intents).run())
         return life
 
     async def delete_claim(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.caches import ProvisionerCaches
@@ -130,7 +130,7 @@ async def test_P74_the_volume_then_the_object_then_the_finalizer():
 async def test_P74_each_is_deleted_exactly_once_whatever_the_watch_shows_first(seed: int):
     """The peer often calls DeleteVolume twice: it sees its own DELETE before its own PATCH."""
 
-    luck = Chance(seed)
+    luck = Random(seed)
 
     class Slow(Faults):
         async def after(self, verb: str, kind: Any, name: str) -> None:

@@ -291,7 +291,9 @@ async def test_P89_a_node_that_was_chosen_a_moment_ago_stands():
             if verb == "get" and kind.plural == "persistentvolumeclaims":
                 await world.annotate({names.SELECTED_NODE: "other"})
 
-    world.cluster = RecordingCluster(LocalCluster(world.store, clock=world.clock, chance=world.chance, faults=Quicker()), world.story)
+    world.cluster = RecordingCluster(
+        LocalCluster(world.store, clock=world.clock, randomness=world.randomness, faults=Quicker()), world.story
+    )
     await world.base()
     async with world.provisioning():
         await world.settle(300)

@@ -24,7 +24,7 @@ from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.folders import hold, refusal
 from mooring.base.log import logger
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.errors import ServerError
 
 _log = logger(__name__)
@@ -38,14 +38,14 @@ async def lasting(
     folder: Path,
     *,
     clock: Clock,
-    chance: Chance,
+    randomness: Random,
     careful: bool = True,
     limits: HistoryLimits = DEFAULT_LIMITS,
     event_ttl_s: float = EVENT_TTL_S,
 ) -> AsyncGenerator[tuple[ObjectStore, Log], None]:
     """The folder's objects, saved while the block runs. careful: answers wait for the disk. Raises ConfigError, with nothing changed."""
     with held(folder):
-        store, file = _loaded(folder / NAME, careful, lambda saved: loaded_store(chance, saved, limits, event_ttl_s=event_ttl_s))
+        store, file = _loaded(folder / NAME, careful, lambda saved: loaded_store(randomness, saved, limits, event_ttl_s=event_ttl_s))
         log = Log(store, file)
         try:
             add_system_objects(store, clock.wall_s())

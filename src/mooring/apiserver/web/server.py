@@ -31,7 +31,7 @@ from mooring.apiserver.web.streams import Streams
 from mooring.apiserver.web.tls_transport import READ_BYTES, Link
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 
 _CLOSING_S_MAX: Final = 5.0
 _SWEEP_S: Final = 10.0
@@ -50,7 +50,7 @@ class ApiServer:
         identity: Identity,
         *,
         clock: Clock,
-        chance: Chance,
+        randomness: Random,
         host: str = "127.0.0.1",
         port: int = 0,
         limits: Limits | None = None,
@@ -64,7 +64,7 @@ class ApiServer:
         limits = limits or Limits()
         limits = dataclasses.replace(limits, connections=min(limits.connections, _open_files() - _FILES_KEPT))
         service = Service(store, clock=clock, token=identity.token, durability=durability, tokens=TokenKey(identity.accounts_key))
-        self._hub = WatchHub(store, clock=clock, chance=chance, durability=durability)
+        self._hub = WatchHub(store, clock=clock, randomness=randomness, durability=durability)
         metrics = ServerMetrics(store)
         self._streams = Streams(self._hub, metrics)
         self._dispatcher = Dispatcher(service, store, durability, self._streams, metrics, clock=clock, limits=limits)

@@ -1,6 +1,6 @@
 """Leader election on a Lease: of several candidates one works.
 
-    elector = LeaderElector(cluster, candidate, clock=clock, chance=chance, events=recorder, metrics=LeaseMetrics(registry))
+    elector = LeaderElector(cluster, candidate, clock=clock, randomness=randomness, events=recorder, metrics=LeaseMetrics(registry))
     await elector.run(controller.run)
 
 Who leads renews each retry period. Not renewed within the renew deadline, the work is cancelled at once; it has until the Lease would
@@ -27,7 +27,7 @@ from mooring.base.clock import Clock, Instant
 from mooring.base.errors import InvariantError, MooringError
 from mooring.base.log import logger
 from mooring.base.log_once import LogOnce
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.lease.lock import LeaseLock, WholeLease
 from mooring.control.lease.record import JITTER, Candidate, LeaseTimes
 from mooring.control.lease.reporter import LeadershipReporter, LeaseMetrics, Recorder
@@ -64,7 +64,7 @@ class LeaderElector:
         candidate: Candidate,
         *,
         clock: Clock,
-        chance: Chance,
+        randomness: Random,
         events: Recorder | None = None,
         metrics: LeaseMetrics | None = None,
     ) -> None:
@@ -73,7 +73,7 @@ class LeaderElector:
         self._me = candidate
         self._times = candidate.times
         self._lock = LeaseLock(cluster, candidate, clock)
-        self._clock, self._chance = clock, chance
+        self._clock, self._randomness = clock, randomness
         self._role = Role.STANDBY
         self._next_try: Instant = 0.0  # to renew
         self._wake = asyncio.Event()  # the Lease was given back
@@ -153,8 +153,8 @@ class LeaderElector:
 
     async def _pause(self) -> None:
         """Until the next poll, or until the Lease runs out or is given back."""
-        delay_s = self._times.retry_s * self._chance.uniform(1.0, 1.0 + JITTER)
-        spread_s = self._chance.uniform(0.0, self._times.retry_s * _SPREAD)
+        delay_s = self._times.retry_s * self._randomness.uniform(1.0, 1.0 + JITTER)
+        spread_s = self._randomness.uniform(0.0, self._times.retry_s * _SPREAD)
         runs_out_at = self._lock.runs_out_at()
         if runs_out_at is not None and runs_out_at > self._clock.now():
             delay_s = min(delay_s, runs_out_at - self._clock.now() + spread_s)
@@ -170,7 +170,7 @@ class LeaderElector:
         while True:
             try:
                 if self._lock.version:
-                    async with contextlib.aclosing(self._lock.changes(self._chance.uniform(*_WATCH_S))) as changes:
+                    async with contextlib.aclosing(self._lock.changes(self._randomness.uniform(*_WATCH_S))) as changes:
                         async for record in changes:
                             if not record.holder:
                                 self._wake.set()
@@ -181,7 +181,7 @@ class LeaderElector:
                 self._lock.version = ""  # the next poll knows a newer one
             except ApiError as error:
                 self._log.info(4, "The watch of the Lease failed", why=str(error))
-            await self._clock.sleep(self._times.retry_s * self._chance.uniform(1.0, 1.0 + JITTER))
+            await self._clock.sleep(self._times.retry_s * self._randomness.uniform(1.0, 1.0 + JITTER))
 
     # Leading
 
@@ -247,7 +247,7 @@ class LeaderElector:
         except (ApiError, TimeoutError) as error:
             self._log_once.error("Failed to renew the Lease, trying again", _said(error))
             self._lock.last = None
-            soon_s = self._chance.jittered(self._times.retry_s / _RETRIES_PER_PERIOD, _SPREAD)
+            soon_s = self._randomness.jittered(self._times.retry_s / _RETRIES_PER_PERIOD, _SPREAD)
             self._next_try = min(self._deadline(), self._clock.now() + soon_s)
 
     async def _renew_once(self) -> None:

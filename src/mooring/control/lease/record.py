@@ -14,19 +14,19 @@ from typing import Any, Final
 from mooring.api.names import sanitised
 from mooring.base.clock import Instant, rfc3339_micro
 from mooring.base.errors import ConfigError
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.base.units import format_duration
 
 JITTER: Final = 1.2
 """A standby waits for the retry period times 1 to 1 + JITTER; the renew deadline has to leave room for that."""
 
 
-def identity_of(host_name: str, chance: Chance) -> str:
+def identity_of(host_name: str, randomness: Random) -> str:
     """The identity of a candidate: the host's name and a random end, for two processes on one host are two candidates.
 
     Differs from the Go sidecars: there both lead.
     """
-    return f"{sanitised(host_name)}_{chance.uid()}"
+    return f"{sanitised(host_name)}_{randomness.uid()}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def make_binder(runtime: Runtime, given: BinderOptions, shared: Caches | None = 
     recorders: dict[str, EventRecorder] = {}
 
     def recorder(component: str) -> EventRecorder:
-        made = recorders[component] = EventRecorder(runtime.cluster, component, clock=runtime.clock, chance=runtime.chance)
+        made = recorders[component] = EventRecorder(runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness)
         return made
 
     def controllers(name: str) -> tuple[Controller[Any], ...]:

@@ -53,7 +53,9 @@ class ProvisionerCaches:
         of_nodes = self.shared if uses_nodes else Caches(runtime)
         self.csi_nodes: Informer[CSINode] = of_nodes.of(CSI_NODES, keeps=always(csi_node_mask(capabilities.name)))
         self.nodes: Informer[Node] = of_nodes.of(NODES, keeps=always(NODE))
-        self.grants: Informer[ReferenceGrant] = Informer(runtime.cluster, REFERENCE_GRANTS, clock=runtime.clock, chance=runtime.chance)
+        self.grants: Informer[ReferenceGrant] = Informer(
+            runtime.cluster, REFERENCE_GRANTS, clock=runtime.clock, randomness=runtime.randomness
+        )
         self.attachments: Informer[VolumeAttachment] | None = None
         if capabilities.publishes:  # only deletion reads them: claims go on where there is no right to
             self.attachments = self.shared.of(VOLUME_ATTACHMENTS, keeps=keeps_attachment, indexes=ATTACHMENT_INDEXES, awaited=False)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mooring.base.clock import Clock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.events import EventRecorder
 from mooring.control.manager import Manager
 from mooring.control.runtime import Runtime
@@ -57,7 +57,7 @@ class Provisioner(Manager):
         intents: Intents | None = None,
     ) -> None:
         cluster, clock, capabilities = runtime.cluster, runtime.clock, capabilities_of(info)
-        populating = EventRecorder(cluster, POPULATING, clock=clock, chance=runtime.chance)
+        populating = EventRecorder(cluster, POPULATING, clock=clock, randomness=runtime.randomness)
         caches, secrets = ProvisionerCaches(runtime, capabilities, options), SecretCache(cluster, clock)
         env = Environment(runtime, driver, capabilities, options, caches, events, secrets)
         self._clock, self._provisioner_caches = clock, caches
@@ -83,7 +83,7 @@ class Provisioner(Manager):
         self._others = Subcontrollers(env, self._view, kept)
         protection = self._others.protection
         pv_store = PvStore(cluster, caches.volumes, driver_name=capabilities.name, per_node=options.node is not None)
-        identity = identity_of(capabilities.name, options, clock, runtime.chance)
+        identity = identity_of(capabilities.name, options, clock, runtime.randomness)
         self._creation = VolumeCreation(env, self._view, self._records, self._tracker, protection, pv_store, identity)
         claim_events = ClaimEvents(events, populating)
         self._results = AttemptResults(
@@ -171,7 +171,7 @@ class _IntentsRunner:
                 await self.intents.tidy()
 
 
-def identity_of(driver_name: str, options: ProvisionerOptions, clock: Clock, chance: Chance) -> str:
+def identity_of(driver_name: str, options: ProvisionerOptions, clock: Clock, randomness: Random) -> str:
     """Another one at each start; the volumes of this process carry it."""
     node = f"-{options.node.node_name}" if options.node else ""
-    return f"{int(clock.wall_s() * 1000)}-{chance.below(10_000)}-{driver_name}{node}"
+    return f"{int(clock.wall_s() * 1000)}-{randomness.below(10_000)}-{driver_name}{node}"

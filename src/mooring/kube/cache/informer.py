@@ -1,6 +1,6 @@
 """A cache of one kind that follows the API server, and tells its handlers what changed.
 
-    attachments = Informer(cluster, VOLUME_ATTACHMENTS, clock=clock, chance=chance, indexes={"pv": ...}, name="attacher/volumeattachments")
+    attachments = Informer(cluster, VOLUME_ATTACHMENTS, clock=clock, randomness=randomness, indexes={"pv": ...})
     attachments.on_change(lambda change: queue.add(...))
     group.create_task(attachments.run(), name=attachments.name)
     await attachments.synced()
@@ -22,7 +22,7 @@ from typing import Any, Final, Generic, TypeVar
 from mooring.api.meta import Key, Kind, Object, finalizers_of, is_deleting, key_of
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.cache.index import IndexFunction
 from mooring.kube.cache.interner import Interner
 from mooring.kube.cache.reflector import Reflector
@@ -64,7 +64,7 @@ class Informer(Generic[T]):
         kind: Kind[T],
         *,
         clock: Clock,
-        chance: Chance,
+        randomness: Random,
         selection: Selection = EVERYTHING,
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         prune: Callable[[T], T | None] = keep,
@@ -78,7 +78,7 @@ class Informer(Generic[T]):
         self.store: Store[T] = Store(indexes)
         self._feed = _Feed(self.store, prune, self.name, clock, may_be_missing)
         self._cluster, self._kind, self._selection, self._page_limit = cluster, kind, selection, page_limit
-        self._clock, self._chance = clock, chance
+        self._clock, self._randomness = clock, randomness
         self._resync_s = resync_s
         self._running = False
         self._reflector: Reflector[T] | None = None
@@ -157,7 +157,7 @@ class Informer(Generic[T]):
             self._kind,
             self._feed,
             clock=self._clock,
-            chance=self._chance,
+            randomness=self._randomness,
             selection=self._selection,
             page_limit=self._page_limit,
             name=self.name,

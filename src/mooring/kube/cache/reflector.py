@@ -21,7 +21,7 @@ from mooring.base.backoff import BackOff
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.base.log_once import LogOnce
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, Selection, WatchEvent
 from mooring.kube.errors import ApiError, Gone, NotServed, Unreachable
 from mooring.kube.versions import order
@@ -68,7 +68,7 @@ class Reflector(Generic[T]):
         sink: Sink[T],
         *,
         clock: Clock,
-        chance: Chance,
+        randomness: Random,
         selection: Selection = EVERYTHING,
         page_limit: int = 500,
         name: str = "",
@@ -77,7 +77,7 @@ class Reflector(Generic[T]):
         self._kind = kind
         self._sink = sink
         self._clock = clock
-        self._chance = chance
+        self._randomness = randomness
         self._selection = selection
         self._page_limit = page_limit
         self._version = ""  # the watch goes on after it; "" lists first
@@ -148,7 +148,7 @@ class Reflector(Generic[T]):
 
     async def _read_events(self) -> None:
         """Hands the events of one watch on. Raises ApiError; a server that forgets to end it in time is left silently."""
-        timeout_s = self._chance.uniform(*WATCH_S)
+        timeout_s = self._randomness.uniform(*WATCH_S)
         watch = self._cluster.watch(self._kind, self._selection, resource_version=self._version, timeout_s=timeout_s)
         count = 0
         try:
@@ -186,5 +186,5 @@ class Reflector(Generic[T]):
             self._log_once.info("The API server does not serve this kind, looking for it now and then", error)
         else:
             self._log_once.error("Failed to list or watch, trying again", error)
-        delay_s = BACKOFF.delay_s(self._failures) * self._chance.uniform(1.0, 2.0)
+        delay_s = BACKOFF.delay_s(self._failures) * self._randomness.uniform(1.0, 2.0)
         return max(delay_s, min(error.retry_after_s or 0.0, RETRY_AFTER_S_MAX))

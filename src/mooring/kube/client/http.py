@@ -1,6 +1,6 @@
 """`Cluster` over HTTP: the client that controllers run on in production. The only door to aiohttp in this room.
 
-    async with HttpCluster(load("", os.environ), clock=LoopClock(), chance=Chance(), user_agent="me/1.0") as cluster:
+    async with HttpCluster(load("", os.environ), clock=LoopClock(), chance=Random(), user_agent="me/1.0") as cluster:
         page = await cluster.list(VOLUME_ATTACHMENTS, limit=500)
         async with contextlib.aclosing(cluster.watch(VOLUME_ATTACHMENTS, resource_version=page.resource_version)) as events:
             async for event in events:
@@ -22,7 +22,7 @@ from yarl import URL
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.client.config import ClusterConfig, Pem
 from mooring.kube.client.credentials import credentials_of
 from mooring.kube.client.rate_limit import Throttle
@@ -53,7 +53,7 @@ class HttpCluster(RestCluster):
         config: ClusterConfig,
         *,
         clock: Clock,
-        chance: Chance,
+        randomness: Random,
         user_agent: str,
         qps: float | None = None,
         burst: int = 0,
@@ -76,7 +76,7 @@ class HttpCluster(RestCluster):
                 *config.user.headers,
             ),
             clock=clock,
-            chance=chance,
+            randomness=randomness,
             throttle=Throttle(qps, burst, clock),
             timeout_s=request_timeout_s,
             concurrency_max=concurrency_max,

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.client.credentials import Credential, Credentials
 from mooring.kube.client.rate_limit import Throttle, retry_after_s
 from mooring.kube.client.responses import Headers, Response, WarningLog
@@ -109,7 +109,7 @@ class RetryingClient:
         host: str,
         headers: Pairs,
         clock: Clock,
-        chance: Chance,
+        randomness: Random,
         throttle: Throttle,
         timeout_s: float = REQUEST_TIMEOUT_S,
         concurrency_max: int = CONCURRENCY_MAX,
@@ -123,7 +123,7 @@ class RetryingClient:
         self._host = host
         self._fixed_headers = headers
         self._clock = clock
-        self._chance = chance
+        self._randomness = randomness
         self._throttle = throttle
         self._timeout_s = timeout_s
         self._slots = asyncio.Semaphore(concurrency_max)
@@ -202,7 +202,7 @@ class RetryingClient:
         wait_s = retry_after_s(response.headers.get("Retry-After", ""))
         if wait_s is None or wait_s > RETRY_AFTER_S_MAX:
             return None
-        return wait_s * self._chance.uniform(1.0, 1.0 + _RETRY_SPREAD)
+        return wait_s * self._randomness.uniform(1.0, 1.0 + _RETRY_SPREAD)
 
     async def _fetch(self) -> Credential:
         try:

@@ -133,7 +133,7 @@ class AttemptResults:
         heals = frozenset() if record.rest is None else record.rest.heals
         if claim is not None and claim.spec.volume_attributes_class_name:
             record.looks += 1
-            rest_s = min(rest_s, self._backoff.jittered_s(record.looks, self._runtime.chance))
+            rest_s = min(rest_s, self._backoff.jittered_s(record.looks, self._runtime.randomness))
         return Result(because, waits_for=heals, after_s=rest_s, keeps_backoff=True)
 
     async def _rescheduled(self, attempt: Attempt, claim: PersistentVolumeClaim, failure: Failure, *, asks: bool) -> bool:

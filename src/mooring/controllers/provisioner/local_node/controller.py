@@ -47,7 +47,7 @@ class ClaimOwnership:
         runtime, options, caches = env.runtime, env.options, env.caches
         assert options.node is not None
         self._node = options.node
-        self._cluster, self._chance, self._driver, self._timeout_s = runtime.cluster, runtime.chance, env.driver, options.timeout_s
+        self._cluster, self._randomness, self._driver, self._timeout_s = runtime.cluster, runtime.randomness, env.driver, options.timeout_s
         self._claims, self._events, self._secrets, self._view = caches.claims, env.events, env.secrets, view
         self._races: dict[str, Race] = {}
         self.controller: Controller[str] = Controller(
@@ -87,10 +87,10 @@ class ClaimOwnership:
         self.controller.add_after(uid, self._turn_s(uid))
 
     def _turn_s(self, uid: str) -> float:
-        """The more often others were quicker so far, the longer the wait; between two nodes chance decides."""
+        """The more often others were quicker so far, the longer the wait; between two nodes a random delay decides."""
         lost = self._races[uid].lost if uid in self._races else 0
         longest_s = min(self._node.base_delay_s * 2.0 ** min(lost, 30), self._node.max_delay_s)
-        return max(0.0, longest_s - self._chance.uniform(0.0, self._node.base_delay_s))
+        return max(0.0, longest_s - self._randomness.uniform(0.0, self._node.base_delay_s))
 
     # -- one turn
 

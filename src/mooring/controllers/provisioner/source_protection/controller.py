@@ -48,7 +48,7 @@ class SourceProtection:
         self._cluster, self._clock = runtime.cluster, runtime.clock
         interval_s = options.snapshot_orphan_sweep_interval_s
         self._snapshots: Informer[VolumeSnapshot] = Informer(
-            runtime.cluster, VOLUME_SNAPSHOTS, clock=runtime.clock, chance=runtime.chance, prune=SNAPSHOT.of, resync_s=interval_s
+            runtime.cluster, VOLUME_SNAPSHOTS, clock=runtime.clock, randomness=runtime.randomness, prune=SNAPSHOT.of, resync_s=interval_s
         )
         self._users: dict[Origin, set[str]] = {}
         self._source_of: dict[str, Origin] = {}
