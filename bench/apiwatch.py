@@ -21,7 +21,7 @@ _PATIENCE_S = 120.0
 
 
 class Watcher:
-    """One watch. events: lines so far."""
+    """One watch. events: lines so far. A line ends in } and a line feed, which Go may put into a chunk of HTTP of its own."""
 
     def __init__(self, connection: ssl.SSLSocket) -> None:
         self.connection = connection
@@ -38,8 +38,10 @@ class Watcher:
                 break
             if count == 0:
                 raise RuntimeError("a watch has ended")
-            found += buffer.count(b"}\n", 0, count) + (self._last == b"}" and buffer[:1] == b"\n")
-            self._last = bytes(view[count - 1 : count])
+            found += buffer.count(b"}\n", 0, count) + buffer.count(b"\r\n\n", 0, count)
+            seam = self._last + bytes(view[: min(count, 2)])  # what a line's end may have been cut in by the read
+            found += (self._last[-1:] + seam[len(self._last) : len(self._last) + 1] == b"}\n") + (b"\r\n\n" in seam)
+            self._last = (self._last + bytes(view[max(0, count - 2) : count]))[-2:]
             if waits is not None:
                 now = time.monotonic_ns()
                 waits += [(now - int(match[1])) / 1e9 for match in _WRITTEN.finditer(buffer, 0, count)]

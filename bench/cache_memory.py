@@ -17,7 +17,7 @@ from collections.abc import Callable
 import msgspec
 
 from mooring.api.core import PersistentVolume
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.cache.interner import Interner
 from mooring.kube.cache.store import Store
 
@@ -28,9 +28,9 @@ class PageOfVolumes(msgspec.Struct, frozen=True):
     items: tuple[PersistentVolume, ...]
 
 
-def body_of(chance: Chance, number: int) -> dict[str, object]:
+def body_of(randomness: Random, number: int) -> dict[str, object]:
     """A volume of one driver, bound to a claim of one of 40 namespaces, as the API server sends it."""
-    uid, claim_uid = chance.uid(), chance.uid()
+    uid, claim_uid = randomness.uid(), randomness.uid()
     return {
         "metadata": {
             "name": f"pvc-{claim_uid}",
@@ -78,13 +78,13 @@ def resident_bytes() -> int:
 def measure(count: int, keep: Callable[[PersistentVolume], PersistentVolume]) -> float:
     """Bytes per volume."""
     decoder = msgspec.json.Decoder(PageOfVolumes)
-    chance = Chance(1)
+    randomness = Random(1)
     store: Store[PersistentVolume] = Store({"driver": lambda pv: [pv.spec.csi.driver] if pv.spec.csi else []})
-    decoder.decode(json.dumps({"items": [body_of(Chance(2), number) for number in range(PAGE)]}))  # what a first page allocates for good
+    decoder.decode(json.dumps({"items": [body_of(Random(2), number) for number in range(PAGE)]}))  # what a first page allocates for good
     gc.collect()
     before = resident_bytes()
     for start in range(0, count, PAGE):
-        page = json.dumps({"items": [body_of(chance, number) for number in range(start, start + PAGE)]}).encode()
+        page = json.dumps({"items": [body_of(randomness, number) for number in range(start, start + PAGE)]}).encode()
         for volume in decoder.decode(page).items:
             store.apply(keep(volume))
     gc.collect()

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from bench.contender import quantile
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SecretReference
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.controllers.provisioner.intents.intent import Intent, MemoryIntents
 from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation, encoded
@@ -131,7 +131,7 @@ async def claims(cluster: HttpCluster, start: str, count: int) -> list[Intent]:
 
 async def measure(plane: ControlPlane, way: str, round_: int, burst: int, trickle: int) -> None:
     config = load(str(plane.kubeconfig("bench")), os.environ)
-    async with HttpCluster(config, clock=LoopClock(), chance=Chance(), user_agent="mooring-bench", concurrency_max=IN_FLIGHT) as http:
+    async with HttpCluster(config, clock=LoopClock(), randomness=Random(), user_agent="mooring-bench", concurrency_max=IN_FLIGHT) as http:
         for load_name, count in (("burst", burst), ("trickle", trickle)):
             wanted = await claims(http, f"{way}-{load_name}-{round_}", count)
             counting = Counting(http)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from mooring.api.meta import Kind
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import EventType, WatchEvent
@@ -99,7 +99,7 @@ class Load:
 async def a_load(plane: ControlPlane, kind: type[L]) -> AsyncIterator[L]:
     """One that watches already."""
     config = load(str(plane.kubeconfig("bench")), os.environ)
-    async with HttpCluster(config, clock=LoopClock(), chance=Chance(), user_agent="mooring-bench", concurrency_max=64) as cluster:
+    async with HttpCluster(config, clock=LoopClock(), randomness=Random(), user_agent="mooring-bench", concurrency_max=64) as cluster:
         made = kind(plane, cluster)
         async with asyncio.TaskGroup() as group:  # what ends the watch ends the bench
             watching = group.create_task(made.watch(), name="bench/watch")

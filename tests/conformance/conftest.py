@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from mooring.apiserver.table import HistoryLimits
-from tests.support.apiobjects import VAS, a_va
+from tests.support.builders import a_va
 from tests.support.control_plane import ADMIN_TOKEN, ControlPlane
 from tests.support.embedded import EmbeddedServer
-from tests.support.harbour import Life, assert_the_same_is_said, serve_berths
+from tests.support.kubectl_manifests import MANIFESTS
+from tests.support.kubectl_pair import Life, assert_the_same_is_said, serve_berths
+from tests.support.paths import VAS
 from tests.support.rest import Rest
 from tests.support.terminal import Terminal
-from tests.support.typedobjects import MANIFESTS
 from tests.support.waiting import eventually
 
 EMBEDDED_HISTORY = 200

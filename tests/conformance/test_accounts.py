@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import Server
-from tests.support.apiobjects import Json
-from tests.support.pods import ACCOUNTS, FORBIDDEN, INVALID, PODS, REQUIRED, a_pod
+from tests.support.builders import Json, a_pod
+from tests.support.paths import ACCOUNTS, PODS
+from tests.support.pod_specs import FORBIDDEN, INVALID, REQUIRED
 from tests.support.real import kubectl
 from tests.support.rest import Rest
 

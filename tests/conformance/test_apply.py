@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.apiobjects import CSI_NODES, NODES, PVS, STORAGE_CLASSES, VAS
 from tests.support.applying import APPLY_PATCH, SHAPE_DEFINITION, SHAPES, Applying, owners
+from tests.support.paths import CSI_NODES, NODES, PVS, STORAGE_CLASSES, VAS
 from tests.support.rest import JSON_PATCH, Answer, Rest
 from tests.support.waiting import eventually
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import Server
-from tests.support.apiobjects import CSI_NODES, STORAGE_CLASSES
 from tests.support.applying import PODS, SHAPE_DEFINITION, SHAPES, Applying
+from tests.support.paths import CSI_NODES, STORAGE_CLASSES
 from tests.support.rest import Answer
 from tests.support.waiting import eventually
 
@@ -22,53 +22,53 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 Json = dict[str, Any]
 
 
-def some(chance: random.Random, choices: Json) -> Json:
+def some(randomness: random.Random, choices: Json) -> Json:
     """A part of the choices: each name with one of its values, or not at all."""
-    return {name: chance.choice(values) for name, values in choices.items() if chance.random() < 0.5}
+    return {name: randomness.choice(values) for name, values in choices.items() if randomness.random() < 0.5}
 
 
-def some_of(chance: random.Random, items: list[Any]) -> list[Any]:
-    found = [item for item in items if chance.random() < 0.5]
-    chance.shuffle(found)
+def some_of(randomness: random.Random, items: list[Any]) -> list[Any]:
+    found = [item for item in items if randomness.random() < 0.5]
+    randomness.shuffle(found)
     return found
 
 
-def metadata(chance: random.Random) -> Json:
+def metadata(randomness: random.Random) -> Json:
     """Labels and a set of finalizers, or less."""
-    told: Json = {"labels": some(chance, {"a": ["1", "2"], "b": ["1"], "c": ["1", "2"]})}
-    told["finalizers"] = some_of(chance, ["example.com/a", "example.com/b", "example.com/c"])
-    return some(chance, {name: [value] for name, value in told.items()})
+    told: Json = {"labels": some(randomness, {"a": ["1", "2"], "b": ["1"], "c": ["1", "2"]})}
+    told["finalizers"] = some_of(randomness, ["example.com/a", "example.com/b", "example.com/c"])
+    return some(randomness, {name: [value] for name, value in told.items()})
 
 
-def a_class(chance: random.Random) -> Json:
-    fields = some(chance, {"mountOptions": [["a"], ["b"], ["a", "b"], []], "allowVolumeExpansion": [True, False]})
-    return {"provisioner": "d.example.com", "metadata": metadata(chance), **fields}
+def a_class(randomness: random.Random) -> Json:
+    fields = some(randomness, {"mountOptions": [["a"], ["b"], ["a", "b"], []], "allowVolumeExpansion": [True, False]})
+    return {"provisioner": "d.example.com", "metadata": metadata(randomness), **fields}
 
 
-def a_node(chance: random.Random) -> Json:
-    drivers = [{"name": name, "nodeID": "x", **some(chance, {"allocatable": [{"count": 1}, {"count": 2}]})} for name in "abc"]
-    return {"metadata": metadata(chance), "spec": {"drivers": some_of(chance, drivers) or drivers[:1]}}
+def a_node(randomness: random.Random) -> Json:
+    drivers = [{"name": name, "nodeID": "x", **some(randomness, {"allocatable": [{"count": 1}, {"count": 2}]})} for name in "abc"]
+    return {"metadata": metadata(randomness), "spec": {"drivers": some_of(randomness, drivers) or drivers[:1]}}
 
 
-def a_shape(chance: random.Random) -> Json:
-    ports = [{"port": 80}, {"port": 80, "protocol": "UDP"}, {"port": 90, "name": chance.choice("xy")}]
+def a_shape(randomness: random.Random) -> Json:
+    ports = [{"port": 80}, {"port": 80, "protocol": "UDP"}, {"port": 90, "name": randomness.choice("xy")}]
     parts = {
         "text": ["a", "b"],
-        "map": [some(chance, {"x": ["1", "2"], "y": ["1"]})],
+        "map": [some(randomness, {"x": ["1", "2"], "y": ["1"]})],
         "whole": [{"x": "1"}, {"y": "2"}, {}],
         "list": [["a"], ["b", "a"], []],
-        "set": [some_of(chance, ["a", "b", "c"])],
-        "items": [some_of(chance, ports)],
+        "set": [some_of(randomness, ["a", "b", "c"])],
+        "items": [some_of(randomness, ports)],
         "size": [1, "1"],
-        "any": [{"deep": some(chance, {"x": [1, [2], {"z": 3}], "y": [None, True]})}, {}],
+        "any": [{"deep": some(randomness, {"x": [1, [2], {"z": 3}], "y": [None, True]})}, {}],
     }
-    return {"metadata": metadata(chance), "spec": some(chance, parts)}
+    return {"metadata": metadata(randomness), "spec": some(randomness, parts)}
 
 
-def a_pod(chance: random.Random) -> Json:
-    ports = some_of(chance, [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}, {"containerPort": 90}])
-    container = {"name": "a", "image": chance.choice(["i", "j"]), **({"ports": ports} if chance.random() < 0.2 else {})}
-    return {"metadata": metadata(chance), "spec": {"containers": [container], **some(chance, {"activeDeadlineSeconds": [50]})}}
+def a_pod(randomness: random.Random) -> Json:
+    ports = some_of(randomness, [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}, {"containerPort": 90}])
+    container = {"name": "a", "image": randomness.choice(["i", "j"]), **({"ports": ports} if randomness.random() < 0.2 else {})}
+    return {"metadata": metadata(randomness), "spec": {"containers": [container], **some(randomness, {"activeDeadlineSeconds": [50]})}}
 
 
 BODIES: dict[str, Callable[[random.Random], Json]] = {STORAGE_CLASSES: a_class, CSI_NODES: a_node, SHAPES: a_shape, PODS: a_pod}
@@ -88,13 +88,13 @@ def pair(servers: Callable[[str], Server]) -> list[Server]:
 @pytest.mark.parametrize("seed", range(4))
 def test_both_servers_agree_after_every_step(pair: list[Server], name: str, kind: str, seed: int) -> None:
     targets = [Applying(server.api, kind, name) for server in pair]
-    chance = random.Random(seed)
-    body = BODIES[kind](chance)
-    if chance.random() < 0.5:
+    randomness = random.Random(seed)
+    body = BODIES[kind](randomness)
+    if randomness.random() < 0.5:
         for target in targets:
             target.create_untracked(body)
     for number in range(STEPS):
-        step = a_step(chance, BODIES[kind])
+        step = a_step(randomness, BODIES[kind])
         ours, real = (step(target) for target in targets)
         if trips_over_null(real):
             assert 200 == ours.status
@@ -107,11 +107,11 @@ def trips_over_null(answer: Answer) -> bool:
     return answer.status == 422 and ': \\"null\\""' in answer.body.decode()
 
 
-def a_step(chance: random.Random, body: Callable[[random.Random], Json]) -> Callable[[Applying], Answer]:
+def a_step(randomness: random.Random, body: Callable[[random.Random], Json]) -> Callable[[Applying], Answer]:
     """An apply, mostly; or an update; now and then the record is cleared."""
-    said, manager, turn = body(chance), chance.choice(MANAGERS), chance.random()
+    said, manager, turn = body(randomness), randomness.choice(MANAGERS), randomness.random()
     if turn < 0.7:
-        force = chance.choice([None, "true"])
+        force = randomness.choice([None, "true"])
         return lambda target: target.apply(manager, said, force=force)
     if turn < 0.97:
         return lambda target: target.api.patch(target.path, said, fieldManager=manager)

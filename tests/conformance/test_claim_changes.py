@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.apiobjects import PVCS, STORAGE_CLASSES, Json, a_claim, a_class
+from tests.support.builders import Json, a_claim, a_class
+from tests.support.paths import PVCS, STORAGE_CLASSES
 from tests.support.rest import STRATEGIC_PATCH, Rest
 from tests.support.waiting import eventually
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.apiobjects import PVCS, STORAGE_CLASSES, Json, a_claim, a_class
+from tests.support.builders import Json, a_claim, a_class
+from tests.support.paths import PVCS, STORAGE_CLASSES
 from tests.support.rest import Rest
 from tests.support.waiting import eventually
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.apiobjects import ATTRIBUTES_CLASSES, CAPACITIES, STORAGE_CLASSES, Json, a_capacity, a_class, an_attributes_class
+from tests.support.builders import Json, a_capacity, a_class, an_attributes_class
+from tests.support.paths import ATTRIBUTES_CLASSES, CAPACITIES, STORAGE_CLASSES
 from tests.support.rest import Rest
 
 INVALID, REQUIRED, FORBIDDEN = "FieldValueInvalid", "FieldValueRequired", "FieldValueForbidden"
@@ -33,7 +34,8 @@ def vac(**fields: Any) -> Row:
 
 
 def capacity(**fields: Any) -> Row:
-    return CAPACITIES, a_capacity("", **fields)
+    """None is sent as such."""
+    return CAPACITIES, {**a_capacity("", capacity="1Gi"), **fields}
 
 
 def where(**requirement: Any) -> Row:
@@ -129,11 +131,11 @@ def test_change_is_refused_or_made(api: Rest, name: str, row: str) -> None:
 
 
 KEPT: dict[str, tuple[Row, Json]] = {
-    "class": (cls(), {"provisioner": "d.example.com", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}),
+    "class": (cls(), {"provisioner": "csi.test", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}),
     "class_false": (
         cls(allowVolumeExpansion=False, mountOptions=["", "ro"], parameters={}),
         {
-            "provisioner": "d.example.com",
+            "provisioner": "csi.test",
             "reclaimPolicy": "Delete",
             "volumeBindingMode": "Immediate",
             "allowVolumeExpansion": False,
@@ -142,21 +144,21 @@ KEPT: dict[str, tuple[Row, Json]] = {
     ),
     "class_empty_policy": (
         cls(reclaimPolicy=""),
-        {"provisioner": "d.example.com", "reclaimPolicy": "", "volumeBindingMode": "Immediate"},
+        {"provisioner": "csi.test", "reclaimPolicy": "", "volumeBindingMode": "Immediate"},
     ),
     "class_name_of_the_provisioner": (
         cls(provisioner="Example.COM/Driver"),
         {"provisioner": "Example.COM/Driver", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
     ),
     "vac": (vac(driverName="a_b"), {"driverName": "a_b", "parameters": {"iops": "100"}}),
-    "capacity_nowhere": (capacity(nodeTopology=None, capacity=None), {"storageClassName": "fast"}),
+    "capacity_nowhere": (capacity(nodeTopology=None, capacity=None), {"storageClassName": "sc"}),
     "capacity_everywhere": (
         capacity(nodeTopology={}, capacity="1024Mi", maximumVolumeSize=0),
-        {"storageClassName": "fast", "nodeTopology": {}, "capacity": "1Gi", "maximumVolumeSize": "0"},
+        {"storageClassName": "sc", "nodeTopology": {}, "capacity": "1Gi", "maximumVolumeSize": "0"},
     ),
     "capacity_negative_maximum": (
         capacity(nodeTopology=None, maximumVolumeSize="-1"),
-        {"storageClassName": "fast", "capacity": "1Gi", "maximumVolumeSize": "-1"},
+        {"storageClassName": "sc", "capacity": "1Gi", "maximumVolumeSize": "-1"},
     ),
 }
 
@@ -171,7 +173,7 @@ def test_what_is_kept_and_filled_in(api: Rest, name: str, row: str) -> None:
 
 def test_a_class_of_attributes_is_protected(api: Rest, name: str) -> None:
     path = f"{ATTRIBUTES_CLASSES}/{name}"
-    body = an_attributes_class(name, metadata={"name": name, "finalizers": ["example.com/first"]})
+    body = an_attributes_class(name, finalizers=["example.com/first"])
     made = api.post(ATTRIBUTES_CLASSES, body).ok(201)
     assert ["example.com/first", "kubernetes.io/vac-protection"] == made["metadata"]["finalizers"]
     assert "deletionTimestamp" in api.delete(path).ok()["metadata"]

@@ -13,7 +13,7 @@ from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube import errors
 from mooring.kube.client.config import User
 from mooring.kube.client.http import HttpCluster
@@ -22,29 +22,25 @@ from mooring.kube.cluster import EventType, Selection
 from mooring.kube.patch import json_patch, merge_patch, replace
 from mooring.kube.patch import test as check
 from tests.conformance.conftest import Server
+from tests.support.builders import a_va
 
 
 @contextlib.asynccontextmanager
 async def a_client(server: Server) -> AsyncIterator[HttpCluster]:
     config = load(str(server.kubeconfig), {})
-    async with HttpCluster(config, clock=LoopClock(), chance=Chance(1), user_agent="conformance/1") as cluster:
+    async with HttpCluster(config, clock=LoopClock(), randomness=Random(1), user_agent="conformance/1") as cluster:
         yield cluster
-
-
-def an_attachment(name: str) -> dict[str, object]:
-    source = {"persistentVolumeName": "pv"}
-    return {"metadata": {"name": name, "labels": {"test": name}}, "spec": {"attacher": "a.example.com", "nodeName": "n", "source": source}}
 
 
 async def test_an_object_lives_and_dies(server: Server, name: str) -> None:
     async with a_client(server) as cluster:
-        created = await cluster.create(VOLUME_ATTACHMENTS, an_attachment(name))
+        created = await cluster.create(VOLUME_ATTACHMENTS, a_va(name, labels={"test": name}))
         assert await cluster.get(VOLUME_ATTACHMENTS, name) == created
         change = merge_patch({"status": {"attached": True, "attachmentMetadata": {"a/b": "größe"}}})
         patched = await cluster.patch(VOLUME_ATTACHMENTS, name, change, subresource="status")
         assert (True, {"a/b": "größe"}) == (patched.status.attached, patched.status.attachment_metadata)
         with pytest.raises(errors.AlreadyExists):
-            await cluster.create(VOLUME_ATTACHMENTS, an_attachment(name))
+            await cluster.create(VOLUME_ATTACHMENTS, a_va(name, labels={"test": name}))
         with pytest.raises(errors.Conflict):
             await cluster.delete(VOLUME_ATTACHMENTS, name, uid="another")
         await cluster.delete(VOLUME_ATTACHMENTS, name, uid=created.metadata.uid, propagation="Background")
@@ -54,7 +50,7 @@ async def test_an_object_lives_and_dies(server: Server, name: str) -> None:
 
 async def test_a_whole_object_can_be_put_back_unless_it_has_changed(server: Server, name: str) -> None:
     async with a_client(server) as cluster:
-        await cluster.create(VOLUME_ATTACHMENTS, an_attachment(name))
+        await cluster.create(VOLUME_ATTACHMENTS, a_va(name, labels={"test": name}))
         whole = await cluster.get(VOLUME_ATTACHMENTS.whole(), name)
         whole["metadata"]["labels"]["more"] = "1"
         assert (await cluster.replace(VOLUME_ATTACHMENTS.whole(), whole))["metadata"]["labels"] == {"test": name, "more": "1"}
@@ -64,7 +60,7 @@ async def test_a_whole_object_can_be_put_back_unless_it_has_changed(server: Serv
 
 async def test_a_json_patch_whose_test_fails_changes_nothing(server: Server, name: str) -> None:
     async with a_client(server) as cluster:
-        created = await cluster.create(VOLUME_ATTACHMENTS, an_attachment(name))
+        created = await cluster.create(VOLUME_ATTACHMENTS, a_va(name, labels={"test": name}))
         steps = [check("/metadata/uid", "another"), replace("/metadata/labels/test", "x")]
         with pytest.raises(errors.Invalid):
             await cluster.patch(VOLUME_ATTACHMENTS, name, json_patch(steps))
@@ -83,8 +79,7 @@ async def test_what_is_not_valid_is_told_by_field(server: Server, name: str) -> 
 async def test_a_list_comes_in_pages_of_one_moment(server: Server, name: str) -> None:
     async with a_client(server) as cluster:
         for number in range(5):
-            body = an_attachment(f"{name}-{number}")
-            await cluster.create(VOLUME_ATTACHMENTS, {**body, "metadata": {"name": f"{name}-{number}", "labels": {"test": name}}})
+            await cluster.create(VOLUME_ATTACHMENTS, a_va(f"{name}-{number}", labels={"test": name}))
         selection, found, versions = Selection(label_selector=f"test={name}"), [], set()
         token = ""
         while True:
@@ -104,7 +99,7 @@ async def test_a_watch_goes_on_where_a_list_ended(server: Server, name: str) -> 
         page = await cluster.list(VOLUME_ATTACHMENTS, selection)
         watch = cluster.watch(VOLUME_ATTACHMENTS, selection, resource_version=page.resource_version, timeout_s=60)
         async with contextlib.aclosing(watch) as events:
-            created = await cluster.create(VOLUME_ATTACHMENTS, an_attachment(name))
+            created = await cluster.create(VOLUME_ATTACHMENTS, a_va(name, labels={"test": name}))
             changed = await cluster.patch(VOLUME_ATTACHMENTS, name, merge_patch({"metadata": {"annotations": {"a": "1"}}}))
             await cluster.delete(VOLUME_ATTACHMENTS, name)
             seen: list[tuple[EventType, VolumeAttachment | None]] = []
@@ -137,6 +132,6 @@ async def test_a_watch_from_a_forgotten_version_is_gone(server: Server) -> None:
 
 async def test_credentials_that_are_none_are_refused(server: Server) -> None:
     stranger = dataclasses.replace(load(str(server.kubeconfig), {}), user=User(token="nobody"))
-    async with HttpCluster(stranger, clock=LoopClock(), chance=Chance(1), user_agent="conformance/1") as cluster:
+    async with HttpCluster(stranger, clock=LoopClock(), randomness=Random(1), user_agent="conformance/1") as cluster:
         with pytest.raises(errors.Unauthorized):
             await cluster.list(VOLUME_ATTACHMENTS)

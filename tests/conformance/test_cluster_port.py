@@ -23,14 +23,14 @@ from mooring.apiserver.controllers.housekeeping import Housekeeping
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.apiserver.table import HistoryLimits
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import Cluster, EventType, Patch, PatchType, Selection, WatchEvent
 from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Conflict, Gone, Invalid, NotFound, NotServed, Unreachable
 from mooring.kube.patch import add_finalizer, remove_finalizer
 from tests.conformance.conftest import EMBEDDED_HISTORY, Server
-from tests.support.apiobjects import a_csi_node, a_lease, a_pv, a_secret, a_va
+from tests.support.builders import a_csi_node, a_lease, a_pv, a_secret, a_va
 from tests.support.relay import Relay, relay_to
 
 Event = WatchEvent[Any]
@@ -58,10 +58,10 @@ class Local(Target):
 
     def __init__(self) -> None:
         self._faults = _Scissors()
-        chance = Chance(1)
-        store = new_store(chance, time.time(), HistoryLimits(changes_max=EMBEDDED_HISTORY))
+        randomness = Random(1)
+        store = new_store(randomness, time.time(), HistoryLimits(changes_max=EMBEDDED_HISTORY))
         Housekeeping(store, clock=LoopClock()).start()
-        super().__init__(LocalCluster(store, clock=LoopClock(), chance=chance, faults=self._faults), bookmark_s=0.2)
+        super().__init__(LocalCluster(store, clock=LoopClock(), randomness=randomness, faults=self._faults), bookmark_s=0.2)
 
     async def forget(self) -> Kind[dict[str, Any]]:
         for number in range(EMBEDDED_HISTORY // 2 + 2):
@@ -107,7 +107,7 @@ async def http_target(server: Server) -> AsyncIterator[Target]:
     assert place.port is not None
     async with relay_to(place.hostname, place.port) as relay:
         relayed = dataclasses.replace(config, server=f"https://127.0.0.1:{relay.port}")
-        async with HttpCluster(relayed, clock=LoopClock(), chance=Chance(1), user_agent="port-tests") as cluster:
+        async with HttpCluster(relayed, clock=LoopClock(), randomness=Random(1), user_agent="port-tests") as cluster:
             yield Http(cluster, server, relay)
 
 
@@ -219,7 +219,7 @@ async def test_discovery_has_what_is_served(cluster: Cluster, kind: Kind[Any]) -
 async def test_a_created_object_comes_back_typed_and_filled_in(cluster: Cluster, name: str) -> None:
     made = await cluster.create(VOLUME_ATTACHMENTS, a_va(name))
     assert isinstance(made, VolumeAttachment)
-    assert ("d.example.com", "pv-1", False) == (made.spec.attacher, made.spec.source.persistent_volume_name, made.status.attached)
+    assert ("csi.test", "pv1", False) == (made.spec.attacher, made.spec.source.persistent_volume_name, made.status.attached)
     assert made.metadata.uid
     assert int(made.metadata.resource_version) > 0
     assert made == await cluster.get(VOLUME_ATTACHMENTS, name)
@@ -232,7 +232,7 @@ async def test_a_struct_may_be_created_too(cluster: Cluster, name: str) -> None:
 
 
 async def test_whole_objects_keep_what_no_struct_knows(cluster: Cluster, name: str) -> None:
-    whole = await cluster.create(CSI_NODES.whole(), a_csi_node(name, {"name": "d", "nodeID": "n", "allocatable": {"count": 7}}))
+    whole = await cluster.create(CSI_NODES.whole(), a_csi_node(name, [{"name": "d", "nodeID": "n", "allocatable": {"count": 7}}]))
     assert {"count": 7} == whole["spec"]["drivers"][0]["allocatable"]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from tests.support.apiobjects import LEASES, PVS, VAS, a_lease, a_pv, a_va
+from tests.support.builders import a_lease, a_pv, a_va
+from tests.support.paths import LEASES, PVS, VAS
 from tests.support.rest import Rest
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.differential.judging import Judge
-from tests.differential.making import sequence
+from tests.differential.compare import Judge
+from tests.differential.generate import sequence
 from tests.differential.servers import both
 from tests.support.control_plane import ControlPlane
 

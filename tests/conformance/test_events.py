@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.apiobjects import EVENTS, Json
+from tests.support.builders import Json
+from tests.support.paths import EVENTS
 from tests.support.rest import STRATEGIC_PATCH, Rest
 
 NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"

@@ -16,7 +16,7 @@ from mooring.api.meta import Key
 from mooring.api.storage import VOLUME_ATTACHMENTS as VAS
 from mooring.api.storage import VolumeAttachment
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.events import EventRecorder
 from mooring.control.lease.elector import Candidate, LeaderElector, LeaseTimes
 from mooring.kube.cache.informer import Cause, Change, Informer
@@ -25,7 +25,7 @@ from mooring.kube.errors import Unreachable
 from mooring.kube.patch import merge_patch
 from tests.conformance.conftest import Server
 from tests.conformance.test_cluster_port import Local, Target, http_target
-from tests.support.apiobjects import a_va
+from tests.support.builders import a_va
 
 pytestmark = pytest.mark.slow
 TIMES = LeaseTimes(lease_s=2, renew_s=1.5, retry_s=0.5)
@@ -71,7 +71,7 @@ async def _until_cancelled(run: Awaitable[None]) -> None:
 
 async def test_a_cache_follows_through_cuts_and_own_writes(target: Target, name: str):
     cluster = target.cluster
-    informer: Informer[VolumeAttachment] = Informer(cluster, VAS, clock=LoopClock(), chance=Chance(1), page_limit=2)
+    informer: Informer[VolumeAttachment] = Informer(cluster, VAS, clock=LoopClock(), randomness=Random(1), page_limit=2)
     told: list[Change[VolumeAttachment]] = []
     informer.on_change(lambda change: told.append(change) if change.key.name.startswith(name) else None)
     names = [f"{name}-{number}" for number in range(5)]
@@ -116,13 +116,13 @@ async def _labelled(cluster: Cluster, name: str) -> VolumeAttachment:
 
 async def test_of_two_candidates_one_leads_and_then_the_other(target: Target, name: str):
     cluster = target.cluster
-    recorder = EventRecorder(cluster, f"{name}/test", clock=LoopClock(), chance=Chance(1))
+    recorder = EventRecorder(cluster, f"{name}/test", clock=LoopClock(), randomness=Random(1))
     electors = [
         LeaderElector(
             cluster,
             Candidate(name, "default", f"host-{letter}", TIMES, {"team": "storage"}),
             clock=LoopClock(),
-            chance=Chance(number),
+            randomness=Random(number),
             events=recorder,
         )
         for number, letter in enumerate("ab")
@@ -163,7 +163,7 @@ async def _cancellable(run: Awaitable[None]) -> None:
 
 async def test_events_are_counted_up(target: Target, name: str):
     cluster = target.cluster
-    recorder = EventRecorder(cluster, "mooring-test", clock=LoopClock(), chance=Chance(1))
+    recorder = EventRecorder(cluster, "mooring-test", clock=LoopClock(), randomness=Random(1))
     ref = ObjectReference(api_version="storage.k8s.io/v1", kind="VolumeAttachment", name=name, uid="u")
     async with running(recorder.run()):
         for _ in range(3):

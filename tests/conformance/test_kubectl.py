@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.conftest import Server
-from tests.support.apiobjects import a_pv, a_va
+from tests.support.builders import a_pv, a_va
 from tests.support.real import kubectl, run_kubectl
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

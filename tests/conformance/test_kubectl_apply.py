@@ -10,6 +10,7 @@ import pytest
 
 from tests.conformance.conftest import Server
 from tests.support.applying import SHAPE_DEFINITION, owners
+from tests.support.builders import a_class
 from tests.support.real import kubectl, run_kubectl
 from tests.support.waiting import eventually
 
@@ -28,9 +29,8 @@ def config(server: Server, tmp_path: Path) -> Path:
     return path
 
 
-def a_class(name: str, **fields: object) -> str:
-    head = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}, "provisioner": "d.example.com"}
-    return json.dumps({**head, **fields})
+def class_text(name: str, **fields: object) -> str:
+    return json.dumps(a_class(name, **fields))
 
 
 def stored(config: Path, name: str) -> dict[str, object]:
@@ -39,8 +39,8 @@ def stored(config: Path, name: str) -> dict[str, object]:
 
 
 def test_kubectl_applies_on_the_servers_side(config: Path, name: str) -> None:
-    first = a_class(name, mountOptions=["a"])
-    other = a_class(name, mountOptions=["b"])
+    first = class_text(name, mountOptions=["a"])
+    other = class_text(name, mountOptions=["b"])
     say = ("apply", "--server-side", "-f", "-")
     assert f"storageclass.storage.k8s.io/{name} serverside-applied\n" == kubectl(config, *say, stdin=first)
     refused = run_kubectl(config, *say, "--field-manager=other", stdin=other)
@@ -54,21 +54,21 @@ def test_kubectl_applies_on_the_servers_side(config: Path, name: str) -> None:
 
 
 def test_kubectl_moves_from_its_own_side_to_the_servers_and_back(config: Path, name: str) -> None:
-    kubectl(config, "apply", "-f", "-", stdin=a_class(name, mountOptions=["a"]))
-    moved = run_kubectl(config, "apply", "--server-side", "-f", "-", stdin=a_class(name, mountOptions=["b"]))
+    kubectl(config, "apply", "-f", "-", stdin=class_text(name, mountOptions=["a"]))
+    moved = run_kubectl(config, "apply", "--server-side", "-f", "-", stdin=class_text(name, mountOptions=["b"]))
     assert (0, ["b"]) == (moved.returncode, stored(config, name)["mountOptions"]), moved.stderr
     note = json.loads(kubectl(config, "get", "sc", name, "-o", "json"))["metadata"]["annotations"]
     assert ["b"] == json.loads(note["kubectl.kubernetes.io/last-applied-configuration"])["mountOptions"]
-    assert "configured" in kubectl(config, "apply", "-f", "-", stdin=a_class(name, mountOptions=["c"]))
+    assert "configured" in kubectl(config, "apply", "-f", "-", stdin=class_text(name, mountOptions=["c"]))
     assert ["c"] == stored(config, name)["mountOptions"]
 
 
 @pytest.mark.parametrize("side", [[], ["--server-side"]], ids=["client side", "server side"])
 def test_kubectl_shows_differences(config: Path, name: str, side: list[str]) -> None:
-    kubectl(config, "apply", *side, "-f", "-", stdin=a_class(name, mountOptions=["a"]))
-    same = run_kubectl(config, "diff", *side, "-f", "-", stdin=a_class(name, mountOptions=["a"]))
+    kubectl(config, "apply", *side, "-f", "-", stdin=class_text(name, mountOptions=["a"]))
+    same = run_kubectl(config, "diff", *side, "-f", "-", stdin=class_text(name, mountOptions=["a"]))
     assert (0, "") == (same.returncode, same.stdout)
-    other = run_kubectl(config, "diff", *side, "-f", "-", stdin=a_class(name, mountOptions=["b"]))
+    other = run_kubectl(config, "diff", *side, "-f", "-", stdin=class_text(name, mountOptions=["b"]))
     assert 1 == other.returncode
     assert re.search(r"^-- a$", other.stdout, re.M), other.stdout
     assert re.search(r"^\+- b$", other.stdout, re.M), other.stdout
@@ -76,7 +76,7 @@ def test_kubectl_shows_differences(config: Path, name: str, side: list[str]) -> 
 
 
 def test_kubectl_has_unknown_fields_refused(config: Path, name: str) -> None:
-    odd = a_class(name, odd=1)
+    odd = class_text(name, odd=1)
     for command in (["create"], ["apply"], ["apply", "--server-side"]):
         refused = run_kubectl(config, *command, "-f", "-", stdin=odd)
         assert 1 == refused.returncode

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.apiobjects import LEASES, SECRETS
 from tests.support.applying import APPLY_PATCH
+from tests.support.paths import LEASES, SECRETS
 from tests.support.rest import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Rest
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

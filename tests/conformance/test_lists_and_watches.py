@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import Server
-from tests.support.apiobjects import SECRETS, VAS, a_secret, a_va
+from tests.support.builders import a_secret, a_va
+from tests.support.paths import SECRETS, VAS
 from tests.support.rest import Rest
 from tests.support.waiting import eventually
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.apiobjects import NAMESPACES, a_lease, a_secret
+from tests.support.builders import a_lease, a_secret
+from tests.support.paths import NAMESPACES
 from tests.support.rest import Rest
 from tests.support.waiting import eventually
 

@@ -8,7 +8,8 @@ import json
 import pytest
 import yaml
 
-from tests.support.apiobjects import LEASES, VAS, a_lease, a_va
+from tests.support.builders import a_lease, a_va
+from tests.support.paths import LEASES, VAS
 from tests.support.rest import Rest
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.apiobjects import CSI_DRIVERS, CSI_NODES, NODES, PVS, VAS, a_csi_node, a_node, a_pv, a_va
+from tests.support.builders import a_csi_node, a_node, a_pv, a_va
+from tests.support.paths import CSI_DRIVERS, CSI_NODES, NODES, PVS, VAS
 from tests.support.rest import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Rest
 
 HOLD = "example.com/hold"
@@ -129,7 +130,7 @@ def test_volumes_are_protected_from_the_start(api: Rest, name: str) -> None:
 
 def test_AO21_a_csi_nodes_entry_changes_in_its_allocatable_alone(api: Rest, name: str) -> None:
     driver = {"name": "d", "nodeID": "x", "topologyKeys": ["k"], "allocatable": {"count": 1}}
-    api.post(CSI_NODES, a_csi_node(name, driver)).ok(201)
+    api.post(CSI_NODES, a_csi_node(name, [driver])).ok(201)
     wrong = api.patch(f"{CSI_NODES}/{name}", {"spec": {"drivers": [{**driver, "nodeID": "y"}]}})
     wrong.refused(422, "Invalid", ("FieldValueInvalid", "spec.drivers"))
     changed = api.patch(f"{CSI_NODES}/{name}", {"spec": {"drivers": [{**driver, "allocatable": {"count": 2}}]}}).ok()

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.apiobjects import EVENTS, LEASES, NAMESPACES, NODES, SECRETS, VAS, a_lease, a_node, a_secret, a_va
+from tests.support.builders import a_lease, a_node, a_secret, a_va
+from tests.support.paths import EVENTS, LEASES, NAMESPACES, NODES, SECRETS, VAS
 from tests.support.rest import Rest
 from tests.support.waiting import eventually
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import Server
-from tests.support.apiobjects import Json
-from tests.support.pods import CONTAINER, FORBIDDEN, INVALID, NOT_FOUND, PODS, REQUIRED, a_pod
+from tests.support.builders import CONTAINER, Json, a_pod
+from tests.support.paths import PODS
+from tests.support.pod_specs import FORBIDDEN, INVALID, NOT_FOUND, REQUIRED
 from tests.support.rest import STRATEGIC_PATCH, Rest
 
 DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.pods import (
+from tests.support.pod_specs import (
     CLAIM,
     DUPLICATE,
     FORBIDDEN,

@@ -6,7 +6,8 @@ import datetime
 
 import pytest
 
-from tests.support.pods import PODS, a_pod
+from tests.support.builders import a_pod
+from tests.support.paths import PODS
 from tests.support.rest import Rest
 
 HOLD = "example.com/hold"

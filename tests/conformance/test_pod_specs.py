@@ -4,18 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.pods import (
-    CONTAINER,
-    DUPLICATE,
-    FORBIDDEN,
-    INVALID,
-    REQUIRED,
-    UNSUPPORTED,
-    Row,
-    check,
-    container,
-    pod,
-)
+from tests.support.builders import CONTAINER
+from tests.support.pod_specs import DUPLICATE, FORBIDDEN, INVALID, REQUIRED, UNSUPPORTED, Row, check, container, pod
 from tests.support.rest import Rest
 
 JUDGED: dict[str, Row] = {

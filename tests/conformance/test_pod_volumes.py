@@ -4,19 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.pods import (
-    DUPLICATE,
-    FORBIDDEN,
-    INVALID,
-    REQUIRED,
-    UNSUPPORTED,
-    Row,
-    check,
-    claim,
-    mount,
-    pod,
-    volume,
-)
+from tests.support.pod_specs import DUPLICATE, FORBIDDEN, INVALID, REQUIRED, UNSUPPORTED, Row, check, claim, mount, pod, volume
 from tests.support.rest import Rest
 
 JUDGED: dict[str, Row] = {

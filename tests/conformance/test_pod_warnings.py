@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.apiobjects import Json
-from tests.support.pods import PODS, claim, container, pod, volume
+from tests.support.builders import Json
+from tests.support.paths import PODS
+from tests.support.pod_specs import claim, container, pod, volume
 from tests.support.rest import STRATEGIC_PATCH, Rest
 
 ZONE = "failure-domain.beta.kubernetes.io/zone"

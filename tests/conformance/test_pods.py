@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.apiobjects import Json
-from tests.support.pods import CONTAINER, FORBIDDEN, INVALID, PODS, a_pod, container, pod
+from tests.support.builders import CONTAINER, Json, a_pod
+from tests.support.paths import PODS
+from tests.support.pod_specs import FORBIDDEN, INVALID, container, pod
 from tests.support.rest import MERGE_PATCH, STRATEGIC_PATCH, Rest
 
 UNWELL = [

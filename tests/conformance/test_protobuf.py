@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from mooring.apiserver.objectmeta import MESSAGES as META
 from mooring.apiserver.resource import Resource, Status
 from mooring.apiserver.rules import RESOURCES
 from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS as DEFINITIONS
 from mooring.apiserver.rules.lease import LEASES as LEASE
-from mooring.apiserver.rules.meta import MESSAGES as META
 from tests.conformance.conftest import Server
-from tests.support.apiobjects import LEASES, SECRETS, VAS, a_lease, a_secret, a_va
+from tests.support.builders import a_lease, a_secret, a_va
+from tests.support.paths import LEASES, SECRETS, VAS
 from tests.support.protobuf import PROTOBUF, body, chunk, encode, envelope, number
 from tests.support.rest import Answer, Rest
 from tests.support.samples import Sample, samples

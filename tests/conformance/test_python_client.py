@@ -13,7 +13,7 @@ from kubernetes import client, config, dynamic, watch
 from kubernetes.client.rest import ApiException
 
 from tests.conformance.conftest import Server
-from tests.support.apiobjects import a_claim, a_node, a_pv, a_secret, a_va
+from tests.support.builders import a_claim, a_node, a_pv, a_secret, a_va
 from tests.support.snapshot_crds import SNAPSHOT_CRDS
 from tests.support.waiting import eventually
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.conftest import Server
-from tests.support.apiobjects import LEASES, SECRETS, VAS, a_lease, a_va
+from tests.support.builders import a_lease, a_va
 from tests.support.customkinds import GROUP, a_definition, a_version, installed
+from tests.support.paths import LEASES, SECRETS, VAS
 from tests.support.rest import MERGE_PATCH, Answer, Rest
 
 WRONG_UID = "11111111-2222-3333-4444-555555555555"

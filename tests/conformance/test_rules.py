@@ -7,24 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.apiobjects import (
-    CSI_DRIVERS,
-    CSI_NODES,
-    EVENTS,
-    LEASES,
-    NAMESPACES,
-    NODES,
-    PVS,
-    SECRETS,
-    VAS,
-    Json,
-    a_csi_node,
-    a_lease,
-    a_node,
-    a_pv,
-    a_secret,
-    a_va,
-)
+from tests.support.builders import Json, a_csi_node, a_lease, a_node, a_pv, a_secret, a_va
+from tests.support.paths import CSI_DRIVERS, CSI_NODES, EVENTS, LEASES, NAMESPACES, NODES, PVS, SECRETS, VAS
 from tests.support.rest import Rest
 
 INVALID, REQUIRED, FORBIDDEN = "FieldValueInvalid", "FieldValueRequired", "FieldValueForbidden"
@@ -63,7 +47,7 @@ def affinity(**requirement: Any) -> tuple[str, Json]:
 
 
 def csi_node(*drivers: Json) -> tuple[str, Json]:
-    return CSI_NODES, a_csi_node("", *drivers)
+    return CSI_NODES, a_csi_node("", [*drivers])
 
 
 def csi_driver(**spec: Any) -> tuple[str, Json]:
@@ -239,11 +223,11 @@ FROZEN = {"metadata": {}, "data": {"a": "Yg=="}, "immutable": True}
 CHANGES: dict[str, tuple[str, Json, Json, list[Cause]]] = {
     "va_spec": (VAS, a_va(""), {"spec": {"attacher": "e"}}, [(INVALID, "spec")]),
     "va_finalizers": (VAS, a_va(""), {"metadata": {"finalizers": ["external-attacher/d"]}}, []),
-    "csinode_more": (CSI_NODES, a_csi_node("", DRIVER), {"spec": {"drivers": [DRIVER, {"name": "e", "nodeID": "y"}]}}, []),
-    "csinode_less": (CSI_NODES, a_csi_node("", DRIVER), {"spec": {"drivers": []}}, []),
+    "csinode_more": (CSI_NODES, a_csi_node("", [DRIVER]), {"spec": {"drivers": [DRIVER, {"name": "e", "nodeID": "y"}]}}, []),
+    "csinode_less": (CSI_NODES, a_csi_node("", [DRIVER]), {"spec": {"drivers": []}}, []),
     "csinode_topology": (
         CSI_NODES,
-        a_csi_node("", DRIVER),
+        a_csi_node("", [DRIVER]),
         {"spec": {"drivers": [{**DRIVER, "topologyKeys": ["k"]}]}},
         [(INVALID, "spec.drivers")],
     ),
@@ -364,7 +348,7 @@ DEFAULTS: dict[str, tuple[tuple[str, Json], Json]] = {
     "lease": ((LEASES, {"metadata": {}, "spec": {"strategy": "x", "preferredHolder": "y"}}), {"spec": {}}),
     "namespace": ((NAMESPACES, {"metadata": {}}), {"status": {"phase": "Active"}, "spec": {"finalizers": ["kubernetes"]}}),
     "node": ((NODES, {"metadata": {}}), {"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}}),
-    "inline": (inline(), {"spec": {"attacher": "d.example.com", "nodeName": "node-1", "source": {"inlineVolumeSpec": INLINE}}}),
+    "inline": (inline(), {"spec": {"attacher": "csi.test", "nodeName": "node1", "source": {"inlineVolumeSpec": INLINE}}}),
     "quantity": (pv(capacity={"storage": "1024Mi"}), {}),
 }
 

@@ -11,10 +11,11 @@ import pytest
 
 from mooring.apiserver.rules import RESOURCES
 from tests.conformance.conftest import Server
-from tests.support.apiobjects import LEASES, PVS, VAS, a_lease, a_va
+from tests.support.builders import a_lease, a_va
+from tests.support.paths import LEASES, PVS, VAS
 from tests.support.real import kubectl
 from tests.support.rest import STRATEGIC_PATCH, Rest
-from tests.support.shownobjects import CAPACITIES, LONG_AGO, OBJECTS
+from tests.support.table_objects import CAPACITIES, LONG_AGO, OBJECTS
 from tests.support.waiting import eventually
 
 Json = dict[str, Any]

@@ -14,8 +14,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.differential.judging import Difference, Judge, crash_of
-from tests.differential.making import sequence
+from tests.differential.compare import Difference, Judge, crash_of
+from tests.differential.generate import sequence
 from tests.differential.servers import both, embedded_alone
 from tests.differential.shrinking import shrunk
 from tests.differential.steps import Step

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from mooring.apiserver.resource import Resource, Status
 from mooring.apiserver.rules import RESOURCES
-from tests.support import apiobjects as plain
+from tests.support import builders as plain
 from tests.support import samples
 from tests.support.applying import SHAPE_DEFINITION
-from tests.support.pods import a_pod
+from tests.support.builders import a_pod
 from tests.support.snapshot_crds import SNAPSHOT_CRDS
 
 Json = dict[str, Any]
@@ -72,13 +72,13 @@ def _new_event(name: str) -> Json:
 
 
 _BASES: Final[dict[str, list[Json]]] = {
-    "PersistentVolume": [plain.a_pv("x"), plain.a_pv("x", csi=None, hostPath={"path": "/x"})],
+    "PersistentVolume": [plain.a_pv("x"), plain.a_pv("x", source={"hostPath": {"path": "/x"}})],
     "PersistentVolumeClaim": [plain.a_claim("x"), plain.a_claim("x", storageClassName=None), plain.a_claim("x", volumeName="a")],
     "StorageClass": [plain.a_class("x"), plain.a_class("x", allowVolumeExpansion=True, volumeBindingMode="WaitForFirstConsumer")],
     "VolumeAttributesClass": [plain.an_attributes_class("x")],
     "CSIStorageCapacity": [plain.a_capacity("x")],
     "VolumeAttachment": [plain.a_va("x")],
-    "CSINode": [plain.a_csi_node("x"), plain.a_csi_node("x", {"name": "d.example.com", "nodeID": "n", "topologyKeys": ["zone"]})],
+    "CSINode": [plain.a_csi_node("x", []), plain.a_csi_node("x", keys=["zone"])],
     "CSIDriver": [{"spec": {}}, {"spec": {"attachRequired": False, "podInfoOnMount": True}}],
     "Node": [plain.a_node("x"), plain.a_node("x", capacity={"cpu": "1"}, conditions=[{"type": "Ready", "status": "True"}])],
     "Pod": [a_pod("x"), a_pod("x", nodeName="a"), a_pod("x", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "a"}}])],

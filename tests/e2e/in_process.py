@@ -12,17 +12,16 @@ from mooring.apiserver.store import ObjectStore
 from mooring.base.clock import Clock, LoopClock
 from mooring.base.flags import parse
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.cli.csi_attacher import KNOWN_GATES, AttacherFlags, check, options_of
 from mooring.cli.process import Machine, Setup
 from mooring.cli.sidecar import Context, Sidecar, SidecarLife
 from mooring.controllers.attacher.controller import Attacher
 from mooring.csi.client import Client
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.driver import Call
+from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
-from mooring.csi.rpcs import A, Q, Rpc
 from mooring.kube.cluster import Cluster
 from tests.e2e.targets import Running, Target
 from tests.support.scripted_driver import ScriptedDriver
@@ -88,12 +87,12 @@ class Line:
 class InProcessPorts:
     """What the sidecar reaches the world through."""
 
-    def __init__(self, store: ObjectStore, driver: ScriptedDriver, line: Line, clock: Clock, chance: Chance) -> None:
-        self._store, self._driver, self._line, self._clock, self._chance = store, driver, line, clock, chance
+    def __init__(self, store: ObjectStore, driver: ScriptedDriver, line: Line, clock: Clock, randomness: Random) -> None:
+        self._store, self._driver, self._line, self._clock, self._randomness = store, driver, line, clock, randomness
 
     @contextlib.asynccontextmanager
     async def cluster(self) -> AsyncIterator[Cluster]:
-        yield LocalCluster(self._store, clock=self._clock, chance=self._chance)
+        yield LocalCluster(self._store, clock=self._clock, randomness=self._randomness)
 
     @contextlib.asynccontextmanager
     async def driver(self, metrics: CallMetrics) -> AsyncIterator[Client]:
@@ -122,10 +121,10 @@ class _RunningLife(Running):
 
 class InProcessTarget(Target):
     def __init__(self) -> None:
-        clock, self._chance = LoopClock(EPOCH_S), Chance(7)
-        self._store = new_store(self._chance, EPOCH_S)
+        clock, self._randomness = LoopClock(EPOCH_S), Random(7)
+        self._store = new_store(self._randomness, EPOCH_S)
         self._line = Line()
-        users = LocalCluster(self._store, clock=clock, chance=self._chance)
+        users = LocalCluster(self._store, clock=clock, randomness=self._randomness)
         super().__init__(users, ScriptedDriver("csi.test"), clock, "x", WAIT_S)
 
     async def stop_driver(self) -> None:
@@ -140,10 +139,10 @@ class InProcessTarget(Target):
         parsed = parse(AttacherFlags, flags)
         check(parsed)
         gates = {**{name: gate.default for name, gate in KNOWN_GATES.items()}, **parsed.flags.feature_gates}
-        ports = InProcessPorts(self._store, self.driver, self._line, self.clock, self._chance)
+        ports = InProcessPorts(self._store, self.driver, self._line, self.clock, self._randomness)
         setup = Setup("csi-attacher", parsed.flags, parsed.given, gates)
         sidecar: Sidecar[AttacherFlags] = Sidecar("csi-attacher", "external-attacher-leader-", parsed.flags.timeout_s, _work)
-        life = SidecarLife(sidecar, setup, Machine(environ={}), ports, clock=self.clock, chance=self._chance, metrics=metrics)
+        life = SidecarLife(sidecar, setup, Machine(environ={}), ports, clock=self.clock, randomness=self._randomness, metrics=metrics)
         running = self.running = _RunningLife(life, asyncio.create_task(life.run(), name="sidecar"))
         try:
             yield running

@@ -18,7 +18,7 @@ from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.identity.tls import identity_in
 from mooring.apiserver.web.server import ApiServer
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.driver.server import serving
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
@@ -103,7 +103,7 @@ class ProcessTarget(Target):
 async def on_server(config: Path) -> AsyncIterator[ProcessTarget]:
     """A target on the API server that a kubeconfig leads to, with the driver on its socket."""
     folder = Path(tempfile.mkdtemp(prefix="e2e-"))
-    client = HttpCluster(kubeconfig.load(str(config), {}), clock=LoopClock(), chance=Chance(), user_agent="tests")
+    client = HttpCluster(kubeconfig.load(str(config), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")
     try:
         async with client:
             target = ProcessTarget(client, config, folder)
@@ -132,8 +132,10 @@ async def on_embedded(folder: Path) -> AsyncIterator[ProcessTarget]:
 @contextlib.asynccontextmanager
 async def embedded_server(folder: Path) -> AsyncIterator[Path]:
     """An embedded API server in this loop; gives a kubeconfig for it."""
-    clock, chance = LoopClock(), Chance()
-    server = ApiServer(new_store(chance, clock.wall_s()), identity_in(folder / "server", clock.wall_s()), clock=clock, chance=chance)
+    clock, randomness = LoopClock(), Random()
+    server = ApiServer(
+        new_store(randomness, clock.wall_s()), identity_in(folder / "server", clock.wall_s()), clock=clock, randomness=randomness
+    )
     await server.start()
     try:
         server.write_kubeconfig(folder / "kubeconfig")

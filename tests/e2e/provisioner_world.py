@@ -11,15 +11,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from mooring.api.meta import Kind
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.controllers.provisioner import names
 from mooring.driver.server import serving
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.errors import ApiError
-from tests.support.bindables import NS, a_claim, a_class, a_csi_node
-from tests.support.binding import PV, PVC, World, finalizers
+from tests.support.binding import PV, PVC, Tenant, finalizers
+from tests.support.builders import KINDS, NS, a_claim, a_class, a_csi_node
 from tests.support.control_plane import ControlPlane
 from tests.support.fault_proxy import FaultProxy
 from tests.support.programs import Program
@@ -34,7 +35,7 @@ SNAPSHOTS = f"/apis/{SNAPSHOT_GROUP}/v1"
 FLAGS = ("--retry-interval-start=100ms", "--v=2")
 
 
-class Provisioning(World):
+class Provisioning(Tenant):
     """A driver with zones, its classes and claims, and whatever the PV controller would do. folder: for socket and logs."""
 
     def __init__(self, cluster: HttpCluster, plane: ControlPlane, folder: Path) -> None:
@@ -42,11 +43,11 @@ class Provisioning(World):
         self.plane, self.folder, self.socket = plane, folder, folder / "s"
         can = (RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.CREATE_DELETE_SNAPSHOT, RPC.CLONE_VOLUME, RPC.GET_CAPACITY, RPC.MODIFY_VOLUME)
         self.backend = VolumeDriver(self.driver, can, topology={"zone": "a"})
-        self._made: list[tuple[str, str]] = []
+        self._made: list[tuple[Kind[Any], str]] = []
 
     async def create(self, body: Json) -> Json:
         made = await super().create(body)
-        self._made.append((body["kind"], body["metadata"]["name"]))
+        self._made.append((KINDS[body["kind"]], body["metadata"]["name"]))
         return made
 
     async def clean_up(self) -> None:
@@ -76,8 +77,7 @@ class Provisioning(World):
     async def make_place(self) -> str:
         """A node with the driver in the driver's one zone."""
         node = await self.make_node(zone="a")
-        entry = {"name": self.driver, "nodeID": node, "topologyKeys": ["zone"]}
-        await self.create({**a_csi_node(node), "spec": {"drivers": [entry]}})
+        await self.create(a_csi_node(node, {self.driver: node}, keys=["zone"]))
         return node
 
     def make_secret(self) -> str:
@@ -100,13 +100,13 @@ class Provisioning(World):
         name, pv = claim["metadata"]["name"], f"pvc-{claim['metadata']['uid']}"
         await self.shown(PV, pv, bool, "is there")
         await self.patch(PVC, name, {"spec": {"volumeName": pv}})
-        await self.patch(PVC, name, {"status": {"phase": "Bound"}}, "status")
-        await self.patch(PV, pv, {"status": {"phase": "Bound"}}, "status")
+        await self.patch(PVC, name, {"status": {"phase": "Bound"}}, subresource="status")
+        await self.patch(PV, pv, {"status": {"phase": "Bound"}}, subresource="status")
         return pv
 
     async def released(self, pv: str) -> None:
         """Gone, with nobody left who protects it."""
-        await self.patch(PV, pv, {"status": {"phase": "Released"}}, "status")
+        await self.patch(PV, pv, {"status": {"phase": "Released"}}, subresource="status")
         await self.shown(PV, pv, lambda body: body["metadata"].get("deletionTimestamp"), "is being deleted")
         await self.shown(PV, pv, lambda body: finalizers(body) == ["kubernetes.io/pv-protection"], "is let go")
         await self.patch(PV, pv, {"metadata": {"finalizers": None}})
@@ -131,7 +131,7 @@ class Provisioning(World):
 
 @contextlib.asynccontextmanager
 async def a_world(plane: ControlPlane, folder: Path) -> AsyncIterator[Provisioning]:
-    users = HttpCluster(load(str(plane.kubeconfig()), {}), clock=LoopClock(), chance=Chance(), user_agent="tests")
+    users = HttpCluster(load(str(plane.kubeconfig()), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")
     async with asyncio.timeout(90), users:
         world = Provisioning(users, plane, folder)
         async with serving(world.backend, str(world.socket), grace_s=0):

@@ -26,7 +26,7 @@ from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import Clock, LoopClock
 from mooring.base.flags import parse
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.cli.csi_provisioner import KNOWN_GATES, ProvisionerFlags, sidecar
 from mooring.cli.process import Machine, Setup
 from mooring.cli.sidecar import Context, SidecarLife, Work
@@ -86,7 +86,7 @@ class _InProcess(Replica):
 
         ports = _Ports(cluster, driver, self._life, clock)
         parts = dataclasses.replace(known, make_work=work)
-        self._life.start(SidecarLife(parts, setup, machine, ports, clock=clock, chance=Chance(seed), metrics=Metrics()).run())
+        self._life.start(SidecarLife(parts, setup, machine, ports, clock=clock, randomness=Random(seed), metrics=Metrics()).run())
 
     @property
     def leads(self) -> bool:
@@ -102,13 +102,13 @@ class _InProcess(Replica):
 class _InProcessStorm(Storm):
     def __init__(self, count: int, flags: Sequence[str]) -> None:
         self._flags = flags
-        self._clock, self._chance = LoopClock(EPOCH_S), Chance(7)
-        self.store = new_store(self._chance, EPOCH_S)
-        driver = UnreliableVolumes("csi.test", Chance(11), trouble=TROUBLE)
+        self._clock, self._randomness = LoopClock(EPOCH_S), Random(7)
+        self.store = new_store(self._randomness, EPOCH_S)
+        driver = UnreliableVolumes("csi.test", Random(11), trouble=TROUBLE)
         super().__init__(self.a_client(), driver, count, wait_s=2000.0, look_s=0.25)
 
     def a_client(self) -> Cluster:
-        return LocalCluster(self.store, clock=self._clock, chance=self._chance)
+        return LocalCluster(self.store, clock=self._clock, randomness=self._randomness)
 
     def a_replica(self, number: int) -> Replica:
         return _InProcess(self.a_client(), self.driver, self._clock, number, self._flags)
@@ -117,7 +117,7 @@ class _InProcessStorm(Storm):
     async def binding(self) -> AsyncIterator[None]:
         housekeeping = Housekeeping(self.store, clock=self._clock)
         housekeeping.start()
-        runtime = Runtime(self.a_client(), self._clock, self._chance, Metrics())
+        runtime = Runtime(self.a_client(), self._clock, self._randomness, Metrics())
         binder = asyncio.create_task(make_binder(runtime, BinderOptions()).run(), name="binder")
         try:
             yield
@@ -166,7 +166,7 @@ class ProcessStorm(Storm):
 
     def __init__(self, cluster: Cluster, config: Path, folder: Path, count: int) -> None:
         self.kubeconfig, self.folder, self.socket = config, folder, folder / "csi.sock"
-        driver = UnreliableVolumes("csi.test", Chance(11), trouble=TROUBLE)
+        driver = UnreliableVolumes("csi.test", Random(11), trouble=TROUBLE)
         super().__init__(cluster, driver, count, wait_s=60.0 + count / 4, look_s=0.1)
 
     def a_replica(self, number: int) -> Replica:
@@ -185,7 +185,7 @@ class ProcessStorm(Storm):
 @contextlib.asynccontextmanager
 async def _with_processes(config: Path, count: int) -> AsyncIterator[ProcessStorm]:
     folder = Path(tempfile.mkdtemp(prefix="storm-"))
-    client = HttpCluster(kubeconfig.load(str(config), {}), clock=LoopClock(), chance=Chance(), user_agent="tests")
+    client = HttpCluster(kubeconfig.load(str(config), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")
     try:
         async with client:
             storm = ProcessStorm(client, config, folder, count)

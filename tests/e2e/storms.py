@@ -15,11 +15,12 @@ from mooring.api.coordination import LEASES
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
-from mooring.base.randomness import Chance
+from mooring.api.storage import STORAGE_CLASSES
+from mooring.base.randomness import Random
 from mooring.controllers.provisioner.intents import lease_codec
 from mooring.kube.cluster import Cluster
-from tests.support.bindables import a_claim, a_class, a_csi_node
-from tests.support.binding import POD, PVC, World
+from tests.support.binding import POD, PVC, Tenant
+from tests.support.builders import a_claim, a_class, a_csi_node
 from tests.support.unreliable_volumes import ZONE, UnreliableVolumes
 
 ZONES: Final = ("a", "b", "c")
@@ -60,7 +61,7 @@ class Storm(abc.ABC):
     """cluster: as everybody else reaches it. count: of claims."""
 
     def __init__(self, cluster: Cluster, driver: UnreliableVolumes, count: int, *, wait_s: float, look_s: float) -> None:
-        self.world = World(cluster, wait_s=wait_s, look_s=look_s)
+        self.world = Tenant(cluster, wait_s=wait_s, look_s=look_s)
         self.driver = driver
         self.count = count
         self.living: list[Replica] = []
@@ -87,7 +88,7 @@ class Storm(abc.ABC):
             assert len(leading) <= 1, "two lead"
             return leading[0] if leading else None
 
-        found: Replica = await self.world.until(leader, "somebody leads")
+        found: Replica = await self.world.until(leader, what="somebody leads")
         self.living.remove(found)
         await found.kill()
         self.add_replica()
@@ -112,9 +113,7 @@ class Storm(abc.ABC):
     async def _add_node(self, number: int) -> None:
         zone = ZONES[number % len(ZONES)]
         name = await self.world.make_node(f"n{number}", **{ZONE: zone})
-        body = a_csi_node(name, driver=self.driver.name)
-        body["spec"]["drivers"][0]["topologyKeys"] = [ZONE]
-        await self.world.create(body)
+        await self.world.create(a_csi_node(name, {self.driver.name: name}, keys=[ZONE]))
         self._zones[name] = zone
 
     async def wish(self) -> None:
@@ -128,20 +127,20 @@ class Storm(abc.ABC):
             place = {ZONE: ZONES[number // 2 % len(ZONES)]} if number % 3 else {}
             await self.world.make_pod(name, base=f"p{number}", nodeSelector=place)
 
-    async def change_minds(self, chance: Chance, times: int) -> None:
+    async def change_minds(self, randomness: Random, times: int) -> None:
         """Claims are deleted, their pods with them, and made anew under the same names; classes, too."""
         for _ in range(times):
-            number = chance.below(self.count)
+            number = randomness.below(self.count)
             if number % 2:
                 await self.world.delete(POD, self.world(f"p{number}"))
             await self.world.delete(PVC, self.world(f"c{number}"))
-            if chance.happens(0.2):
-                await self.world.delete("StorageClass", self.world("now"))
-                await asyncio.sleep(chance.uniform(0.0, 1.0))
+            if randomness.happens(0.2):
+                await self.world.delete(STORAGE_CLASSES, self.world("now"))
+                await asyncio.sleep(randomness.uniform(0.0, 1.0))
                 await self.world.create(a_class(self.world("now"), provisioner=self.driver.name))
             await self.world.gone(PVC, self.world(f"c{number}"))
             await self._wish(number)
-            await asyncio.sleep(chance.uniform(0.0, 0.5))
+            await asyncio.sleep(randomness.uniform(0.0, 0.5))
 
     async def bound(self, share: float) -> None:
         """At least this share of the claims is bound."""
@@ -150,7 +149,7 @@ class Storm(abc.ABC):
             self.assert_alive()
             return len([one for one in await self._claims() if one.status.phase == "Bound"]) >= share * self.count
 
-        await self.world.until(enough, f"{share:.0%} are bound\n{self.driver.codes}")
+        await self.world.until(enough, what=f"{share:.0%} are bound\n{self.driver.codes}")
 
     async def end(self) -> None:
         """Deletes all pods and claims."""
@@ -173,7 +172,7 @@ class Storm(abc.ABC):
             return not any(left.values())
 
         try:
-            await self.world.until(nothing, "all is gone")
+            await self.world.until(nothing, what="all is gone")
         except AssertionError as error:
             error.add_note(str({what: (len(names), names[:5]) for what, names in left.items()}))
             raise
@@ -182,7 +181,7 @@ class Storm(abc.ABC):
 
     async def judge_bound(self) -> None:
         """Each claim has one volume, each volume one claim, in the API and in the backend; and it is where its pod is."""
-        await self.world.until(self._nobody_is_too_many, "what nobody wants any more is gone")
+        await self.world.until(self._nobody_is_too_many, what="what nobody wants any more is gone")
         claims, volumes = await self._claims(), {pv.metadata.name: pv for pv in await self._volumes()}
         assert self.count == len(claims) == len(volumes)
         backend = self.driver.volumes
@@ -201,7 +200,7 @@ class Storm(abc.ABC):
 
     async def _judge_pods(self, zones: dict[str, str]) -> None:
         """zones: of the claims."""
-        await self.world.until(self._all_scheduled, "every pod has a node")
+        await self.world.until(self._all_scheduled, what="every pod has a node")
         pods = (await self._cluster.list(PODS)).items
         assert self.count // 2 == len(pods)
         assert set(ZONES) == {self._zones[pod.spec.node_name] for pod in pods}

@@ -34,7 +34,7 @@ from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.base.clock import Clock
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import ApiError, NotFound
-from tests.support.objects import a_csi_node, a_pv, a_secret, a_va
+from tests.support.builders import a_csi_node, a_held_pv, a_secret, a_va, namespace_of
 from tests.support.scripted_driver import UNPUBLISH, ScriptedDriver
 from tests.support.virtual_loop import run_virtual
 
@@ -102,7 +102,7 @@ class Target(abc.ABC):
 
     async def create(self, body: Mapping[str, Any]) -> str:
         """Gives the object's name."""
-        name, namespace = body["metadata"]["name"], body["metadata"].get("namespace", "")
+        name, namespace = body["metadata"]["name"], namespace_of(body)
         self._created.append((body["kind"], name, namespace))
         await self.users.create(KINDS[body["kind"]], body, namespace)
         return str(name)
@@ -111,7 +111,7 @@ class Target(abc.ABC):
         """A PersistentVolume of the driver; how: as for `a_pv`."""
         name = self.name(base)
         how = {"finalizers": None, "driver": self.driver.name, **how}
-        return await self.create(a_pv(name, how.pop("handle", self.handle(name)), **how))
+        return await self.create(a_held_pv(name, how.pop("handle", self.handle(name)), **how))
 
     async def node(self, base: str = "node") -> str:
         """A node with the driver's plugin, as its CSINode shows."""

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.apiobjects import VAS, a_va
+from tests.support.builders import a_va
+from tests.support.paths import VAS
 from tests.support.programs import Program
 from tests.support.rest import Rest
 from tests.support.waiting import eventually

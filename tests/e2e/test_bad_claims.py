@@ -20,16 +20,17 @@ import pytest
 from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.controllers.provisioner import names
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.server import serving
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
-from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError, BadRequest, Invalid
 from tests.e2e.processes import embedded_server
+from tests.support.builders import a_claim, a_class
+from tests.support.cluster_world import ClusterUser
 from tests.support.control_plane import ControlPlane
 from tests.support.programs import Program
 from tests.support.volume_driver import VolumeDriver
@@ -113,9 +114,11 @@ def _error(text: str) -> DriverError:
     return DriverError(Code.OUT_OF_RANGE, text)
 
 
-class World:
+class BadClaims(ClusterUser):
+    """Claims that get no volume, each of a class of its own."""
+
     def __init__(self, users: HttpCluster) -> None:
-        self.users = users
+        super().__init__(users)
         self.suffix = uuid.uuid4().hex[:8]
         self.driver = MisleadingDriver(f"{self.suffix}.csi.test")
         self.claims: dict[str, dict[str, Any]] = {}
@@ -124,13 +127,11 @@ class World:
         """Unless the API server refuses it."""
         parameters = {**dict(bad.parameters), **({"answer": bad.answer} if bad.answer else {})}
         sc = f"{name}-{self.suffix}"
-        body = {"metadata": {"name": sc}, "provisioner": self.driver.name, "parameters": parameters}
-        await self.users.create(STORAGE_CLASSES.whole(), {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", **body})
-        meta = {"name": f"{bad.name or name}-{self.suffix}"[-253:].strip("-"), "annotations": {names.STORAGE_PROVISIONER: self.driver.name}}
-        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": bad.size}}, "storageClassName": sc}
-        claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
+        await self.create(a_class(sc, provisioner=self.driver.name, parameters=parameters))
+        called = f"{bad.name or name}-{self.suffix}"[-253:].strip("-")
+        claim = a_claim(called, size=bad.size, sc=sc, annotations={names.STORAGE_PROVISIONER: self.driver.name})
         with contextlib.suppress(Invalid, BadRequest):
-            self.claims[name] = await self.users.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim, "default")
+            self.claims[name] = await self.create(claim)
 
     async def failures(self) -> dict[str, str]:
         """What the claims say, by their names here."""
@@ -145,17 +146,17 @@ class World:
 
     async def clean_up(self) -> None:
         for claim in self.claims.values():
-            await self._remove(PERSISTENT_VOLUME_CLAIMS, claim["metadata"]["name"], "default")
+            await self._remove(PERSISTENT_VOLUME_CLAIMS, claim["metadata"]["name"])
         for name in self.claims:
             await self._remove(STORAGE_CLASSES, f"{name}-{self.suffix}")
         for pv in (await self.users.list(PERSISTENT_VOLUMES)).items:
             if pv.spec.csi and pv.spec.csi.driver == self.driver.name:
                 await self._remove(PERSISTENT_VOLUMES, pv.metadata.name)
 
-    async def _remove(self, kind: Any, name: str, namespace: str = "") -> None:
+    async def _remove(self, kind: Any, name: str) -> None:
         with contextlib.suppress(ApiError):
-            await self.users.delete(kind, name, namespace)
-            await self.users.patch(kind, name, Patch(PatchType.MERGE, {"metadata": {"finalizers": None}}), namespace)
+            await self.delete(kind, name)
+            await self.patch(kind, name, {"metadata": {"finalizers": None}})
 
 
 @contextlib.contextmanager
@@ -169,10 +170,10 @@ def provisioner(config: Path, socket: Path, log: Path) -> Iterator[Program]:
 
 
 @contextlib.asynccontextmanager
-async def a_world(config: Path, folder: Path) -> AsyncIterator[tuple[World, Program]]:
-    client = HttpCluster(kubeconfig.load(str(config), {}), clock=LoopClock(), chance=Chance(), user_agent="tests")
+async def a_world(config: Path, folder: Path) -> AsyncIterator[tuple[BadClaims, Program]]:
+    client = HttpCluster(kubeconfig.load(str(config), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")
     async with client:
-        world = World(client)
+        world = BadClaims(client)
         async with serving(world.driver, str(folder / "s"), grace_s=0):
             with provisioner(config, folder / "s", folder / "provisioner.log") as program:
                 try:

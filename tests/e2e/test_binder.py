@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
-from tests.support.bindables import a_claim, a_volume, an_ephemeral_volume
-from tests.support.binding import World
+from tests.support.binding import Tenant
+from tests.support.builders import a_volume, an_ephemeral_volume
 from tests.support.embedded import EmbeddedServer
 from tests.support.programs import Program, free_ports
 from tests.support.waiting import eventually
@@ -48,9 +48,9 @@ def binder(kubeconfig: Path, log: Path, *flags: str) -> Iterator[Program]:
 
 
 @contextlib.asynccontextmanager
-async def a_world(kubeconfig: Path) -> AsyncIterator[World]:
-    async with HttpCluster(load(str(kubeconfig), {}), clock=LoopClock(), chance=Chance(), user_agent="tests") as cluster:
-        yield World(cluster, look_s=0.02)
+async def a_world(kubeconfig: Path) -> AsyncIterator[Tenant]:
+    async with HttpCluster(load(str(kubeconfig), {}), clock=LoopClock(), randomness=Random(), user_agent="tests") as cluster:
+        yield Tenant(cluster, look_s=0.02)
 
 
 def ready(port: int, path: str = "/readyz") -> int | None:
@@ -64,10 +64,10 @@ def ready(port: int, path: str = "/readyz") -> int | None:
         connection.close()
 
 
-async def _a_pod_gets_its_volume(world: World) -> None:
+async def _a_pod_gets_its_volume(world: Tenant) -> None:
     node = await world.make_node()
     await world.make_class(wffc=True)
-    await world.create(a_claim(world("claim"), sc=world("sc")))
+    await world.make_claim()
     await world.make_pod(world("claim"), volumes=(an_ephemeral_volume(sc=world("sc")),))
     await world.provision(await world.asked(world("claim")))
     own = await world.asked(f"{world('pod')}-scratch")
@@ -95,7 +95,7 @@ def test_a_standby_takes_over(server: EmbeddedServer, tmp_path: Path) -> None:
     async def bound(base: str) -> None:
         async with a_world(server.kubeconfig) as world:
             await world.create(a_volume(world(base), sc=world("sc")))
-            await world.create(a_claim(world(base), sc=world("sc")))
+            await world.make_claim(base)
             await world.bound(world(base), world(base))
 
     with binder(server.kubeconfig, tmp_path / "one", *ELECTION) as first:

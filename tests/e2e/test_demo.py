@@ -23,12 +23,12 @@ from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.csi.driver import Call
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.dev.objects import claim
-from mooring.dev.waiting import until
+from mooring.dev.polling import until
+from mooring.dev.seed_objects import claim
 from mooring.driver.statefile import read_state
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
@@ -146,7 +146,7 @@ async def published(socket: Path) -> dict[str, list[str]]:
 
 
 def client_of(config: Path) -> HttpCluster:
-    return HttpCluster(kubeconfig.load(str(config), {}), clock=LoopClock(), chance=Chance(), user_agent="test")
+    return HttpCluster(kubeconfig.load(str(config), {}), clock=LoopClock(), randomness=Random(), user_agent="test")
 
 
 async def names(cluster: HttpCluster, kind: Kind[Any]) -> list[str]:

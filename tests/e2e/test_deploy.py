@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.apiobjects import Json
+from tests.support.builders import Json
 from tests.support.control_plane import ControlPlane
 from tests.support.kubelet import Kubelet, a_kubelet
 from tests.support.real import binary

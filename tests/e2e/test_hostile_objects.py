@@ -9,7 +9,7 @@ import pytest
 
 from mooring.csi.codes import Code
 from tests.e2e.targets import Target, on_every_target
-from tests.support.objects import a_csi_node, a_pv, a_secret, a_va
+from tests.support.builders import a_csi_node, a_held_pv, a_secret, a_va
 from tests.support.scripted_driver import PUBLISH, Fail
 
 SOON = "--retry-interval-start=100ms"
@@ -32,7 +32,7 @@ async def test_names_as_long_as_they_may_be(target: Target) -> None:
     await target.create(a_secret(long["secret"], {"k" * 253: "dg=="}))
     ref = {"name": long["secret"], "namespace": "default"}
     how: dict[str, Any] = {"driver": target.driver.name, "finalizers": None, "controllerPublishSecretRef": ref}
-    await target.create(a_pv(long["pv"], target.handle(long["pv"]), **how))
+    await target.create(a_held_pv(long["pv"], target.handle(long["pv"]), **how))
     async with target.attaching():
         va = await target.create(a_va(long["va"], long["pv"], long["node"], attacher=target.driver.name))
         await target.attached(va)

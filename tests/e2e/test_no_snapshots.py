@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.e2e.provisioner_world import SNAPSHOT_GROUP, Provisioning, a_world, make_snapshot, serve_snapshots
-from tests.support.bindables import a_class
+from tests.support.builders import a_class
 from tests.support.control_plane import ControlPlane
 from tests.support.rights import NAMESPACE, UPSTREAM, UPSTREAM_ELECTION, acting_as, has_asked, just, refused
 
@@ -27,7 +27,7 @@ async def test_a_claim_from_a_snapshot_is_told_and_gets_its_volume_when_the_kind
             serve_snapshots(world)
             make_snapshot(world, origin)
             await world.provisioned(restored)
-            await world.until(lambda: has_asked(proxy, "watch", "volumesnapshots"), "snapshots are watched")
+            await world.until(lambda: has_asked(proxy, "watch", "volumesnapshots"), what="snapshots are watched")
         assert 1 == program.output().count("The API server does not serve this kind")
         assert [] == refused(proxy)
 

@@ -14,16 +14,16 @@ import pytest
 
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.csi.driver import Call
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath import DRIVER_NAME
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
+from tests.support.builders import a_held_pv
 from tests.support.control_plane import ControlPlane
 from tests.support.embedded import EmbeddedServer
-from tests.support.objects import a_pv
 from tests.support.programs import Program
 from tests.support.waiting import eventually
 
@@ -81,9 +81,9 @@ def prepare(kubeconfig: Path, socket: Path, *names: str) -> dict[str, str]:
             request = csi.CreateVolumeRequest(name=name, capacity_range={"required_bytes": 1 << 20}, volume_capabilities=[CAPABILITY])
             handles[name] = (await driver.create_volume(request, Call(10))).volume.volume_id
         await driver.close()
-        async with HttpCluster(load(str(kubeconfig), {}), clock=LoopClock(), chance=Chance(), user_agent="tests") as cluster:
+        async with HttpCluster(load(str(kubeconfig), {}), clock=LoopClock(), randomness=Random(), user_agent="tests") as cluster:
             source = {"csi": {"driver": DRIVER_NAME, "volumeHandle": handles[names[0]]}}
-            await cluster.create(PERSISTENT_VOLUMES.whole(), a_pv(names[0], source=source))
+            await cluster.create(PERSISTENT_VOLUMES.whole(), a_held_pv(names[0], source=source))
         return handles
 
     return asyncio.run(made())

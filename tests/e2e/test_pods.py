@@ -13,8 +13,8 @@ import pytest
 from mooring.csi.codes import Code
 from tests.e2e.processes import ProcessTarget, on_server
 from tests.e2e.targets import KINDS
+from tests.support.builders import a_csi_node
 from tests.support.control_plane import ControlPlane
-from tests.support.objects import a_csi_node
 from tests.support.scripted_driver import PUBLISH, UNPUBLISH, Fail
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

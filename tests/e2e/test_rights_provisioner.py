@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mooring.api.storage import STORAGE_CLASSES
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.intents.journal import VERBS
 from mooring.csi.codes import Code
@@ -77,9 +78,9 @@ async def _everything_happens(world: Provisioning, proxy: FaultProxy, rights: Ma
         await _capacity_follows(world)
         await world.released(origin)
         assert {"user": "me"} == dict(world.backend.made(DELETE)[0].request.secrets)
-        await world.until(lambda: has_asked(proxy, "watch", "leases"), "the one that does not lead watches the Lease")
+        await world.until(lambda: has_asked(proxy, "watch", "leases"), what="the one that does not lead watches the Lease")
     async with world.provisioner(proxy, "node", "--node-deployment", NODE_NAME=node, POD_NAMESPACE=NAMESPACE):
-        await world.until(lambda: has_asked(proxy, "get", "nodes"), "the node's journal is given to the node")
+        await world.until(lambda: has_asked(proxy, "get", "nodes"), what="the node's journal is given to the node")
 
 
 def _make_pod(world: Provisioning) -> None:
@@ -113,7 +114,7 @@ async def _after_failures(world: Provisioning, node: str, **more: Any) -> str:
 
 async def _clone_and_restore(world: Provisioning, origin: str, node: str) -> None:
     """Their sources are protected meanwhile; that of the clone until it is deleted."""
-    clone = {"kind": PVC, "name": world("origin")}
+    clone = {"kind": PVC.name, "name": world("origin")}
     await world.provisioned(await world.make_claim("clone", node, dataSource=clone))
     await world.shown(PVC, world("origin"), lambda body: names.CLONE_FINALIZER in finalizers(body), "is protected")
     snapshot = make_snapshot(world, origin)
@@ -133,15 +134,15 @@ async def _capacity_follows(world: Provisioning) -> None:
         assert all(["plugin"] == [owner["name"] for owner in one["metadata"]["ownerReferences"]] for one in found)
         return [capacity] == [one["capacity"] for one in found]
 
-    await world.until(lambda: published("100Gi"), "capacity is published")
+    await world.until(lambda: published("100Gi"), what="capacity is published")
     world.backend.capacity_bytes = 50 * GiB
-    await world.until(lambda: published("50Gi"), "capacity has changed")
-    await world.delete("StorageClass", world("sc"))
+    await world.until(lambda: published("50Gi"), what="capacity has changed")
+    await world.delete(STORAGE_CLASSES, world("sc"))
 
     async def is_gone() -> bool:
         return not world.listed(CAPACITIES)
 
-    await world.until(is_gone, "capacity is gone")
+    await world.until(is_gone, what="capacity is gone")
 
 
 async def test_without_rights_to_leases_it_works_and_says_what_is_missing(control_plane: ControlPlane, tmp_path: Path) -> None:

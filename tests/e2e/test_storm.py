@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from tests.e2e import storm_places
 from tests.e2e.storms import ELECTION, FLAGS, Storm
 from tests.support.control_plane import ControlPlane
@@ -58,7 +58,7 @@ def test_two_provisioners_that_do_not_know_of_each_other_and_users_who_change_th
             storm.add_replica()
             storm.add_replica()
             await storm.wish()
-            await storm.change_minds(Chance(seed), 30)
+            await storm.change_minds(Random(seed), 30)
             await storm.bound(1.0)
             await storm.judge_bound()
             await storm.end()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mooring.apiserver.server_side_apply import managed
 from mooring.apiserver.server_side_apply.apply import apply
 from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, from_json, shown
-from mooring.apiserver.server_side_apply.tracking import Writer, record_after, shape_of, without_record
+from mooring.apiserver.server_side_apply.managed import Writer, record_after, shape_of, without_record
 from mooring.apiserver.server_side_apply.typed import compare, fields_of, with_named
 from mooring.kube.errors import ApiError, Conflict
 from tests.support.applying import SHAPE_KIND
@@ -49,7 +49,7 @@ def applied(live: Json, spec: Json, manager: str, *, force: bool = True, now: st
 
 
 def owned(obj: Json, manager: str) -> Any:
-    record = managed.read(obj["metadata"].get("managedFields"))
+    record = managed.read_entries(obj["metadata"].get("managedFields"))
     entry = record.get(managed.applier(manager))
     return entry.fields if entry else NO_FIELDS
 
@@ -139,7 +139,7 @@ def test_an_update_owns_what_it_changed_and_nobody_owns_what_is_gone(first: Json
 def test_an_object_nobody_has_applied_is_owned_in_whole_from_the_first_apply(first: Json, second: Json) -> None:
     live = config(first)
     obj = applied(live, second, "one")
-    record = managed.read(obj["metadata"].get("managedFields"))
+    record = managed.read_entries(obj["metadata"].get("managedFields"))
     if not owned(obj, "one"):
         assert not record, "who owns nothing begins no record"
         return

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.controller import Controller
 from mooring.control.queue import BackOff
 from mooring.control.result import Result, Retry, Stale
@@ -21,16 +21,16 @@ KEYS = ("a", "b", "c")
 DOORS = ("x", "y")
 
 
-class World:
+class Doors:
     """Doors that open and close, and keys that want to go through one: they wait for it, or fail for it until it heals."""
 
     def __init__(self, seed: int, workers: int) -> None:
-        self.chance = Chance(seed)
+        self.randomness = Random(seed)
         self.open = dict.fromkeys(DOORS, False)
         self.door_of = {key: DOORS[number % len(DOORS)] for number, key in enumerate(KEYS)}
         self.went: set[str] = set()
         self.in_hand: Counter[str] = Counter()
-        runtime = Runtime(FakeCluster(), LoopClock(), Chance(seed), Metrics())
+        runtime = Runtime(FakeCluster(), LoopClock(), Random(seed), Metrics())
         self.controller: Controller[str] = Controller(
             runtime, "doors", self.reconcile, workers=workers, backoff=BackOff(1e6, 1e6, jitter=0.0)
         )
@@ -41,11 +41,11 @@ class World:
         try:
             door = self.door_of[key]
             is_open = self.open[door]  # judged here, and told while the rest goes on
-            await asyncio.sleep(self.chance.below(3))
+            await asyncio.sleep(self.randomness.below(3))
             if is_open:
                 self.went.add(key)
                 return Result("went through", done="went")
-            match self.chance.below(3):
+            match self.randomness.below(3):
                 case 0:
                     raise Retry("closed", heals=[door])
                 case 1 if self.open[door]:
@@ -69,7 +69,7 @@ def test_whoever_waits_for_what_has_happened_goes_on(seed, workers, steps):
     """Back-offs here last for days, so only a topic can bring a key back in time."""
 
     async def live() -> None:
-        world = World(seed, workers)
+        world = Doors(seed, workers)
         async with asyncio.TaskGroup() as group:
             group.create_task(world.controller.run())
             for key in KEYS:
@@ -90,7 +90,7 @@ def test_whoever_waits_for_what_has_happened_goes_on(seed, workers, steps):
 @given(seed=st.integers(0, 2**32), workers=st.integers(1, 3), after_s=st.integers(0, 6))
 def test_a_drain_ends_with_the_work_in_hand_whenever_it_comes(seed, workers, after_s):
     async def live() -> None:
-        world = World(seed, workers)
+        world = Doors(seed, workers)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(world.controller.run())
             for key in KEYS:
@@ -125,7 +125,7 @@ def test_back_off_doubles_up_to_its_cap_and_begins_anew_after_a_success(seed, fa
                 raise Retry("no")
             return Result("settled")
 
-        runtime = Runtime(FakeCluster(), LoopClock(), Chance(seed), Metrics())
+        runtime = Runtime(FakeCluster(), LoopClock(), Random(seed), Metrics())
         backoff = BackOff(base_s, cap_s, jitter=0.0)
         controller: Controller[str] = Controller(runtime, "fails", reconcile, workers=1, backoff=backoff)
         async with asyncio.TaskGroup() as group:

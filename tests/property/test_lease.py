@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.lease.elector import Candidate, LeaderElector, LeaseTimes, WorkOutlivesLease
 from tests.support.virtual_loop import run_virtual
 from tests.unit.kube.fake_cluster import FakeCluster
@@ -21,15 +21,15 @@ END_S_MAX = 4.5  # how long work takes to end: within lease duration minus renew
 class Process:
     """One life of a candidate. A crash takes it off the network and stops its work in the same instant."""
 
-    def __init__(self, cluster: FakeCluster, name: str, chance: Chance, at_work: dict[str, float]) -> None:
+    def __init__(self, cluster: FakeCluster, name: str, randomness: Random, at_work: dict[str, float]) -> None:
         self.name = name
         self.at_work = at_work
-        self.chance = chance
+        self.randomness = randomness
         self.crashed = False
-        self.wire = Wire(cluster, chance)
+        self.wire = Wire(cluster, randomness)
         candidate = Candidate("lock", "ns", name, TIMES, {})
-        clock = LoopClock(epoch_s=chance.uniform(0, 2e9))  # wall clocks may show anything
-        self.elector = LeaderElector(self.wire, candidate, clock=clock, chance=chance)  # type: ignore[arg-type]
+        clock = LoopClock(epoch_s=randomness.uniform(0, 2e9))  # wall clocks may show anything
+        self.elector = LeaderElector(self.wire, candidate, clock=clock, randomness=randomness)  # type: ignore[arg-type]
         self.task = asyncio.get_running_loop().create_task(self.elector.run(self.work), name=name)
 
     async def work(self) -> None:
@@ -40,7 +40,7 @@ class Process:
             await asyncio.Event().wait()
         finally:
             if not self.crashed:
-                await asyncio.sleep(self.chance.uniform(0, END_S_MAX))
+                await asyncio.sleep(self.randomness.uniform(0, END_S_MAX))
             self.at_work.pop(self.name, None)
 
     async def crash(self) -> None:
@@ -59,18 +59,18 @@ class Process:
 
 
 async def scenario(seed: int, step_count: int = 60) -> None:
-    chance, cluster, at_work = Chance(seed), FakeCluster(), {}
+    randomness, cluster, at_work = Random(seed), FakeCluster(), {}
     processes: dict[int, Process] = {}
     born = 0
     for _ in range(step_count):
-        slot = chance.below(3)
+        slot = randomness.below(3)
         process = processes.get(slot)
         if process is None:
             born += 1
-            processes[slot] = Process(cluster, f"candidate-{born}", chance, at_work)
+            processes[slot] = Process(cluster, f"candidate-{born}", randomness, at_work)
         else:
             assert not process.task.done(), process.task
-            match chance.below(10):
+            match randomness.below(10):
                 case 0:
                     await processes.pop(slot).crash()
                 case 1:
@@ -80,15 +80,15 @@ async def scenario(seed: int, step_count: int = 60) -> None:
                 case 3:
                     process.wire.hanging = not process.wire.hanging
                 case 4:
-                    process.wire.loss = chance.uniform(0, 0.8)
+                    process.wire.loss = randomness.uniform(0, 0.8)
                 case 5:
-                    process.wire.delay_s_max = chance.uniform(0, 12)
+                    process.wire.delay_s_max = randomness.uniform(0, 12)
                 case 6:
                     cluster.end_watches()
                 case _:
                     process.wire.refusing = process.wire.hanging = False
                     process.wire.loss = process.wire.delay_s_max = 0.0
-        await asyncio.sleep(chance.uniform(0, 12))
+        await asyncio.sleep(randomness.uniform(0, 12))
     for process in processes.values():
         process.wire.refusing = process.wire.hanging = False
         process.wire.loss = process.wire.delay_s_max = 0.0

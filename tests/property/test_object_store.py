@@ -13,11 +13,10 @@ from mooring.api.meta import Key
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.codecs.codec import FieldValidation, decode_object
 from mooring.apiserver.codecs.patches import change_of
-from mooring.apiserver.listing import ListOptions
+from mooring.apiserver.listing import ListOptions, Scope, scope_of
 from mooring.apiserver.rules import VOLUME_ATTACHMENTS
-from mooring.apiserver.scope import Scope, scope_of
 from mooring.apiserver.table import HistoryLimits
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.cluster import EventType, PatchType
 from mooring.kube.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
 
@@ -34,7 +33,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @initialize(changes_max=st.sampled_from([3, 1000]))
     def start(self, changes_max: int) -> None:
-        self.store = new_store(Chance(1), 0.0, HistoryLimits(changes_max=changes_max))
+        self.store = new_store(Random(1), 0.0, HistoryLimits(changes_max=changes_max))
         self.first = self.store.version
         self.model: dict[str, Json] = {}
         self.read: list[Json] = []

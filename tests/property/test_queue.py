@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.queue import BackOff, WorkQueue
 from tests.support.virtual_loop import VirtualLoop, run_virtual
 
@@ -21,7 +21,7 @@ class QueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = VirtualLoop()
-        self.queue: WorkQueue[str] = WorkQueue("model", clock=LoopClock(), chance=Chance(1), backoff=BackOff(1, 8, jitter=0))
+        self.queue: WorkQueue[str] = WorkQueue("model", clock=LoopClock(), randomness=Random(1), backoff=BackOff(1, 8, jitter=0))
         self.ready: list[str] = []
         self.in_hand: set[str] = set()
         self.again: set[str] = set()
@@ -117,8 +117,8 @@ def test_every_change_is_worked_on_after_it_was_added(seed: int):
     """Level-triggered work: the last add of a key is always followed by a run that began after it, and no key has two workers."""
 
     async def scenario() -> None:
-        chance = Chance(seed)
-        queue: WorkQueue[int] = WorkQueue("t", clock=LoopClock(), chance=chance, backoff=BackOff(0.1, 1))
+        randomness = Random(seed)
+        queue: WorkQueue[int] = WorkQueue("t", clock=LoopClock(), randomness=randomness, backoff=BackOff(0.1, 1))
         added: dict[int, int] = {}
         seen: dict[int, int] = {}
         busy: set[int] = set()
@@ -129,9 +129,9 @@ def test_every_change_is_worked_on_after_it_was_added(seed: int):
                 assert key not in busy
                 busy.add(key)
                 state = added[key]
-                await asyncio.sleep(chance.uniform(0, 0.5))
+                await asyncio.sleep(randomness.uniform(0, 0.5))
                 busy.remove(key)
-                if chance.happens(0.3):
+                if randomness.happens(0.3):
                     queue.retry(key)
                 else:
                     seen[key] = state
@@ -141,10 +141,10 @@ def test_every_change_is_worked_on_after_it_was_added(seed: int):
         async with asyncio.TaskGroup() as group:
             workers = [group.create_task(work()) for _ in range(4)]
             for number in range(200):
-                key = chance.below(10)
+                key = randomness.below(10)
                 added[key] = number
                 queue.add(key)
-                await asyncio.sleep(chance.uniform(0, 0.1))
+                await asyncio.sleep(randomness.uniform(0, 0.1))
             await asyncio.sleep(60)
             for worker in workers:
                 worker.cancel()

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key
 from mooring.kube.cache.store import Cause, Change, Relist, Store
-from tests.unit.kube.objects import a_volume
+from tests.unit.kube.objects import pv_at
 
 NAMES = st.sampled_from(["a", "b", "c"])
 DRIVERS = st.sampled_from(["x", "y"])
@@ -34,12 +34,12 @@ class Server:
                 return None
             del self.objects[name]
             uid = old.metadata.uid
-            self.history.append((self.version, True, a_volume(name, self.version, uid=uid, driver=driver)))
-            return a_volume(name, old.metadata.resource_version, uid=uid, driver=driver, deleting=True)
+            self.history.append((self.version, True, pv_at(name, self.version, uid=uid, driver=driver)))
+            return pv_at(name, old.metadata.resource_version, uid=uid, driver=driver, deleting=True)
         if old is None:
             self.uids += 1
         uid = f"uid{self.uids}" if old is None else old.metadata.uid
-        self.objects[name] = a_volume(name, self.version, uid=uid, driver=driver)
+        self.objects[name] = pv_at(name, self.version, uid=uid, driver=driver)
         self.history.append((self.version, False, self.objects[name]))
         return self.objects[name]
 

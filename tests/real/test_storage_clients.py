@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.apiobjects import LEASES, PVCS, PVS, VAS, a_claim
+from tests.support.builders import a_claim
+from tests.support.paths import LEASES, PVCS, PVS, VAS
 from tests.support.storage_parts import CLASS, NODE, NODE_ID, SIDECARS, SNAPSHOT_CLASS, SNAPSHOT_CONTENTS, SNAPSHOTS, StorageParts
 from tests.support.waiting import eventually
 

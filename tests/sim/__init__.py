@@ -3,4 +3,33 @@
 One seed is one life of a small world: volumes, nodes, a driver, users, faults and crashes. While it lives, laws are checked at every
 step (`laws.py`); when the faults have ended and the world has come to rest, its state is judged (`checkers.py`). The same seed gives
 the same life, step by step: `python -m tests.sim --seed 7`.
+
+The words, each with the file that defines it:
+
+| word        | file              | meaning                                                                                               |
+|-------------|-------------------|-------------------------------------------------------------------------------------------------------|
+| seed        | `plan.py`         | the one number from which everything random in a life follows                                         |
+| plan        | `plan.py`         | the choices that a seed makes before the life begins: volumes, nodes, options, the share of each fault |
+| world       | `world.py`        | the API server's store, the backend, the laws and the verdict of one life                             |
+| course      | `course.py`       | the phases of a life: chaos (faults), peace (faults have ended), rest (nothing changes)               |
+| story       | `story.py`        | the list of all steps of a life, printed when a law is broken; its digest shows that a seed repeats   |
+| verdict     | `world.py`        | the first broken law or invariant of a life, with its time                                            |
+| law         | `laws.py`         | a condition that must hold at every step, judged on the store and the backend                         |
+| checker     | `checkers.py`     | a condition that must hold at rest                                                                    |
+| truth       | `truth.py`        | the objects in the API server's store, read without faults and without a cache                        |
+| line        | `line.py`         | the connection of one incarnation to the API server; it delays, refuses, and loses answers            |
+| endpoint    | `endpoint.py`     | the connection of one incarnation to the driver                                                       |
+| backend     | `backend.py`      | the storage behind the driver: publications or volumes, one call for a volume at a time               |
+| fate        | `backend.py`      | how one request or call goes: its delays, whether it takes effect, the error in its answer            |
+| incarnation | `mortal.py`       | one process of a controller, from its start to its death; numbered from 1                             |
+| mortal      | `mortal.py`       | what holds an incarnation's task and can kill it wherever it touches the world                        |
+| keeper      | `keeper.py`       | the supervisor that starts the next incarnation when one has ended                                    |
+| life        | `life.py`         | the parts that an incarnation is made of; also a whole run of one seed (`course.py`)                  |
+| actor       | `actor.py`        | the controllers beside the one that is tested: attach/detach, pv-protection, kubelets                 |
+| act         | `acts.py`         | one thing that a user, an administrator or an accident does during chaos                              |
+| hands       | `hands.py`        | the requests with which actor and acts change the world; they meet no faults                          |
+| tear        | `tears.py`        | the removal of an attachment by force, finalizer and all                                              |
+| knowledge   | `knowledge.py`    | the facts that an incarnation must know from its answers, so that it does nothing twice               |
+| twin        | `plan.py`         | a second attachment of one volume to one node                                                         |
+| bug         | `bugs.py`         | a part of the attacher replaced by a worse one, which the simulation must find (`planting.py`)        |
 """

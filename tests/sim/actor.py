@@ -13,15 +13,15 @@ from mooring.api.meta import Kind, finalizers_of, is_deleting
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from tests.sim.hands import HOLDS, PROTECTION, Hands
 from tests.sim.plan import FINALIZER, TWIN
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 
 
 class Actor:
     """wanted: (volume, node). present: volumes that shall exist. twins: second attachments, by name, that shall exist."""
 
-    def __init__(self, world: World, hands: Hands) -> None:
+    def __init__(self, world: SimWorld, hands: Hands) -> None:
         self._world, self._hands = world, hands
-        self._chance, self._truth = world.chances["actor"], world.truth
+        self._randomness, self._truth = world.chances["actor"], world.truth
         self._plans = {volume.name: volume for volume in world.plan.volumes}
         self.wanted: set[tuple[str, str]] = set()
         self.present = set(self._plans)
@@ -46,7 +46,7 @@ class Actor:
         pv = self._truth.volume(volume.name)
         assert pv is not None, "prepared a moment ago"
         await self._hands.set_finalizers(PERSISTENT_VOLUMES, pv, [*finalizers_of(pv), FINALIZER])
-        leaving, staying = nodes[:2] if self._chance.happens(0.5) else nodes[1::-1]
+        leaving, staying = nodes[:2] if self._randomness.happens(0.5) else nodes[1::-1]
         for node in (leaving, staying):
             await self._hands.create_attachment(f"va-{volume.name}-{node}", volume.name, node)
             await self._hands.claim(f"va-{volume.name}-{node}", self.machines[node])
@@ -100,7 +100,7 @@ class Actor:
             pv = self._truth.volume(name)
             if pv is None and name in self.present and not volume.inline:
                 await self._hands.create_volume(name)
-            elif pv is not None and is_deleting(pv) and not (self._world.faulty and self._chance.happens(0.5)):
+            elif pv is not None and is_deleting(pv) and not (self._world.faulty and self._randomness.happens(0.5)):
                 await self._hands.let_go(PERSISTENT_VOLUMES, name, PROTECTION)
 
     async def _tend_attachments(self) -> None:
@@ -119,7 +119,7 @@ class Actor:
 
     def _may_attach(self, volume: str) -> bool:
         """The attach/detach controller waits for a volume, and for the end of a single-node volume's attachment elsewhere; mostly."""
-        if self._world.faulty and self._chance.happens(self._world.plan.hasty):
+        if self._world.faulty and self._randomness.happens(self._world.plan.hasty):
             return True
         if not self._plans[volume].inline and not self._truth.volume_is_there(volume):
             return False

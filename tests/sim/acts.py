@@ -12,15 +12,15 @@ from tests.sim.hands import HOLDS, Hands
 from tests.sim.keeper import Keeper
 from tests.sim.plan import FINALIZER, TWIN, VolumePlan
 from tests.sim.truth import Attachment
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 
 T = TypeVar("T")
 
 
 class Acts:
-    def __init__(self, world: World, actor: Actor, hands: Hands, attachers: Keeper) -> None:
+    def __init__(self, world: SimWorld, actor: Actor, hands: Hands, attachers: Keeper) -> None:
         self._world, self._actor, self._hands, self._attachers = world, actor, hands, attachers
-        self._chance, self._truth = world.chances["actor"], world.truth
+        self._randomness, self._truth = world.chances["actor"], world.truth
         self._plans = {volume.name: volume for volume in world.plan.volumes}
         self._nodes = world.plan.nodes
         self._count = 0
@@ -59,7 +59,7 @@ class Acts:
     async def make_twin(self) -> None:
         """A second attachment of one volume to one node, under a name that no controller would give it; or its end."""
         twins = self._actor.twins
-        if twins and self._chance.happens(0.5):
+        if twins and self._randomness.happens(0.5):
             twins.clear()
         elif self._actor.wanted:
             volume, node = self._one_of(sorted(self._actor.wanted))
@@ -105,7 +105,7 @@ class Acts:
         self._actor.present.discard(volume)
         if not self._actor.present:  # something has to be left to be wanted
             self._actor.present.add(volume)
-        if self._chance.happens(0.7):
+        if self._randomness.happens(0.7):
             self._actor.want_nowhere(volume)
         if self._truth.volume_is_there(volume):
             await self._hands.delete_volume(volume)
@@ -118,7 +118,7 @@ class Acts:
     async def unregister(self) -> None:
         """The node plugin goes away: without its CSINode, or with one that does not know the driver."""
         node = self._one_of(self._nodes)
-        if self._chance.happens(0.5):
+        if self._randomness.happens(0.5):
             await self._hands.unregister(node)
         elif self._truth.csi_node(node) is not None:
             await self._hands.merge(CSI_NODES, node, {"spec": {"drivers": []}})
@@ -137,12 +137,12 @@ class Acts:
         self._hands.tell(f"replaces the machine of {node}: {old} is now {machines[node]}")
         self._world.backend.bury(old)
         await self._hands.unregister(node)
-        if not self._world.plan.lists_published or self._chance.happens(0.5):
+        if not self._world.plan.lists_published or self._randomness.happens(0.5):
             self._actor.wanted = {(volume, other) for volume, other in self._actor.wanted if other != node}
             for attachment in self._truth.attachments():
                 if attachment.node == node and not attachment.deleting:
                     await self._hands.delete_attachment(attachment.name)
-        if self._chance.happens(0.7):
+        if self._randomness.happens(0.7):
             await self._hands.register(node)
 
     # -- metadata
@@ -159,14 +159,14 @@ class Acts:
         """A finalizer of somebody else, or two, each at either end of the list."""
         if objects := self._actor.objects():
             kind, name = self._one_of(objects)
-            for hold in HOLDS if self._chance.happens(0.5) else [self._one_of(HOLDS)]:
+            for hold in HOLDS if self._randomness.happens(0.5) else [self._one_of(HOLDS)]:
                 await self._hold(kind, name, hold)
 
     async def _hold(self, kind: Kind[Any], name: str, hold: str) -> None:
         obj = self._truth.get(kind, name)
         others = finalizers_of(obj) if obj is not None else ()
         if obj is not None and hold not in others:
-            await self._hands.set_finalizers(kind, obj, [hold, *others] if self._chance.happens(0.5) else [*others, hold])
+            await self._hands.set_finalizers(kind, obj, [hold, *others] if self._randomness.happens(0.5) else [*others, hold])
 
     async def let_go(self) -> None:
         if objects := self._actor.objects():
@@ -207,7 +207,7 @@ class Acts:
     # -- processes and the backend
 
     async def restart_driver(self) -> None:
-        away_s = self._chance.uniform(0.0, 2.0)
+        away_s = self._randomness.uniform(0.0, 2.0)
         self._hands.tell(f"restarts the driver, away for {away_s:.3f} s")
         self._world.backend.restart(away_s)
 
@@ -227,4 +227,4 @@ class Acts:
         await self._attachers.roll()
 
     def _one_of(self, items: Sequence[T]) -> T:
-        return items[self._chance.below(len(items))]
+        return items[self._randomness.below(len(items))]

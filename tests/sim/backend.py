@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from typing import Final, TypeVar
 
 from mooring.base.clock import Clock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
 from tests.sim.plan import Plan
 from tests.sim.story import Story
@@ -55,8 +55,8 @@ class Backend:
     removed: how often a publication ended other than by a call of ours. secrets: what a volume's calls must carry.
     """
 
-    def __init__(self, plan: Plan, clock: Clock, chance: Chance, story: Story, group: asyncio.TaskGroup) -> None:
-        self._plan, self._clock, self._chance, self._story, self._group = plan, clock, chance, story, group
+    def __init__(self, plan: Plan, clock: Clock, randomness: Random, story: Story, group: asyncio.TaskGroup) -> None:
+        self._plan, self._clock, self._randomness, self._story, self._group = plan, clock, randomness, story, group
         self.faulty = True
         self.published: dict[str, set[str]] = {volume.handle: set() for volume in plan.volumes}
         self.single_node = {volume.handle for volume in plan.volumes if volume.single_node}
@@ -134,18 +134,18 @@ class Backend:
     # -- fate
 
     def _fate(self) -> Fate:
-        faults, chance = self._plan.driver, self._chance
-        quick_s = chance.uniform(0.0, faults.latency_s)
+        faults, randomness = self._plan.driver, self._randomness
+        quick_s = randomness.uniform(0.0, faults.latency_s)
         if not self.faulty:
             return Fate(quick_s)
-        if chance.happens(faults.failed):
-            return Fate(quick_s, takes_effect=False, error=_one_of(FINAL + NOT_FINAL, chance))
-        if chance.happens(faults.lost):
-            return Fate(quick_s, error=_one_of(FINAL + NOT_FINAL, chance))
-        if chance.happens(faults.hung):
-            whole_s = self._plan.timeout_s * chance.uniform(0.9, 3.0)
-            before_s = whole_s * _one_of((0.0, 0.2, 0.5, 1.0), chance)
-            done = chance.happens(0.8)
+        if randomness.happens(faults.failed):
+            return Fate(quick_s, takes_effect=False, error=_one_of(FINAL + NOT_FINAL, randomness))
+        if randomness.happens(faults.lost):
+            return Fate(quick_s, error=_one_of(FINAL + NOT_FINAL, randomness))
+        if randomness.happens(faults.hung):
+            whole_s = self._plan.timeout_s * randomness.uniform(0.9, 3.0)
+            before_s = whole_s * _one_of((0.0, 0.2, 0.5, 1.0), randomness)
+            done = randomness.happens(0.8)
             return Fate(before_s, whole_s - before_s, takes_effect=done, error=None if done else Code.INTERNAL)
         return Fate(quick_s)
 
@@ -156,7 +156,7 @@ class Backend:
         for operation in list(self.locks.values()):
             assert operation.task is not None
             operation.task.cancel()
-            if not operation.done and self._chance.happens(0.3):
+            if not operation.done and self._randomness.happens(0.3):
                 self._take_effect(operation)
             self._answer(operation, DriverError(Code.UNAVAILABLE, "the driver went away"))
         self.locks.clear()
@@ -186,5 +186,5 @@ class Backend:
         return (operation.verb, operation.node_id) == (verb, node_id)
 
 
-def _one_of(items: tuple[T, ...], chance: Chance) -> T:
-    return items[chance.below(len(items))]
+def _one_of(items: tuple[T, ...], randomness: Random) -> T:
+    return items[randomness.below(len(items))]

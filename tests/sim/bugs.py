@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
 
-from mooring.control.queue import WorkQueue
 from mooring.controllers.attacher import controller, decide, drift, writes
 from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.call_slots import CallSlots
@@ -26,7 +25,7 @@ from mooring.csi.codes import Code
 from mooring.kube.cache.informer import Cause, Informer
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import add_finalizer
-from tests.sim.planting import Bug
+from tests.sim.planting import Bug, failures_are_final, no_back_off
 
 
 def _reordered(first: type[Any], second: type[Any]) -> Callable[[], contextlib.AbstractContextManager[Any]]:
@@ -93,19 +92,6 @@ def _single_nodes_are_shared() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(decide, "_held_elsewhere", return_value=None)
 
 
-def _no_back_off() -> contextlib.AbstractContextManager[Any]:
-    def at_once(self: WorkQueue[Any], key: Any) -> float:
-        self.add_after(key, 0.0001)
-        return 0.0001
-
-    return mock.patch.object(WorkQueue, "retry", at_once)
-
-
-def _failures_are_final() -> contextlib.AbstractContextManager[Any]:
-    """What failed is never tried again on its own account."""
-    return mock.patch.object(WorkQueue, "retry", return_value=0.0)
-
-
 def _users_of_volumes_are_not_seen() -> contextlib.AbstractContextManager[Any]:
     """A deleted volume's finalizer goes at once."""
 
@@ -119,7 +105,7 @@ def _users_of_volumes_are_not_seen() -> contextlib.AbstractContextManager[Any]:
 
 def _calls_keep_no_volume() -> contextlib.AbstractContextManager[Any]:
     """A deleted volume without attachments is let go, also under a call for it."""
-    return mock.patch.object(View, "worked_for", return_value=None)
+    return mock.patch.object(View, "caller_for", return_value=None)
 
 
 def _removals_are_not_tested() -> contextlib.AbstractContextManager[Any]:
@@ -137,9 +123,9 @@ def _doubts_end_with_their_attachment() -> contextlib.AbstractContextManager[Any
     """That a publish may have happened is forgotten when its attachment is torn away."""
 
     def ended(self: Memory, name: str) -> bool:
-        if self.torn(name) is None:
+        if self.orphaned(name) is None:
             self._change(name, drift=None, claim_uid=None, doubt=None)
-        return self.torn(name) is not None
+        return self.orphaned(name) is not None
 
     return mock.patch.object(Memory, "ended", ended)
 
@@ -158,7 +144,7 @@ def _doubts_end_with_an_attempt() -> contextlib.AbstractContextManager[Any]:
 
 def _doubts_hold_no_volume() -> contextlib.AbstractContextManager[Any]:
     """A publish that is still to be taken back keeps the volume neither here nor from other nodes."""
-    return mock.patch.object(View, "doubts_about", return_value=())
+    return mock.patch.object(View, "unconfirmed_about", return_value=())
 
 
 def _undos_see_no_twin() -> contextlib.AbstractContextManager[Any]:
@@ -167,7 +153,7 @@ def _undos_see_no_twin() -> contextlib.AbstractContextManager[Any]:
     undo = decide._decide_undo
 
     def blind(*args: Any) -> Decision:
-        with mock.patch.object(View, "holder_beside", return_value=None):
+        with mock.patch.object(View, "other_attachment_on_node", return_value=None):
             return undo(*args)
 
     return mock.patch.object(decide, "_decide_undo", blind)
@@ -217,15 +203,17 @@ BUGS: Final[Mapping[str, Bug]] = {
     "slots-ignored": Bug(_slots_are_ignored, {"overlap"}),
     "reports-ignored": Bug(_reports_are_ignored, {"wanted-unpublished"}),
     "single-nodes-shared": Bug(_single_nodes_are_shared, {"two-nodes"}),
-    "no-back-off": Bug(_no_back_off, {"hot-loop"}),
-    "failures-final": Bug(_failures_are_final, {"wanted-unattached", "wanted-missing", "unwanted-left", "volume-left"}),
+    "no-back-off": Bug(no_back_off, {"hot-loop"}),
+    "failures-final": Bug(failures_are_final, {"wanted-unattached", "wanted-missing", "unwanted-left", "volume-left"}),
     "users-of-volumes-unseen": Bug(_users_of_volumes_are_not_seen, {"volume-dropped"}),
     "volumes-held-blindly": Bug(_volumes_are_held_blindly, {"finalizer-twice"}),
     "calls-keep-no-volume": Bug(_calls_keep_no_volume, {"volume-dropped", "unwanted-left"}),
     "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}),
-    "doubts-end-with-attachment": Bug(_doubts_end_with_their_attachment, {"published-unwanted", "two-nodes", "volume-dropped"}),
-    "doubts-end-with-attempt": Bug(_doubts_end_with_an_attempt, {"published-unwanted", "two-nodes", "volume-dropped"}),
-    "doubts-hold-nothing": Bug(_doubts_hold_no_volume, {"two-nodes", "volume-dropped"}),
+    "unconfirmed_publishes-end-with-attachment": Bug(
+        _doubts_end_with_their_attachment, {"published-unwanted", "two-nodes", "volume-dropped"}
+    ),
+    "unconfirmed_publishes-end-with-attempt": Bug(_doubts_end_with_an_attempt, {"published-unwanted", "two-nodes", "volume-dropped"}),
+    "unconfirmed_publishes-hold-nothing": Bug(_doubts_hold_no_volume, {"two-nodes", "volume-dropped"}),
     "undos-see-no-twin": Bug(_undos_see_no_twin, {"unpublish-wanted"}),
     "names-are-identities": Bug(_names_are_identities, {"mark-kept"}),
     "leaving-holders-unseen": Bug(_leaving_holders_are_not_seen, {"two-nodes"}),

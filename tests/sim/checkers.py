@@ -13,13 +13,13 @@ from tests.sim.actor import Actor
 from tests.sim.endpoint import device_of
 from tests.sim.plan import FINALIZER, TWIN
 from tests.sim.truth import Attachment
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 
 Complaint = tuple[str, str]
 """An invariant's name, and what breaks it."""
 
 
-def complaints(world: World, actor: Actor) -> list[Complaint]:
+def complaints(world: SimWorld, actor: Actor) -> list[Complaint]:
     """Everything wrong with a world that should be at rest."""
     twins = [found for found in world.truth.attachments() if found.name.startswith(TWIN)]
     attachments = {(found.volume, found.node): found for found in world.truth.attachments() if found not in twins}
@@ -31,14 +31,14 @@ def complaints(world: World, actor: Actor) -> list[Complaint]:
     ]
 
 
-def fingerprint(world: World) -> tuple[object, ...]:
+def fingerprint(world: SimWorld) -> tuple[object, ...]:
     """Changes with every write, whoever made it, and with every publication; with each unpublish, too, unless one may still be undone."""
     published = tuple((handle, tuple(sorted(nodes))) for handle, nodes in sorted(world.backend.published.items()))
     counts = world.laws.counts
     return world.store.version, published, counts["publish"], 0 if world.laws.tears else counts["unpublish"]
 
 
-def _wanted_are_attached(world: World, actor: Actor, attachments: Mapping[tuple[str, str], Attachment]) -> Iterator[Complaint]:
+def _wanted_are_attached(world: SimWorld, actor: Actor, attachments: Mapping[tuple[str, str], Attachment]) -> Iterator[Complaint]:
     handles = {volume.name: volume.handle for volume in world.plan.volumes}
     for volume, node in sorted(actor.wanted):
         found, machine = attachments.get((volume, node)), actor.machines[node]
@@ -64,7 +64,7 @@ def _wanted_are_attached(world: World, actor: Actor, attachments: Mapping[tuple[
             yield "metadata-wrong", f"{found.name} shows {status.attachment_metadata}"
 
 
-def _nothing_else_is(world: World, actor: Actor, attachments: Mapping[tuple[str, str], Attachment]) -> Iterator[Complaint]:
+def _nothing_else_is(world: SimWorld, actor: Actor, attachments: Mapping[tuple[str, str], Attachment]) -> Iterator[Complaint]:
     for pair, found in attachments.items():
         if pair not in actor.wanted:
             yield "unwanted-left", f"{found.name} is not wanted and still there: {found.whole.status}"
@@ -76,7 +76,7 @@ def _nothing_else_is(world: World, actor: Actor, attachments: Mapping[tuple[str,
         yield "still-working", f"{operation} is at work for {handle}"
 
 
-def _volumes_are_held_rightly(world: World, actor: Actor, attachments: Mapping[tuple[str, str], Attachment]) -> Iterator[Complaint]:
+def _volumes_are_held_rightly(world: SimWorld, actor: Actor, attachments: Mapping[tuple[str, str], Attachment]) -> Iterator[Complaint]:
     used = {volume for volume, _ in attachments}
     for pv in world.truth.all(PERSISTENT_VOLUMES):
         name, held = pv.metadata.name, FINALIZER in finalizers_of(pv)

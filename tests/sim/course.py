@@ -11,10 +11,10 @@ from typing import Any, Final, Generic, TypeVar
 
 from mooring.base import log
 from tests.sim.story import Broken, Story
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 from tests.support.virtual_loop import Deadlock, VirtualLoop
 
-W = TypeVar("W", bound=World)
+W = TypeVar("W", bound=SimWorld)
 
 CALM_STEP_S: Final = 0.5
 REST_S: Final = 30.0

@@ -8,7 +8,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from tests.sim.backend import PUBLISH, UNPUBLISH
 from tests.sim.mortal import Mortal
 from tests.sim.plan import DRIVER, Plan
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 
 _RPC = csi.ControllerServiceCapability.RPC
 
@@ -32,7 +32,7 @@ def device_of(handle: str, node_id: str) -> dict[str, str]:
 class Endpoint:
     """A plugin for InProcessDriver."""
 
-    def __init__(self, world: World, mortal: Mortal) -> None:
+    def __init__(self, world: SimWorld, mortal: Mortal) -> None:
         self._world, self._mortal = world, mortal
 
     async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:

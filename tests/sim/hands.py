@@ -14,8 +14,8 @@ from mooring.controllers.attacher.view import NODE_ID_ANNOTATION
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError
 from tests.sim.plan import DRIVER, FINALIZER, VolumePlan
-from tests.sim.world import World
-from tests.support.objects import a_csi_node, a_pv, a_secret, a_va
+from tests.sim.world import SimWorld
+from tests.support.builders import a_csi_node, a_held_pv, a_secret, a_va
 
 HOLDS: Final = ("users.example.com/hold", "users.example.com/second")
 PROTECTION: Final = "kubernetes.io/pv-protection"
@@ -24,7 +24,7 @@ PROTECTION: Final = "kubernetes.io/pv-protection"
 class Hands:
     """machines: node -> the driver's id of it now."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimWorld) -> None:
         self._world = world
         self._cluster, self._truth = world.cluster, world.truth
         self._plans = {volume.name: volume for volume in world.plan.volumes}
@@ -46,7 +46,7 @@ class Hands:
 
     async def create_volume(self, name: str) -> None:
         volume = self._plans[name]
-        body = a_pv(name, modes=[volume.mode], finalizers=None, source={"csi": self._csi(volume)})
+        body = a_held_pv(name, modes=[volume.mode], finalizers=None, source={"csi": self._csi(volume)})
         await self.do(f"create PV {name}", self._cluster.create(PERSISTENT_VOLUMES.whole(), body))
 
     async def delete_volume(self, name: str) -> None:

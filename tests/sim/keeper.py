@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from tests.sim.line import Line
 from tests.sim.mortal import Mortal
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 
 
 class Works(Protocol):
@@ -22,9 +22,9 @@ Made = tuple[Works, Line]
 class Keeper:
     """Starts one kind of process, and another one whenever it has ended."""
 
-    def __init__(self, world: World, who: str, make: Callable[[Any, Mortal], Made]) -> None:
+    def __init__(self, world: SimWorld, who: str, make: Callable[[Any, Mortal], Made]) -> None:
         self._world, self._who, self._make = world, who, make
-        self._chance = world.chances["life"]
+        self._randomness = world.chances["life"]
         self._mortal: Mortal | None = None
         self._made: Works | None = None
         self._line: Line | None = None
@@ -34,7 +34,7 @@ class Keeper:
         while True:
             self.started_count += 1
             await self._live(Mortal(self._world, self.started_count, self._who))
-            away_s = self._chance.uniform(0.0, self._world.plan.restart_s) if self._world.faulty else 0.0
+            away_s = self._randomness.uniform(0.0, self._world.plan.restart_s) if self._world.faulty else 0.0
             await self._world.clock.sleep(away_s)
 
     def unsettled(self) -> list[str]:
@@ -51,7 +51,7 @@ class Keeper:
         mortal, made = self._mortal, self._made
         if mortal is None or made is None or not mortal.alive:
             return
-        drained = await made.drain(self._chance.uniform(0.0, 2 * self._world.plan.timeout_s))
+        drained = await made.drain(self._randomness.uniform(0.0, 2 * self._world.plan.timeout_s))
         mortal.kill("after its work" if drained else "in the middle of its work")
 
     async def _live(self, mortal: Mortal) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.runtime import Runtime
-from mooring.controllers.attacher.controller import Attacher, AttacherOptions
+from mooring.controllers.attacher.controller import Attacher
+from mooring.controllers.attacher.options import AttacherOptions
 from mooring.csi.in_process import InProcessDriver
 from tests.sim.endpoint import Endpoint, info_of
 from tests.sim.keeper import Made
 from tests.sim.line import Line
 from tests.sim.mortal import Mortal
 from tests.sim.plan import Plan
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 
 
 def options_of(plan: Plan) -> AttacherOptions:
@@ -27,11 +28,11 @@ def options_of(plan: Plan) -> AttacherOptions:
     )
 
 
-def attacher(world: World, mortal: Mortal) -> Made:
+def attacher(world: SimWorld, mortal: Mortal) -> Made:
     plan = world.plan
     world.laws.tears.living = mortal.number
     driver = InProcessDriver(Endpoint(world, mortal), clock=world.clock)
     line = Line(world, mortal)
     line.on_shown = world.laws.tears.shown
-    runtime = Runtime(line, world.clock, Chance(plan.seed * 1000 + mortal.number), Metrics())
+    runtime = Runtime(line, world.clock, Random(plan.seed * 1000 + mortal.number), Metrics())
     return Attacher(runtime, driver, info_of(plan), options_of(plan)), line

@@ -17,7 +17,7 @@ from mooring.kube.cluster import EVERYTHING, Cluster, Page, Request, Selection, 
 from mooring.kube.errors import ApiError, Conflict, Forbidden, Gone, Invalid, ServerError, TooManyRequests, Unreachable
 from tests.sim.laws import WRITING, Write
 from tests.sim.mortal import Mortal
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 
 T = TypeVar("T")
 
@@ -51,9 +51,9 @@ class Line(Cluster):
 
     watched = WATCHED
 
-    def __init__(self, world: World, mortal: Mortal) -> None:
+    def __init__(self, world: SimWorld, mortal: Mortal) -> None:
         self._world, self._mortal = world, mortal
-        self._chance, self._faults = world.chances["line"], world.plan.api
+        self._randomness, self._faults = world.chances["line"], world.plan.api
         self._writing: list[str] = []
         self._seen: dict[str, int] = {}  # per kind, the newest version that lists and watches have shown
         self.on_shown: Callable[[str, int], None] = lambda plural, version: None
@@ -107,7 +107,7 @@ class Line(Cluster):
         self, kind: Kind[T], selection: Selection = EVERYTHING, *, resource_version: str, timeout_s: float = 0.0
     ) -> AsyncGenerator[WatchEvent[T], None]:
         await self._asked(f"watch {kind.plural}", writes=False)
-        if self._world.faulty and self._chance.happens(self._faults.gone):
+        if self._world.faulty and self._randomness.happens(self._faults.gone):
             self._tell(f"watch {kind.plural} from {resource_version}: gone")
             raise Gone(f"too old resource version: {resource_version}", reason="Expired")
         self._tell(f"watch {kind.plural} from {resource_version}")
@@ -121,15 +121,15 @@ class Line(Cluster):
 
     async def _is_cut(self, kind: Kind[T]) -> bool:
         """Before an event: it may come late, or never on this watch. Raises Unreachable for the hard way."""
-        faults, chance = self._faults, self._chance
+        faults, randomness = self._faults, self._randomness
         if not self._world.faulty:
             return False
-        if chance.happens(faults.stale):
-            await self._world.clock.sleep(chance.uniform(0.0, faults.stale_s))
-        if not chance.happens(faults.cut):
+        if randomness.happens(faults.stale):
+            await self._world.clock.sleep(randomness.uniform(0.0, faults.stale_s))
+        if not randomness.happens(faults.cut):
             return False
         self._tell(f"watch {kind.plural}: cut")
-        if chance.happens(0.5):
+        if randomness.happens(0.5):
             raise Unreachable("connection reset")
         return True
 
@@ -154,7 +154,7 @@ class Line(Cluster):
         truth, what, kind, name = self._world.truth, write.what, request.kind, request.name
         uid = truth.uid(kind, name)
         fate = await self._asked(what, writes=True)
-        if self._world.meddle is not None and self._world.faulty and self._chance.happens(self._world.plan.meddling):
+        if self._world.meddle is not None and self._world.faulty and self._randomness.happens(self._world.plan.meddling):
             await self._world.meddle(kind, name)
         write.excused = write.excused or uid != truth.uid(kind, name)
         self._tell(f"{what} {json.dumps(request.body.body)}")
@@ -194,15 +194,15 @@ class Line(Cluster):
             raise fate.lost
 
     def _fate(self, writes: bool) -> Fate:
-        faults, chance = self._faults, self._chance
+        faults, randomness = self._faults, self._randomness
         if not self._world.faulty:
             return Fate()
-        before_s = chance.uniform(0.0, SLOW_S_MAX) if chance.happens(faults.slow) else 0.0
-        after_s = chance.uniform(0.0, SLOW_S_MAX) if chance.happens(faults.slow) else 0.0
-        refused = self._refusal(writes) if chance.happens(faults.refused) else None
+        before_s = randomness.uniform(0.0, SLOW_S_MAX) if randomness.happens(faults.slow) else 0.0
+        after_s = randomness.uniform(0.0, SLOW_S_MAX) if randomness.happens(faults.slow) else 0.0
+        refused = self._refusal(writes) if randomness.happens(faults.refused) else None
         lost = None
-        if chance.happens(faults.lost):
-            lost = Unreachable("connection reset") if chance.happens(0.5) else ServerError("etcdserver: request timed out", code=500)
+        if randomness.happens(faults.lost):
+            lost = Unreachable("connection reset") if randomness.happens(0.5) else ServerError("etcdserver: request timed out", code=500)
         return Fate(before_s, after_s, refused, lost)
 
     def _refusal(self, writes: bool) -> ApiError:
@@ -214,7 +214,7 @@ class Line(Cluster):
         ]
         if writes:
             errors += [Conflict("the object has been modified", reason="Conflict"), Invalid("not like this", reason="Invalid")]
-        return errors[self._chance.below(len(errors))]
+        return errors[self._randomness.below(len(errors))]
 
     def _has_seen(self, kind: Kind[Any], version: str) -> None:
         self._seen[kind.plural] = max(self.shown(kind.plural), int(version))

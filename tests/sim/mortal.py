@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 
 
 class Mortal:
     """One incarnation of a controller. number: from 1. task: what dies with it."""
 
-    def __init__(self, world: World, number: int, who: str) -> None:
+    def __init__(self, world: SimWorld, number: int, who: str) -> None:
         self._world = world
-        self._chance = world.chances["life"]
+        self._randomness = world.chances["life"]
         self.number = number
         self.who = f"{who}#{number}"
         self.alive = True
@@ -36,4 +36,4 @@ class Mortal:
 
     def _fate_strikes(self) -> bool:
         plan = self._world.plan
-        return self._world.faulty and self.number <= plan.crashes_max and self._chance.happens(plan.crash)
+        return self._world.faulty and self.number <= plan.crashes_max and self._randomness.happens(plan.crash)

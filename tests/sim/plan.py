@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 
 DRIVER: Final = "csi.example.com"
 FINALIZER: Final = "external-attacher/csi-example-com"
@@ -128,75 +128,75 @@ _ALWAYS: Final = ("move", "share", "unwant", "want_volume_back", "register", "le
 
 def plan_of(seed: int) -> Plan:
     """The plan of a seed."""
-    chance = Chance(seed)
-    retry_start_s = chance.uniform(0.1, 1.0)
-    timeout_s = chance.uniform(0.5, 3.0)
+    randomness = Random(seed)
+    retry_start_s = randomness.uniform(0.1, 1.0)
+    timeout_s = randomness.uniform(0.5, 3.0)
     return Plan(
         seed=seed,
-        volumes=tuple(_volume(chance, number) for number in range(1 + chance.below(3) + chance.below(2))),
-        nodes=tuple(f"node{number}" for number in range(2 + chance.below(2))),
-        lists_published=chance.happens(0.5),
-        single_node_multi_writer=chance.happens(0.3),
-        page_size=chance.below(3),
-        chaos_s=chance.uniform(5.0, 30.0),
-        pause_s=chance.uniform(0.05, 0.8),
+        volumes=tuple(_volume(randomness, number) for number in range(1 + randomness.below(3) + randomness.below(2))),
+        nodes=tuple(f"node{number}" for number in range(2 + randomness.below(2))),
+        lists_published=randomness.happens(0.5),
+        single_node_multi_writer=randomness.happens(0.3),
+        page_size=randomness.below(3),
+        chaos_s=randomness.uniform(5.0, 30.0),
+        pause_s=randomness.uniform(0.05, 0.8),
         timeout_s=timeout_s,
-        worker_threads=1 + chance.below(3),
+        worker_threads=1 + randomness.below(3),
         retry_start_s=retry_start_s,
-        retry_max_s=retry_start_s * 2 ** chance.below(5),
-        reconcile_s=chance.uniform(1.0, 10.0),
-        resync_s=chance.uniform(5.0, 30.0) if chance.happens(0.3) else 0.0,
-        history_max=8 + chance.below(32) if chance.happens(0.3) else 10_000,
-        list_limit=1 + chance.below(3) if chance.happens(0.3) else 0,
-        hasty=perhaps(chance, 0.5, 0.1, 1.0),
-        crash=perhaps(chance, 0.6, 0.005, 0.1),
-        crashes_max=1 + chance.below(4),
-        restart_s=chance.uniform(0.0, 2.0),
-        api=api_faults(chance),
-        driver=driver_faults(chance, timeout_s),
-        acts=_acts(chance),
-        meddling=perhaps(chance, 0.5, 0.1, 1.0),
-        inherits=chance.happens(0.1),
+        retry_max_s=retry_start_s * 2 ** randomness.below(5),
+        reconcile_s=randomness.uniform(1.0, 10.0),
+        resync_s=randomness.uniform(5.0, 30.0) if randomness.happens(0.3) else 0.0,
+        history_max=8 + randomness.below(32) if randomness.happens(0.3) else 10_000,
+        list_limit=1 + randomness.below(3) if randomness.happens(0.3) else 0,
+        hasty=perhaps(randomness, 0.5, 0.1, 1.0),
+        crash=perhaps(randomness, 0.6, 0.005, 0.1),
+        crashes_max=1 + randomness.below(4),
+        restart_s=randomness.uniform(0.0, 2.0),
+        api=api_faults(randomness),
+        driver=driver_faults(randomness, timeout_s),
+        acts=_acts(randomness),
+        meddling=perhaps(randomness, 0.5, 0.1, 1.0),
+        inherits=randomness.happens(0.1),
     )
 
 
-def _volume(chance: Chance, number: int) -> VolumePlan:
+def _volume(randomness: Random, number: int) -> VolumePlan:
     return VolumePlan(
         name=f"pv{number}",
         handle=f"handle{number}",
-        mode=MODES[chance.below(len(MODES))],
-        secret=chance.happens(0.3),
-        inline=chance.happens(0.1),
+        mode=MODES[randomness.below(len(MODES))],
+        secret=randomness.happens(0.3),
+        inline=randomness.happens(0.1),
     )
 
 
-def perhaps(chance: Chance, share: float, low: float, high: float) -> float:
+def perhaps(randomness: Random, share: float, low: float, high: float) -> float:
     """Nothing in most lives, else something between low and high."""
-    return chance.uniform(low, high) if chance.happens(share) else 0.0
+    return randomness.uniform(low, high) if randomness.happens(share) else 0.0
 
 
-def api_faults(chance: Chance) -> ApiFaults:
+def api_faults(randomness: Random) -> ApiFaults:
     return ApiFaults(
-        refused=perhaps(chance, 0.4, 0.02, 0.3),
-        lost=perhaps(chance, 0.4, 0.02, 0.3),
-        slow=perhaps(chance, 0.5, 0.05, 0.5),
-        stale=perhaps(chance, 0.5, 0.05, 0.5),
-        stale_s=chance.uniform(0.05, 5.0),
-        cut=perhaps(chance, 0.4, 0.01, 0.1),
-        gone=perhaps(chance, 0.3, 0.1, 0.6),
+        refused=perhaps(randomness, 0.4, 0.02, 0.3),
+        lost=perhaps(randomness, 0.4, 0.02, 0.3),
+        slow=perhaps(randomness, 0.5, 0.05, 0.5),
+        stale=perhaps(randomness, 0.5, 0.05, 0.5),
+        stale_s=randomness.uniform(0.05, 5.0),
+        cut=perhaps(randomness, 0.4, 0.01, 0.1),
+        gone=perhaps(randomness, 0.3, 0.1, 0.6),
     )
 
 
-def driver_faults(chance: Chance, timeout_s: float) -> DriverFaults:
+def driver_faults(randomness: Random, timeout_s: float) -> DriverFaults:
     return DriverFaults(
-        failed=perhaps(chance, 0.5, 0.05, 0.5),
-        lost=perhaps(chance, 0.5, 0.05, 0.5),
-        hung=perhaps(chance, 0.5, 0.05, 0.4),
-        latency_s=chance.uniform(0.0, timeout_s / 2),
+        failed=perhaps(randomness, 0.5, 0.05, 0.5),
+        lost=perhaps(randomness, 0.5, 0.05, 0.5),
+        hung=perhaps(randomness, 0.5, 0.05, 0.4),
+        latency_s=randomness.uniform(0.0, timeout_s / 2),
     )
 
 
-def _acts(chance: Chance) -> tuple[str, ...]:
+def _acts(randomness: Random) -> tuple[str, ...]:
     """The acts of this life, each as often as its weight says: draw one of them."""
-    chosen = [act for act in ACTS if act in _ALWAYS or chance.happens(0.5)]
+    chosen = [act for act in ACTS if act in _ALWAYS or randomness.happens(0.5)]
     return tuple(act for act in chosen for _ in range(ACTS[act]))

@@ -7,6 +7,9 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
+from unittest import mock
+
+from mooring.control.queue import WorkQueue
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,3 +28,16 @@ def planted_of(bugs: Mapping[str, Bug], name: str | None) -> Iterator[None]:
         return
     with bugs[name].plant():
         yield
+
+
+def no_back_off() -> contextlib.AbstractContextManager[Any]:
+    def at_once(self: WorkQueue[Any], key: Any) -> float:
+        self.add_after(key, 0.0001)
+        return 0.0001
+
+    return mock.patch.object(WorkQueue, "retry", at_once)
+
+
+def failures_are_final() -> contextlib.AbstractContextManager[Any]:
+    """What failed is never tried again on its own account."""
+    return mock.patch.object(WorkQueue, "retry", return_value=0.0)

@@ -15,7 +15,7 @@ from tests.sim.keeper import Keeper
 from tests.sim.life import attacher
 from tests.sim.plan import Plan, plan_of
 from tests.sim.planting import planted_of
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 
 CALM_S_MAX: Final = 300.0
 """How long everything may take to come to rest. The longest way there: a watch in its longest back-off, then a key in its own."""
@@ -31,12 +31,12 @@ def failures(seeds: range, bug: str | None) -> list[tuple[str, str]]:
     return failures_of(run_seed(seed, bug=bug) for seed in seeds)
 
 
-class _Life(Course[World]):
+class _Life(Course[SimWorld]):
     def __init__(self, plan: Plan) -> None:
-        super().__init__(lambda group: World(plan, group))
+        super().__init__(lambda group: SimWorld(plan, group))
         self._plan = plan
 
-    async def live(self, world: World) -> None:
+    async def live(self, world: SimWorld) -> None:
         keeper, hands = Keeper(world, "attacher", attacher), Hands(world)
         actor = Actor(world, hands)
         acts = Acts(world, actor, hands, keeper)
@@ -54,13 +54,13 @@ class _Life(Course[World]):
             self.lives_count = keeper.started_count
             running.cancel()
 
-    async def _chaos(self, world: World, actor: Actor, acts: Acts) -> None:
+    async def _chaos(self, world: SimWorld, actor: Actor, acts: Acts) -> None:
         while world.clock.now() < self._plan.chaos_s:
             await world.clock.sleep(world.chances["actor"].uniform(0.0, 2 * self._plan.pause_s))
             await acts.disturb()
             await actor.tend()
 
-    async def _calm(self, world: World, actor: Actor, keeper: Keeper) -> None:
+    async def _calm(self, world: SimWorld, actor: Actor, keeper: Keeper) -> None:
         """Waits until all is well, and the attacher has heard of it; it must be so in time."""
         deadline = world.clock.now() + CALM_S_MAX
         while found := [*complaints(world, actor), *(("unsettled", what) for what in keeper.unsettled())]:
@@ -72,7 +72,7 @@ class _Life(Course[World]):
         self.rested_s = world.clock.now()
         world.story.tell("world", "all is well")
 
-    async def _rest(self, world: World, actor: Actor) -> None:
+    async def _rest(self, world: SimWorld, actor: Actor) -> None:
         """A world that is well stays as it is: nothing is written, nothing is called."""
         before = fingerprint(world)
         await world.clock.sleep(REST_S)

@@ -11,7 +11,7 @@ from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.table import HistoryLimits
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from tests.sim.backend import Backend
 from tests.sim.laws import Laws
 from tests.sim.plan import Plan
@@ -22,7 +22,7 @@ EPOCH_S: Final = 1_780_000_000.0
 _STREAMS: Final = ("store", "cluster", "backend", "actor", "line", "life")
 
 
-class World:
+class SimWorld:
     """faulty: the faults go on. kills_count: how often an attacher was killed. verdict: set by the first law that is broken.
     meddle: called with an object while a write of the attacher to it is on its way there, now and then.
 
@@ -33,9 +33,9 @@ class World:
         self.plan = plan
         self.clock = LoopClock(EPOCH_S)
         self.story = Story(self.clock.now)
-        self.chances = {name: Chance(plan.seed * 16 + number) for number, name in enumerate(_STREAMS)}
+        self.chances = {name: Random(plan.seed * 16 + number) for number, name in enumerate(_STREAMS)}
         self.store = new_store(self.chances["store"], EPOCH_S, HistoryLimits(changes_max=plan.history_max))
-        self.cluster = LocalCluster(self.store, clock=self.clock, chance=self.chances["cluster"])
+        self.cluster = LocalCluster(self.store, clock=self.clock, randomness=self.chances["cluster"])
         self.truth = Truth(plan, self.store)
         self.backend, self.laws = self._ruled(plan, group)
         self.store.on_change(self.laws.changed)

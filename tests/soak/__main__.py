@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from tests.soak.load import Load
@@ -43,11 +43,11 @@ async def _soak(folder: Path, options: argparse.Namespace) -> int:
     kubeconfig, state = folder / "kubeconfig", folder / "state"
     command = [sys.executable, "-m", "mooring.cli.mooring", "apiserver", f"--state={state}", f"--kubeconfig={kubeconfig}"]
     program = Program(command, folder / "log")
-    clock, chance = LoopClock(), Chance(1)
+    clock, randomness = LoopClock(), Random(1)
     try:
         _wait_for(kubeconfig, program)
-        async with HttpCluster(load(str(kubeconfig), {}), clock=clock, chance=chance, user_agent="soak") as cluster:
-            load_ = Load(cluster, clock, chance, writers=options.writers, followers=options.followers, rate=options.rate)
+        async with HttpCluster(load(str(kubeconfig), {}), clock=clock, randomness=randomness, user_agent="soak") as cluster:
+            load_ = Load(cluster, clock, randomness, writers=options.writers, followers=options.followers, rate=options.rate)
             samples = await _measured(load_, program, state, options.minutes * 60.0)
         code = program.stop()
     finally:

@@ -12,7 +12,7 @@ from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.base.clock import Clock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import ApiError
@@ -31,8 +31,8 @@ class Load:
     latencies_s: of each request since they were last taken. failures: texts and how often.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock, chance: Chance, *, writers: int, followers: int, rate: float) -> None:
-        self._cluster, self._clock, self._chance = cluster, clock, chance
+    def __init__(self, cluster: Cluster, clock: Clock, randomness: Random, *, writers: int, followers: int, rate: float) -> None:
+        self._cluster, self._clock, self._randomness = cluster, clock, randomness
         self._writers, self._followers, self._rate = writers, followers, rate
         self.latencies_s: list[float] = []
         self.requests_count = 0
@@ -46,7 +46,7 @@ class Load:
         async with asyncio.TaskGroup() as group:
             for number in range(self._followers):
                 kind: Kind[Any] = (PERSISTENT_VOLUMES, VOLUME_ATTACHMENTS)[number % 2]
-                informer: Informer[Any] = Informer(self._cluster, kind, clock=self._clock, chance=self._chance)
+                informer: Informer[Any] = Informer(self._cluster, kind, clock=self._clock, randomness=self._randomness)
                 group.create_task(informer.run(), name=f"soak/follower/{number}")
             for number in range(self._writers):
                 group.create_task(self._live(), name=f"soak/writer/{number}")
@@ -64,7 +64,9 @@ class Load:
             await self._ask(lambda name=name: self._cluster.create(VOLUME_ATTACHMENTS, _attachment(name)))
             await self._patch(VOLUME_ATTACHMENTS, name, finalizers)
             await self._patch(VOLUME_ATTACHMENTS, name, attached, "status")
-            await self._patch(PERSISTENT_VOLUMES, f"standing-{self._chance.below(STANDING)}", {"metadata": {"annotations": {"by": name}}})
+            await self._patch(
+                PERSISTENT_VOLUMES, f"standing-{self._randomness.below(STANDING)}", {"metadata": {"annotations": {"by": name}}}
+            )
             await self._ask(lambda name=name: self._cluster.delete(VOLUME_ATTACHMENTS, name))
             await self._patch(VOLUME_ATTACHMENTS, name, {"metadata": {"finalizers": None}})
             await self._patch(PERSISTENT_VOLUMES, name, {"metadata": {"finalizers": None}})
@@ -78,7 +80,7 @@ class Load:
         """Watches that come, see a little, and break off."""
         while True:
             try:
-                async with asyncio.timeout(self._chance.uniform(0.0, 2 * _BLINK_S)):
+                async with asyncio.timeout(self._randomness.uniform(0.0, 2 * _BLINK_S)):
                     async for _ in self._cluster.watch(PERSISTENT_VOLUMES, resource_version="0"):
                         pass
             except TimeoutError:

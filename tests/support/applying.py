@@ -6,11 +6,10 @@ import copy
 import dataclasses
 from typing import Any
 
-from mooring.apiserver.codecs.schema import Messages
-from mooring.apiserver.custom.facts import Custom
+from mooring.apiserver import objectmeta
+from mooring.apiserver.custom.structure import Custom
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.rules import meta
-from tests.support.apiobjects import CSI_DRIVERS, CSI_NODES, LEASES, NAMESPACES, NODES, PVCS, PVS, SECRETS, STORAGE_CLASSES, VAS
+from tests.support.paths import CSI_DRIVERS, CSI_NODES, LEASES, NAMESPACES, NODES, PVCS, PVS, SECRETS, STORAGE_CLASSES, VAS
 from tests.support.rest import Answer, Rest
 
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -94,7 +93,7 @@ SHAPE_KIND = Resource(
     kind="Shape",
     plural="shapes",
     namespaced=False,
-    message=Messages("Shape: 1 metadata ObjectMeta!", meta.MESSAGES)["Shape"],
+    message=objectmeta.MESSAGES.extended("Shape: 1 metadata ObjectMeta!")["Shape"],
     custom=Custom(
         definition="shapes.mooring.test",
         singular="shape",

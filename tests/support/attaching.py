@@ -5,39 +5,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from mooring.api.core import NAMESPACES, PERSISTENT_VOLUMES, SECRETS
+from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
-from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
-from mooring.apiserver.local import Faults, LocalCluster
-from mooring.apiserver.rules import RESOURCES
-from mooring.apiserver.store import ObjectStore
-from mooring.base.clock import LoopClock
-from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
-from mooring.control.runtime import Runtime
-from mooring.controllers.attacher.controller import Attacher, AttacherOptions
+from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.apiserver.local import Faults
+from mooring.controllers.attacher.controller import Attacher
+from mooring.controllers.attacher.options import AttacherOptions
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
-from mooring.csi.session import greet
-from mooring.kube.cluster import Patch, PatchType, WatchEvent
-from mooring.kube.errors import AlreadyExists, NotFound
-from tests.support.objects import a_csi_node, a_pv
-from tests.support.recording import RecordingCluster, Request
+from mooring.csi.session import probe_and_identify
+from tests.support.builders import Json, a_csi_node, a_held_pv
+from tests.support.cluster_world import WAIT_S, ClusterWorld
+from tests.support.recording import Request
 from tests.support.scripted_driver import ScriptedDriver
-
-KINDS: dict[str, Kind[Any]] = {
-    "PersistentVolume": PERSISTENT_VOLUMES,
-    "VolumeAttachment": VOLUME_ATTACHMENTS,
-    "CSINode": CSI_NODES,
-    "Secret": SECRETS,
-}
-WAIT_S = 2000.0
-EPOCH_S = 1_780_000_000.0
 
 PATCH_PV = "patch persistentvolumes"
 PATCH_VA = "patch volumeattachments"
@@ -49,19 +33,8 @@ PUBLISH, UNPUBLISH = "ControllerPublishVolume", "ControllerUnpublishVolume"
 STD_ATTACH = [PATCH_VA, PUBLISH, PATCH_STATUS]
 
 
-class LateWatch(Faults):
-    """The watches of these kinds come a second late."""
-
-    def __init__(self, *plurals: str) -> None:
-        self._plurals = plurals
-
-    async def deliver(self, kind: Kind[Any], event: WatchEvent[Any]) -> None:
-        if kind.plural in self._plurals:
-            await asyncio.sleep(1)
-
-
-class World:
-    """An embedded store, a scripted driver, and attachers that come and go. `users` acts as everybody else, unrecorded."""
+class AttacherWorld(ClusterWorld):
+    """A scripted driver, and attachers that come and go."""
 
     def __init__(
         self,
@@ -70,12 +43,7 @@ class World:
         call_metrics: CallMetrics | None = None,
         **options: Any,
     ) -> None:
-        self.clock, self.chance = LoopClock(EPOCH_S), Chance(7)
-        self.store = ObjectStore(RESOURCES, self.chance)
-        self.story: list[str] = []
-        self.users = LocalCluster(self.store, clock=self.clock, chance=self.chance)
-        local = LocalCluster(self.store, clock=self.clock, chance=self.chance, faults=faults)
-        self.cluster = RecordingCluster(local, self.story)
+        super().__init__(faults)
         self.driver = driver or ScriptedDriver()
         self.driver.story = self.story
         self.options = AttacherOptions(**{"default_fstype": "ext4", **options})
@@ -85,92 +53,44 @@ class World:
     # -- attachers
 
     @contextlib.asynccontextmanager
-    async def attaching(self) -> AsyncIterator[Attacher]:
-        """A running attacher; cancelled at the end, as by kill -9."""
+    async def attaching(self, *bodies: Json) -> AsyncIterator[Attacher]:
+        """A running attacher; cancelled at the end, as by kill -9. bodies: objects that come while it runs."""
         port = InProcessDriver(self.driver, clock=self.clock, metrics=self._call_metrics)
-        info = await greet(port, clock=self.clock)
-        self.attacher = Attacher(Runtime(self.cluster, self.clock, self.chance, Metrics()), port, info, self.options)
-        running = asyncio.create_task(self.attacher.run(), name="attacher")
-        try:
+        info = await probe_and_identify(port, clock=self.clock)
+        self.attacher = Attacher(self.runtime, port, info, self.options)
+        async with self.running(self.attacher.run()):
+            await self.create(*bodies)
             yield self.attacher
-            if running.done():
-                running.result()
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
 
     # -- objects
 
-    async def base(self, **pv: Any) -> World:
+    async def base(self, **pv: Any) -> AttacherWorld:
         """CSINode and PV."""
-        await self.create(a_csi_node(), a_pv(**pv))
-        await self.set_finalizers("PersistentVolume", "pv1", pv.get("finalizers", ["external-attacher/csi-test"]))
+        await self.create(a_csi_node(), a_held_pv(**pv))
+        await self.set_finalizers(PERSISTENT_VOLUMES, "pv1", pv.get("finalizers", ["external-attacher/csi-test"]))
         return self
 
-    async def create(self, *bodies: Mapping[str, Any]) -> None:
-        """Also with status, and without what admission adds to finalizers."""
-        for body in bodies:
-            kind = KINDS[body["kind"]]
-            if kind.namespaced:
-                with contextlib.suppress(AlreadyExists):
-                    await self.users.create(NAMESPACES.whole(), {"metadata": {"name": body["metadata"]["namespace"]}})
-            await self.users.create(kind.whole(), body, body["metadata"].get("namespace", ""))
-            if body["kind"] == "VolumeAttachment" and body["status"] != {"attached": False}:
-                await self.patch("VolumeAttachment", body["metadata"]["name"], {"status": body["status"]}, "status")
-
-    async def set_finalizers(self, kind: str, name: str, finalizers: Any) -> None:
+    async def set_finalizers(self, kind: Kind[Any], name: str, finalizers: Any) -> None:
         await self.patch(kind, name, {"metadata": {"finalizers": list(finalizers) if finalizers else None}})
 
-    async def patch(self, kind: str, name: str, body: Mapping[str, Any], subresource: str = "") -> None:
-        await self.users.patch(KINDS[kind].whole(), name, Patch(PatchType.MERGE, body), subresource=subresource)
-
-    async def delete(self, kind: str, name: str) -> None:
-        await self.users.delete(KINDS[kind], name)
-
-    async def get(self, kind: str, name: str) -> dict[str, Any]:
-        return await self.users.get(KINDS[kind].whole(), name)
+    async def tear_away(self, name: str) -> None:
+        """The attachment, finalizers and all."""
+        await self.set_finalizers(VOLUME_ATTACHMENTS, name, [])
+        await self.delete(VOLUME_ATTACHMENTS, name)
 
     # -- waiting
-
-    async def until(self, check: Callable[[], Awaitable[bool]], wait_s: float = WAIT_S) -> None:
-        """Waits in virtual time until the check holds."""
-        deadline = self.clock.now() + wait_s
-        while not await check():
-            assert self.clock.now() < deadline, f"not within {wait_s} s; story: {self.story}"
-            await asyncio.sleep(0.01)
 
     async def attached(self, name: str = "pv1-node1", wait_s: float = WAIT_S) -> dict[str, Any]:
         return await self.status(lambda status: status["attached"], name, wait_s)
 
-    async def status(self, check: Callable[[dict[str, Any]], Any], name: str = "pv1-node1", wait_s: float = WAIT_S) -> dict[str, Any]:
+    async def status(self, check: Callable[[Json], Any], name: str = "pv1-node1", wait_s: float = WAIT_S) -> Json:
         """The attachment, once its status is as wanted."""
-        found: dict[str, Any] = {}
-
-        async def holds() -> bool:
-            found.update(await self.get("VolumeAttachment", name))
-            return bool(check(found["status"]))
-
-        await self.until(holds, wait_s)
-        return found
+        return await self.shown(VOLUME_ATTACHMENTS, name, lambda body: check(body["status"]), wait_s=wait_s)
 
     async def error(self, field: str = "attachError", name: str = "pv1-node1") -> dict[str, Any]:
         """The error in the status, once there is one."""
         found: dict[str, Any] = (await self.status(lambda status: status.get(field), name))["status"][field]
         return found
-
-    async def gone(self, kind: str, name: str, wait_s: float = WAIT_S) -> None:
-        async def is_gone() -> bool:
-            try:
-                await self.get(kind, name)
-            except NotFound:
-                return True
-            return False
-
-        await self.until(is_gone, wait_s)
-
-    async def settle(self, seconds: float = 0.5) -> None:
-        """Lets so much time pass: enough for every event to arrive and every worker to have ended, too short for a back-off."""
-        await asyncio.sleep(seconds)
 
     # -- what happened
 

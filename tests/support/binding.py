@@ -1,44 +1,35 @@
-"""A cluster that binds, and what a test does to it: ours on in-process ports in virtual time, or a real one through its API server.
-
-The objects of a `World` have names of their own (`world("claim")` is `claim-7`), so that many can share one cluster.
-"""
+"""A cluster that binds, and what a test does to it: ours on in-process ports in virtual time, or a real one through its API server."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 
-from mooring.api.core import EVENTS
+from mooring.api.core import EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
-from mooring.apiserver.bootstrap import new_store
+from mooring.api.pods import PODS
 from mooring.apiserver.controllers.housekeeping import Housekeeping
-from mooring.apiserver.local import Faults, LocalCluster
-from mooring.base.clock import LoopClock
-from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.apiserver.local import Faults
 from mooring.control.manager import Manager
-from mooring.control.runtime import Runtime
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding.options import BinderOptions
-from mooring.kube.cluster import Cluster, Patch, PatchType, WatchEvent
-from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound
-from tests.support.bindables import KINDS, NS, Json, a_class, a_node, a_pod, a_volume
-from tests.support.recording import RecordingCluster
+from mooring.kube.cluster import Cluster
+from mooring.kube.errors import ApiError, Conflict, Forbidden
+from tests.support.builders import Json, a_claim, a_class, a_pod, a_ready_node, a_volume
+from tests.support.cluster_world import ClusterUser, ClusterWorld
 
 _numbers = itertools.count(1)
-EPOCH_S = 1_780_000_000.0
-PVC, PV, POD, NODE = "PersistentVolumeClaim", "PersistentVolume", "Pod", "Node"
-Check = Callable[[Json], Any]
+PVC, PV, POD, NODE = PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, NODES
 
 
-class World:
-    """cluster: as everybody else reaches it. look_s: how often is looked whether something has come."""
+class Tenant(ClusterUser):
+    """Whose objects have names of their own on a cluster that many share: `world("claim")` is `claim-7`."""
 
     def __init__(self, cluster: Cluster, *, wait_s: float = 30.0, look_s: float = 0.01) -> None:
-        self.cluster, self._wait_s, self._look_s = cluster, wait_s, look_s
+        super().__init__(cluster, wait_s=wait_s, look_s=look_s)
         self._number = next(_numbers)
         self.driver = f"csi-{self._number}.test"
 
@@ -47,48 +38,45 @@ class World:
 
     # -- objects
 
-    async def create(self, body: Json) -> Json:
-        """As given; its status, too."""
-        kind = KINDS[body["kind"]].whole()
-        namespace = body["metadata"].get("namespace", "")
-        return await self.cluster.create(kind, {key: value for key, value in body.items() if key != "status"}, namespace)
-
-    async def get(self, kind: str, name: str) -> Json:
-        known = KINDS[kind]
-        return await self.cluster.get(known.whole(), name, NS if known.namespaced else "")
-
-    async def patch(self, kind: str, name: str, body: Mapping[str, Any], subresource: str = "") -> Json:
-        known = KINDS[kind]
-        patch = Patch(PatchType.MERGE, body)
-        return await self.cluster.patch(known.whole(), name, patch, NS if known.namespaced else "", subresource=subresource)
-
-    async def delete(self, kind: str, name: str) -> None:
-        known = KINDS[kind]
-        await self.cluster.delete(known, name, NS if known.namespaced else "")
-
     async def make_class(self, **more: Any) -> Json:
         return await self.create(a_class(self("sc"), **{"provisioner": self.driver, **more}))
 
     async def make_node(self, base: str = "n1", **labels: str) -> str:
         """Ready, without the taint that admission gives; only this world's pods choose it."""
         name = self(base)
-        body = a_node(name, world=str(self._number), **labels)
+        body = a_ready_node(name, world=str(self._number), **labels)
         await self.create(body)
-        await self.patch(NODE, name, {"status": body["status"]}, "status")
+        await self.patch(NODE, name, {"status": body["status"]}, subresource="status")
 
         async def untainted() -> bool:
             with contextlib.suppress(Conflict):
                 return not (await self.patch(NODE, name, {"spec": {"taints": None}}))["spec"].get("taints")
             return False
 
-        await self.until(untainted, "a node without taints")
+        await self.until(untainted, what="a node without taints")
         return name
+
+    async def make_claim(self, base: str = "claim", **more: Any) -> Json:
+        """Of the world's class. more: as for `a_claim`."""
+        return await self.create(a_claim(self(base), **{"sc": self("sc"), **more}))
+
+    async def make_pair(self) -> Json:
+        """A claim with the volume that was there for it, bound."""
+        await self.available()
+        await self.make_claim()
+        return await self.bound(self("claim"), self("pv"))
+
+    async def make_waiting_pod(self) -> Json:
+        """One whose claim gets its volume where the pod goes."""
+        await self.make_class(wffc=True)
+        await self.make_claim()
+        return await self.make_pod(self("claim"))
 
     async def make_pod(self, *claims: str, base: str = "pod", **more: Any) -> Json:
         """claims: whole names. node: of this world unless one is named."""
         if "node" not in more:
             more["nodeSelector"] = {**more.get("nodeSelector", {}), "world": str(self._number)}
-        return await self.create(a_pod(self(base), *claims, **more))
+        return await self.create(a_pod(self(base), *claims, **{"terminationGracePeriodSeconds": 0, **more}))
 
     async def provision(self, claim: Json, base: str = "pv", *, policy: str = "Delete", **more: Any) -> Json:
         """The volume that an external provisioner would write."""
@@ -97,36 +85,12 @@ class World:
 
     # -- waiting
 
-    async def until(self, check: Callable[[], Awaitable[Any]], what: str) -> Any:
-        """The first truthy answer."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._wait_s
-        while True:
-            found = await check()
-            if found:
-                return found
-            assert loop.time() < deadline, f"not within {self._wait_s:g} s: {what}"
-            await asyncio.sleep(self._look_s)
-
-    async def shown(self, kind: str, name: str, check: Check, what: str) -> Json:
-        """The object, once it is as wanted."""
-
-        async def holds() -> Json | None:
-            try:
-                found = await self.get(kind, name)
-            except NotFound:
-                return None
-            return found if check(found) else None
-
-        found: Json = await self.until(holds, f"{kind} {name} {what}")
-        return found
-
     async def available(self, base: str = "pv", **more: Any) -> Json:
         """A volume of the world's class that the binder has found to be free. more: as for a_volume."""
         await self.create(a_volume(self(base), sc=self("sc"), **more))
         return await self.phase(PV, self(base), "Available")
 
-    async def phase(self, kind: str, name: str, phase: str) -> Json:
+    async def phase(self, kind: Kind[Any], name: str, phase: str) -> Json:
         return await self.shown(kind, name, lambda body: body["status"].get("phase") == phase, phase)
 
     async def bound(self, claim: str, volume: str) -> Json:
@@ -149,35 +113,22 @@ class World:
     async def rejected(self, pod: str, text: str) -> None:
         await self.shown(POD, pod, lambda body: text in rejection(body), f"says {text!r}")
 
-    async def gone(self, kind: str, name: str) -> None:
-        async def is_gone() -> bool:
-            try:
-                await self.get(kind, name)
-            except NotFound:
-                return True
-            return False
-
-        await self.until(is_gone, f"{kind} {name} is gone")
-
     async def told(self, obj: Json, type: str, reason: str, text: str) -> None:
         """An event on the object."""
 
         async def is_told() -> bool:
-            found = await self.cluster.list(EVENTS)
+            found = await self.users.list(EVENTS)
             uid = obj["metadata"]["uid"]
             events = [one for one in found.items if one.involved_object.uid == uid]
             return any((one.type, one.reason) == (type, reason) and text in one.message for one in events)
 
-        await self.until(is_told, f"event {type} {reason} {text!r} on {obj['metadata']['name']}")
+        await self.until(is_told, what=f"event {type} {reason} {text!r} on {obj['metadata']['name']}")
 
     async def settle(self) -> None:
         """Everything before this has been seen: a later pair is bound."""
-        number = next(_numbers)
-        name = self(f"settle-{number}")
-        claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": name}
+        name = self(f"settle-{next(_numbers)}")
         await self.create(a_volume(name, sc=name))
-        meta = {"name": name, "namespace": NS}
-        await self.create({"apiVersion": "v1", "kind": PVC, "metadata": meta, "spec": claim})
+        await self.create(a_claim(name, sc=name))
         await self.bound(name, name)
 
 
@@ -195,17 +146,6 @@ def rejection(pod: Json) -> str:
     """What the scheduler last said of the pod."""
     conditions = (pod.get("status") or {}).get("conditions") or []
     return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled" and one["status"] == "False"), "")
-
-
-class LateWatch(Faults):
-    """The watches of these kinds come late."""
-
-    def __init__(self, *plurals: str, seconds: float = 5.0) -> None:
-        self._plurals, self._seconds = plurals, seconds
-
-    async def deliver(self, kind: Kind[Any], event: WatchEvent[Any]) -> None:
-        if kind.plural in self._plurals:
-            await asyncio.sleep(self._seconds)
 
 
 class Forbids(Faults):
@@ -240,17 +180,12 @@ class HeldWrites(Faults):
         self._go.set()
 
 
-class Ours:
+class BinderWorld(ClusterWorld):
     """A store, and a binder on it. story: its writes."""
 
     def __init__(self, faults: Faults | None = None, **options: Any) -> None:
-        self.clock, self.chance = LoopClock(EPOCH_S), Chance(7)
-        self.store = new_store(self.chance, EPOCH_S)
-        self.story: list[str] = []
-        self.metrics = Metrics()
+        super().__init__(faults)
         self.options = BinderOptions(**options)
-        self.users = LocalCluster(self.store, clock=self.clock, chance=self.chance)
-        self.cluster = RecordingCluster(LocalCluster(self.store, clock=self.clock, chance=self.chance, faults=faults), self.story)
         self.binder: Manager | None = None
 
     @contextlib.asynccontextmanager
@@ -264,20 +199,21 @@ class Ours:
             housekeeping.close()
 
     @contextlib.asynccontextmanager
-    async def binding(self) -> AsyncIterator[World]:
+    async def binding(self) -> AsyncIterator[Tenant]:
         """A running binder; cancelled at the end, as by kill -9."""
-        self.binder = make_binder(Runtime(self.cluster, self.clock, self.chance, self.metrics), self.options)
-        running = asyncio.create_task(self.binder.run(), name="binder")
-        try:
-            async with self.keeping_house():
-                yield World(self.users)
-            if running.done():
-                running.result()
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+        self.binder = make_binder(self.runtime, self.options)
+        async with self.running(self.binder.run()), self.keeping_house():
+            yield Tenant(self.users)
 
     def writes(self, *names: str) -> list[str]:
         """What the binder wrote to these objects, as short texts."""
         found = [one for one in self.cluster.requests if one.verb in ("create", "update", "patch", "delete") and one.resource != "events"]
         return [one.short for one in found if one.name in names]
+
+
+@contextlib.asynccontextmanager
+async def binding(faults: Faults | None = None, **options: Any) -> AsyncIterator[tuple[BinderWorld, Tenant]]:
+    """A new store with a running binder, and who acts on it."""
+    ours = BinderWorld(faults, **options)
+    async with ours.binding() as world:
+        yield ours, world

@@ -1,6 +1,8 @@
-"""An embedded store and who acts on it: `users` as everybody else, unrecorded; `cluster` as the part under test, written down.
+"""Clusters, and who acts on them in tests.
 
-`story` holds requests and driver calls in one order, as short texts: `["DeleteVolume", "delete persistentvolumes", ...]`.
+`ClusterUser` is everybody but the part under test, on any cluster. `ClusterWorld` has an embedded store: `users` act on it unrecorded,
+`cluster` is for the part under test, and is written down. `story` holds requests and driver calls in one order, as short texts:
+`["DeleteVolume", "delete persistentvolumes", ...]`.
 """
 
 from __future__ import annotations
@@ -12,16 +14,17 @@ from typing import Any
 
 from mooring.api.core import EVENTS, NAMESPACES
 from mooring.api.meta import Kind
-from mooring.apiserver.custom.definitions import Definitions
+from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import Faults, LocalCluster
-from mooring.apiserver.rules import RESOURCES
-from mooring.apiserver.store import ObjectStore
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
+from mooring.control.caches import Caches
 from mooring.control.events import EventRecorder
-from mooring.kube.cluster import Patch, PatchType, Selection
+from mooring.control.runtime import Runtime
+from mooring.kube.cluster import Cluster, Patch, PatchType, Selection, WatchEvent
 from mooring.kube.errors import AlreadyExists, NotFound
+from tests.support.builders import KINDS, NS, Json, namespace_of
 from tests.support.recording import RecordingCluster
 from tests.support.snapshot_crds import SNAPSHOT_CRDS
 
@@ -29,56 +32,110 @@ EPOCH_S = 1_780_000_000.0
 WAIT_S = 2000.0
 
 
-class ClusterWorld:
-    def __init__(self, faults: Faults | None = None) -> None:
-        self.clock, self.chance, self.metrics = LoopClock(EPOCH_S), Chance(7), Metrics()
-        self.store = ObjectStore(RESOURCES, self.chance)
-        Definitions(self.store)
-        self.story: list[str] = []
-        self.users = LocalCluster(self.store, clock=self.clock, chance=self.chance)
-        local = LocalCluster(self.store, clock=self.clock, chance=self.chance, faults=faults)
-        self.cluster = RecordingCluster(local, self.story)
-        self.recorder = EventRecorder(self.users, "csi.test_test", clock=self.clock, chance=self.chance)
+class ClusterUser:
+    """Writes, reads and waits. A namespace that is not given is `default`. look_s: how often is looked whether something has come."""
+
+    def __init__(self, users: Cluster, *, wait_s: float = WAIT_S, look_s: float = 0.01) -> None:
+        self.users, self.wait_s, self.look_s = users, wait_s, look_s
 
     # -- objects
 
-    async def create(self, kind: Kind[Any], body: Mapping[str, Any]) -> dict[str, Any]:
-        """Also its status, and its namespace where that is missing."""
-        namespace = body["metadata"].get("namespace", "")
-        if namespace:
-            await self.make_namespace(namespace)
-        made = await self.users.create(kind.whole(), {"apiVersion": kind.api_version, "kind": kind.name, **body}, namespace)
-        if body.get("status"):
-            made = await self.patch(kind, made["metadata"]["name"], {"status": body["status"]}, namespace, "status")
+    async def create(self, body: Mapping[str, Any]) -> Json:
+        return await self.users.create(KINDS[body["kind"]].whole(), body, namespace_of(body))
+
+    async def patch(self, kind: Kind[Any], name: str, body: Mapping[str, Any], namespace: str | None = None, subresource: str = "") -> Json:
+        return await self.users.patch(kind.whole(), name, Patch(PatchType.MERGE, body), _in(kind, namespace), subresource=subresource)
+
+    async def delete(self, kind: Kind[Any], name: str, namespace: str | None = None) -> None:
+        await self.users.delete(kind, name, _in(kind, namespace))
+
+    async def remove(self, kind: Kind[Any], name: str, namespace: str | None = None) -> None:
+        """Deletes it, and waits until it is gone."""
+        await self.delete(kind, name, namespace)
+        await self.gone(kind, name, namespace)
+
+    async def get(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Json:
+        return await self.users.get(kind.whole(), name, _in(kind, namespace))
+
+    async def find(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Json | None:
+        with contextlib.suppress(NotFound):
+            return await self.get(kind, name, namespace)
+        return None
+
+    async def list(self, kind: Kind[Any], namespace: str | None = None) -> list[Json]:
+        """Of all namespaces, unless one is given."""
+        return list((await self.users.list(kind.whole(), Selection(namespace=namespace))).items)
+
+    # -- waiting
+
+    async def until(self, check: Callable[[], Awaitable[Any]], wait_s: float | None = None, what: str = "it") -> Any:
+        """The first truthy answer."""
+        loop, wait_s = asyncio.get_running_loop(), self.wait_s if wait_s is None else wait_s
+        deadline = loop.time() + wait_s
+        while not (found := await check()):
+            assert loop.time() < deadline, f"not within {wait_s:g} s: {what}; {self.seen()}"
+            await asyncio.sleep(self.look_s)
+        return found
+
+    def seen(self) -> str:
+        """Said when something has not come in time."""
+        return ""
+
+    async def shown(
+        self, kind: Kind[Any], name: str, check: Callable[[Json], Any], what: str = "as wanted", wait_s: float | None = None
+    ) -> Json:
+        """The object, once it is as wanted."""
+
+        async def holds() -> Json | None:
+            found = await self.find(kind, name)
+            return found if found is not None and check(found) else None
+
+        found: Json = await self.until(holds, wait_s, f"{kind.name} {name} {what}")
+        return found
+
+    async def gone(self, kind: Kind[Any], name: str, namespace: str | None = None, wait_s: float | None = None) -> None:
+        async def is_gone() -> bool:
+            return await self.find(kind, name, namespace) is None
+
+        await self.until(is_gone, wait_s, f"{kind.name} {name} is gone")
+
+
+class ClusterWorld(ClusterUser):
+    def __init__(self, faults: Faults | None = None, *, seed: int = 7) -> None:
+        self.clock, self.randomness, self.metrics = LoopClock(EPOCH_S), Random(seed), Metrics()
+        self.store = new_store(self.randomness, EPOCH_S)
+        self.story: list[str] = []
+        super().__init__(LocalCluster(self.store, clock=self.clock, randomness=self.randomness))
+        self.cluster = RecordingCluster(LocalCluster(self.store, clock=self.clock, randomness=self.randomness, faults=faults), self.story)
+        self.recorder = EventRecorder(self.users, "csi.test_test", clock=self.clock, randomness=self.randomness)
+
+    @property
+    def runtime(self) -> Runtime:
+        """For the part under test."""
+        return Runtime(self.cluster, self.clock, self.randomness, self.metrics)
+
+    # -- objects
+
+    async def create(self, *bodies: Mapping[str, Any]) -> Json:
+        """Also their status, and their namespace where that is missing. The last of them."""
+        made: Json = {}
+        for body in bodies:
+            await self.make_namespace(namespace_of(body))
+            made = await super().create(body)
+            if {**made.get("status", {}), **(body.get("status") or {})} != made.get("status", {}):
+                where = made["metadata"].get("namespace")
+                made = await self.patch(KINDS[body["kind"]], made["metadata"]["name"], {"status": body["status"]}, where, "status")
         return made
 
     async def make_namespace(self, name: str) -> None:
-        with contextlib.suppress(AlreadyExists):
-            await self.users.create(NAMESPACES.whole(), {"metadata": {"name": name}})
+        if name not in ("", NS):
+            with contextlib.suppress(AlreadyExists):
+                await self.users.create(NAMESPACES.whole(), {"metadata": {"name": name}})
 
     async def make_snapshot_kinds(self) -> None:
         kind: Kind[Any] = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, dict)
         for definition in SNAPSHOT_CRDS:
             await self.users.create(kind, definition)
-
-    async def patch(
-        self, kind: Kind[Any], name: str, body: Mapping[str, Any], namespace: str = "", subresource: str = ""
-    ) -> dict[str, Any]:
-        return await self.users.patch(kind.whole(), name, Patch(PatchType.MERGE, body), namespace, subresource=subresource)
-
-    async def delete(self, kind: Kind[Any], name: str, namespace: str = "") -> None:
-        await self.users.delete(kind, name, namespace)
-
-    async def get(self, kind: Kind[Any], name: str, namespace: str = "") -> dict[str, Any]:
-        return await self.users.get(kind.whole(), name, namespace)
-
-    async def find(self, kind: Kind[Any], name: str, namespace: str = "") -> dict[str, Any] | None:
-        with contextlib.suppress(NotFound):
-            return await self.get(kind, name, namespace)
-        return None
-
-    async def list(self, kind: Kind[Any], namespace: str | None = None) -> list[dict[str, Any]]:
-        return list((await self.users.list(kind.whole(), Selection(namespace=namespace))).items)
 
     async def events(self, name: str) -> list[tuple[str, str, str, int]]:
         """Type, reason, message and count of what was told about the object of this name."""
@@ -91,7 +148,6 @@ class ClusterWorld:
     @contextlib.asynccontextmanager
     async def running(self, *parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         """All of them at once; cancelled at the end, as by kill -9. What one of them raises is raised here."""
-        await self.make_namespace("default")  # for events of what has no namespace
         tasks = [asyncio.create_task(part, name=f"part/{number}") for number, part in enumerate((*parts, self.recorder.run()))]
         try:
             yield
@@ -103,22 +159,39 @@ class ClusterWorld:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def until(self, check: Callable[[], Awaitable[object]], wait_s: float = WAIT_S) -> None:
-        """Waits in virtual time until the check holds."""
-        deadline = self.clock.now() + wait_s
-        while not await check():
-            assert self.clock.now() < deadline, f"not within {wait_s} s; story: {self.story}"
-            await asyncio.sleep(0.01)
+    @contextlib.asynccontextmanager
+    async def running_on(self, caches: Caches, work: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+        """The caches, and the work once they are full."""
 
-    async def gone(self, kind: Kind[Any], name: str, namespace: str = "", wait_s: float = WAIT_S) -> None:
-        async def is_gone() -> bool:
-            return await self.find(kind, name, namespace) is None
+        async def synced() -> None:
+            for informer in caches.informers:
+                await informer.synced()
 
-        await self.until(is_gone, wait_s)
+        async def begun() -> None:
+            await synced()
+            await work()
+
+        async with self.running(*(informer.run() for informer in caches.informers), begun()):
+            await synced()
+            yield
+
+    def seen(self) -> str:
+        return f"story: {self.story}"
 
     async def settle(self, seconds: float = 0.5) -> None:
         """Lets so much time pass: enough for every event to arrive and every worker to have ended, too short for a back-off."""
         await asyncio.sleep(seconds)
+
+
+class LateWatch(Faults):
+    """The watches of these kinds come late."""
+
+    def __init__(self, *plurals: str, seconds: float = 1.0) -> None:
+        self._plurals, self._seconds = plurals, seconds
+
+    async def deliver(self, kind: Kind[Any], event: WatchEvent[Any]) -> None:
+        if kind.plural in self._plurals:
+            await asyncio.sleep(self._seconds)
 
 
 def metric(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -128,3 +201,9 @@ def metric(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 def without(story: list[str], *shorts: str) -> list[str]:
     return [step for step in story if step not in shorts]
+
+
+def _in(kind: Kind[Any], namespace: str | None) -> str:
+    if namespace is None:
+        return NS if kind.namespaced else ""
+    return namespace

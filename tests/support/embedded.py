@@ -12,7 +12,7 @@ from mooring.apiserver.identity.tls import Identity, identity_in
 from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
 from mooring.apiserver.web.server import ApiServer
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 
 _START_S_MAX = 20.0
 
@@ -57,8 +57,8 @@ class EmbeddedServer:
             self._started.set()
 
     async def _serve(self) -> None:
-        chance, clock = Chance(1), LoopClock()
-        server = ApiServer(new_store(chance, time.time(), self._limits), self.identity, clock=clock, chance=chance)
+        randomness, clock = Random(1), LoopClock()
+        server = ApiServer(new_store(randomness, time.time(), self._limits), self.identity, clock=clock, randomness=randomness)
         await server.start()
         self._loop, self._stop, self.url = asyncio.get_running_loop(), asyncio.Event(), server.url
         server.write_kubeconfig(self.kubeconfig)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.support.apiobjects import Json
+from tests.support.builders import Json
 from tests.support.control_plane import ControlPlane
 from tests.support.programs import Program
 from tests.support.rest import MERGE_PATCH, STRATEGIC_PATCH

@@ -10,14 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mooring.api.coordination import LEASES
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
-from mooring.api.meta import Kind
-from mooring.api.pods import PODS
-from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
-from mooring.apiserver.bootstrap import new_store
-from mooring.apiserver.local import LocalCluster
-from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
 from mooring.cli.orphans import Orphans, OrphansFlags
 from mooring.controllers.provisioner.intents import lease_codec
 from mooring.controllers.provisioner.intents.intent import Intent
@@ -25,13 +17,12 @@ from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.kube.cluster import Patch, PatchType
-from tests.support.objects import DRIVER, a_pv
+from tests.support.builders import DRIVER, a_claim, a_held_pv
+from tests.support.cluster_world import ClusterWorld
 from tests.support.scripted_driver import RPC
 from tests.support.volume_driver import VolumeDriver
 
 PLACE = JournalLocation("default", DRIVER)
-STARTED_WALL_S = 1_780_000_000.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,10 +67,10 @@ class Listing(VolumeDriver):
         return await super().delete_volume(request)
 
 
-class World:
+class OrphansWorld(ClusterWorld):
     def __init__(self, driver: Listing) -> None:
-        self.clock, self.driver = LoopClock(STARTED_WALL_S), driver
-        self.cluster = LocalCluster(new_store(Chance(1), STARTED_WALL_S), clock=self.clock, chance=Chance(1))
+        super().__init__()
+        self.driver = driver
         self.out, self.err = io.StringIO(), io.StringIO()
 
     async def run(self, typed: str = "", **flags: Any) -> int:
@@ -93,48 +84,28 @@ class World:
         entries = json.loads(self.out.getvalue())["orphans"]
         return [Found(entry["kind"], entry["volumeHandle"], entry["why"], entry.get("spared", "")) for entry in entries]
 
-    async def store(self, kind: Kind[Any], body: Mapping[str, Any], namespace: str = "") -> None:
-        await self.cluster.create(kind.whole(), body, namespace)
-
     async def own(self, name: str, handle: str, **more: Any) -> None:
-        """A PersistentVolume. more: as for a_pv."""
+        """A PersistentVolume. more: as for `a_held_pv`."""
         source = more.pop("source", {"csi": {"driver": self.driver.name, "volumeHandle": handle, **more.pop("csi", {})}})
-        await self.store(PERSISTENT_VOLUMES, a_pv(name, source=source, **more))
+        await self.create(a_held_pv(name, source=source, **more))
 
     async def claim(
         self, name: str = "c1", *, provisioner: str | None = DRIVER, notes: Mapping[str, str] | None = None, phase: str = "", **spec: Any
     ) -> str:
         """Gives its uid. provisioner: of the annotation, None for none. notes: further annotations."""
-        said = {} if provisioner is None else {"volume.kubernetes.io/storage-provisioner": provisioner}
-        body = {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": name, "namespace": "default", "annotations": {**said, **(notes or {})}},
-            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec},
-        }
-        kind = PERSISTENT_VOLUME_CLAIMS.whole()
-        claim = await self.cluster.create(kind, body, "default")
-        if phase:
-            await self.cluster.patch(kind, name, Patch(PatchType.MERGE, {"status": {"phase": phase}}), "default", subresource="status")
+        noted = {} if provisioner is None else {"volume.kubernetes.io/storage-provisioner": provisioner}
+        status = {"phase": phase} if phase else None
+        claim = await self.create(a_claim(name, sc=None, annotations={**noted, **(notes or {})}, status=status, **spec))
         return str(claim["metadata"]["uid"])
-
-    async def storage_class(self, name: str, provisioner: str = DRIVER, mode: str = "Immediate") -> None:
-        await self.store(STORAGE_CLASSES, {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode})
-
-    async def attach(self, body: Mapping[str, Any]) -> None:
-        await self.store(VOLUME_ATTACHMENTS, body)
-
-    async def pod(self, name: str, volumes: Sequence[Mapping[str, Any]]) -> str:
-        """Gives its uid."""
-        body = {
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": list(volumes)},
-        }
-        pod = await self.cluster.create(PODS.whole(), {"apiVersion": "v1", "kind": "Pod", **body}, "default")
-        return str(pod["metadata"]["uid"])
 
     async def begin(self, volume_name: str, uid: str = "u1", written_ago_s: float = 0.0, page: int = 0) -> None:
         """An open intent, alone on its page."""
         intent = Intent(uid, "ns", "c1", volume_name, "{}", "{}")
         body = lease_codec.page_body(PLACE, page, None, "somebody", [lease_codec.encoded(intent)], self.clock.wall_s() - written_ago_s)
-        await self.store(LEASES, body, "default")
+        await self.users.create(LEASES.whole(), body, "default")
+
+    async def damage(self) -> None:
+        """A page that nobody can read."""
+        body = lease_codec.page_body(PLACE, 0, None, "somebody", [], 0.0)
+        body["metadata"]["annotations"][lease_codec.ENTRIES] = "9:later"
+        await self.users.create(LEASES.whole(), body, "default")

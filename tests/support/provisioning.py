@@ -14,26 +14,23 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from mooring.api.core import EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
+from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
-from mooring.api.storage import CSI_NODES, STORAGE_CLASSES
 from mooring.apiserver.local import Faults
 from mooring.control.events import EventRecorder
-from mooring.control.runtime import Runtime
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.controller import Provisioner
-from mooring.controllers.provisioner.driver_capabilities import Rules
-from mooring.controllers.provisioner.intents.intent import Intents, MemoryIntents
-from mooring.controllers.provisioner.options import ProvisionerOptions
+from mooring.controllers.provisioner.intents.intent import Intents
+from mooring.controllers.provisioner.options import ProvisionerOptions, Rules
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.session import greet
-from tests.support.cluster_world import ClusterWorld
+from mooring.csi.session import probe_and_identify
+from tests.support.builders import DRIVER, a_claim, a_class, a_csi_node, a_node, a_secret
+from tests.support.cluster_world import WAIT_S, ClusterWorld
 from tests.support.volume_driver import CREATE, DELETE, GiB, VolumeDriver
 
-__all__ = ["CREATE", "DELETE", "AnsweringDriver", "GiB", "ProvisioningWorld", "an_answer"]
+__all__ = ["CREATE", "DELETE", "DRIVER", "AnsweringDriver", "GiB", "ProvisioningWorld", "an_answer"]
 
-DRIVER = "csi.test"
 POST_PV, PUT_CLAIM = "create persistentvolumes", "update persistentvolumeclaims"
 CLAIMS: Kind[Any] = PERSISTENT_VOLUME_CLAIMS
 PVS: Kind[Any] = PERSISTENT_VOLUMES
@@ -73,18 +70,18 @@ class ProvisioningWorld(ClusterWorld):
         self.driver = driver or AnsweringDriver()
         self.driver.story = self.story
         self.options = ProvisionerOptions(**{"rules": rules or Rules(), "worker_threads": 10, **options})
-        self.intents: Intents = MemoryIntents()
+        self.intents: Intents = Intents()
         self.provisioner: Provisioner | None = None
 
     @contextlib.asynccontextmanager
-    async def provisioning(self) -> AsyncIterator[Provisioner]:
-        """A running provisioner; cancelled at the end, as by kill -9."""
+    async def provisioning(self, calls: int = 0) -> AsyncIterator[Provisioner]:
+        """A running provisioner; cancelled at the end, as by kill -9. calls: how many CreateVolume it has made to begin with."""
         port = InProcessDriver(self.driver, clock=self.clock)
-        info = await greet(port, clock=self.clock)
-        events = EventRecorder(self.users, "csi.test_host_uid", clock=self.clock, chance=self.chance)
-        runtime = Runtime(self.cluster, self.clock, self.chance, self.metrics)
-        self.provisioner = Provisioner(runtime, port, info, self.options, events, intents=self.intents)
+        info = await probe_and_identify(port, clock=self.clock)
+        events = EventRecorder(self.users, "csi.test_host_uid", clock=self.clock, randomness=self.randomness)
+        self.provisioner = Provisioner(self.runtime, port, info, self.options, events, intents=self.intents)
         async with self.running(self.provisioner.run()):
+            await self.calls(calls)
             yield self.provisioner
 
     # -- objects
@@ -103,8 +100,8 @@ class ProvisioningWorld(ClusterWorld):
         binding: str = "Immediate",
         **more: Any,
     ) -> dict[str, Any]:
-        body = {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": binding, **more}
-        return await self.create(STORAGE_CLASSES, {**body, "parameters": dict(parameters or {})})
+        fields = {"volumeBindingMode": binding, "parameters": dict(parameters or {}), **more}
+        return await self.create(a_class(name, provisioner=provisioner, **fields))
 
     async def make_claim(
         self,
@@ -113,37 +110,33 @@ class ProvisioningWorld(ClusterWorld):
         *,
         node: str | None = None,
         annotations: Mapping[str, str] | None = None,
-        size: str = "1Gi",
-        modes: tuple[str, ...] = ("ReadWriteOnce",),
         ask: bool = True,
-        **spec: Any,
+        **more: Any,
     ) -> dict[str, Any]:
-        """ask: with the annotation by which the PV controller asks for a volume. spec: further fields."""
+        """ask: with the annotation by which the PV controller asks for a volume. more: as for `a_claim`."""
         notes = dict(annotations or {})
         if ask:
             notes.setdefault(names.STORAGE_PROVISIONER, DRIVER)
         if node is not None:
             notes[names.SELECTED_NODE] = node
-        wanted = {"accessModes": list(modes), "resources": {"requests": {"storage": size}}, "storageClassName": sc, **spec}
-        return await self.create(CLAIMS, {"metadata": {"name": name, "namespace": "default", "annotations": notes}, "spec": wanted})
+        return await self.create(a_claim(name, sc=sc, annotations=notes, **more))
 
     async def make_node(self, name: str, zone: str, keys: tuple[str, ...] = ("zone",)) -> None:
-        await self.create(NODES, {"metadata": {"name": name, "labels": {"zone": zone}}})
+        await self.create(a_node(name, labels={"zone": zone}))
         await self.make_csi_node(name, keys)
 
     async def make_csi_node(self, name: str, keys: tuple[str, ...] = ("zone",)) -> None:
-        entry = {"name": DRIVER, "nodeID": f"id-{name}", "topologyKeys": list(keys)}
-        await self.create(CSI_NODES, {"metadata": {"name": name}, "spec": {"drivers": [entry]}})
+        await self.create(a_csi_node(name, {DRIVER: f"id-{name}"}, keys=keys))
 
     async def make_secret(self, name: str = "s", **data: str) -> None:
-        await self.create(SECRETS, {"metadata": {"name": name, "namespace": "default"}, "stringData": data or {"user": "me"}})
+        await self.create(a_secret(name, stringData=data or {"user": "me"}))
 
     async def annotate(self, annotations: Mapping[str, str | None], name: str = "c") -> None:
         await self.patch(CLAIMS, name, {"metadata": {"annotations": annotations}}, "default")
 
     async def touch(self, name: str = "c") -> None:
         """A change of the claim that means nothing."""
-        await self.annotate({"touched": self.chance.suffix()}, name)
+        await self.annotate({"touched": self.randomness.suffix()}, name)
 
     async def delete_claim(self, name: str = "c") -> None:
         """As a user does, with nobody protecting it."""
@@ -156,26 +149,22 @@ class ProvisioningWorld(ClusterWorld):
     async def claim(self, name: str = "c") -> dict[str, Any]:
         return await self.get(CLAIMS, name, "default")
 
-    async def provisioned(self, name: str = "c", wait_s: float = 2000.0) -> dict[str, Any]:
+    async def provisioned(self, name: str = "c", wait_s: float = WAIT_S) -> dict[str, Any]:
         """The claim's PersistentVolume, once it is there and the user has been told."""
         uid = (await self.claim(name))["metadata"]["uid"]
         found = await self.volume(f"pvc-{uid}", wait_s)
         await self.event(SUCCEEDED, name)
         return found
 
-    async def volume(self, name: str, wait_s: float = 2000.0) -> dict[str, Any]:
-        async def is_there() -> bool:
-            return await self.find(PVS, name) is not None
-
-        await self.until(is_there, wait_s)
-        return await self.get(PVS, name)
+    async def volume(self, name: str, wait_s: float = WAIT_S) -> dict[str, Any]:
+        return await self.shown(PVS, name, bool, wait_s=wait_s)
 
     async def told_of(self, name: str = "c") -> list[tuple[str, str]]:
         """Reason and message of the claim's events, each as often as it happened."""
         found = [event for event in await self.list(EVENTS) if event["involvedObject"]["name"] == name]
         return [(event["reason"], event["message"]) for event in found for _ in range(event.get("count", 1))]
 
-    async def event(self, reason: str, name: str = "c", text: str = "", wait_s: float = 2000.0) -> str:
+    async def event(self, reason: str, name: str = "c", text: str = "", wait_s: float = WAIT_S) -> str:
         """The message of the first such event, once there is one."""
         found: list[str] = []
 

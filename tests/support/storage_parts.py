@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from tests.support import folder_driver
-from tests.support.apiobjects import CSI_DRIVERS, CSI_NODES, NODES, STORAGE_CLASSES, a_class, a_csi_node
+from tests.support.builders import a_class, a_csi_node
 from tests.support.folder_driver import FolderDriver
+from tests.support.paths import CSI_DRIVERS, CSI_NODES, NODES, STORAGE_CLASSES
 from tests.support.programs import Program, free_ports
 from tests.support.real import binary
 from tests.support.rest import Rest
@@ -111,7 +112,7 @@ class StorageParts:
         eventually(lambda: api.get(SNAPSHOTS).status == api.get(_SNAPSHOT_CLASSES).status == 200, START_S_MAX, "snapshots are served")
         attached = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
         api.post(NODES, {"metadata": {"name": NODE, "annotations": attached}}).ok(201)
-        api.post(CSI_NODES, a_csi_node(NODE, {"name": name, "nodeID": NODE_ID, "topologyKeys": None})).ok(201)
+        api.post(CSI_NODES, a_csi_node(NODE, [{"name": name, "nodeID": NODE_ID, "topologyKeys": None}])).ok(201)
         api.post(CSI_DRIVERS, {"metadata": {"name": name}, "spec": {"attachRequired": True}}).ok(201)
         api.post(STORAGE_CLASSES, a_class(CLASS, provisioner=name, allowVolumeExpansion=True)).ok(201)
         kind = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass", "metadata": {"name": SNAPSHOT_CLASS}}

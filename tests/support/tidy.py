@@ -1,4 +1,4 @@
-"""What a linter can't know about our house: time, chance and tasks have one door each, and so does each third party."""
+"""What a linter can't know about our house: time, randomness and tasks have one door each, and so does each third party."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ FORBIDDEN: Final = {
     "asyncio.sleep": "take base.clock.Clock",
     "asyncio.create_task": "use a task group, so that the task has an owner",
     "asyncio.ensure_future": "use a task group, so that the task has an owner",
-    "random": "take base.chance.Chance",
-    "uuid.uuid1": "take base.chance.Chance",
-    "uuid.uuid4": "take base.chance.Chance",
+    "random": "take base.randomness.Random",
+    "uuid.uuid1": "take base.randomness.Random",
+    "uuid.uuid4": "take base.randomness.Random",
 }
 """Full names, or a module with all that is in it, and what to do instead. For every file outside of base."""
 

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.csi.codes import NON_FINAL, Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.server import serving
@@ -43,31 +43,31 @@ class Fates:
     slow_s: how long one takes at the most. hang_s: how long, when it hangs.
     """
 
-    def __init__(self, chance: Chance, final: Sequence[Code], *, trouble: float, slow_s: float, hang_s: float) -> None:
-        self._chance, self._trouble, self._slow_s, self._hang_s = chance, trouble, slow_s, hang_s
+    def __init__(self, randomness: Random, final: Sequence[Code], *, trouble: float, slow_s: float, hang_s: float) -> None:
+        self._randomness, self._trouble, self._slow_s, self._hang_s = randomness, trouble, slow_s, hang_s
         self._final, self._unsure = final, sorted(NON_FINAL - set(final))
         self._troubles: dict[tuple[str, ...], int] = defaultdict(int)
 
     def draw(self, *key: str) -> tuple[Code, bool, float]:
         """The code that the caller gets, whether it happens, and how long it takes. key: what sees trouble a few times at the most."""
-        seconds = self._chance.uniform(0.0, self._slow_s)
-        if self._troubles[key] >= TROUBLES_MAX or not self._chance.happens(self._trouble):
+        seconds = self._randomness.uniform(0.0, self._slow_s)
+        if self._troubles[key] >= TROUBLES_MAX or not self._randomness.happens(self._trouble):
             return Code.OK, True, seconds
         self._troubles[key] += 1
-        if self._chance.happens(0.4):
-            return self._final[self._chance.below(len(self._final))], False, seconds
-        if self._chance.happens(0.2):
+        if self._randomness.happens(0.4):
+            return self._final[self._randomness.below(len(self._final))], False, seconds
+        if self._randomness.happens(0.2):
             return Code.OK, True, self._hang_s
-        return self._unsure[self._chance.below(len(self._unsure))], self._chance.happens(0.6), seconds
+        return self._unsure[self._randomness.below(len(self._unsure))], self._randomness.happens(0.6), seconds
 
 
 class UnreliableDriver:
     """trouble: how often a call goes wrong, 0 to 1. slow_s: how long one takes at the most. hang_s: how long, when it hangs."""
 
-    def __init__(self, name: str, journal: Path, chance: Chance, *, trouble: float, slow_s: float, hang_s: float) -> None:
+    def __init__(self, name: str, journal: Path, randomness: Random, *, trouble: float, slow_s: float, hang_s: float) -> None:
         self.name = name
         self._journal = journal.open("a", buffering=1)
-        self._fates = Fates(chance, FINAL, trouble=trouble, slow_s=slow_s, hang_s=hang_s)
+        self._fates = Fates(randomness, FINAL, trouble=trouble, slow_s=slow_s, hang_s=hang_s)
         self._published: dict[str, set[str]] = defaultdict(set)
         self._at_work: set[str] = set()
         self._numbers = itertools.count(1)
@@ -217,7 +217,7 @@ async def _serve(options: argparse.Namespace) -> None:
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
     driver = UnreliableDriver(
-        options.name, options.journal, Chance(options.seed), trouble=options.trouble, slow_s=options.slow, hang_s=options.hang
+        options.name, options.journal, Random(options.seed), trouble=options.trouble, slow_s=options.slow, hang_s=options.hang
     )
     async with serving(driver, str(options.socket), grace_s=0):
         await told.wait()

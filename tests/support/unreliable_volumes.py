@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from tests.support import unreliable_driver
@@ -44,12 +44,12 @@ class UnreliableVolumes:
     trouble: how often a call goes wrong, 0 to 1. slow_s: how long one takes at the most. hang_s: how long, when it hangs.
     """
 
-    def __init__(self, name: str, chance: Chance, *, trouble: float, slow_s: float = 0.3, hang_s: float = 3.0) -> None:
+    def __init__(self, name: str, randomness: Random, *, trouble: float, slow_s: float = 0.3, hang_s: float = 3.0) -> None:
         self.name = name
         self.volumes: dict[str, Volume] = {}
         self.made: Counter[str] = Counter()
         self.codes: Counter[str] = Counter()
-        self._fates = Fates(chance, FINAL, trouble=trouble, slow_s=slow_s, hang_s=hang_s)
+        self._fates = Fates(randomness, FINAL, trouble=trouble, slow_s=slow_s, hang_s=hang_s)
         self._at_work: set[str] = set()
         self._operations: set[asyncio.Task[Any]] = set()
 

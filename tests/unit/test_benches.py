@@ -1,14 +1,19 @@
-"""What a bench says about the Python that runs it: figures without that mean little."""
+"""What a bench says about the Python that runs it, without which figures mean little; and that its watchers count right."""
 
 from __future__ import annotations
 
 import os
 import platform
+import random
+import ssl
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from bench.apiwatch import Watcher
 from bench.interpreter import interpreter, optimisations, spread_kib
 from bench.tables import heading
 
@@ -64,3 +69,38 @@ def test_a_bench_takes_the_developers_environment_otherwise(target: str) -> None
     told = commands(target)
     assert ".venv-bench" not in told
     assert ".venv/bin/python -m bench." in told
+
+
+class _Pieces:
+    """A TLS connection that gives what it has in these pieces."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = list(pieces)
+
+    def recv_into(self, buffer: bytearray) -> int:
+        if not self._pieces:
+            raise ssl.SSLWantReadError
+        piece = self._pieces.pop(0)
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_watcher_counts_each_event_once_however_chunks_and_reads_cut_it(seed: int) -> None:
+    draw = random.Random(seed)
+    events = draw.randrange(1, 6)
+    chunks = _cut(b'{"object":{}}\n' * events, draw, 12)
+    sent = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks)
+    buffer = bytearray(64)
+    watcher = Watcher(cast(ssl.SSLSocket, _Pieces(_cut(sent, draw, 9))))
+    watcher.read(buffer, memoryview(buffer), None)
+    assert watcher.events == events
+
+
+def _cut(text: bytes, draw: random.Random, size_max: int) -> list[bytes]:
+    pieces = []
+    while text:
+        size = draw.randrange(1, size_max)
+        pieces.append(text[:size])
+        text = text[size:]
+    return pieces

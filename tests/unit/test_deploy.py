@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from mooring.api.quantity import parse_quantity
-from tests.support.apiobjects import Json
+from tests.support.builders import Json
 from tests.support.rights import deployed
 from tests.unit.test_images import containers
 

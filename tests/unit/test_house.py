@@ -57,7 +57,7 @@ def tracked_texts() -> list[tuple[str, str]]:
     return [(name, data.decode()) for name, data in texts if b"\0" not in data]
 
 
-# -- time, chance, tasks
+# -- time, randomness, tasks
 
 
 # Where a task stands outside of any group, and why.
@@ -95,9 +95,9 @@ def test_the_tidy_rules_find_what_they_are_for(code: str) -> None:
 def test_the_tidy_rules_leave_good_code_alone() -> None:
     code = """
 import asyncio, datetime, time
-async def f(clock, group, chance):
+async def f(clock, group, randomness):
     group.create_task(g(), name="n")
-    await clock.sleep(chance.uniform(0, 1))
+    await clock.sleep(randomness.uniform(0, 1))
     async with asyncio.timeout(1): time.strftime("%Y", time.gmtime(clock.wall_s()))
     return datetime.datetime.fromisoformat("2024-01-01")
 """

@@ -120,7 +120,7 @@ def _cinder(storage_class: StorageClass) -> StorageClass:
 
 
 def _vsphere(storage_class: StorageClass) -> StorageClass:
-    """What the driver has no word for is left out."""
+    """Parameters that the driver does not know are left out."""
     kept: Parameters = {}
     for key, value in (storage_class.parameters or {}).items():
         name = key.lower()

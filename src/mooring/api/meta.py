@@ -90,10 +90,7 @@ U = TypeVar("U")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kind(Generic[T_co]):
-    """A resource of the API server, and the type its objects are decoded into.
-
-    struct: a struct with `metadata`, or `dict` for whole objects (needed by who must PUT).
-    """
+    """A resource and the type of its objects. struct: has `metadata`; `dict` keeps whole objects, for those that PUT."""
 
     group: str
     version: str
@@ -122,20 +119,17 @@ class Kind(Generic[T_co]):
 
 
 def key_of(obj: Object) -> Key:
-    """The object's namespace and name."""
     return Key(obj.metadata.namespace, obj.metadata.name)
 
 
 def is_deleting(obj: Object) -> bool:
-    """True once somebody asked for the object's deletion and finalizers still hold it."""
+    """True after a deletion request, while finalizers still hold the object."""
     return obj.metadata.deletion_timestamp is not None
 
 
 def finalizers_of(obj: Object) -> tuple[str, ...]:
-    """The finalizers, () when there are none."""
     return obj.metadata.finalizers or ()
 
 
 def annotation(obj: Object, name: str) -> str:
-    """An annotation's value, "" when it is absent."""
     return (obj.metadata.annotations or {}).get(name, "")

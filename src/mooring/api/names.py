@@ -1,4 +1,4 @@
-"""What may be a name, a label, an annotation key, in the API server's words where not; and how sidecars make a name of any text."""
+"""Checks of names, labels and annotation keys in the API server's words; and names made from any text, as sidecars make them."""
 
 from __future__ import annotations
 

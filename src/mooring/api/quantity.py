@@ -50,7 +50,7 @@ class Quantity:
         return int(max(-_TOO_LARGE, min(_TOO_LARGE, self.value)).to_integral_value(ROUND_CEILING))
 
     def rounded_up(self, exponent: int) -> Quantity:
-        """Without anything finer than that power of ten; away from zero, so that whoever asked for something gets something."""
+        """Without anything finer than that power of ten; away from zero, so that a small request is not nothing."""
         return dataclasses.replace(self, value=_rounded(self.value, exponent))
 
 
@@ -67,7 +67,7 @@ def parse_quantity(text: str) -> Quantity:
 
 
 def nearest_quantity(text: str) -> str:
-    """What somebody may have meant who wrote an amount of bytes in another way: `1Gi` for `1GiB`, `1 gib`; "" when nobody can tell."""
+    """The quantity that another spelling may mean: `1Gi` for `1GiB`, `1 gib`; "" for none."""
     found = _LOOSE.fullmatch(text.strip())
     if found is None:
         return ""

@@ -1,7 +1,4 @@
-"""Label and field selectors: text in, a question about labels or fields out.
-
-Labels know `=`, `==`, `!=`, `in`, `notin`, presence, absence, and `<`, `>` on integers; fields only `=`, `==`, `!=`.
-"""
+"""Label and field selectors. Labels know `=`, `==`, `!=`, `in`, `notin`, presence, absence, integers' `<`, `>`; fields `=`, `==`, `!=`."""
 
 from __future__ import annotations
 
@@ -89,7 +86,7 @@ def _labels(text: str) -> Selector:
 @functools.lru_cache(maxsize=1024)
 def _fields(text: str) -> Selector:
     requirements = []
-    for term in _split_unescaped(text):
+    for term in re.split(r"(?<!\\),", text):
         if not term:
             continue
         found = re.match(r"([^=!]*)(!=|==|=)(.*)", term, re.DOTALL)
@@ -178,10 +175,6 @@ def _whole_number(text: str) -> None:
     if not re.fullmatch(r"[-+]?0*[0-9]{1,19}", text) or not -(2**63) <= int(text) < 2**63:
         why = "for 'Gt', 'Lt' operators, the value must be an integer"
         raise ValueError(f'unable to parse requirement: values[0]: Invalid value: "{text}": {why}')
-
-
-def _split_unescaped(text: str) -> list[str]:
-    return re.split(r"(?<!\\),", text)
 
 
 def _unescaped(text: str) -> str:

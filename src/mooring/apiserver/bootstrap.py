@@ -15,36 +15,38 @@ from mooring.apiserver.rules.event import TTL_S as EVENT_TTL_S
 from mooring.apiserver.rules.namespace import NAMESPACES
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 
 SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
 def bare_store(
-    chance: Chance, limits: HistoryLimits = DEFAULT_LIMITS, *, event_ttl_s: float = EVENT_TTL_S
+    randomness: Random, limits: HistoryLimits = DEFAULT_LIMITS, *, event_ttl_s: float = EVENT_TTL_S
 ) -> tuple[ObjectStore, Definitions]:
     """A store without objects, and what serves custom kinds in it. event_ttl_s: how long Events live after their last write."""
     lives = [dataclasses.replace(resource, ttl_s=event_ttl_s) if resource.ttl_s is not None else resource for resource in RESOURCES]
-    store = ObjectStore(lives, chance, limits)
+    store = ObjectStore(lives, randomness, limits)
     return store, Definitions(store)
 
 
-def new_store(chance: Chance, now: float, limits: HistoryLimits = DEFAULT_LIMITS, *, event_ttl_s: float = EVENT_TTL_S) -> ObjectStore:
+def new_store(randomness: Random, now: float, limits: HistoryLimits = DEFAULT_LIMITS, *, event_ttl_s: float = EVENT_TTL_S) -> ObjectStore:
     """now: seconds since the epoch, the namespaces' creation time."""
-    store, _ = bare_store(chance, limits, event_ttl_s=event_ttl_s)
+    store, _ = bare_store(randomness, limits, event_ttl_s=event_ttl_s)
     add_system_objects(store, now)
     return store
 
 
-def loaded_store(chance: Chance, saved: Saved, limits: HistoryLimits = DEFAULT_LIMITS, *, event_ttl_s: float = EVENT_TTL_S) -> ObjectStore:
+def loaded_store(
+    randomness: Random, saved: Saved, limits: HistoryLimits = DEFAULT_LIMITS, *, event_ttl_s: float = EVENT_TTL_S
+) -> ObjectStore:
     """A store that goes on where another ended. Raises Damaged for objects that can't be read."""
-    store, definitions = bare_store(chance, limits, event_ttl_s=event_ttl_s)
+    store, definitions = bare_store(randomness, limits, event_ttl_s=event_ttl_s)
     load(store, saved, serve_custom_kinds=definitions.load)
     return store
 
 
 def add_system_objects(store: ObjectStore, now: float) -> None:
-    """What must always be there, as far as it is missing."""
+    """Creates the missing system objects."""
     for name in SYSTEM_NAMESPACES:
         if store.table(NAMESPACES).get(Key("", name)) is None:
             body, _ = decode_object(NAMESPACES, {"metadata": {"name": name}}, FieldValidation.STRICT, [])

@@ -1,8 +1,8 @@
-"""What a deletion makes of an object: marked and held by its finalizers, or nothing.
+"""The result of a deletion: an object that is marked and held by its finalizers, or none.
 
-Who follows the object's dependents is told by a finalizer, too: `foregroundDeletion` keeps an owner until its dependents are gone,
-`orphan` until they have forgotten it (`controllers/garbage_collector.py` does both). A deletion sets and takes these as its propagation
-policy says.
+A finalizer also says what becomes of dependents: `foregroundDeletion` keeps an owner until its dependents are gone, `orphan` until
+they have lost their references (`controllers/garbage_collector.py` does both). A deletion sets and removes these by its propagation
+policy.
 """
 
 from __future__ import annotations
@@ -17,16 +17,12 @@ Json = dict[str, Any]
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 _FINALIZER_OF: Final = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}
-POLICIES: Final = tuple(_FINALIZER_OF)
 GENERATION_MAX: Final = 2**63 - 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """uid, resource_version: preconditions, None for none. grace_s: None is the object's own. propagation: a policy, "" for the default.
-
-    orphan_dependents: what propagation was called in old clients; never both.
-    """
+    """uid, resource_version: preconditions. grace_s: None for the object's own. propagation: "" for the default."""
 
     uid: str | None = None
     resource_version: str | None = None
@@ -36,7 +32,7 @@ class DeleteOptions:
     orphan_dependents: bool | None = None
 
     def without_propagation(self) -> DeleteOptions:
-        """The same where nobody looks after dependents."""
+        """The same without a policy for dependents."""
         return dataclasses.replace(self, propagation="", orphan_dependents=None)
 
 
@@ -44,7 +40,7 @@ PLAIN_DELETE: Final = DeleteOptions()
 
 
 def plain(obj: Json, options: DeleteOptions, now: float) -> Json | None:
-    """What is left of an object of most kinds; None when nothing holds it. obj is written to."""
+    """The object of most kinds that a deletion leaves; None when nothing holds it. obj is written to."""
     follow(obj["metadata"], options)
     return alone(obj, options, now)
 

@@ -1,8 +1,8 @@
-"""The promise behind every answer: no version is shown that the server could forget.
+"""The promise behind every answer: no version is shown that the server could lose.
 
-The store changes at once and synchronously; what makes a change last (`disk/log.py`) comes after. In between, the change is there for
-the rules and for nobody else: whoever answers waits until the newest version of the store is committed, for reads and refusals too
-(a 409 tells of a write as much as a 200 does), and watches read no further than that.
+The store changes at once and synchronously; the disk (`disk/log.py`) comes later. In between only the rules see the change: every
+answer waits until the store's newest version is committed, reads and refusals too (a 409 reveals a write as much as a 200 does), and
+watches read no further than that.
 """
 
 from __future__ import annotations
@@ -17,29 +17,24 @@ from mooring.apiserver.store import ObjectStore
 
 
 class Durability(Protocol):
-    """What has become of a store's changes. Belongs to one event loop."""
+    """The progress of a store's changes to the disk. Belongs to one event loop."""
 
     @property
     def committed(self) -> int:
         """Versions up to this one may be shown."""
-        ...
 
     @property
     def failure(self) -> str:
         """Why no further change will ever be committed; "" while all is well."""
-        ...
 
-    async def settled(self, version: int) -> None:
+    async def wait_committed(self, version: int) -> None:
         """Returns once that version is committed. Raises ServerError when it will never be."""
-        ...
 
     async def failed(self) -> None:
         """Returns when there is a failure: the process must end."""
-        ...
 
     def on_commit(self, listener: Callable[[Resource], None]) -> None:
         """Calls listener for each kind that has changed, once its changes are committed."""
-        ...
 
 
 class InMemory:
@@ -51,7 +46,7 @@ class InMemory:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
-    async def settled(self, version: int) -> None:
+    async def wait_committed(self, version: int) -> None:
         pass
 
     async def failed(self) -> None:

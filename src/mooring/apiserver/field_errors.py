@@ -72,12 +72,11 @@ def shown(value: Any) -> str:
 
 
 def invalid_object(kind: str, group: str, name: str, causes: Iterable[Cause]) -> Invalid:
-    """The 422 of an object. Each cause is told once."""
-    told = tuple(dict.fromkeys(causes))
-    assert told, "an invalid object has a cause"
-    text = str(told[0]) if len(told) == 1 else f"[{', '.join(map(str, told))}]"
+    unique = tuple(dict.fromkeys(causes))
+    assert unique, "an invalid object has a cause"
+    text = str(unique[0]) if len(unique) == 1 else f"[{', '.join(map(str, unique))}]"
     qualified = f"{kind}.{group}" if group else kind
-    details: dict[str, Any] = {"name": name, "group": group, "kind": kind, "causes": [cause.to_json() for cause in told]}
+    details: dict[str, Any] = {"name": name, "group": group, "kind": kind, "causes": [cause.to_json() for cause in unique]}
     if not group:
         del details["group"]
     if not name:

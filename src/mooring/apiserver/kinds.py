@@ -33,16 +33,16 @@ class Kinds:
         self._by_path.update({resource.path: resource for resource in resources})
         self._changed()
 
-    def take(self, paths: Iterable[Path]) -> None:
+    def remove(self, paths: Iterable[Path]) -> None:
         for path in paths:
             self._by_path.pop(path, None)
         self._changed()
 
-    def keep(self, resource: Resource) -> None:
+    def add_table(self, resource: Resource) -> None:
         """Objects of the kind are stored, whether it is served or not."""
         self._stored[resource.storage] = resource
 
-    def forget(self, storage: Path) -> None:
+    def drop_table(self, storage: Path) -> None:
         """Nothing is stored there any more."""
         self._stored.pop(storage, None)
 
@@ -51,7 +51,7 @@ class Kinds:
         self._listeners.append(listener)
 
     def storing(self) -> Iterator[Resource]:
-        """One kind for each place where objects are stored: who goes through all objects meets each once."""
+        """One kind for each place of stored objects, so that an iteration meets each object once."""
         seen: set[Path] = set()
         for resource in (*self.served, *self._stored.values()):
             if resource.storage not in seen and resource.answer is None:

@@ -1,20 +1,21 @@
-"""Which list is meant: the table of resourceVersion, resourceVersionMatch, limit and continue, and the continue token.
-
-Pure: parameters in, a moment and a start out.
-"""
+"""The objects and the state that a list or a watch asks for: namespace, selectors, resourceVersion and its match, limit, continue. Pure."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import dataclasses
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
 from mooring.api.meta import Key
+from mooring.api.selector import ANYTHING, Selector, parse_fields, parse_labels
 from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.table import Stored
 from mooring.kube.errors import Gone
 
 NEWEST: Final = -1
@@ -40,7 +41,7 @@ PLAIN_LIST = ListOptions()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Moment:
-    """What to show. rv: None for the newest state, else exactly that version. after: the last key of the page before."""
+    """The state to show. rv: None for the newest, else exactly that version. after: the last key of the page before."""
 
     rv: int | None = None
     after: Key | None = None
@@ -66,11 +67,10 @@ class _Token(msgspec.Struct):
 
 
 def moment_of(options: ListOptions, current: int, floor: int, *, namespaced: bool) -> Moment:
-    """Which state the options ask for.
+    """The state that the options ask for.
 
-    current: the store's version. floor: the oldest one that can still be shown.
-    Raises Invalid for options that don't fit, BadRequest for a bad token or version, Gone when it is forgotten, ServerError (504) for
-    a version that lies ahead.
+    current: the store's version. floor: the oldest one that can still be shown. Raises Invalid for options that don't fit, BadRequest for
+    a bad token or version, Gone for one that is too old, ServerError (504) for a future version.
     """
     check_match(options)
     if options.continue_token:
@@ -138,19 +138,120 @@ def _key_of(start: str, namespaced: bool) -> Key:
 
 def check_match(options: ListOptions) -> None:
     """Raises Invalid for a resourceVersionMatch that does not fit the other options."""
-    wrong = _wrong_match(options) if options.resource_version_match else []
+    wrong = list(_wrong_match(options)) if options.resource_version_match else []
     if wrong:
         raise field_errors.invalid_object("ListOptions", "meta.k8s.io", "", wrong)
 
 
-def _wrong_match(options: ListOptions) -> list[Cause]:
-    match, field, found = options.resource_version_match, "resourceVersionMatch", []
+def _wrong_match(options: ListOptions) -> Iterator[Cause]:
+    match, field = options.resource_version_match, "resourceVersionMatch"
     if not options.resource_version:
-        found.append(field_errors.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+        yield field_errors.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided")
     if options.continue_token:
-        found.append(field_errors.forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
+        yield field_errors.forbidden(field, "resourceVersionMatch is forbidden when continue is provided")
     if match not in _MATCHES:
-        found.append(field_errors.not_supported(field, match, [*_MATCHES, ""]))
+        yield field_errors.not_supported(field, match, [*_MATCHES, ""])
     if match == "Exact" and options.resource_version == "0":
-        found.append(field_errors.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
-    return found
+        yield field_errors.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """The query of a watch. send_initial_events: None when it is not given. timeout_s: 0 leaves it to the server."""
+
+    resource_version: str = ""
+    resource_version_match: str = ""
+    send_initial_events: bool | None = None
+    bookmarks: bool = False
+    timeout_s: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WatchStart:
+    """version: changes after it are sent. initial: everything that is there comes first."""
+
+    version: int
+    initial: bool
+
+
+def watch_start_of(options: WatchOptions, current: int, floor: int) -> WatchStart:
+    """current: version; floor: the oldest to start from. Raises Invalid, BadRequest, Gone, and ServerError (504) for a future version."""
+    wrong = _wrong_watch(options)
+    if wrong:
+        raise field_errors.invalid_object("ListOptions", "meta.k8s.io", "", wrong)
+    version = parse_version(options.resource_version) or 0
+    initial = version == 0 if options.send_initial_events is None else options.send_initial_events
+    if initial and version > current:
+        raise api_errors.too_new(version, current)
+    if initial or version == 0:
+        return WatchStart(current, initial)
+    if version < floor:
+        raise api_errors.too_old(version, floor)
+    return WatchStart(version, initial=False)
+
+
+def _wrong_watch(options: WatchOptions) -> list[Cause]:
+    match, field = options.resource_version_match, "resourceVersionMatch"
+    if options.send_initial_events is None:
+        text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        return [field_errors.forbidden(field, text)] if match else []
+    if match == "NotOlderThan":
+        return []
+    found = [field_errors.forbidden(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")]
+    return [*found, field_errors.not_supported(field, match, ["NotOlderThan"])] if match else found
+
+
+REQUIREMENTS_MAX: Final = 500
+"""Each is held against each object. Differs from kube-apiserver, which knows no bound but that of a URL."""
+_METADATA_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scope:
+    """namespace: None is all."""
+
+    namespace: str | None = None
+    labels: Selector = ANYTHING
+    fields: Selector = ANYTHING
+
+    @property
+    def selects(self) -> bool:
+        """True when a selector leaves something out."""
+        return bool(self.labels.requirements or self.fields.requirements)
+
+    def matches(self, stored: Stored) -> bool:
+        return (
+            (self.namespace is None or stored.key.namespace == self.namespace)
+            and (not self.labels.requirements or self.labels.matches(stored.labels))
+            and (not self.fields.requirements or self.fields.matches(stored.fields))
+        )
+
+
+def scope_of(resource: Resource, namespace: str | None, label_selector: str, field_selector: str) -> Scope:
+    """Raises BadRequest for a selector that can't be read, or that asks for a field the kind does not offer."""
+    return checked_scope(resource, parsed_scope(namespace, label_selector, field_selector))
+
+
+def parsed_scope(namespace: str | None, label_selector: str, field_selector: str) -> Scope:
+    """Raises BadRequest for a selector that can't be read."""
+    try:
+        scope = Scope(namespace, parse_labels(label_selector), parse_fields(field_selector))
+    except ValueError as error:
+        raise api_errors.bad_request(str(error)) from error
+    if len(scope.labels.requirements) + len(scope.fields.requirements) > REQUIREMENTS_MAX:
+        raise api_errors.bad_request(f"selectors of more than {REQUIREMENTS_MAX} requirements")
+    return scope
+
+
+def checked_scope(resource: Resource, scope: Scope) -> Scope:
+    """The same. Raises BadRequest for fields that the kind does not offer."""
+    fields = scope.fields
+    for requirement in fields.requirements:
+        has_own = bool(resource.field_names or resource.custom is not None)
+        in_none = has_own and not resource.namespaced and requirement.key == "metadata.namespace"
+        if not in_none and (requirement.key in _METADATA_FIELDS or requirement.key in resource.field_names):
+            continue
+        if has_own:
+            raise api_errors.bad_request(f"field label not supported: {requirement.key}")
+        raise api_errors.bad_request(f'"{requirement.key}" is not a known field selector: only "metadata.name", "metadata.namespace"')
+    return scope

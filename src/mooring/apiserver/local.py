@@ -1,8 +1,4 @@
-"""The Cluster port in process, on an ObjectStore: same rules, same errors as over HTTP, no sockets.
-
-What simulations run on. Every call gives the loop one turn, so that callers interleave; a `Faults` can stand before and after
-each call and in front of each watch event.
-"""
+"""The Cluster port in process on an ObjectStore, for simulations. Every call yields to the loop; `Faults` may stand around each call."""
 
 from __future__ import annotations
 
@@ -17,18 +13,15 @@ from mooring.apiserver.codecs import patches
 from mooring.apiserver.codecs.codec import FieldValidation, decode_object
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.identity.users import OWNER
-from mooring.apiserver.listing import ListOptions
+from mooring.apiserver.listing import ListOptions, WatchOptions, scope_of
 from mooring.apiserver.resource import Call, Json, Resource, Status
-from mooring.apiserver.results import Written
-from mooring.apiserver.scope import scope_of
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Stored
+from mooring.apiserver.table import Stored, Written
 from mooring.apiserver.watch import WatchHub
-from mooring.apiserver.watch_buffer import Notice
-from mooring.apiserver.watch_options import WatchOptions
+from mooring.apiserver.watch_buffer import WatchItem
 from mooring.apiserver.web.queries import delete_options
 from mooring.base.clock import Clock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.client.codec import codec_of
 from mooring.kube.client.paths import paths_of
 from mooring.kube.cluster import EVERYTHING, Cluster, Page, Request, Selection, Verb, WatchEvent
@@ -38,10 +31,7 @@ R = TypeVar("R")
 
 
 class Faults:
-    """What can go wrong between a caller and the server. Each method may wait, or raise an `ApiError`; here nothing happens.
-
-    verb: list, watch, get, create, replace, patch, post, delete, serves. name: "" where a call is about many.
-    """
+    """Faults between a caller and the server; each method may wait or raise an `ApiError`. verb: as `Verb`, or watch. name: "" for many."""
 
     async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
         """Raising keeps the call from the server."""
@@ -57,12 +47,12 @@ class LocalCluster(Cluster):
     """`Cluster` on a store. Several may share one store, each with faults of its own."""
 
     def __init__(
-        self, store: ObjectStore, *, clock: Clock, chance: Chance, faults: Faults | None = None, durability: Durability | None = None
+        self, store: ObjectStore, *, clock: Clock, randomness: Random, faults: Faults | None = None, durability: Durability | None = None
     ) -> None:
         self.store = store
         self._clock = clock
         self._durability = durability or InMemory(store)
-        self._hub = WatchHub(store, clock=clock, chance=chance, durability=self._durability)
+        self._hub = WatchHub(store, clock=clock, randomness=randomness, durability=self._durability)
         self._faults = faults or Faults()
 
     async def ask(self, request: Request) -> Any:
@@ -84,9 +74,9 @@ class LocalCluster(Cluster):
         resource = self._resource(kind)
         scope = scope_of(resource, selection.namespace, selection.label_selector, selection.field_selector)
         options = WatchOptions(resource_version=resource_version, bookmarks=True, timeout_s=timeout_s)
-        async for notices in self._hub.watch(resource, scope, options):
-            for notice in notices:
-                event = _event(kind, notice)
+        async for items in self._hub.watch(resource, scope, options):
+            for item in items:
+                event = _event(kind, item)
                 await self._faults.deliver(kind, event)
                 yield event
 
@@ -105,7 +95,7 @@ class LocalCluster(Cluster):
         key = _key(request.kind, request.name, request.namespace)
         match request.verb:
             case Verb.GET:
-                return _typed(request.kind, await self._told(lambda: self.store.get(resource, key)))
+                return _typed(request.kind, await self._committed(lambda: self.store.get(resource, key)))
             case Verb.REPLACE:
                 body, part = self._decoded(request, resource), request.subresource
                 return await self._written(request, lambda: self.store.update(resource, key, body, self._now(), subresource=part))
@@ -118,14 +108,14 @@ class LocalCluster(Cluster):
             case Verb.DELETE:
                 given = {"preconditions": {"uid": request.uid} if request.uid else None, "gracePeriodSeconds": request.grace_period_s}
                 options = delete_options({}, {**given, "propagationPolicy": request.propagation or None})
-                await self._told(lambda: self.store.delete(resource, key, self._now(), options))
+                await self._committed(lambda: self.store.delete(resource, key, self._now(), options))
         return None
 
     async def _listed(self, request: Request, resource: Resource) -> Page[Any]:
         selection = request.selection
         scope = scope_of(resource, selection.namespace, selection.label_selector, selection.field_selector)
         options = ListOptions(resource_version=request.resource_version, limit=request.limit, continue_token=request.continue_token)
-        found = await self._told(lambda: self.store.list(resource, scope, options))
+        found = await self._committed(lambda: self.store.list(resource, scope, options))
         return Page(tuple(_typed(request.kind, stored) for stored in found.items), str(found.version), found.continue_token)
 
     async def _posted(self, request: Request, resource: Resource, key: Key) -> Any:
@@ -135,11 +125,11 @@ class LocalCluster(Cluster):
             raise api_errors.no_such_resource()
         decoded, _ = decode_object(action.asks, _plain(request.body), FieldValidation.WARN, [])
         answer, call = action.asks.answer, Call(self.store, resource, key, decoded, self._now(), OWNER)
-        answered = await self._told(lambda: answer(call))
+        answered = await self._committed(lambda: answer(call))
         return codec_of(request.kind.struct).object(msgspec.json.encode(answered)) if request.verb is Verb.CREATE else None
 
     async def _written(self, request: Request, write: Callable[[], Written]) -> Any:
-        return _typed(request.kind, (await self._told(write)).stored)
+        return _typed(request.kind, (await self._committed(write)).stored)
 
     def _decoded(self, request: Request, resource: Resource) -> Json:
         decoded, _ = decode_object(resource, _plain(request.body), FieldValidation.WARN, [])
@@ -159,21 +149,21 @@ class LocalCluster(Cluster):
         await self._faults.before(verb, kind, name)
         self.store.sweep(self._now())
 
-    async def _told(self, call: Callable[[], R]) -> R:
-        """What the store says, refusals too, once all that it can tell of is committed."""
+    async def _committed(self, call: Callable[[], R]) -> R:
+        """The store's answer or refusal, once every change that it can tell of is committed."""
         try:
             return call()
         finally:
             if self.store.version > self._durability.committed:
-                await self._durability.settled(self.store.version)
+                await self._durability.wait_committed(self.store.version)
 
     def _now(self) -> float:
         return self._clock.wall_s()
 
 
-def _event(kind: Kind[T], notice: Notice) -> WatchEvent[T]:
-    obj = None if notice.stored is None else _typed(kind, notice.stored)
-    return WatchEvent(notice.type, obj, str(notice.version), notice.initial_end)
+def _event(kind: Kind[T], item: WatchItem) -> WatchEvent[T]:
+    obj = None if item.stored is None else _typed(kind, item.stored)
+    return WatchEvent(item.type, obj, str(item.version), item.initial_end)
 
 
 def _typed(kind: Kind[T], stored: Stored) -> T:
@@ -181,7 +171,7 @@ def _typed(kind: Kind[T], stored: Stored) -> T:
 
 
 def _plain(body: Any) -> Any:
-    """JSON values, shared with nobody: what would have gone over the wire."""
+    """JSON values in a copy of their own, as after a way over the wire."""
     return msgspec.json.decode(msgspec.json.encode(body))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from mooring.api import names
@@ -20,7 +20,7 @@ _IMMUTABLE: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionT
 
 
 def stamp_new(obj: Json, uid: str, now: float) -> None:
-    """What the server writes into the metadata of an object that is created; users' values of it are dropped."""
+    """Writes the server's own metadata into a new object; users' values of it are dropped."""
     metadata = obj["metadata"]
     for field in _SERVERS:
         metadata.pop(field, None)
@@ -29,10 +29,7 @@ def stamp_new(obj: Json, uid: str, now: float) -> None:
 
 
 def carry_over(new: Json, old: Json) -> None:
-    """What an update keeps from the stored object whatever the client sends.
-
-    *Setting* a deletionTimestamp is left in place: validation refuses it.
-    """
+    """Keeps metadata that clients can't change. A deletionTimestamp that the client sets stays: validation refuses it."""
     metadata, before = new["metadata"], old["metadata"]
     for field in ("selfLink", "managedFields"):
         metadata.pop(field, None)
@@ -47,7 +44,6 @@ def carry_over(new: Json, old: Json) -> None:
 
 
 def put_record(obj: Json, record: list[Json]) -> None:
-    """Writes the managedFields, where there are any."""
     if record:
         obj["metadata"]["managedFields"] = record
 
@@ -68,49 +64,43 @@ def without_twins(metadata: Json) -> bool:
     return True
 
 
-def validate(metadata: Json, name_rule: Callable[[str], list[str]], namespaced: bool, *, bare_finalizers: bool = False) -> list[Cause]:
+def validate(metadata: Json, name_rule: Callable[[str], list[str]], namespaced: bool, *, bare_finalizers: bool = False) -> Iterator[Cause]:
     """Everything wrong with the metadata of an object that is created. bare_finalizers: they need no prefix, as in custom kinds."""
-    found = []
     if metadata.get("generateName"):
         reasons = names.prefix_of(name_rule)(metadata["generateName"])
-        found += [field_errors.invalid("metadata.generateName", metadata["generateName"], reason) for reason in reasons]
-    found += _validate_name(metadata, name_rule)
+        yield from (field_errors.invalid("metadata.generateName", metadata["generateName"], reason) for reason in reasons)
+    yield from _validate_name(metadata, name_rule)
     if namespaced and not metadata.get("namespace"):
-        found.append(field_errors.required("metadata.namespace"))
-    return found + _validate_common(metadata, bare_finalizers)
+        yield field_errors.required("metadata.namespace")
+    yield from _validate_common(metadata, bare_finalizers)
 
 
-def validate_update(new: Json, old: Json, *, bare_finalizers: bool = False) -> list[Cause]:
+def validate_update(new: Json, old: Json, *, bare_finalizers: bool = False) -> Iterator[Cause]:
     """Everything wrong with the metadata of an update."""
-    found = [field_errors.immutable(f"metadata.{field}", new.get(field)) for field in _IMMUTABLE if new.get(field) != old.get(field)]
+    yield from (field_errors.immutable(f"metadata.{field}", new.get(field)) for field in _IMMUTABLE if new.get(field) != old.get(field))
     if old.get("deletionTimestamp"):
         added = [finalizer for finalizer in new.get("finalizers") or [] if finalizer not in (old.get("finalizers") or [])]
         if added:
             shown = ", ".join(f'"{finalizer}"' for finalizer in sorted(added))
             text = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
-            found.append(field_errors.forbidden("metadata.finalizers", text))
-    return found + _validate_common(new, bare_finalizers)
+            yield field_errors.forbidden("metadata.finalizers", text)
+    yield from _validate_common(new, bare_finalizers)
 
 
-def labels(values: dict[str, str], field: str) -> list[Cause]:
-    """What is wrong with a map of labels."""
-    found = []
+def labels(values: dict[str, str], field: str) -> Iterator[Cause]:
     for key, value in values.items():
-        found += [field_errors.invalid(field, key, reason) for reason in names.qualified_name(key)]
-        found += [field_errors.invalid(field, value, reason) for reason in names.label_value(value)]
-    return found
+        yield from (field_errors.invalid(field, key, reason) for reason in names.qualified_name(key))
+        yield from (field_errors.invalid(field, value, reason) for reason in names.label_value(value))
 
 
-def finalizer_name(name: str, field: str, item: str, *, bare: bool = False) -> list[Cause]:
-    """What is wrong with a finalizer. field, item: what the causes about its letters and about its prefix name."""
-    found = [field_errors.invalid(field, name, reason) for reason in names.qualified_name(name)]
+def finalizer_name(name: str, field: str, item: str, *, bare: bool = False) -> Iterator[Cause]:
+    """Problems of a finalizer. field, item: named by the causes about its letters and about its prefix."""
+    yield from (field_errors.invalid(field, name, reason) for reason in names.qualified_name(name))
     if not bare and "/" not in name and name not in _STANDARD_FINALIZERS:
-        found.append(field_errors.invalid(item, name, "name is neither a standard finalizer name nor is it fully qualified"))
-    return found
+        yield field_errors.invalid(item, name, "name is neither a standard finalizer name nor is it fully qualified")
 
 
 def total_bytes(values: dict[str, str]) -> int:
-    """Bytes of all keys and values of a map."""
     return sum(len(key.encode()) + len(value.encode()) for key, value in values.items())
 
 
@@ -121,47 +111,41 @@ def _validate_name(metadata: Json, name_rule: Callable[[str], list[str]]) -> lis
     return [field_errors.invalid("metadata.name", name, reason) for reason in name_rule(name)]
 
 
-def _validate_common(metadata: Json, bare_finalizers: bool) -> list[Cause]:
-    found = labels(metadata.get("labels") or {}, "metadata.labels")
+def _validate_common(metadata: Json, bare_finalizers: bool) -> Iterator[Cause]:
+    yield from labels(metadata.get("labels") or {}, "metadata.labels")
     if metadata.get("generation", 0) < 0:
-        found.append(field_errors.invalid("metadata.generation", metadata["generation"], "must be greater than or equal to 0"))
+        yield field_errors.invalid("metadata.generation", metadata["generation"], "must be greater than or equal to 0")
     annotations = metadata.get("annotations") or {}
     for key in annotations:
-        found += [field_errors.invalid("metadata.annotations", key, reason) for reason in names.qualified_name(key.lower())]
+        yield from (field_errors.invalid("metadata.annotations", key, reason) for reason in names.qualified_name(key.lower()))
     if total_bytes(annotations) > ANNOTATIONS_BYTES_MAX:
-        found.append(field_errors.too_long("metadata.annotations", ANNOTATIONS_BYTES_MAX))
-    return (
-        found
-        + _validate_owners(metadata.get("ownerReferences") or [])
-        + _validate_finalizers(metadata.get("finalizers") or [], bare_finalizers)
-    )
+        yield field_errors.too_long("metadata.annotations", ANNOTATIONS_BYTES_MAX)
+    yield from _validate_owners(metadata.get("ownerReferences") or [])
+    yield from _validate_finalizers(metadata.get("finalizers") or [], bare_finalizers)
 
 
-def _validate_owners(owners: list[Json]) -> list[Cause]:
-    field, found = "metadata.ownerReferences", []
+def _validate_owners(owners: list[Json]) -> Iterator[Cause]:
+    field = "metadata.ownerReferences"
     for owner in owners:
         version = owner.get("apiVersion", "")
         if version.count("/") > 1 or not version.rpartition("/")[2]:
-            found.append(field_errors.invalid(f"{field}.apiVersion", version, "version must not be empty"))
+            yield field_errors.invalid(f"{field}.apiVersion", version, "version must not be empty")
         missing = [part for part in ("kind", "name", "uid") if not owner.get(part)]
-        found += [field_errors.invalid(f"{field}.{part}", owner.get(part, ""), "must not be empty") for part in missing]
+        yield from (field_errors.invalid(f"{field}.{part}", owner.get(part, ""), "must not be empty") for part in missing)
         if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
-            found.append(field_errors.invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner"))
+            yield field_errors.invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner")
     controllers = [owner.get("name", "") for owner in owners if owner.get("controller")]
     if len(controllers) > 1:
         text = f'Only one reference can have Controller set to true. Found "true" in references for {controllers[0]} and {controllers[1]}'
-        found.append(field_errors.invalid(field, owners, text))
-    return found
+        yield field_errors.invalid(field, owners, text)
 
 
-def _validate_finalizers(finalizers: list[str], bare: bool) -> list[Cause]:
+def _validate_finalizers(finalizers: list[str], bare: bool) -> Iterator[Cause]:
     field = "metadata.finalizers"
-    found: list[Cause] = []
     for number, name in enumerate(finalizers):
-        found += finalizer_name(name, field, f"{field}[{number}]", bare=bare)
+        yield from finalizer_name(name, field, f"{field}[{number}]", bare=bare)
     if ORPHAN in finalizers and FOREGROUND in finalizers:
-        found.append(field_errors.invalid(field, finalizers, f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"))
-    return found
+        yield field_errors.invalid(field, finalizers, f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set")
 
 
 def _keep(metadata: dict[str, Any], before: dict[str, Any], field: str) -> None:

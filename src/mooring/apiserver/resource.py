@@ -1,4 +1,4 @@
-"""What the server must know of a kind: its names, and the rules that differ from kind to kind.
+"""A kind as the server serves it: its names, and the rules that differ from kind to kind.
 
 A `Resource` is a table row with functions in it; `rules/` has one per kind. Objects are whole JSON dicts in the stored version.
 Rules run on dicts that have been decoded by the kind's schema, so types are right and required maps are there.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from mooring.api import names
 from mooring.api.meta import Key
 from mooring.apiserver import deletion
-from mooring.apiserver.codecs.schema import Message
-from mooring.apiserver.custom.facts import Custom
+from mooring.apiserver.codecs.schema import Message, Messages
+from mooring.apiserver.custom.structure import Custom
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.identity.users import Tokens, User
@@ -60,7 +60,7 @@ class Objects(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """One question. resource, key: the object that it is about; for a kind that stands alone that kind, and a key without name.
+    """A request to be answered. resource, key: its object; for a kind without objects the kind itself, and a key without name.
 
     body: decoded by the asked kind's shape, and written to. tokens: None where nobody can sign.
     """
@@ -85,10 +85,10 @@ class Action:
 
     asks: POST of another kind that is answered and not kept: /binding, /eviction, /token. prepare: GET, PUT and PATCH of the object itself,
     of which the endpoint writes one part: /resize, /finalize. part: the same of another kind that shows a part of the object: /scale.
-    connect: the endpoint of a machine that is not there: /log, /exec.
+    connect: the endpoint of a machine that is not there: /log, /exec; raises.
 
-    verbs: as discovery lists them. kind: what discovery says where `asks` doesn't; "" for the object's own.
-    prepare: takes back what the endpoint may not write. validate: everything that is wrong. connect: raises.
+    verbs: for discovery. kind: for discovery without `asks`; "" for the object's own. prepare: undoes changes that the endpoint may not
+    make. validate: all problems.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Action:
     asks: Resource | None = None
     part: Resource | None = None
     prepare: Callable[[Json, Json, float], None] | None = None
-    validate: Callable[[Json, Json], list[Cause]] = lambda _new, _old: []
+    validate: Callable[[Json, Json], Iterable[Cause]] = lambda _new, _old: ()
     connect: Callable[[Call], None] | None = None
 
     def __post_init__(self) -> None:
@@ -106,15 +106,11 @@ class Action:
 
 
 class Status(enum.Enum):
-    """What a kind's /status endpoint may write."""
+    """The fields that a kind's /status endpoint may write."""
 
     NONE = "there is no such endpoint"
     ONLY = "status alone"
     WITH_METADATA = "status, and labels, annotations, finalizers"
-
-
-def _nothing(_new: Json) -> None:
-    return None
 
 
 def _keep_status(new: Json, old: Json, _now: float) -> None:
@@ -123,55 +119,36 @@ def _keep_status(new: Json, old: Json, _now: float) -> None:
         new["status"] = old["status"]
 
 
-def _admitted(_new: Json, _view: View) -> None:
-    return None
-
-
-def _update_admitted(_new: Json, _old: Json, _view: View) -> None:
-    return None
-
-
-def _no_causes(_new: Json) -> list[Cause]:
-    return []
-
-
-def _no_update_causes(_new: Json, _old: Json) -> list[Cause]:
-    return []
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
-class Form:
-    """How a kind shows objects that are stored in another shape than its own.
+class StorageVersion:
+    """The conversion of a kind whose objects are stored in another shape.
 
-    storage: the path that they are stored under; kinds with the same one show the same objects. show: a stored object as the
-    kind shows it. keep: the other way round; it is also given what is stored, None at creation. Both may write to what they are
-    given. Rules run on the stored shape.
+    storage: their path in the store; kinds with the same one show the same objects. decode: from the stored shape. encode: to it; the
+    stored object is given too, None at creation. Both may write to their arguments. Rules run on the stored shape.
     """
 
     storage: tuple[str, str, str]
-    show: Callable[[Json], Json]
-    keep: Callable[[Json, Json | None], Json]
+    decode: Callable[[Json], Json]
+    encode: Callable[[Json, Json | None], Json]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Resource:
     """One kind as served. `now`: seconds since the epoch; `new` and `old`: whole objects, `new` may be written to.
 
-    default: fills in what is absent, on every write. prepare_*: resets what the endpoint may not write.
-    validate*: everything that is wrong. admit: what admission adds at creation, before validation. admit_update: what it
-    refuses (by raising) of a valid update of the main resource. fields: values of the field selectors beside metadata.*.
-    warnings: for the Warning header, old is None at creation. holds: something beside finalizers keeps what is deleted.
-    delete: what a deletion leaves of an object, None when nothing holds it. undeletable: names of objects that stay. ttl_s: objects vanish
-    that long after their last write. form: for kinds that are stored in another shape. decode: in place of the message's
-    decoder, for custom kinds: a body without apiVersion and kind, and where the paths of unknown fields go. custom: what
-    such a kind's definition says; its message declares the metadata alone. validate_create: what is wrong beside validate.
-    bare_finalizers: they need no prefix. body_version: the apiVersion of what is shown, where it is not the kind's own.
-    graceful: what goes is marked first, and watchers see it. actions: sub-resources beside /status. answer: the kind is only
-    asked, never stored.
+    default: fills in absent fields, on every write. prepare_*: resets fields that the endpoint may not write. validate*: all problems;
+    validate_create: those of creation beside validate. admit: additions of admission at creation, unvalidated. admit_update: raises to
+    refuse a valid update of the main resource. fields: for field selectors beside metadata.*. warnings: for the Warning header, old
+    is None at creation. holds: something beside finalizers keeps a deleted object. delete: the object that a deletion leaves, None when
+    nothing holds it. undeletable: names of objects that stay. ttl_s: objects vanish that long after their last write. storage_version: for
+    kinds that are stored in another shape. decode: replaces the message's decoder for custom kinds; from a body without apiVersion and kind
+    and a list for the paths of unknown fields. custom: the definition's part of a custom kind, whose message declares the metadata alone.
+    bare_finalizers: they need no prefix. body_version: the shown apiVersion, where it is not the kind's own. graceful: objects are marked
+    before they are deleted, and watchers see it. actions: sub-resources beside /status. answer: for kinds that are asked, never stored.
     """
 
     group: str
-    version: str
+    version: str = "v1"
     kind: str
     plural: str
     namespaced: bool
@@ -185,19 +162,19 @@ class Resource:
     deletes_collection: bool = True
     ttl_s: float | None = None
     name_rule: Callable[[str], list[str]] = names.dns_subdomain
-    default: Callable[[Json], None] = _nothing
+    default: Callable[[Json], None] = lambda _new: None
     prepare_create: Callable[[Json, float], None] = lambda _new, _now: None
     prepare_update: Callable[[Json, Json, float], None] = _keep_status
     prepare_status: Callable[[Json, Json, float], None] = lambda _new, _old, _now: None
-    admit: Callable[[Json, View], None] = _admitted
-    admit_update: Callable[[Json, Json, View], None] = _update_admitted
+    admit: Callable[[Json, View], None] = lambda _new, _view: None
+    admit_update: Callable[[Json, Json, View], None] = lambda _new, _old, _view: None
     holds: Callable[[Json], bool] = lambda _obj: False
     delete: Callable[[Json, DeleteOptions, float], Json | None] = deletion.plain
     undeletable: frozenset[str] = frozenset()
-    validate: Callable[[Json], list[Cause]] = _no_causes
-    validate_create: Callable[[Json], list[Cause]] = _no_causes
-    validate_update: Callable[[Json, Json], list[Cause]] = _no_update_causes
-    validate_status: Callable[[Json, Json], list[Cause]] = _no_update_causes
+    validate: Callable[[Json], Iterable[Cause]] = lambda _new: ()
+    validate_create: Callable[[Json], Iterable[Cause]] = lambda _new: ()
+    validate_update: Callable[[Json, Json], Iterable[Cause]] = lambda _new, _old: ()
+    validate_status: Callable[[Json, Json], Iterable[Cause]] = lambda _new, _old: ()
     fields: Callable[[Json], Mapping[str, str]] = lambda _obj: {}
     field_names: frozenset[str] = frozenset()
     warnings: Callable[[Json, Json | None], list[str]] = lambda _new, _old: []
@@ -206,7 +183,7 @@ class Resource:
     answer: Answer | None = None
     bare_finalizers: bool = False
     body_version: str = ""
-    form: Form | None = None
+    storage_version: StorageVersion | None = None
     decode: Callable[[Json, list[str]], Json] | None = None
     custom: Custom | None = None
 
@@ -241,11 +218,11 @@ class Resource:
     @property
     def storage(self) -> tuple[str, str, str]:
         """The path that the objects are stored under."""
-        return self.path if self.form is None else self.form.storage
+        return self.path if self.storage_version is None else self.storage_version.storage
 
-    def kept(self, obj: Json, old: Json | None = None) -> Json:
+    def encoded(self, obj: Json, old: Json | None = None) -> Json:
         """The kind's own shape into the stored one. old: what is stored."""
-        return obj if self.form is None else self.form.keep(obj, old)
+        return obj if self.storage_version is None else self.storage_version.encode(obj, old)
 
     def action(self, name: str) -> Action | None:
         """The sub-resource of that name; None for one that it doesn't have, and for status."""
@@ -253,5 +230,11 @@ class Resource:
 
     @property
     def path(self) -> tuple[str, str, str]:
-        """What a URL or a `Kind` finds it by: group, version, plural."""
+        """The key for URLs and `Kind`s: group, version, plural."""
         return self.group, self.version, self.plural
+
+
+def answered_kind(group: str, kind: str, messages: Messages, answer: Answer, *, namespaced: bool = False) -> Resource:
+    """A kind that is answered and never stored."""
+    plural = f"{kind.lower()}s"
+    return Resource(group=group, kind=kind, plural=plural, namespaced=namespaced, message=messages[kind], answer=answer)

@@ -21,18 +21,15 @@ from typing import Final
 import msgspec
 
 from mooring.api.meta import Key
-from mooring.apiserver import api_errors, field_errors, metadata, naming, write_pipeline
+from mooring.apiserver import api_errors, field_errors, metadata, write_pipeline
 from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions
 from mooring.apiserver.kinds import Kinds
-from mooring.apiserver.listing import PLAIN_LIST, ListOptions, moment_of, parse_version, token_after
+from mooring.apiserver.listing import PLAIN_LIST, ListOptions, Scope, moment_of, parse_version, token_after
 from mooring.apiserver.resource import Json, Resource
-from mooring.apiserver.results import Deleted, Listing, Written
-from mooring.apiserver.scope import Scope
 from mooring.apiserver.server_side_apply import managed
-from mooring.apiserver.server_side_apply.tracking import SERVER, Writer, record_after
-from mooring.apiserver.table import DEFAULT_LIMITS, Change, HistoryLimits, Stored, Table
-from mooring.apiserver.view import StoreView
-from mooring.base.randomness import Chance
+from mooring.apiserver.server_side_apply.managed import SERVER, Writer, record_after
+from mooring.apiserver.table import DEFAULT_LIMITS, Change, Deleted, HistoryLimits, Listing, Stored, StoreView, Table, Written
+from mooring.base.randomness import Random
 
 _NAMESPACES: Final = ("", "v1", "namespaces")
 
@@ -43,13 +40,13 @@ Follower = Callable[[Resource, Change], None]
 class ObjectStore:
     """All objects of a server. `now` in every method: seconds since the epoch."""
 
-    def __init__(self, resources: Iterable[Resource], chance: Chance, limits: HistoryLimits = DEFAULT_LIMITS) -> None:
+    def __init__(self, resources: Iterable[Resource], randomness: Random, limits: HistoryLimits = DEFAULT_LIMITS) -> None:
         self.kinds: Final = Kinds(resources)
         self.version = 1
         """The newest resource version."""
         self.follows_owners = False
         """Somebody looks after dependents; without, a deletion's propagation policy means nothing."""
-        self._chance = chance
+        self._randomness = randomness
         self._limits = limits
         self._tables = {resource.storage: Table(limits) for resource in self.resources}
         self._view = StoreView(self._tables)
@@ -59,7 +56,6 @@ class ObjectStore:
 
     @property
     def resources(self) -> tuple[Resource, ...]:
-        """Every kind that is served at the moment."""
         return self.kinds.served
 
     def resource(self, group: str, version: str, plural: str) -> Resource | None:
@@ -74,25 +70,25 @@ class ObjectStore:
         """From now on these kinds are served, too, or as they are now; what is stored of them shows again."""
         new = tuple(resources)
         for resource in new:
-            self.make_room(resource)
+            self.ensure_table(resource)
         self.kinds.put(new)
 
-    def make_room(self, resource: Resource) -> None:
+    def ensure_table(self, resource: Resource) -> None:
         """Objects of the kind can be stored, whether it is served or not."""
         if resource.storage not in self._tables:
             self._tables[resource.storage] = Table(self._limits, floor=self.version)
-        self.kinds.keep(resource)
+        self.kinds.add_table(resource)
 
     def withdraw(self, resources: Iterable[Resource]) -> None:
         """These kinds are served no more: no route, no discovery, their watches end. Their objects stay where they are."""
-        self.kinds.take([resource.path for resource in resources])
+        self.kinds.remove([resource.path for resource in resources])
 
-    def forget(self, storage: tuple[str, str, str]) -> None:
+    def drop_table(self, storage: tuple[str, str, str]) -> None:
         """Nothing is stored there any more; what comes later under the same path is new, and so is its history."""
         assert not any(resource.storage == storage for resource in self.resources), "a kind that is served has a place for its objects"
         assert not len(self._tables.get(storage, ())), "objects are never forgotten, they are deleted"
         self._tables.pop(storage, None)
-        self.kinds.forget(storage)
+        self.kinds.drop_table(storage)
 
     def on_change(self, listener: Listener) -> None:
         """Calls listener for every change from now on."""
@@ -132,21 +128,21 @@ class ObjectStore:
 
     def create(self, resource: Resource, body: Json, namespace: str, now: float, *, dry_run: bool = False, by: Writer = SERVER) -> Written:
         """body: a decoded object of the kind; it is written to. Raises AlreadyExists, Invalid, NotFound and Forbidden for the namespace."""
-        body = resource.kept(body)
+        body = resource.encoded(body)
         meta = body["metadata"]
         write_pipeline.check_namespace(resource, meta, namespace)
         write_pipeline.check_space(resource, meta, self._space(resource, meta.get("namespace", "")))
         resource.admit(body, self._view)
         resource.default(body)
-        warnings = write_pipeline.tidy(resource, body)
+        warnings = write_pipeline.normalise(resource, body)
         version_given = write_pipeline.has_version(meta)
         record = record_after(resource, None, body, by, now)
-        metadata.stamp_new(body, self._chance.uid(), now)
+        metadata.stamp_new(body, self._randomness.uid(), now)
         metadata.put_record(body, record)
         namespace, table = meta.get("namespace", ""), self.table(resource)
-        naming.generate(meta, self._chance, lambda name: table.get(Key(namespace, name)) is not None)
+        write_pipeline.generate_name(meta, self._randomness, lambda name: table.get(Key(namespace, name)) is not None)
         resource.prepare_create(body, now)
-        wrong = metadata.validate(meta, resource.name_rule, resource.namespaced, bare_finalizers=resource.bare_finalizers)
+        wrong = list(metadata.validate(meta, resource.name_rule, resource.namespaced, bare_finalizers=resource.bare_finalizers))
         wrong += resource.validate(body)
         wrong += resource.validate_create(body)
         if wrong:
@@ -155,7 +151,7 @@ class ObjectStore:
             raise api_errors.bad_request("resourceVersion should not be set on objects to be created")
         holder = table.get(Key(namespace, meta["name"]))
         if holder is not None:
-            raise naming.taken(resource, meta, holder)
+            raise write_pipeline.name_taken(resource, meta, holder)
         stored = self._stored(resource, body) if dry_run else self._commit(resource, None, body, now, bounded=True)
         return Written(stored.shown_by(resource), created=True, warnings=warnings)
 
@@ -183,7 +179,7 @@ class ObjectStore:
         if old is None:
             body["metadata"].pop("resourceVersion", None)
             return self.create(resource, body, key.namespace, now, dry_run=dry_run, by=by)
-        return self._rewrite(resource, old, resource.kept(body, old.whole()), now, subresource, dry_run, by)
+        return self._rewrite(resource, old, resource.encoded(body, old.whole()), now, subresource, dry_run, by)
 
     def patch(
         self,
@@ -196,10 +192,7 @@ class ObjectStore:
         dry_run: bool = False,
         by: Writer = SERVER,
     ) -> Written:
-        """change: gives the patched, decoded object from the stored one, or from {} where an apply may create it.
-
-        Raises what change raises, NotFound, Conflict, Invalid.
-        """
+        """change: from the stored object, or {} where an apply may create it. Raises what it raises, NotFound, Conflict, Invalid."""
         creates = by.applies and not subresource and self.table(resource).get(key) is None
         old = None if creates else self._found(resource, key)
         new = change({} if old is None else old.shown_by(resource).whole())
@@ -208,7 +201,7 @@ class ObjectStore:
         if old is None:
             write_pipeline.forget_version(resource, new["metadata"])
             return self.create(resource, new, key.namespace, now, dry_run=dry_run, by=by)
-        return self._rewrite(resource, old, resource.kept(new, old.whole()), now, subresource, dry_run, by)
+        return self._rewrite(resource, old, resource.encoded(new, old.whole()), now, subresource, dry_run, by)
 
     def delete(self, resource: Resource, key: Key, now: float, options: DeleteOptions = PLAIN_DELETE) -> Deleted:
         """Raises NotFound; Conflict for a precondition that fails."""
@@ -239,8 +232,7 @@ class ObjectStore:
             self._commit(resource, old, obj, now)
 
     def new_id(self) -> str:
-        """A random id, as objects have one."""
-        return self._chance.uid()
+        return self._randomness.uid()
 
     def sweep(self, now: float) -> None:
         """Removes what has outlived its kind's time, and forgets old history."""
@@ -250,18 +242,18 @@ class ObjectStore:
             if stored is not None and stored.rv == rv:
                 self._remove(resource, stored, now)
         for table in self._tables.values():
-            table.history.forget(now)
+            table.history.trim(now)
 
     # from a file
 
     def begin(self, version: int) -> None:
-        """Makes an empty store go on where another ended. It knows nothing of what was before this version but what `take_in` brings."""
+        """Makes an empty store go on where another ended. Of earlier versions it has what `load_object` brings."""
         assert not any(len(table) for table in self._tables.values()), "a store begins once"
         self.version = version
         for table in self._tables.values():
             table.history.floor = version
 
-    def take_in(self, resource: Resource, key: Key, rv: int, at: float, body: bytes | None, *, remembered: bool) -> None:
+    def load_object(self, resource: Resource, key: Key, rv: int, at: float, body: bytes | None, *, remembered: bool) -> None:
         """An object as a file has kept it, None for its removal: no rules, no listeners. remembered: as a part of the history."""
         table = self._tables[resource.storage]
         new = None if body is None else self._stored(resource, msgspec.json.decode(body), body)
@@ -273,7 +265,7 @@ class ObjectStore:
         if new is not None and resource.ttl_s is not None:
             self._expiring.append((at + resource.ttl_s, resource, key, rv))
 
-    def go_on(self, version: int) -> None:
+    def finish_loading(self, version: int) -> None:
         """Everything has been taken in; the next write is the one after this version."""
         assert version >= self.version
         self.version = version
@@ -284,17 +276,17 @@ class ObjectStore:
     def _rewrite(self, resource: Resource, old: Stored, new: Json, now: float, subresource: str, dry_run: bool, by: Writer) -> Written:
         self._space(resource, old.key.namespace)
         raw, meta = old.whole(), new["metadata"]
-        before = raw if resource.form is None else resource.kept(old.shown_by(resource).whole(), old.whole())
+        before = raw if resource.storage_version is None else resource.encoded(old.shown_by(resource).whole(), old.whole())
         write_pipeline.check_version(resource, old, meta)
         meta["resourceVersion"] = str(old.rv)
         resource.default(new)
-        warnings = write_pipeline.tidy(resource, new, before, subresource)
+        warnings = write_pipeline.normalise(resource, new, before, subresource)
         record = record_after(resource, before, new, by, now, subresource)
         metadata.carry_over(new, before)
         metadata.put_record(new, record)
-        write_pipeline.reset_for(resource, new, before, now, subresource)
+        write_pipeline.reset_readonly(resource, new, before, now, subresource)
         meta = new["metadata"]
-        wrong = metadata.validate_update(meta, before["metadata"], bare_finalizers=resource.bare_finalizers)
+        wrong = list(metadata.validate_update(meta, before["metadata"], bare_finalizers=resource.bare_finalizers))
         wrong += write_pipeline.wrong_in(resource, new, before, subresource)
         if wrong:
             raise field_errors.invalid_object(resource.kind, resource.storage[0], old.key.name, wrong)

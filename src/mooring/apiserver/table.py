@@ -1,7 +1,7 @@
-"""One kind's objects: in order, with their recent history, so that any recent moment can be listed and watched from.
+"""One kind's objects in order, with their recent history, so that any recent version can be listed and watched from.
 
-A stored object is its JSON bytes, encoded once; who wants to change it decodes a fresh dict. A change is kept with the object
-before and after it: a list at an older resource version is today's list with the later changes taken back.
+A stored object is its JSON bytes, encoded once; writers decode a fresh dict. A change is kept with the object before and after it: a
+list at an older resource version is the current list with the later changes undone.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api.meta import Key
-from mooring.apiserver.resource import Form, Resource
+from mooring.apiserver.resource import Json, Resource, StorageVersion
 from mooring.kube.cluster import EventType
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
 
 
-_FORMS_MAX = 4
+_SHOWN_MAX = 4
 
 
 class Stored:
@@ -37,25 +37,24 @@ class Stored:
         self.labels: Mapping[str, str] = dict(metadata.get("labels") or {})
         self.fields = fields
         self.body = _encode(obj) if body is None else body
-        self._shown: tuple[tuple[Form, Stored | None], ...] = ()
+        self._shown: tuple[tuple[StorageVersion, Stored | None], ...] = ()
 
     def shown_by(self, resource: Resource) -> Stored:
-        """The object as the kind shows it. Made once for each form, the latest few of them."""
-        form = resource.form
-        if form is None:
+        """The object as the kind shows it. Made once for each storage version, the latest few of them."""
+        storage_version = resource.storage_version
+        if storage_version is None:
             return self
         for known, stored in self._shown:
-            if known is form:
+            if known is storage_version:
                 return stored or self
         obj = self.whole()
-        shown = form.show(obj)
+        shown = storage_version.decode(obj)
         made = Stored(shown, self.fields)
         same = made.body == self.body  # (the usual case: then nothing is kept twice)
-        self._shown = ((form, None if same else made), *self._shown[: _FORMS_MAX - 1])
+        self._shown = ((storage_version, None if same else made), *self._shown[: _SHOWN_MAX - 1])
         return self if same else made
 
     def whole(self) -> dict[str, Any]:
-        """A fresh dict of it, free to be changed."""
         obj: dict[str, Any] = _decode(self.body)
         return obj
 
@@ -91,7 +90,7 @@ class Change:
         return self._gone
 
     def seen_by(self, matches: Callable[[Stored], bool]) -> tuple[EventType, Stored] | None:
-        """What a watcher who selects by `matches` is told; None: nothing. Leaving the selection is DELETED, entering it ADDED."""
+        """The event for a watcher who selects by `matches`, None for none. Leaving the selection is DELETED, entering it ADDED."""
         was = self.old is not None and matches(self.old)
         if self.new is not None and matches(self.new):
             return (EventType.MODIFIED if was else EventType.ADDED), self.new
@@ -130,9 +129,9 @@ class History:
         assert not self._changes or self._changes[-1].rv < change.rv
         self._changes.append(change)
         self._bytes += _weight(change)
-        self.forget(change.at)
+        self.trim(change.at)
 
-    def forget(self, now: float) -> None:
+    def trim(self, now: float) -> None:
         """Drops what is over the limits."""
         limits = self._limits
         while len(self) and (
@@ -229,3 +228,50 @@ def _version(change: Change) -> int:
 def _weight(change: Change) -> int:
     """Bytes that forgetting the change sets free, roughly: the content before it."""
     return len(change.old.body) if change.old is not None else 0
+
+
+class StoreView:
+    """A `resource.View` on the tables of a store. A kind that is not served has no objects."""
+
+    def __init__(self, tables: Mapping[tuple[str, str, str], Table]) -> None:
+        self._tables = tables
+
+    def get(self, path: tuple[str, str, str], name: str, namespace: str = "") -> Json | None:
+        table = self._tables.get(path)
+        stored = table.get(Key(namespace, name)) if table is not None else None
+        return None if stored is None else stored.whole()
+
+    def all(self, path: tuple[str, str, str], namespace: str | None = None) -> Iterator[Json]:
+        table = self._tables.get(path)
+        if table is None:
+            return
+        for stored in table.items(namespace):
+            yield stored.whole()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listing:
+    """A list or a page of it. remaining: None where it is not known."""
+
+    items: tuple[Stored, ...]
+    version: int
+    continue_token: str = ""
+    remaining: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """The result of a create, update or patch. gone: the last finalizer went, and the object with it."""
+
+    stored: Stored
+    created: bool = False
+    gone: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Deleted:
+    """gone: False when finalizers hold the object, which is then marked."""
+
+    stored: Stored
+    gone: bool

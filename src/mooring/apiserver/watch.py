@@ -1,9 +1,8 @@
-"""Watches: who waits for changes, and what each is told.
+"""Watches on a store's changes.
 
-A watcher has no buffer of its own. It holds a version and reads on in the kind's history, which is bounded; one that is so slow
-that its place is forgotten is cut off, and resumes or lists anew as after any broken connection. So a thousand watchers cost no
-more memory than one, and none holds up another. Those who ask for the same share a `Channel`: what one of them is told is worked
-out, and encoded, once for all.
+A watcher has no buffer of its own. It holds a version and reads on in the kind's bounded history; one so slow that its version has
+left the history is closed, and resumes or lists anew as after any broken connection. So a thousand watchers cost no more memory than
+one, and none delays another. Watches of the same kind and scope share a `WatchBuffer`: their events are made and encoded once.
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from mooring.apiserver.durability import Durability, InMemory
+from mooring.apiserver.listing import Scope, WatchOptions, watch_start_of
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.scope import Scope
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.watch_buffer import BATCH_MAX, Batch, Channel, Notice, fitting
-from mooring.apiserver.watch_options import WatchOptions, start_of
+from mooring.apiserver.watch_buffer import BATCH_MAX, Batch, WatchBuffer, WatchItem, fitting
 from mooring.base.clock import Clock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.cluster import EventType
 
 BOOKMARK_PERIOD_S: Final = 15.0
@@ -35,14 +33,14 @@ Place = tuple[str, str, str]
 class Cursor:
     """One watch, step by step, without waiting. needs: the version that must be committed before the first step."""
 
-    def __init__(self, hub: WatchHub, channel: Channel, resource: Resource, scope: Scope, options: WatchOptions) -> None:
-        self._hub, self._channel, self.resource = hub, channel, resource
+    def __init__(self, hub: WatchHub, buffer: WatchBuffer, resource: Resource, scope: Scope, options: WatchOptions) -> None:
+        self._hub, self._buffer, self.resource = hub, buffer, resource
         store = hub.store
-        start = start_of(options, store.version, store.table(resource).history.floor)
+        start = watch_start_of(options, store.version, store.table(resource).history.floor)
         self._version = start.version
         self._found = store.list(resource, scope).items if start.initial else ()
         self._bookmarks, self._initial_end = options.bookmarks, start.initial and options.bookmarks
-        self._end = hub.clock.now() + (options.timeout_s or hub.chance.uniform(_TIMEOUT_S_MIN, 2 * _TIMEOUT_S_MIN))
+        self._end = hub.clock.now() + (options.timeout_s or hub.randomness.uniform(_TIMEOUT_S_MIN, 2 * _TIMEOUT_S_MIN))
         self._bookmark_at = self._next_bookmark()
         self.needs = min(start.version, store.version)
         self.is_over = False
@@ -53,20 +51,20 @@ class Cursor:
         return min(self._bookmark_at, self._end) if self._bookmarks else self._end
 
     def take(self) -> Batch | None:
-        """What comes next; None when there is nothing for now, or for ever (`is_over`)."""
+        """The next batch; None when there is nothing for now, or for ever (`is_over`)."""
         if self._found:
             count = fitting([len(stored.body) for stored in self._found[:BATCH_MAX]])
             head, self._found = self._found[:count], self._found[count:]
-            return Batch(self._version, tuple(Notice(EventType.ADDED, stored.rv, stored) for stored in head))
+            return Batch(self._version, tuple(WatchItem(EventType.ADDED, stored.rv, stored) for stored in head))
         if self._initial_end:
             self._initial_end = False
-            return Batch(self._version, (Notice(EventType.BOOKMARK, self._version, initial_end=True),))
-        while not self.is_over and self._channel.has(self._version):
-            batch = self._channel.after(self._version)
+            return Batch(self._version, (WatchItem(EventType.BOOKMARK, self._version, initial_end=True),))
+        while not self.is_over and self._buffer.has(self._version):
+            batch = self._buffer.after(self._version)
             if batch is None:
                 return self._at_rest()
             self._version = batch.version
-            if batch.notices:
+            if batch.items:
                 return batch
         self.is_over = True
         return None
@@ -77,20 +75,20 @@ class Cursor:
         self.is_over = now >= self._end or self._hub.is_closed
         if self._bookmarks and now >= self.wake_at:
             self._bookmark_at = self._next_bookmark()
-            return Batch(self._version, (Notice(EventType.BOOKMARK, self._version),))
+            return Batch(self._version, (WatchItem(EventType.BOOKMARK, self._version),))
         return None
 
     def _next_bookmark(self) -> float:
-        return self._hub.clock.now() + self._hub.chance.jittered(BOOKMARK_PERIOD_S, 0.1)
+        return self._hub.clock.now() + self._hub.randomness.jittered(BOOKMARK_PERIOD_S, 0.1)
 
 
 class WatchHub:
-    """Tells watchers of a store's changes, as far as they are committed. Belongs to one event loop."""
+    """Wakes watchers at a store's committed changes. Belongs to one event loop."""
 
-    def __init__(self, store: ObjectStore, *, clock: Clock, chance: Chance, durability: Durability | None = None) -> None:
-        self.store, self.clock, self.chance = store, clock, chance
+    def __init__(self, store: ObjectStore, *, clock: Clock, randomness: Random, durability: Durability | None = None) -> None:
+        self.store, self.clock, self.randomness = store, clock, randomness
         self._durability = durability or InMemory(store)
-        self._channels: WeakValueDictionary[tuple[object, ...], Channel] = WeakValueDictionary()
+        self._buffers: WeakValueDictionary[tuple[object, ...], WatchBuffer] = WeakValueDictionary()
         self._waiting: dict[Place, dict[asyncio.Future[None], None]] = {}
         self._listeners: list[Callable[[Place | None], None]] = []
         self.is_closed = False
@@ -114,22 +112,22 @@ class WatchHub:
     def cursor(self, resource: Resource, scope: Scope, options: WatchOptions) -> Cursor:
         """A watch at its beginning. Raises what `start_of` raises."""
         key = (resource.path, id(self.store.table(resource).history), scope)
-        channel = self._channels.get(key)
-        if channel is None:
-            channel = Channel(self.store, self._durability, resource, scope)
-        cursor = Cursor(self, channel, resource, scope, options)
-        self._channels[key] = channel
+        buffer = self._buffers.get(key)
+        if buffer is None:
+            buffer = WatchBuffer(self.store, self._durability, resource, scope)
+        cursor = Cursor(self, buffer, resource, scope, options)
+        self._buffers[key] = buffer
         return cursor
 
-    async def watch(self, resource: Resource, scope: Scope, options: WatchOptions) -> AsyncGenerator[tuple[Notice, ...], None]:
-        """Notices in batches, until the time is up or the watcher has fallen behind. Raises what `start_of` and `settled` raise."""
+    async def watch(self, resource: Resource, scope: Scope, options: WatchOptions) -> AsyncGenerator[tuple[WatchItem, ...], None]:
+        """Items in batches, until the time is up or the watcher has fallen behind. Raises what `start_of` and `wait_committed` raise."""
         cursor = self.cursor(resource, scope, options)
         if cursor.needs > self._durability.committed:
-            await self._durability.settled(cursor.needs)
+            await self._durability.wait_committed(cursor.needs)
         while True:
             batch = cursor.take()
             if batch is not None:
-                yield batch.notices
+                yield batch.items
             elif cursor.is_over:
                 return
             else:

@@ -1,4 +1,4 @@
-"""What watches are told, in batches that those who ask for the same have in common."""
+"""Batches of watch events, shared by watches of the same kind and scope."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Sequence
 from typing import Final
 
 from mooring.apiserver.durability import Durability
+from mooring.apiserver.listing import Scope
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.scope import Scope
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Change, History, Stored
 from mooring.kube.cluster import EventType
 
 BATCH_MAX: Final = 256
-"""Notices in a batch."""
+"""Items in a batch."""
 _BATCH_BYTES: Final = 512 * 1024
 _STEPS_KEPT: Final = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Notice:
+class WatchItem:
     """One line of a watch. stored: None for a BOOKMARK. initial_end: the bookmark after everything that was there."""
 
     type: EventType
@@ -31,17 +31,17 @@ class Notice:
 
 
 class Batch:
-    """Notices that belong together. version: where a watch stands after them. encoded: what readers have made of them, by form."""
+    """Items that belong together. version: where a watch stands after them. encoded: what readers have made of them, by form."""
 
-    __slots__ = ("encoded", "notices", "version")
+    __slots__ = ("encoded", "items", "version")
 
-    def __init__(self, version: int, notices: tuple[Notice, ...]) -> None:
-        self.version, self.notices = version, notices
+    def __init__(self, version: int, items: tuple[WatchItem, ...]) -> None:
+        self.version, self.items = version, items
         self.encoded: dict[object, bytes] = {}
 
 
-class Channel:
-    """What all watches of one kind and scope are told. The latest steps are kept, for the next who takes them."""
+class WatchBuffer:
+    """The events of one kind and scope. The latest batches are kept for the next watch that takes them."""
 
     def __init__(self, store: ObjectStore, durability: Durability, resource: Resource, scope: Scope) -> None:
         self._store, self._durability = store, durability
@@ -70,7 +70,7 @@ class Channel:
         if not changes:
             return None
         changes = changes[: fitting([_size(change) for change in changes])]
-        batch = self._latest[version] = Batch(changes[-1].rv, _notices(changes, self._scope, self._resource))
+        batch = self._latest[version] = Batch(changes[-1].rv, _items(changes, self._scope, self._resource))
         if len(self._latest) > _STEPS_KEPT:
             del self._latest[next(iter(self._latest))]
         return batch
@@ -94,6 +94,6 @@ def _until(committed: int, changes: list[Change]) -> list[Change]:
     return changes
 
 
-def _notices(changes: list[Change], scope: Scope, resource: Resource) -> tuple[Notice, ...]:
-    told = ((change.rv, change.seen_by(scope.matches)) for change in changes)
-    return tuple(Notice(seen[0], version, seen[1].shown_by(resource)) for version, seen in told if seen is not None)
+def _items(changes: list[Change], scope: Scope, resource: Resource) -> tuple[WatchItem, ...]:
+    observed = ((change.rv, change.seen_by(scope.matches)) for change in changes)
+    return tuple(WatchItem(view[0], version, view[1].shown_by(resource)) for version, view in observed if view is not None)

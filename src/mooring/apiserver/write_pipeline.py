@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from mooring.apiserver import api_errors, field_errors, metadata
@@ -9,16 +10,17 @@ from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.listing import parse_version
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.table import Stored
+from mooring.base.randomness import Random
 
 _JSON_BYTES_MAX: Final = 3 * 512 * 1024
 _BYTES_MAX: Final = 2 * 1024 * 1024
 
 
-def tidy(resource: Resource, obj: Json, old: Json | None = None, subresource: str = "") -> tuple[str, ...]:
+def normalise(resource: Resource, obj: Json, old: Json | None = None, subresource: str = "") -> tuple[str, ...]:
     """The warnings that an object earns; drops what they say is dropped. A status earns none of its kind's."""
     twins = metadata.without_twins(obj["metadata"])
-    told = [".metadata.ownerReferences contains duplicate entries; API server dedups owner references"] if twins else []
-    return tuple(told) if subresource == "status" else (*told, *resource.warnings(obj, old))
+    warnings = [".metadata.ownerReferences contains duplicate entries; API server dedups owner references"] if twins else []
+    return tuple(warnings) if subresource == "status" else (*warnings, *resource.warnings(obj, old))
 
 
 def check_name(meta: Json, name: str) -> None:
@@ -89,16 +91,13 @@ def check_preconditions(resource: Resource, old: Stored, options: DeleteOptions)
 
 
 def check_size(resource: Resource, stored: Stored) -> None:
-    """Raises TooLarge for what etcd would not take: there definitions and custom objects are JSON, too, the others are shorter.
-
-    Differs from kube-apiserver, which answers 500.
-    """
+    """Raises TooLarge for what etcd refuses, by its encoding (JSON for custom kinds). Differs from kube-apiserver, which answers 500."""
     bytes_max = _JSON_BYTES_MAX if resource.custom is not None or resource.kind == "CustomResourceDefinition" else _BYTES_MAX
     if len(stored.body) > bytes_max:
         raise api_errors.too_large(f"an object of {len(stored.body)} bytes, limit is {bytes_max}")
 
 
-def reset_for(resource: Resource, new: Json, before: Json, now: float, subresource: str) -> None:
+def reset_readonly(resource: Resource, new: Json, before: Json, now: float, subresource: str) -> None:
     """Takes back what the endpoint may not write."""
     if not subresource:
         resource.prepare_update(new, before, now)
@@ -121,13 +120,13 @@ def reset_for(resource: Resource, new: Json, before: Json, now: float, subresour
     resource.prepare_status(new, before, now)
 
 
-def wrong_in(resource: Resource, new: Json, before: Json, subresource: str) -> list[field_errors.Cause]:
+def wrong_in(resource: Resource, new: Json, before: Json, subresource: str) -> Iterable[field_errors.Cause]:
     action = resource.action(subresource)
     if action is not None:
         return action.validate(new, before)
     if subresource:
         return resource.validate_status(new, before)
-    return resource.validate(new) + resource.validate_update(new, before)
+    return [*resource.validate(new), *resource.validate_update(new, before)]
 
 
 def is_finished(resource: Resource, new: Json) -> bool:
@@ -139,3 +138,26 @@ def is_finished(resource: Resource, new: Json) -> bool:
         and not meta.get("finalizers")
         and not resource.holds(new)
     )
+
+
+_PREFIX_MAX: Final = 58
+_TRIES: Final = 8
+
+
+def generate_name(meta: Json, randomness: Random, is_taken: Callable[[str], bool]) -> None:
+    """Fills in a name where only its beginning is given. It may still be a taken one, when chance will have it so."""
+    prefix = meta.get("generateName", "")
+    if meta.get("name") or not prefix:
+        return
+    for _ in range(_TRIES):
+        meta["name"] = prefix[:_PREFIX_MAX] + randomness.suffix()
+        if not is_taken(meta["name"]):
+            return
+
+
+def name_taken(resource: Resource, meta: Json, holder: Stored) -> Exception:
+    if not meta.get("generateName") or not meta["name"].startswith(meta["generateName"][:_PREFIX_MAX]):
+        going = holder.whole()["metadata"].get("deletionTimestamp") is not None
+        return api_errors.already_exists(resource, meta["name"], before="object is being deleted: " if going else "")
+    more = ", the server was not able to generate a unique name for the object"
+    return api_errors.already_exists(resource, meta["name"], more, retry_after_s=1.0)

@@ -1,1 +1,1 @@
-"""The bottom: clock, chance, log, metrics, errors, units, flags. No Kubernetes, no CSI."""
+"""The bottom: clock, randomness, log, metrics, errors, units, flags. No Kubernetes, no CSI."""

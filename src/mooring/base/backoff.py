@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 
 _DOUBLINGS_MAX = 60  # beyond this any cap is reached, and a float would overflow one day
 
@@ -23,14 +23,10 @@ class BackOff:
         assert 0 <= self.jitter < 1
 
     def delay_s(self, failures: int) -> float:
-        """Delay before the next try, without jitter.
-
-        failures: in a row, from 1. Large counts saturate.
-        Source: client-go util/workqueue, item exponential failure limiter.
-        """
+        """Delay before the next try, unjittered (client-go's exponential failure limiter). failures: in a row, from 1."""
         assert failures >= 1
         return min(self.cap_s, self.base_s * 2.0 ** min(failures - 1, _DOUBLINGS_MAX))
 
-    def jittered_s(self, failures: int, chance: Chance) -> float:
+    def jittered_s(self, failures: int, randomness: Random) -> float:
         """The delay, moved by up to ± jitter of itself, but not beyond cap_s."""
-        return min(self.cap_s, chance.jittered(self.delay_s(failures), self.jitter))
+        return min(self.cap_s, randomness.jittered(self.delay_s(failures), self.jitter))

@@ -10,26 +10,18 @@ Instant = float
 
 
 class Clock(Protocol):
-    """Where time comes from."""
-
     def now(self) -> Instant:
         """Monotonic seconds; deadlines and back-off are counted on it."""
-        ...
 
     def wall_s(self) -> float:
         """Seconds since the Unix epoch, for what is shown to others."""
-        ...
 
     async def sleep(self, seconds: float) -> None:
         """Returns after so many seconds of this clock, at once for zero or less."""
-        ...
 
 
 class LoopClock:
-    """The clock of the running event loop, so that a loop with virtual time carries everything along.
-
-    epoch_s: the wall time at loop time zero, for runs that must repeat exactly; None is the machine's own wall clock.
-    """
+    """The running event loop's clock, virtual if the loop's is. epoch_s: wall time at loop time zero, for repeatable runs; None: real."""
 
     def __init__(self, epoch_s: float | None = None) -> None:
         self._epoch_s = epoch_s

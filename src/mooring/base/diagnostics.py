@@ -54,10 +54,7 @@ class Diagnostics:
         self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self, address: str) -> tuple[str, int]:
-        """Listens, and gives the bound host and port. address: `:8080` (all interfaces), `0.0.0.0:8080`, `[::1]:80`, `localhost:80`.
-
-        Raises ConfigError that names the address.
-        """
+        """Listens, gives host and port. address: `:8080` (all interfaces), `[::1]:80`, `localhost:80`. Raises ConfigError that names it."""
         assert self._server is None, "started twice"
         host, port = split_address(address)
         try:

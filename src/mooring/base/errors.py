@@ -6,10 +6,7 @@ class MooringError(Exception):
 
 
 class ConfigError(MooringError):
-    """The operator must act, at start: a flag, a file or an environment variable is wrong.
-
-    exit_code: what the process ends with; 2 for a flag that can't be read, 1 for anything that can be read but not used.
-    """
+    """A flag, file or environment variable is wrong at start. exit_code: 2 for a flag that can't be read, 1 for an unusable value."""
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
         super().__init__(message)

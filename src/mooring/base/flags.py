@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import Kind
+from mooring.base.flagkinds import FlagKind
 
 T = TypeVar("T")
 F = TypeVar("F")
@@ -54,13 +54,13 @@ class Flag:
 
     field: str
     name: str
-    kind: Kind[Any]
+    kind: FlagKind[Any]
     default: Any
     text: str
     section: Section = Section.OWN
 
 
-def flag(name: str, kind: Kind[T], default: T, text: str, section: Section = Section.OWN) -> T:
+def flag(name: str, kind: FlagKind[T], default: T, text: str, section: Section = Section.OWN) -> T:
     """A field of a flag table; typed as its value, so that tables read as records."""
     made: Any = dataclasses.field(default_factory=lambda: default, metadata={"flag": (name, kind, default, text, section)})
     result: T = made
@@ -75,11 +75,7 @@ def flags_of(table: type[Any]) -> dict[str, Flag]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parsed(Generic[F]):
-    """A command line that was read.
-
-    given: names that stood there. removed: flags of former versions with their texts, without effect. rest: words after the flags.
-    help_wanted: -h or --help was met; nothing behind it was read.
-    """
+    """given: flags that were set. removed: former flags without effect. rest: other words. help_wanted: -h was read, nothing after it."""
 
     flags: F
     given: frozenset[str]
@@ -89,10 +85,7 @@ class Parsed(Generic[F]):
 
 
 def parse(table: type[F], words: Sequence[str], removed: Mapping[str, bool] | None = None) -> Parsed[F]:
-    """Reads the words after the program's name.
-
-    removed: flags that are accepted without effect, to whether they need a value. Raises UsageError.
-    """
+    """Reads the arguments. removed: flags without effect, and whether they take a value. Raises UsageError."""
     rows, removed = flags_of(table), removed or {}
     values: dict[str, Any] = {}
     ignored: list[tuple[str, str]] = []

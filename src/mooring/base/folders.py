@@ -23,16 +23,13 @@ def folder_or_temporary(path: str) -> Iterator[Path]:
 
 
 def refusal(folder: Path, error: OSError) -> ConfigError:
-    """Why a folder that somebody gave can't be used, in words."""
+    """The reason why a given folder can't be used."""
     words = error.strerror if error.filename in (None, str(folder)) else f"{error.strerror}: '{error.filename}'"
     return ConfigError(f"state folder '{folder}' can't be used: {'it is a file; give a folder' if os.path.isfile(folder) else words}")
 
 
 def hold(path: Path, whose: str) -> int:
-    """A descriptor that holds the lock file; the kernel frees it however the process ends. whose: "the driver", in the error's words.
-
-    Raises ConfigError while another process has it, OSError.
-    """
+    """The lock file's descriptor; the kernel frees it. whose: "the driver", for errors. Raises OSError, ConfigError while it is taken."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

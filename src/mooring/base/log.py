@@ -99,14 +99,14 @@ class _Program(logging.Handler):
         self.patterns: tuple[tuple[str, int], ...] = ()
 
     def level_of(self, name: str) -> int | None:
-        """What a vmodule pattern asks of a logger, None for nothing. It only raises, as in klog; the first that matches counts."""
+        """A vmodule pattern's level for a logger, None for none. It only raises, as in klog; the first that matches counts."""
         for pattern, verbosity in self.patterns:
             if fnmatch.fnmatchcase(name.rpartition(".")[2], pattern):
                 return logging.INFO - max(self.verbosity, verbosity)
         return None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes one line. A stream that is gone loses it: there is nobody left to tell."""
+        """Writes one line. Lost when the stream is gone."""
         stream = sys.stderr if self.stream is None else self.stream
         if stream is None:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mooring.base.log import Logger
 
 
-class Complaints:
+class LogOnce:
     """over: logged at level 0 when all is well again, "" for nothing."""
 
     def __init__(self, log: Logger, over: str = "") -> None:
@@ -13,13 +13,13 @@ class Complaints:
         self._over = over
         self._last = ""
 
-    def about(self, message: str, error: Exception) -> None:
+    def error(self, message: str, error: Exception) -> None:
         """Logs at error level, unless this was the last that was logged."""
         if self._is_new(message, error):
             self._log.error(message, error=error)
 
-    def note(self, message: str, error: Exception) -> None:
-        """The same for what nobody need look after."""
+    def info(self, message: str, error: Exception) -> None:
+        """The same for an error that needs no action."""
         if self._is_new(message, error):
             self._log.info(0, message, why=str(error))
 
@@ -28,7 +28,7 @@ class Complaints:
         self._last = text
         return text != last
 
-    def end(self) -> None:
+    def reset(self) -> None:
         """All is well."""
         if self._last:
             self._last = ""

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Head:
-    """What every line begins with. letter: I, W or E. level: 0 for warnings, without meaning for errors. caller: file.py:12."""
+    """The beginning of every line. letter: I, W or E. level: 0 for warnings, without meaning for errors. caller: file.py:12."""
 
     letter: str
     level: int

@@ -1,4 +1,4 @@
-"""Chance as a port: one seedable source per process, handed in, never the global one."""
+"""Randomness as a port: one seedable source per process, handed in, never the global one."""
 
 import random
 import uuid
@@ -6,7 +6,7 @@ import uuid
 _NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # what the API server draws generated names from: no vowels, no words
 
 
-class Chance:
+class Random:
     """A source of random values. seed: None draws from the system; a number repeats exactly."""
 
     def __init__(self, seed: int | None = None) -> None:
@@ -25,7 +25,6 @@ class Chance:
         return self._random.random() < probability
 
     def shuffle(self, items: list[object]) -> None:
-        """Reorders the list in place."""
         self._random.shuffle(items)
 
     def jittered(self, seconds: float, share: float) -> float:
@@ -38,5 +37,4 @@ class Chance:
         return "".join(self._random.choice(_NAME_LETTERS) for _ in range(length))
 
     def uid(self) -> str:
-        """A random UUID (version 4) as text."""
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))

@@ -21,10 +21,7 @@ _PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 
 
 def parse_duration_s(text: str) -> float:
-    """Seconds. Exact to the nanosecond up to some 100 days, then as near as a float comes.
-
-    Raises ValueError in Go's words for anything that Go's time.ParseDuration refuses; a bare number is refused, except 0.
-    """
+    """Seconds, exact to the nanosecond up to 100 days. Raises ValueError in Go's words as time.ParseDuration; only 0 needs no unit."""
     nanoseconds = _parse_ns(text)
     return nanoseconds / 1_000_000_000
 

@@ -7,15 +7,14 @@ import contextlib
 import dataclasses
 import shlex
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from mooring.base import loops
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, INT, STRING
-from mooring.base.flags import Parsed, flag
-from mooring.cli import apiserver_files
+from mooring.base.flags import Parsed, UsageError, flag, parse
 from mooring.cli.people import check_server_parts, run_for_people
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
@@ -24,7 +23,81 @@ if TYPE_CHECKING:
     from mooring.apiserver.durability import Durability
     from mooring.apiserver.store import ObjectStore
     from mooring.base.clock import Clock
-    from mooring.base.randomness import Chance
+    from mooring.base.randomness import Random
+
+F = TypeVar("F", bound=ProcessFlags)
+
+_WORDS: Final = ("backup", "restore")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BackupFlags(ProcessFlags):
+    state: str = flag("state", STRING, "", "The server's folder. The server may be running.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RestoreFlags(ProcessFlags):
+    state: str = flag("state", STRING, "", "The server's folder. No server may be running on it; made if missing.")
+    replace: bool = flag("replace", BOOL, False, "Put the backup in the place of objects that are there; they stay in the folder.")
+
+
+def _check_state(parsed: Parsed[BackupFlags] | Parsed[RestoreFlags]) -> None:
+    if not parsed.flags.state:
+        raise ConfigError("state: give the server's folder")
+
+
+_BACKUP: Final[Command[BackupFlags]] = Command(
+    BackupFlags,
+    check=_check_state,
+    about="Writes a server's objects to one new FILE. The server may be running.",
+    example="mooring apiserver backup --state ./state backup.db",
+)
+_RESTORE: Final[Command[RestoreFlags]] = Command(
+    RestoreFlags,
+    check=_check_state,
+    about="Puts the objects of a backup, a FILE, into a server's folder.",
+    example="mooring apiserver restore --state ./other backup.db",
+)
+
+
+def _run_on_file(argv: Sequence[str], prog: str) -> int:
+    """argv: one of WORDS, its flags, and a file. Gives the exit code."""
+    word, *rest = argv
+    if word == "backup":
+        return _run_with_file(_BACKUP, rest, f"{prog} {word}", _back_up)
+    return _run_with_file(_RESTORE, rest, f"{prog} {word}", _restore)
+
+
+def _run_with_file(command: Command[F], argv: Sequence[str], prog: str, serve: Callable[[F, Path], None]) -> int:
+    try:
+        words = parse(command.table, argv).rest
+    except UsageError:
+        words = ()  # it is said below
+
+    def checked(flags: F) -> int:
+        if len(words) != 1:
+            raise UsageError("give one FILE, after the flags")
+        serve(flags, Path(words[0]))
+        return 0
+
+    return run_for_people(command, argv[: len(argv) - len(words)], prog, checked)
+
+
+def _back_up(flags: BackupFlags, file: Path) -> None:
+    from mooring.apiserver.disk.backup import back_up
+
+    saved = back_up(Path(flags.state), file)
+    sys.stdout.write(f"'{file}' has the objects as of version {saved.version}\n")
+
+
+def _restore(flags: RestoreFlags, file: Path) -> None:
+    from mooring.apiserver.disk.backup import restore
+    from mooring.base.clock import LoopClock
+
+    saved, replaced = restore(Path(flags.state), file, LoopClock().wall_s(), replace=flags.replace)
+    sys.stdout.write(f"'{flags.state}' has the {len(saved.objects)} objects of '{file}'; versions go on after {saved.version}\n")
+    if replaced is not None:
+        sys.stdout.write(f"What was there before is kept as '{replaced}'\n")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,8 +142,8 @@ COMMAND: Final[Command[ApiServerFlags]] = Command(
 
 def run(argv: Sequence[str], prog: str) -> int:
     """argv: the words after `mooring apiserver`. Gives the exit code."""
-    if argv[:1] and argv[0] in apiserver_files.WORDS:
-        return apiserver_files.run(argv, prog)
+    if argv[:1] and argv[0] in _WORDS:
+        return _run_on_file(argv, prog)
     return run_for_people(COMMAND, argv, prog, lambda flags: loops.run(_serve(flags)))
 
 
@@ -85,19 +158,19 @@ async def _serve(flags: ApiServerFlags) -> int:
     from mooring.apiserver.web.server import ApiServer
     from mooring.base.clock import LoopClock
     from mooring.base.folders import folder_or_temporary
-    from mooring.base.randomness import Chance
+    from mooring.base.randomness import Random
     from mooring.base.stopping import stop_signals
 
-    clock, chance = LoopClock(), Chance()
+    clock, randomness = LoopClock(), Random()
     with stop_signals() as stop, folder_or_temporary(flags.state) as folder:
-        async with _objects(flags, folder, clock, chance) as (store, durability):
+        async with _objects(flags, folder, clock, randomness) as (store, durability):
             identity = identity_in(folder / "tls", clock.wall_s())
-            server = ApiServer(store, identity, clock=clock, chance=chance, port=flags.port, durability=durability)
+            server = ApiServer(store, identity, clock=clock, randomness=randomness, port=flags.port, durability=durability)
             await server.start()
             try:
-                told = kubeconfig_file(flags, folder)
-                server.write_kubeconfig(told)
-                sys.stdout.write(f"The API server answers on {server.url}\nexport KUBECONFIG={shlex.quote(str(told))}\n")
+                path = kubeconfig_file(flags, folder)
+                server.write_kubeconfig(path)
+                sys.stdout.write(f"The API server answers on {server.url}\nexport KUBECONFIG={shlex.quote(str(path))}\n")
                 sys.stdout.flush()
                 await _until(stop, durability)
             finally:
@@ -107,17 +180,17 @@ async def _serve(flags: ApiServerFlags) -> int:
 
 @contextlib.asynccontextmanager
 async def _objects(
-    flags: ApiServerFlags, folder: Path, clock: Clock, chance: Chance
+    flags: ApiServerFlags, folder: Path, clock: Clock, randomness: Random
 ) -> AsyncGenerator[tuple[ObjectStore, Durability], None]:
     from mooring.apiserver.bootstrap import new_store
     from mooring.apiserver.disk.state import lasting
     from mooring.apiserver.durability import InMemory
 
     if flags.memory:
-        store = new_store(chance, clock.wall_s(), event_ttl_s=flags.event_ttl)
+        store = new_store(randomness, clock.wall_s(), event_ttl_s=flags.event_ttl)
         yield store, InMemory(store)
         return
-    async with lasting(folder, clock=clock, chance=chance, careful=not flags.no_fsync, event_ttl_s=flags.event_ttl) as opened:
+    async with lasting(folder, clock=clock, randomness=randomness, careful=not flags.no_fsync, event_ttl_s=flags.event_ttl) as opened:
         yield opened
 
 

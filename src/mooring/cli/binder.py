@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import DURATION, INT, STRING, Kind
+from mooring.base.flagkinds import DURATION, INT, STRING, FlagKind
 from mooring.base.flags import Parsed, flag
 from mooring.base.units import format_duration
 from mooring.cli.process import Command, Machine, Setup, run_command
@@ -16,7 +16,7 @@ from mooring.cli.tables import ManagerFlags
 from mooring.controllers.binding.options import PARTS
 
 if TYPE_CHECKING:
-    from mooring.cli.life import Work
+    from mooring.control.manager import Work
     from mooring.control.runtime import Runtime
 
 
@@ -25,7 +25,7 @@ def _read_parts(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-_PARTS: Final[Kind[tuple[str, ...]]] = Kind("name,...", _read_parts, show=lambda words: f"[{','.join(words)}]")
+_PARTS: Final[FlagKind[tuple[str, ...]]] = FlagKind("name,...", _read_parts, show=lambda words: f"[{','.join(words)}]")
 _WORKERS_MAX: Final = 1000
 
 

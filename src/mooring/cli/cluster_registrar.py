@@ -83,7 +83,7 @@ def _serve(setup: Setup[ClusterRegistrarFlags], machine: Machine) -> int:
 async def _live(flags: ClusterRegistrarFlags, machine: Machine) -> int:
     """The exit code. Raises ConfigError, and DriverError for a driver that does not introduce itself."""
     from mooring.base.metrics import Metrics
-    from mooring.base.randomness import Chance
+    from mooring.base.randomness import Random
     from mooring.cli.clusters import client, load_config
     from mooring.cli.settings import RequestLimit
     from mooring.cluster_registrar.registration import ClusterRegistration
@@ -99,7 +99,7 @@ async def _live(flags: ClusterRegistrarFlags, machine: Machine) -> int:
         return int(stopped_by.result() == signal.SIGINT)
     name, attaches = introduced.result()
     _log.info(0, "CSI driver name", driver=name)
-    async with client("cluster-driver-registrar", config, RequestLimit(), clock=clock, chance=Chance(), metrics=Metrics()) as cluster:
+    async with client("cluster-driver-registrar", config, RequestLimit(), clock=clock, randomness=Random(), metrics=Metrics()) as cluster:
         registration = ClusterRegistration(cluster, name, attach_required=attaches, pod_info_on_mount=flags.pod_info_mount, clock=clock)
         running = asyncio.create_task(registration.run(), name="cluster-registrar/run")
         if await _ended(running, stopped_by):

@@ -8,20 +8,17 @@ import platform
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.cli.process import VERSION, Machine
 from mooring.cli.settings import RequestLimit
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.config import ClusterConfig
 from mooring.kube.client.http import HttpCluster
-from mooring.kube.client.metrics import ClientMetrics
+from mooring.kube.client.retrying import ClientMetrics
 
 
 def load_config(path: str, machine: Machine, server: str = "") -> ClusterConfig:
-    """path: "" for the pod's service account; as in the Go sidecars, KUBECONFIG of the environment does not count.
-
-    server: a URL that goes before what is found there; alone it is asked anonymously. Raises ConfigError.
-    """
+    """path: "" for the pod's service account (KUBECONFIG is not read, as upstream). server: goes before the file's. Raises ConfigError."""
     if server and not server.startswith(("https://", "http://")):
         raise ConfigError(f'master: "{server}" must begin with https:// or http://')
     if path:
@@ -37,12 +34,12 @@ def load_config_as_kubectl(path: str, machine: Machine) -> ClusterConfig:
     return kubeconfig.load(path, machine.environ)
 
 
-def client(name: str, config: ClusterConfig, limit: RequestLimit, *, clock: Clock, chance: Chance, metrics: Metrics) -> HttpCluster:
+def client(name: str, config: ClusterConfig, limit: RequestLimit, *, clock: Clock, randomness: Random, metrics: Metrics) -> HttpCluster:
     """A client that is not connected yet. name: begins the user agent."""
     return HttpCluster(
         config,
         clock=clock,
-        chance=chance,
+        randomness=randomness,
         user_agent=f"{name}/{VERSION} ({platform.system().lower()}/{platform.machine()}) mooring",
         qps=limit.qps,
         burst=limit.burst,

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import DURATION, INT, STRING, UINT
+from mooring.base.flagkinds import DURATION, GATES, INT, STRING, UINT, Gate, Stage, gates_help
 from mooring.base.flags import Parsed, flag
-from mooring.base.gates import GATES, Gate, Stage, gates_help
 from mooring.base.units import format_duration
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_common
@@ -19,7 +18,7 @@ from mooring.cli.tables import SidecarFlags
 
 if TYPE_CHECKING:
     from mooring.cli.sidecar import Context, Work
-    from mooring.controllers.attacher.controller import AttacherOptions
+    from mooring.controllers.attacher.options import AttacherOptions
 
 KNOWN_GATES: Final[Mapping[str, Gate]] = {
     "MutableCSINodeAllocatableCount": Gate(Stage.GA, True),
@@ -40,8 +39,6 @@ _WORKERS_MAX: Final = 10_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttacherFlags(SidecarFlags):
-    """external-attacher's flags."""
-
     feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(KNOWN_GATES))
     timeout_s: float = flag("timeout", DURATION, 15.0, "Timeout for waiting for attaching or detaching the volume.")
     worker_threads: int = flag("worker-threads", UINT, 10, "How many calls to the driver run at once at the most.")
@@ -57,7 +54,6 @@ class AttacherFlags(SidecarFlags):
 
 
 def main() -> int:
-    """The entry point."""
     return run(sys.argv[1:], sys.argv[0])
 
 
@@ -121,7 +117,7 @@ def _attacher(context: Context[AttacherFlags]) -> Work:
 
 def options_of(setup: Setup[AttacherFlags]) -> AttacherOptions:
     """The controller's options, as the flags and gates have them."""
-    from mooring.controllers.attacher.controller import AttacherOptions
+    from mooring.controllers.attacher.options import AttacherOptions
 
     flags = setup.flags
     return AttacherOptions(

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, INT, STRING, UINT
+from mooring.base.flagkinds import BOOL, DURATION, GATES, INT, STRING, UINT, Gate, Stage, gates_help
 from mooring.base.flags import Parsed, Section, flag
-from mooring.base.gates import GATES, Gate, Stage, gates_help
 from mooring.base.log import logger
 from mooring.base.units import format_duration
 from mooring.cli.process import Command, Machine, Setup, run_command
@@ -39,8 +38,6 @@ _UUID_LENGTH_MAX: Final = 32
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProvisionerFlags(SidecarFlags):
-    """external-provisioner's flags."""
-
     feature_gates: Mapping[str, bool] = flag("feature-gates", GATES, {}, gates_help(KNOWN_GATES))
     kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file; $KUBECONFIG goes before it. Neither: the pod's own.")
     master: str = flag("master", STRING, "", "URL of the API server, in place of the one that the kubeconfig names.")
@@ -102,7 +99,6 @@ class ProvisionerFlags(SidecarFlags):
 
 
 def main() -> int:
-    """The entry point."""
     return run(sys.argv[1:], sys.argv[0])
 
 
@@ -174,7 +170,7 @@ def _serve(setup: Setup[ProvisionerFlags], machine: Machine) -> int:
 
 
 def sidecar(setup: Setup[ProvisionerFlags], machine: Machine) -> Sidecar[ProvisionerFlags]:
-    """What the provisioner adds to what all sidecars are. Raises ConfigError."""
+    """The provisioner's part of the sidecar. Raises ConfigError."""
     from mooring.cli.sidecar import Sidecar
 
     options = options_of(setup, machine)
@@ -205,7 +201,7 @@ async def _without_unknown_kinds(options: ProvisionerOptions, cluster: Cluster) 
 
 
 async def _serves_attributes_classes(cluster: Cluster) -> bool:
-    """True also when nobody can tell. Discovery is asked, not the kind: upstream's RBAC manifest gives no right to that."""
+    """True also when that is unknown. Discovery is asked, not the kind: upstream's RBAC manifest gives no right to that."""
     from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
     from mooring.kube.errors import ApiError
 
@@ -224,9 +220,9 @@ def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions
     from mooring.controllers.provisioner.metrics import JournalMetrics
 
     runtime, driver_name = context.runtime, context.info.name
-    cluster, clock, chance = runtime.cluster, runtime.clock, runtime.chance
-    identity = f"{machine.host_name()}_{chance.uid()}"
-    events = EventRecorder(cluster, f"{driver_name}_{identity}", clock=clock, chance=chance)
+    cluster, clock, randomness = runtime.cluster, runtime.clock, runtime.randomness
+    identity = f"{machine.host_name()}_{randomness.uid()}"
+    events = EventRecorder(cluster, f"{driver_name}_{identity}", clock=clock, randomness=randomness)
     place = JournalLocation(namespace(context.setup.flags, machine), driver_name, options.node.node_name if options.node else "")
     intents = Journal(cluster, place, identity, clock, runtime.metrics.once(JournalMetrics))
     return Provisioner(runtime, context.driver, context.info, options, events, intents=intents)
@@ -234,8 +230,7 @@ def _provisioner(context: Context[ProvisionerFlags], options: ProvisionerOptions
 
 def options_of(setup: Setup[ProvisionerFlags], machine: Machine) -> ProvisionerOptions:
     """The controller's options, as flags, gates and the pod's surroundings have them. Raises ConfigError."""
-    from mooring.controllers.provisioner.driver_capabilities import Rules
-    from mooring.controllers.provisioner.options import ProvisionerOptions
+    from mooring.controllers.provisioner.options import ProvisionerOptions, Rules
 
     flags, gates = setup.flags, setup.gates
     rules = Rules(

@@ -36,7 +36,7 @@ def run(argv: Sequence[str], prog: str) -> int:
 async def _demo(flags: DemoFlags, prog: str) -> int:
     check_server_parts()
     from mooring.base.clock import LoopClock
-    from mooring.base.randomness import Chance
+    from mooring.base.randomness import Random
     from mooring.base.stopping import unless_stopped
     from mooring.dev.demo import DemoFailed
     from mooring.dev.run import run_demo
@@ -51,7 +51,7 @@ async def _demo(flags: DemoFlags, prog: str) -> int:
         story = Story(screen, clock)
         try:
             with story_log(story, flags):
-                finished = await unless_stopped(run_demo(story, clock, Chance()))
+                finished = await unless_stopped(run_demo(story, clock, Random()))
         except DemoFailed as error:
             story.failed(str(error))
             return 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
+import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from mooring.api.names import dns_subdomain
 from mooring.base.errors import ConfigError
@@ -18,6 +20,44 @@ from mooring.cli.driver import NAMES, TOPOLOGY
 from mooring.cli.people import check_server_parts, run_for_people, say_gone, story_log
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
+
+_READ_BYTES: Final = 4096
+
+
+@contextlib.contextmanager
+def on_enter(terminal: TextIO | None, act: Callable[[], None]) -> Iterator[bool]:
+    """Calls act at each Enter. Gives False without a terminal, or in its background, where reading would stop the process (SIGTTIN)."""
+    if terminal is None or not terminal.isatty() or not _is_in_front(terminal.fileno()):
+        yield False
+        return
+    loop, descriptor = asyncio.get_running_loop(), terminal.fileno()
+
+    def read() -> None:
+        if _is_in_front(descriptor) and _line(descriptor):
+            act()
+        else:
+            loop.remove_reader(descriptor)
+
+    loop.add_reader(descriptor, read)
+    try:
+        yield True
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _is_in_front(descriptor: int) -> bool:
+    try:
+        return os.tcgetpgrp(descriptor) == os.getpgrp()
+    except OSError:
+        return True  # not the terminal that rules over this process
+
+
+def _line(descriptor: int) -> bytes:
+    """b"" at its end. A terminal gives whole lines."""
+    try:
+        return os.read(descriptor, _READ_BYTES)
+    except OSError:
+        return b""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,7 +110,7 @@ def run(argv: Sequence[str], prog: str) -> int:
 
 def _examples(flags: DevFlags) -> int:
     check_server_parts()
-    from mooring.dev.examples import examples
+    from mooring.dev.seed_objects import examples
     from mooring.driver.hostpath import DRIVER_NAME
 
     kubeconfig = str(Path(flags.state).absolute() / "kubeconfig") if flags.state else ""
@@ -90,9 +130,8 @@ def _examples_command(flags: DevFlags, prog: str) -> str:
 async def _dev(flags: DevFlags, prog: str) -> int:
     check_server_parts()
     from mooring.base.clock import LoopClock
-    from mooring.base.randomness import Chance
+    from mooring.base.randomness import Random
     from mooring.base.stopping import stop_signals
-    from mooring.cli.keyboard import on_enter
     from mooring.dev.run import run_dev
     from mooring.dev.screen import screen_for
     from mooring.dev.story import Story
@@ -110,7 +149,7 @@ async def _dev(flags: DevFlags, prog: str) -> int:
                 port=flags.port,
                 story=story,
                 clock=clock,
-                chance=Chance(),
+                randomness=Random(),
                 stop=stop,
                 examples=_examples_command(flags, prog),
                 on_enter=lambda act: on_enter(sys.stdin, act),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from mooring.api.quantity import Quantity, nearest_quantity, parse_quantity
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, INT, STRING, Kind
+from mooring.base.flagkinds import BOOL, DURATION, INT, STRING, FlagKind
 from mooring.base.flags import Parsed, UsageError, flag
 from mooring.cli.people import run_for_people
 from mooring.cli.process import Command
@@ -82,25 +82,25 @@ CAPABILITIES: Final = (
 )
 """What the reference driver's controller can do, by the names of CSI. Here, so that flags are read without the driver."""
 
-_BYTES: Final[Kind[int]] = Kind("quantity", _read_bytes, "bytes as a quantity, as in 10Gi or 500M", _show_bytes)
-_CAPACITY: Final[Kind[Mapping[str, int]]] = Kind(
+_BYTES: Final[FlagKind[int]] = FlagKind("quantity", _read_bytes, "bytes as a quantity, as in 10Gi or 500M", _show_bytes)
+_CAPACITY: Final[FlagKind[Mapping[str, int]]] = FlagKind(
     "[kind=]quantity", _read_capacity, "bytes as a quantity, as in 10Gi or fast=10Gi", lambda _: "", merge=lambda one, more: {**one, **more}
 )
-TOPOLOGY: Final[Kind[Mapping[str, Mapping[str, str]]]] = Kind(
+TOPOLOGY: Final[FlagKind[Mapping[str, Mapping[str, str]]]] = FlagKind(
     "node:key=value,...",
     _read_topology,
     "a node's segments, as in node-1:topology.kubernetes.io/zone=a",
     lambda _: "",
     merge=lambda one, more: {**one, **more},
 )
-_CAPABILITIES: Final[Kind[tuple[str, ...]]] = Kind(
+_CAPABILITIES: Final[FlagKind[tuple[str, ...]]] = FlagKind(
     "capability",
     _read_capabilities,
     "controller capabilities by CSI's names, as in CLONE_VOLUME, separated by commas",
     lambda _: "",
     merge=lambda one, more: (*one, *more),
 )
-NAMES: Final[Kind[tuple[str, ...]]] = Kind(
+NAMES: Final[FlagKind[tuple[str, ...]]] = FlagKind(
     "name", lambda text: tuple(text.split(",")), "names, separated by commas", lambda _: "", merge=lambda one, more: (*one, *more)
 )
 
@@ -174,7 +174,7 @@ def run(argv: Sequence[str], prog: str) -> int:
 
 
 async def _serve(flags: HostPathFlags) -> int:
-    from mooring.base.randomness import Chance
+    from mooring.base.randomness import Random
     from mooring.base.stopping import stop_signals
     from mooring.driver.capabilities import Capability
     from mooring.driver.hostpath import DRIVER_NAME, HostPath
@@ -183,7 +183,7 @@ async def _serve(flags: HostPathFlags) -> int:
     driver = HostPath(
         Path(flags.state),
         node_ids=flags.node_ids,
-        chance=Chance(),
+        randomness=Random(),
         name=flags.driver_name or DRIVER_NAME,
         limits=_limits(flags),
         attach=flags.attach,

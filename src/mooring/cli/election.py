@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mooring.api.names import sanitised
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.cli.process import Machine
 from mooring.cli.tables import ElectionFlags
 from mooring.control.lease.record import Candidate, LeaseTimes, identity_of
@@ -15,10 +15,10 @@ def times(flags: ElectionFlags) -> LeaseTimes:
     return LeaseTimes(flags.lease_duration_s, flags.renew_deadline_s, flags.retry_period_s)
 
 
-def candidate(flags: ElectionFlags, machine: Machine, lock_name: str, chance: Chance) -> Candidate:
+def candidate(flags: ElectionFlags, machine: Machine, lock_name: str, randomness: Random) -> Candidate:
     """This process as it stands for election. lock_name: as yet unsanitised."""
     return Candidate(
-        sanitised(lock_name), namespace(flags, machine), identity_of(machine.host_name(), chance), times(flags), flags.election_labels
+        sanitised(lock_name), namespace(flags, machine), identity_of(machine.host_name(), randomness), times(flags), flags.election_labels
     )
 
 

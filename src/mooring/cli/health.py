@@ -38,11 +38,7 @@ def unfilled(has_synced: bool, obstacle: str) -> str:
 
 
 class Health:
-    """The answers.
-
-    driver_known: set once the driver has introduced itself. obstacle: what the work waits for, "" when ready. overdue: what is wrong
-    when the Lease is held and has long not been renewed, else "".
-    """
+    """driver_known: once the driver is identified. obstacle: the work's, "" when ready. overdue: of a Lease long not renewed, or ""."""
 
     def __init__(self, metrics: Metrics, driver_known: asyncio.Event, obstacle: Callable[[], str], overdue: Callable[[], str]) -> None:
         self._metrics = metrics

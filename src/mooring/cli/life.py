@@ -15,20 +15,21 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from mooring.base.clock import Clock
 from mooring.base.diagnostics import Diagnostics
 from mooring.base.errors import InvariantError, first_of
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.cli import election
 from mooring.cli.health import Health, unfilled
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import ManagerFlags
 from mooring.control.events import EventRecorder
 from mooring.control.lease.elector import LeaderElector, LeaseMetrics, WorkOutlivesLease
+from mooring.control.manager import Work, run_until
 from mooring.control.runtime import Runtime
 from mooring.kube.cluster import Cluster
 
@@ -36,31 +37,8 @@ _log = logger(__name__)
 
 F = TypeVar("F", bound=ManagerFlags)
 
-DRAIN_S_MAX: Final = 20.0
 EVENTS_S_MAX: Final = 2.0
 """How long the end waits for the event that tells of it."""
-
-
-class Work(Protocol):
-    """What a program does while it may act: one object for one term."""
-
-    @property
-    def has_synced(self) -> bool:
-        """True once its caches are filled."""
-        ...
-
-    @property
-    def obstacle(self) -> str:
-        """What keeps its caches from being filled or followed, "" for nothing that is known."""
-        ...
-
-    async def run(self) -> None:
-        """Works until cancelled, or until drained."""
-        ...
-
-    async def drain(self, timeout_s: float) -> bool:
-        """Begins nothing new, lets calls in flight end and be stored; then run() returns. False when that took too long."""
-        ...
 
 
 class Life(abc.ABC, Generic[F]):
@@ -72,10 +50,10 @@ class Life(abc.ABC, Generic[F]):
     starting = "Starting"
 
     def __init__(
-        self, name: str, setup: Setup[F], machine: Machine, *, clock: Clock, chance: Chance, metrics: Metrics, metrics_address: str = ""
+        self, name: str, setup: Setup[F], machine: Machine, *, clock: Clock, randomness: Random, metrics: Metrics, metrics_address: str = ""
     ) -> None:
         self._name, self._setup, self._machine = name, setup, machine
-        self._clock, self._chance, self._metrics = clock, chance, metrics
+        self._clock, self._randomness, self._metrics = clock, randomness, metrics
         self._metrics_address = metrics_address
         self._told_to_end = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
@@ -144,7 +122,7 @@ class Life(abc.ABC, Generic[F]):
         async with AsyncExitStack() as stack:
             await self._serve_diagnostics(stack)
             cluster = await stack.enter_async_context(self._connect())
-            await self._begin(Runtime(cluster, self._clock, self._chance, self._metrics), stack)
+            await self._begin(Runtime(cluster, self._clock, self._randomness, self._metrics), stack)
 
     async def _serve_diagnostics(self, stack: AsyncExitStack) -> None:
         flags = self._setup.flags
@@ -166,10 +144,12 @@ class Life(abc.ABC, Generic[F]):
             await term()
             return
         async with self._connect() as cluster:  # a client of its own, so that what throttles the work does not delay a renewal
-            me = election.candidate(self._setup.flags, self._machine, lock_name, self._chance)
-            events = EventRecorder(cluster, f"{lock_name}/{me.identity}", clock=self._clock, chance=self._chance, asks_first=asks_first)
+            me = election.candidate(self._setup.flags, self._machine, lock_name, self._randomness)
+            events = EventRecorder(
+                cluster, f"{lock_name}/{me.identity}", clock=self._clock, randomness=self._randomness, asks_first=asks_first
+            )
             metrics = self._metrics.once(LeaseMetrics)
-            self._elector = LeaderElector(cluster, me, clock=self._clock, chance=self._chance, events=events, metrics=metrics)
+            self._elector = LeaderElector(cluster, me, clock=self._clock, randomness=self._randomness, events=events, metrics=metrics)
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(events.run(), name=f"{self._name}/election-events")
                 try:
@@ -187,14 +167,9 @@ class Life(abc.ABC, Generic[F]):
         work = self._work = make_work()
         _log.info(0, self.starting, component=component)
         try:
-            async with asyncio.TaskGroup() as group:
-                running = group.create_task(work.run(), name=f"{self._name}/work")
-                ending = group.create_task(self._told_to_end.wait(), name=f"{self._name}/told-to-end")
-                await asyncio.wait((running, ending), return_when=asyncio.FIRST_COMPLETED)
-                if not self.is_ending:
-                    raise InvariantError("the work ended, and nobody had told it to")
-                if not (work.has_synced and await work.drain(DRAIN_S_MAX)):
-                    running.cancel()
+            await run_until(self._told_to_end, work)
+            if not self.is_ending:
+                raise InvariantError("the work ended, and nobody had told it to")
         except asyncio.CancelledError:
             if self.is_ending and self._main is not None:  # the Lease was lost meanwhile: no reason to stand for it again
                 self._main.cancel()

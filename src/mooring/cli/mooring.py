@@ -27,7 +27,6 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def main() -> int:
-    """The entry point."""
     return run(sys.argv[1:])
 
 

@@ -121,17 +121,17 @@ def _serve(flags: OrphansFlags, machine: Machine, prog: str) -> int:
 async def _on_the_network(flags: OrphansFlags, machine: Machine) -> int:
     from mooring.base.clock import LoopClock
     from mooring.base.metrics import Metrics
-    from mooring.base.randomness import Chance
+    from mooring.base.randomness import Random
     from mooring.cli.clusters import client, load_config_as_kubectl
     from mooring.cli.settings import RequestLimit
     from mooring.csi.grpc import GrpcDriver
 
-    clock, chance, metrics = LoopClock(), Chance(), Metrics()
+    clock, randomness, metrics = LoopClock(), Random(), Metrics()
     config = load_config_as_kubectl(flags.kubeconfig, machine)
     driver = GrpcDriver(flags.csi_address, clock=clock)
     await driver.connect(CONNECT_S_MAX)
     try:
-        async with client("mooring-orphans", config, RequestLimit(None, 0), clock=clock, chance=chance, metrics=metrics) as cluster:
+        async with client("mooring-orphans", config, RequestLimit(None, 0), clock=clock, randomness=randomness, metrics=metrics) as cluster:
             return await Orphans(flags, cluster, driver, clock, sys.stdin, sys.stdout, sys.stderr).run()
     finally:
         await driver.close()
@@ -172,10 +172,10 @@ class Orphans:
         return LEFT if any(finding.handle not in gone for finding in report.wrong()) else CLEAN
 
     async def _greet(self) -> None:
-        from mooring.csi.probe_and_identify import greet
+        from mooring.csi.probe_and_identify import probe_and_identify
         from mooring.csi.proto import csi_pb2 as csi
 
-        info = await greet(self._driver, clock=self._clock)
+        info = await probe_and_identify(self._driver, clock=self._clock)
         self._driver_name = info.name
         if csi.ControllerServiceCapability.RPC.LIST_VOLUMES not in info.controller:
             raise ConfigError(f"the driver {info.name} does not list its volumes (LIST_VOLUMES): nobody can say what has leaked")
@@ -184,7 +184,7 @@ class Orphans:
 
     async def _learn_place(self) -> Mapping[str, str]:
         """Where the driver is, {} when it has no node service or does not know."""
-        from mooring.controllers.provisioner.local_node.place import learn_place
+        from mooring.controllers.provisioner.local_node.requests import learn_place
         from mooring.csi.codes import DriverError
 
         try:
@@ -193,11 +193,11 @@ class Orphans:
             return {}
 
     async def _look(self) -> Report:
-        from mooring.why.inventory import Looker
+        from mooring.why.inventory import Scanner
         from mooring.why.orphans import judged
 
-        looker = Looker(self._cluster, self._driver, self._clock, self._driver_name, self._place, self._flags.timeout_s)
-        return judged(await looker.look(), self._flags.prefix)
+        scanner = Scanner(self._cluster, self._driver, self._clock, self._driver_name, self._place, self._flags.timeout_s)
+        return judged(await scanner.scan(), self._flags.prefix)
 
     # -- deleting
 

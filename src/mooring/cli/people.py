@@ -29,7 +29,7 @@ CUT_OFF: Final = 141
 
 
 def say_gone(prog: str, what_now: str) -> None:
-    """Tells on stderr that nobody reads stdout any more. Nothing that is still in its buffer comes to anybody."""
+    """Says on stderr that nobody reads stdout any more; the rest of its buffer is lost."""
     _give_up(sys.stdout)
     try:
         sys.stderr.write(f"{prog}: stdout is closed; {what_now}\n")
@@ -55,7 +55,7 @@ def check_server_parts() -> None:
 
 
 def _with_extras() -> str:
-    """The command, for somebody who has Mooring from a package or from a folder (PEP 610 says which)."""
+    """The command to install the extras, for an installation from a package or from a folder (PEP 610 says which)."""
     from importlib import metadata  # (20 ms that nobody else needs)
 
     with contextlib.suppress(metadata.PackageNotFoundError):
@@ -66,21 +66,21 @@ def _with_extras() -> str:
 
 
 def story_log(story: Story, flags: ProcessFlags) -> AbstractContextManager[None]:
-    """The log in the story's own form and time while the block runs; log lines as JSON, which somebody asked for, stay as they are."""
+    """The log in the story's form and time while the block runs; JSON logging, where it is set, stays."""
     from mooring.dev.loglines import log_told_in
 
     return nullcontext() if flags.logging_format == "json" else log_told_in(story, verbosity=flags.v, vmodule=flags.vmodule)
 
 
 def run_for_people(command: Command[F], argv: Sequence[str], prog: str, serve: Callable[[F], int]) -> int:
-    """Reads argv (without the program's name) and serves; gives the exit code. What nobody expected is raised."""
+    """Reads argv (without the program's name) and serves; gives the exit code. Raises unexpected errors."""
     try:
         parsed = parse(command.table, argv, command.removed)
         if parsed.help_wanted or parsed.flags.version:
             sys.stdout.write(command.help(prog) if parsed.help_wanted else f"{prog} {VERSION}\n")
             sys.stdout.flush()
             return 0
-        with command.judging():
+        with command.flag_errors():
             check_words(command, parsed)
             configure_logging(parsed)
             command.check(parsed)

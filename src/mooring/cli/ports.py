@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeVar
 
 from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.cli.clusters import client, load_config
 from mooring.cli.process import Machine, Setup
 from mooring.cli.settings import request_limit
@@ -26,15 +26,13 @@ CONNECT_S_MAX: Final = 30.0
 
 
 class Ports(Protocol):
-    """What a sidecar reaches the world through; tests bring ports of their own."""
+    """A sidecar's ways to the world; tests bring their own."""
 
     def cluster(self) -> AbstractAsyncContextManager[Cluster]:
         """A client of its own at each call. Raises ConfigError."""
-        ...
 
     def driver(self, metrics: CallMetrics) -> AbstractAsyncContextManager[Client]:
         """The driver, connected. Raises ConfigError."""
-        ...
 
 
 class NetworkPorts:
@@ -49,21 +47,21 @@ class NetworkPorts:
         server: str = "",
         *,
         clock: Clock,
-        chance: Chance,
+        randomness: Random,
         metrics: Metrics,
     ) -> None:
         self._server = server
         self._flags, self._machine, self._log_length_max = setup.flags, machine, log_length_max
         self._limit = request_limit(setup.flags, setup.given)
         self._name = name
-        self._clock, self._chance, self._metrics = clock, chance, metrics
+        self._clock, self._randomness, self._metrics = clock, randomness, metrics
         self._config: ClusterConfig | None = None
 
     @contextlib.asynccontextmanager
     async def cluster(self) -> AsyncIterator[Cluster]:
         if self._config is None:
             self._config = load_config(self._flags.kubeconfig, self._machine, self._server)
-        made = client(self._name, self._config, self._limit, clock=self._clock, chance=self._chance, metrics=self._metrics)
+        made = client(self._name, self._config, self._limit, clock=self._clock, randomness=self._randomness, metrics=self._metrics)
         async with made:
             yield made
 

@@ -16,9 +16,10 @@ import os
 import signal
 import socket
 import sys
+import textwrap
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -27,11 +28,54 @@ from typing import Any, Final, Generic, NoReturn, TypeVar
 import mooring
 from mooring.base import log
 from mooring.base.errors import ConfigError
-from mooring.base.flags import Parsed, UsageError, parse
-from mooring.base.gates import Gate, Gates, decide_gates
+from mooring.base.flagkinds import Gate, Gates, decide_gates
+from mooring.base.flags import Flag, Parsed, Section, UsageError, flags_of, parse
 from mooring.base.logform import Lines
-from mooring.base.usage import usage
 from mooring.cli.tables import ALPHA_LOGGING, ProcessFlags
+
+WIDTH: Final = 80
+_COLUMN: Final = 26
+"""Where the flags' texts begin."""
+_NAMES_ALONE: Final = (Section.COMPATIBLE, Section.UNAVAILABLE)
+_GLUE: Final = "\N{NO-BREAK SPACE}"
+
+
+def usage(table: type[Any], program: str, about: str = "", example: str = "") -> str:
+    """The help text. about: a sentence. example: lines to type. Flags in alphabetical order in each section, those that do nothing last."""
+    rows = list(flags_of(table).values())
+    parts = [f"{_filled(about)}\n"] if about else []
+    if example:
+        parts.append(f"For example:\n{textwrap.indent(example, '  ')}\n")
+    for section in Section:
+        found = [row for row in rows if row.section is section]
+        if found:
+            parts.append("\n".join((f"{section.value or f'Usage of {program}'}:", *_shown(section, found), "")))
+    return "\n".join(parts)
+
+
+def _shown(section: Section, rows: Iterable[Flag]) -> Iterable[str]:
+    if section in _NAMES_ALONE:
+        return [_filled(", ".join(f"--{row.name}" for row in rows), "  ")]
+    return [line for row in rows for line in _lines(row)]
+
+
+def _lines(row: Flag) -> list[str]:
+    """The flag, and its text beside it; below it where the flag is too long."""
+    head, default = f"  --{row.name} {row.kind.word}".rstrip(), row.kind.show(row.default)
+    text = row.text + (f" (default {default})".replace(" ", _GLUE).replace(_GLUE, " ", 1) if default else "")
+    lines = [_filled(line, " " * _COLUMN) for line in text.split("\n")]
+    if len(head) < _COLUMN:
+        return [f"{head:<{_COLUMN}}{lines[0].lstrip()}", *lines[1:]]
+    return [head, *lines]
+
+
+def _filled(text: str, indent: str = "") -> str:
+    """Wrapped at words, which stay whole."""
+    wrapped = textwrap.fill(
+        text, WIDTH - 1, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return wrapped.replace(_GLUE, " ")
+
 
 _log = log.logger(__name__)
 
@@ -42,7 +86,7 @@ VERSION: Final = f"v{mooring.__version__}"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Machine:
-    """What a process finds around it; tests hand in another."""
+    """A process's surroundings; tests bring their own."""
 
     environ: Mapping[str, str] = dataclasses.field(default_factory=lambda: os.environ)
     host_name: Callable[[], str] = socket.gethostname
@@ -53,10 +97,10 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Command(Generic[F]):
-    """How one executable reads its flags. removed: former flags, to whether they need a value.
+    """How one executable reads its flags. removed: former flags, and whether they need a value.
 
-    check: raises ConfigError. check_first: so does this one, before --version is answered. about, example, epilog: what --help says
-    before and after the flags. drop_in: takes the place of a Go program, whose manifests and exit codes it knows.
+    check: raises ConfigError. check_first: so does this one, before --version is answered. about, example, epilog: texts of --help before
+    and after the flags. drop_in: replaces a Go program, with its manifests and exit codes.
     """
 
     table: type[F]
@@ -73,14 +117,14 @@ class Command(Generic[F]):
         return usage(self.table, prog, self.about, self.example) + self.epilog
 
     def refusal(self, prog: str, error: UsageError) -> str:
-        """What is said of a wrong command line: in the place of a Go program with the usage, as there, else in one line."""
+        """The message about a wrong command line: with the usage in drop-in programs, as upstream; else one line."""
         if self.drop_in and not prog.startswith("mooring "):
             return f"{error}\n{self.help(prog)}\n{prog}: {error}\n"  # last, too: the usage fills a screen
         return f"{prog}: {error}; {prog} --help lists the flags\n"
 
     @contextmanager
-    def judging(self) -> Iterator[None]:
-        """What is found wrong with flags in the block ends a command of our own as what can't be read does: there is no other place."""
+    def flag_errors(self) -> Iterator[None]:
+        """Ends one of our own commands on wrong flags found in the block, with the exit code of unreadable ones."""
         try:
             yield
         except ConfigError as error:
@@ -122,7 +166,7 @@ def prepare(command: Command[F], argv: Sequence[str], prog: str) -> Setup[F] | N
     if parsed.help_wanted:
         sys.stdout.write(command.help(prog))
         return None
-    with command.judging():
+    with command.flag_errors():
         check_words(command, parsed)
         configure_logging(parsed)
     gates = decide_gates(getattr(parsed.flags, "feature_gates", {}), command.gates)
@@ -132,7 +176,7 @@ def prepare(command: Command[F], argv: Sequence[str], prog: str) -> Setup[F] | N
         return None
     _log.info(0, "Version", version=VERSION)
     _warn(parsed, gates)
-    with command.judging():
+    with command.flag_errors():
         command.check(parsed)
     return Setup(prog, parsed.flags, parsed.given, gates.enabled)
 
@@ -168,10 +212,7 @@ def _warn(parsed: Parsed[Any], gates: Gates) -> None:
 
 @contextmanager
 def _signals_end_quietly() -> Iterator[None]:
-    """Until the event loop has its own handlers, SIGTERM and SIGINT end the process with 0: nothing has begun.
-
-    As PID 1 of a container a process without a handler would not even notice SIGTERM.
-    """
+    """Before the event loop has its handlers, SIGTERM and SIGINT end the process with 0. (PID 1 without a handler would ignore SIGTERM.)"""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

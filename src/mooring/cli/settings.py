@@ -1,4 +1,4 @@
-"""What the common flags come to: the checks that need more than one of them, and the limits of the API client."""
+"""Checks of several common flags together, and the limits of the API client."""
 
 from __future__ import annotations
 

@@ -19,12 +19,12 @@ from mooring.base import loops
 from mooring.base.clock import Clock, LoopClock
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
-from mooring.cli import life
+from mooring.base.randomness import Random
 from mooring.cli.life import Life
 from mooring.cli.ports import NetworkPorts, Ports
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import SidecarFlags
+from mooring.control import manager
 from mooring.control.runtime import Runtime
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.codes import DriverError
@@ -39,7 +39,7 @@ _log = logger(__name__)
 F = TypeVar("F", bound=SidecarFlags)
 
 
-class Work(life.Work, Protocol):
+class Work(manager.Work, Protocol):
     """What a sidecar does during one term."""
 
     def driver_returned(self) -> None:
@@ -85,10 +85,10 @@ class SidecarLife(Life[F]):
     """One sidecar from its first step to its last. run() raises DriverLost, and DriverError for a driver that does not introduce itself."""
 
     def __init__(
-        self, sidecar: Sidecar[F], setup: Setup[F], machine: Machine, ports: Ports, *, clock: Clock, chance: Chance, metrics: Metrics
+        self, sidecar: Sidecar[F], setup: Setup[F], machine: Machine, ports: Ports, *, clock: Clock, randomness: Random, metrics: Metrics
     ) -> None:
         address = setup.flags.metrics_address
-        super().__init__(sidecar.name, setup, machine, clock=clock, chance=chance, metrics=metrics, metrics_address=address)
+        super().__init__(sidecar.name, setup, machine, clock=clock, randomness=randomness, metrics=metrics, metrics_address=address)
         self.starting = sidecar.starting
         self._sidecar, self._ports = sidecar, ports
         self._session: Session | None = None
@@ -146,9 +146,11 @@ class SidecarLife(Life[F]):
 
 def run_sidecar(sidecar: Sidecar[F], setup: Setup[F], machine: Machine) -> int:
     """Lives until told to end; gives the exit code. Raises ConfigError, and whatever nobody expected."""
-    clock, chance, metrics = LoopClock(), Chance(), Metrics()
-    ports = NetworkPorts(sidecar.name, setup, machine, sidecar.log_length_max, sidecar.server, clock=clock, chance=chance, metrics=metrics)
-    one = SidecarLife(sidecar, setup, machine, ports, clock=clock, chance=chance, metrics=metrics)
+    clock, randomness, metrics = LoopClock(), Random(), Metrics()
+    ports = NetworkPorts(
+        sidecar.name, setup, machine, sidecar.log_length_max, sidecar.server, clock=clock, randomness=randomness, metrics=metrics
+    )
+    one = SidecarLife(sidecar, setup, machine, ports, clock=clock, randomness=randomness, metrics=metrics)
     return exit_code(one.until_signalled(), machine)
 
 

@@ -1,7 +1,4 @@
-"""The flags that sidecars share, as tables to inherit from. Names and defaults are upstream's (csi-lib-utils, component-base).
-
-A sidecar takes `SidecarFlags`; one that has no driver, no cluster or no election takes the tables it needs.
-"""
+"""The flags that sidecars share, as tables to inherit from; names and defaults are upstream's. `SidecarFlags` has all of them."""
 
 from __future__ import annotations
 
@@ -10,9 +7,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, FLOAT, INT, LABELS, STRING, Kind
+from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, LABELS, STRING, FlagKind
 from mooring.base.flags import Section, flag
-from mooring.base.gates import GATES
 from mooring.base.log import parse_vmodule
 
 
@@ -24,8 +20,8 @@ def _read_vmodule(text: str) -> str:
     return text
 
 
-_VMODULE: Final[Kind[str]] = Kind("pattern=N,...", _read_vmodule)
-_UNSET_SIZE: Final[Kind[str]] = Kind("quantity", str)
+_VMODULE: Final[FlagKind[str]] = FlagKind("pattern=N,...", _read_vmodule)
+_UNSET_SIZE: Final[FlagKind[str]] = FlagKind("quantity", str)
 RATE: Final = dataclasses.replace(FLOAT, show=lambda _: "")
 BURST: Final = dataclasses.replace(INT, show=lambda _: "")
 """Of limits that do not hold unless one of their flags is given: upstream's default would be no truth in the usage."""
@@ -33,7 +29,7 @@ BURST: Final = dataclasses.replace(INT, show=lambda _: "")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProcessFlags:
-    """What every command has."""
+    """The flags of every command."""
 
     version: bool = flag("version", BOOL, False, "Show version.", Section.LOG)
     v: int = flag("v", INT, 0, "Log level: 2 shows steps, 4 reasons, 5 CSI calls.", Section.LOG)
@@ -43,7 +39,7 @@ class ProcessFlags:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DropInFlags:
-    """What the Go programs have, and only those who take their place need."""
+    """Flags of the Go programs, needed only by their drop-in replacements."""
 
     automaxprocs: bool = flag("automaxprocs", BOOL, False, "One event loop needs no limit of threads.", Section.COMPATIBLE)
     log_flush_s: float = flag("log-flush-frequency", DURATION, 5.0, "Each log line is written at once.", Section.COMPATIBLE)
@@ -130,7 +126,7 @@ class ElectionFlags:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ManagerFlags(ProcessFlags, ClusterFlags, DiagnosticsFlags, ElectionFlags):
-    """What every controller has, with a driver or without."""
+    """The flags of every controller, with a driver or without."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,9 @@
-"""What controllers are made of: caches, queues, topics, back-off, locks, and the loop that joins them.
+"""The kit of controllers: caches, queues, topics, back-off, locks, and the loop that joins them.
 
-A controller reads caches, judges one key with a pure function, carries the judgement out and returns a `Result`. Everything else stands
-here, once:
+A controller reads caches, decides about one key with a pure function, carries the decision out and returns a `Result`. Everything else
+is here, once:
 
-    runtime = Runtime(cluster, clock, chance, metrics)
+    runtime = Runtime(cluster, clock, randomness, metrics)
     caches = Caches(runtime)
     volumes = caches.of(PERSISTENT_VOLUMES)
 
@@ -28,7 +28,7 @@ from mooring.base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mooring.base.backoff import BackOff
-    from mooring.base.randomness import Chance
+    from mooring.base.randomness import Random
     from mooring.control.caches import Caches
     from mooring.control.controller import Controller
     from mooring.control.events import EventRecorder
@@ -43,22 +43,15 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "mooring.base.backoff": ("BackOff",),
-    "mooring.base.randomness": ("Chance",),
+    "mooring.base.randomness": ("Random",),
     "mooring.control.caches": ("Caches",),
     "mooring.control.controller": ("Controller",),
     "mooring.control.events": ("EventRecorder",),
     "mooring.control.lease.elector": ("LeaderElector",),
     "mooring.control.manager": ("Manager",),
-    "mooring.control.queue": (
-        "QueueClosed",
-        "WorkQueue",
-    ),
+    "mooring.control.queue": ("QueueClosed", "WorkQueue"),
     "mooring.control.reasons": ("reason",),
-    "mooring.control.result": (
-        "Result",
-        "Retry",
-        "Stale",
-    ),
+    "mooring.control.result": ("Result", "Retry", "Stale"),
     "mooring.control.runner": ("run",),
     "mooring.control.runtime": ("Runtime",),
     "mooring.control.topics": ("Topic",),
@@ -68,12 +61,12 @@ __getattr__, __dir__ = lazy_names(__name__, _HOMES)
 __all__ = [
     "BackOff",
     "Caches",
-    "Chance",
     "Controller",
     "EventRecorder",
     "LeaderElector",
     "Manager",
     "QueueClosed",
+    "Random",
     "Result",
     "Retry",
     "Runtime",

@@ -1,4 +1,4 @@
-"""The caches of one process: one watch per kind and selection, whoever reads it.
+"""The caches of one process: one watch per kind and selection, however many controllers read it.
 
     caches = Caches(runtime)
     volumes = caches.of(PERSISTENT_VOLUMES, keeps=always(slim(spec=slim("csi"))), indexes={"handle": ...})
@@ -25,17 +25,13 @@ T = TypeVar("T", bound=Object)
 
 
 class _Shared:
-    """One informer with the wishes of its readers."""
+    """One informer, and the fields that its readers need."""
 
     def __init__(self) -> None:
-        self.choices: tuple[Keeps[Any], ...] = ()
-        self.prune: Callable[[Any], Any] = joined(())
+        self.choices: list[Keeps[Any]] = []
+        self.prune: Callable[[Any], Any] = joined(self.choices)
         self.informer: Informer[Any] | None = None
-
-    def also_keeps(self, keeps: Keeps[Any]) -> None:
-        if keeps not in self.choices:
-            self.choices = (*self.choices, keeps)
-            self.prune = joined(self.choices)
+        self.awaited = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,11 +44,10 @@ class _Kept:
 
 
 class Caches:
-    """name: stands before the kind in the names of tasks and in logs."""
+    """name: the prefix of the names of tasks, and in logs."""
 
     def __init__(self, runtime: Runtime, name: str = "cache") -> None:
-        self._runtime = runtime
-        self._name = name
+        self._runtime, self._name = runtime, name
         self._shared: dict[_Kept, _Shared] = {}
 
     def of(
@@ -64,24 +59,28 @@ class Caches:
         selection: Selection = EVERYTHING,
         resync_s: float = 0.0,
         may_be_missing: bool = False,
+        awaited: bool = True,
     ) -> Informer[T]:
         """The cache of a kind, the same at each call; call it before the caches run.
 
         keeps: which fields of an object, None for the whole object. indexes: an index of a name is one function for all readers.
         resync_s: the shortest wish counts, 0 is never. may_be_missing: a kind that is not served counts as one without objects, unless
-        another reader needs it.
+        another reader needs it. awaited: False for a reader that waits for it by itself, while all others work.
         """
         shared = self._shared.setdefault(_Kept(kind.resource, kind.version, selection), _Shared())
-        shared.also_keeps(_everything if keeps is None else keeps)
+        choice = _everything if keeps is None else keeps
+        if choice not in shared.choices:
+            shared.choices.append(choice)
+        shared.awaited |= awaited
         if shared.informer is None:
             runtime = self._runtime
             shared.informer = Informer(
                 runtime.cluster,
                 kind,
                 clock=runtime.clock,
-                chance=runtime.chance,
+                randomness=runtime.randomness,
                 selection=selection,
-                prune=lambda obj: shared.prune(obj),
+                prune=shared.prune,
                 may_be_missing=may_be_missing,
                 name=f"{self._name}/{kind.plural}",
             )
@@ -91,25 +90,29 @@ class Caches:
 
     @property
     def has_synced(self) -> bool:
-        """True while every cache follows the API server and has listed everything."""
-        return all(informer.has_synced for informer in self.informers)
+        """True while every awaited cache follows the API server and has listed everything."""
+        return all(informer.has_synced for informer in self._awaited)
 
     @property
     def obstacle(self) -> str:
-        """What keeps any of them from following the API server, "" for nothing that is known."""
+        """The obstacles to following the API server, "" for none that is known."""
         return obstacles(self.informers)
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
         return tuple(one.informer for one in self._shared.values() if one.informer is not None)
 
+    @property
+    def _awaited(self) -> tuple[Informer[Any], ...]:
+        return tuple(one.informer for one in self._shared.values() if one.informer is not None and one.awaited)
+
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """The tasks that follow the API server; cancel them to end."""
         return [group.create_task(informer.run(), name=informer.name) for informer in self.informers]
 
     async def synced(self) -> None:
-        """Returns once every cache is filled."""
-        for informer in self.informers:
+        """Returns once every awaited cache is filled."""
+        for informer in self._awaited:
             await informer.synced()
 
 

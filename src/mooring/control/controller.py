@@ -1,9 +1,9 @@
-"""The loop of a controller: what changes wakes keys, workers reconcile them, and each result says when a key comes again.
+"""The loop of a controller: changes wake keys, workers reconcile them, and each result says when a key comes again.
 
-- A key is never in two workers' hands. What changes while it is being worked on brings it once more.
-- A result may park the key under topics. Telling one of them wakes it, also when it was told between judgement and parking.
+- A key is never with two workers. A change while it is being worked on brings it once more.
+- A result may park the key under topics. Telling one of them wakes it, also when it was told between decision and parking.
 - A failure (`Retry`, `ApiError`) delays the key by a back-off that doubles; a topic that could heal it ends the wait at once.
-- `Stale` and `again` reconcile once more at once, STEPS_MAX times; then other keys get their turn, and what is stale still waits a while.
+- `Stale` and `again` reconcile once more at once, STEPS_MAX times; then other keys get their turn, and a stale one waits for its back-off.
 - Any other exception is a bug: it is logged, and the key comes again after its back-off.
 """
 
@@ -14,10 +14,11 @@ from typing import Final, Generic, TypeVar
 
 from mooring.api.meta import Object
 from mooring.base.log import Logger, logger
-from mooring.control.draining import Shift
-from mooring.control.queue import BackOff, QueueMetrics, WorkQueue
+from mooring.control.draining import WorkerGroup
+from mooring.control.queue import BackOff, QueueMetrics, WorkQueue, retry_backoff
 from mooring.control.result import Because, Result, Retry, Stale
 from mooring.control.runtime import Runtime
+from mooring.control.slim import changed
 from mooring.control.topics import Topic, Topics
 from mooring.kube.cache.informer import Cause, Change, Informer
 from mooring.kube.errors import ApiError
@@ -28,7 +29,7 @@ T = TypeVar("T", bound=Object)
 STEPS_MAX: Final = 4
 """Reconciles of one key in a row before others get their turn."""
 
-BACK_OFF: Final = BackOff(0.1, 60.0)
+BACK_OFF: Final = retry_backoff(0.1, 60.0)
 
 _log = logger(__name__)
 
@@ -36,8 +37,8 @@ _log = logger(__name__)
 class Controller(Generic[K]):
     """One queue of keys with its workers.
 
-    name: of the queue in metrics, and of the tasks. reconcile: the work on one key. label: what the key is called in logs, a kind's name
-    mostly. log: whose lines these are, the room's own. about: key-values of a key for logs, in place of the label.
+    name: of the queue in metrics, and of the tasks. reconcile: the work on one key. label: the name of the key in logs, mostly a
+    kind's. log: of the package that these lines are of. about: key-values of a key for logs, in place of the label.
     """
 
     def __init__(
@@ -60,62 +61,66 @@ class Controller(Generic[K]):
         self._log = log
         self._topics: Topics[K] = Topics()
         self._queue: WorkQueue[K] = WorkQueue(
-            name, clock=runtime.clock, chance=runtime.chance, backoff=backoff, metrics=runtime.metrics.once(QueueMetrics)
+            name, clock=runtime.clock, randomness=runtime.randomness, backoff=backoff, metrics=runtime.metrics.once(QueueMetrics)
         )
-        self._workers = Shift()
+        self._workers = WorkerGroup()
 
-    # -- what wakes a key
+    # -- waking keys
 
     def watch(self, informer: Informer[T], keys: Callable[[Change[T]], Iterable[K]], *, own: bool = True) -> None:
-        """Adds the keys that a change concerns. own: False leaves out what our own writes changed."""
+        """Adds the keys that a change concerns. own: False leaves out the changes by our own writes."""
 
-        def changed(change: Change[T]) -> None:
+        def add(change: Change[T]) -> None:
             if own or change.cause is not Cause.OWN_WRITE:
                 for key in keys(change):
                     self._queue.add(key)
 
-        informer.on_change(changed)
+        informer.on_change(add)
+
+    def tell_on(self, informer: Informer[T], topics: Callable[[Change[T]], Iterable[Topic]]) -> None:
+        """Tells the topics that a change concerns; one of the version alone concerns none."""
+        informer.on_change(lambda change: self.tell(*topics(change)) if changed(change.old, change.new) else None)
 
     def add(self, key: K) -> None:
         """The key is reconciled as soon as a worker is free."""
         self._queue.add(key)
 
     def add_after(self, key: K, seconds: float) -> None:
-        """The key is reconciled after a while; the earliest of several such wishes counts."""
+        """The key is reconciled after a while; the earliest of several delayed adds counts."""
         self._queue.add_after(key, seconds)
 
     def tell(self, *topics: Topic, anew: bool = False) -> None:
         """Something has happened: the keys that wait for it, or that it could heal, are reconciled at once.
 
-        anew: their failures are history, for this is the very thing that they waited for.
+        anew: their failures are forgotten: this is the very event that they waited for.
         """
         for key in self._topics.tell(topics):
             if anew:
                 self._queue.forget(key)
             self._queue.add(key)
 
-    def settle(self, key: K, came_to: Result | Retry) -> None:
-        """Does with a key that another controller worked on as if it had been reconciled here, and had come to this."""
+    def apply_result(self, key: K, came_to: Result | Retry) -> None:
+        """Does with a key that another controller worked on as if it had been reconciled here, with this result."""
         if isinstance(came_to, Retry):
             self._failed(key, came_to)
         elif came_to.again:
             self._queue.add(key)
         else:
-            self._settled(key, came_to)
+            self._succeeded(key, came_to)
 
     def retry_now(self, keys: Iterable[K]) -> None:
-        """Ends the back-off of those among the keys that have failed, or that may be failing at this moment; their failures are history."""
+        """Ends the back-off of those among the keys that have failed, or may be failing at this moment; their failures are forgotten."""
         for key in keys:
             if self._queue.failures(key) or self._queue.in_hand(key):
                 self._queue.forget(key)
                 self._queue.add(key)
 
     def forget(self, key: K) -> None:
-        """The key stands for nothing any more: another object that takes its name has no past."""
+        """The object of the key is gone: another object that takes its name has no failures and waits for nothing."""
         self._queue.forget(key)
         self._topics.drop(key)
 
-    # -- what is known of a key
+    # -- asking about a key
 
     def failures(self, key: K) -> int:
         """Failures in a row."""
@@ -141,7 +146,7 @@ class Controller(Generic[K]):
     async def drain(self, timeout_s: float) -> bool:
         """Takes no new key, lets the work in hand end; then run() returns. False when timeout_s was too short."""
         self.close()
-        return await self._workers.over(timeout_s)
+        return await self._workers.drained(timeout_s)
 
     def close(self) -> None:
         """Takes no new key from now on."""
@@ -151,11 +156,11 @@ class Controller(Generic[K]):
 
     async def _work(self, key: K) -> None:
         try:
-            await self._until_settled(key)
+            await self._reconcile_in_steps(key)
         finally:
             self._topics.end(key)
 
-    async def _until_settled(self, key: K) -> None:
+    async def _reconcile_in_steps(self, key: K) -> None:
         is_stale = False
         for _ in range(STEPS_MAX):
             self._topics.begin(key)
@@ -173,7 +178,7 @@ class Controller(Generic[K]):
             if result.done:
                 self._log.info(2, result.done, because=str(result.because), **self._about(key))
             if not result.again:
-                self._settled(key, result)
+                self._succeeded(key, result)
                 return
             is_stale = False
         if is_stale:  # something keeps moving under the work: not at full speed for ever
@@ -181,7 +186,7 @@ class Controller(Generic[K]):
         else:
             self._queue.add(key)
 
-    def _settled(self, key: K, result: Result) -> None:
+    def _succeeded(self, key: K, result: Result) -> None:
         if not result.keeps_backoff:
             self._queue.forget(key)
         if not self._topics.park(key, result.waits_for):
@@ -191,9 +196,9 @@ class Controller(Generic[K]):
 
     def _failed(self, key: K, failure: Retry) -> None:
         delay_s = self._queue.retry(key)
-        told = self._log.bind(**self._about(key))
+        log = self._log.bind(**self._about(key))
         if failure.because is not None:
-            told = told.bind(because=str(failure.because))
-        told.error(str(failure), retry_in_s=round(delay_s, 3))
+            log = log.bind(because=str(failure.because))
+        log.error(str(failure), retry_in_s=round(delay_s, 3))
         if not self._topics.park(key, failure.heals):
             self._queue.add(key)

@@ -1,4 +1,4 @@
-"""Workers that end in good order: no new work is begun, what runs comes to its end."""
+"""Workers that end in good order: no new work is begun, work in hand comes to its end."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import contextlib
 from collections.abc import AsyncIterator
 
 
-class Shift:
-    """The time in which a controller's workers work.
+class WorkerGroup:
+    """A controller's workers.
 
-    async with shift.workers() as group:
+    async with workers.workers() as group:
         group.create_task(queue.work(handle))
 
-    It is over once all of them have ended. Who wants that closes their queues first.
+    It is drained once all of them have ended; their queues are closed first.
     """
 
     def __init__(self) -> None:
         self._has_begun = False
-        self._over = asyncio.Event()
+        self._drained = asyncio.Event()
 
     @contextlib.asynccontextmanager
     async def workers(self) -> AsyncIterator[asyncio.TaskGroup]:
@@ -26,13 +26,13 @@ class Shift:
         self._has_begun = True
         async with asyncio.TaskGroup() as group:
             yield group
-        self._over.set()
+        self._drained.set()
 
-    async def over(self, timeout_s: float) -> bool:
+    async def drained(self, timeout_s: float) -> bool:
         """Waits for the end, timeout_s at the most. False when that was too short; True at once when it has not begun."""
         if not self._has_begun:
             return True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                await self._over.wait()
-        return self._over.is_set()
+                await self._drained.wait()
+        return self._drained.is_set()

@@ -1,4 +1,4 @@
-"""What becomes of an event before it is sent: counted up, combined with its like, or dropped as spam. Pure; `now` is an argument.
+"""Correlates events before they are sent: repeated ones are counted, similar ones combined, spam is dropped. Pure; `now` is an argument.
 
 - The same event again (source, object, type, reason, message) is no new object: its count goes up, by a patch.
 - When events of one source, object, type and reason come with many different messages, they are combined into one.
@@ -85,7 +85,7 @@ class Correlator:
         self._buckets: Recent[tuple[float, Instant]] = Recent()
 
     def correlate(self, occurrence: Occurrence, now: Instant) -> tuple[Occurrence, Tally] | None:
-        """What to send, with its message, and what it counts towards. None for spam, which is counted all the same."""
+        """The occurrence to send, and its tally. None for spam, which is counted all the same."""
         kind = (occurrence.about, occurrence.type, occurrence.reason)
         if self._is_one_of_many(kind, occurrence.message, now):
             tally = self._count((kind, None), occurrence)

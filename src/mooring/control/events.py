@@ -1,6 +1,6 @@
-"""Events: what happened to an object, where `kubectl describe` shows it. Nobody waits for them, and nothing depends on them.
+"""Events, which `kubectl describe` shows with their object. Nobody waits for them, and nothing depends on them.
 
-    recorder = EventRecorder(cluster, "external-attacher csi.example.com", clock=clock, chance=chance)
+    recorder = EventRecorder(cluster, "external-attacher csi.example.com", clock=clock, randomness=randomness)
     group.create_task(recorder.run(), name="events")
     recorder.event(reference, "Warning", "FailedAttach", "the node is gone")
 
@@ -18,7 +18,7 @@ import msgspec
 from mooring.api.core import EVENTS, ObjectReference
 from mooring.base.clock import Clock, rfc3339
 from mooring.base.log import logger
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.base.text import shortened
 from mooring.control.event_correlation import Correlator, Occurrence, Tally
 from mooring.kube.access_review import denied
@@ -40,12 +40,8 @@ class EventRecorder:
     asks_first: before each Event, whether there is the right to it; where there is none, it is only logged and nothing is refused.
     """
 
-    def __init__(self, cluster: Cluster, component: str, *, clock: Clock, chance: Chance, asks_first: bool = False) -> None:
-        self._cluster = cluster
-        self._component = component
-        self._asks_first = asks_first
-        self._clock = clock
-        self._chance = chance
+    def __init__(self, cluster: Cluster, component: str, *, clock: Clock, randomness: Random, asks_first: bool = False) -> None:
+        self._cluster, self._component, self._asks_first, self._clock, self._randomness = cluster, component, asks_first, clock, randomness
         self._correlator = Correlator()
         self._waiting: deque[Occurrence] = deque()
         self._some = asyncio.Event()
@@ -97,7 +93,7 @@ class EventRecorder:
             _log.warning("Events are sent again", component=self._component, dropped=self.dropped_count)
 
     async def _send(self, occurrence: Occurrence, tally: Tally) -> None:
-        """Only what did not reach the server is tried again; what it refused, it would refuse again."""
+        """An event that did not reach the server is tried again; one that it refused is not."""
         if self._asks_first and await self._is_denied(occurrence, tally):
             _log.info(2, "There is no right to send an event", **_shown(occurrence))
             return
@@ -112,7 +108,7 @@ class EventRecorder:
                     _log.error("Failed to send an event", error=error, **_shown(occurrence))
                     return
                 _log.info(2, "Failed to send an event, trying again", why=str(error), **_shown(occurrence))
-                await self._clock.sleep(RETRY_S * (self._chance.uniform(0.0, 1.0) if attempt == 1 else 1.0))
+                await self._clock.sleep(RETRY_S * (self._randomness.uniform(0.0, 1.0) if attempt == 1 else 1.0))
             except ApiError as error:
                 _log.warning("The API server refused an event", why=str(error), **_shown(occurrence))
                 return

@@ -1,4 +1,4 @@
-"""One lock per key, there only while somebody uses it."""
+"""One lock per key, which exists only while it is used."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ class KeyLocks(Generic[K]):
         self._locks: WeakValueDictionary[K, asyncio.Lock] = WeakValueDictionary()
 
     def of(self, key: K) -> asyncio.Lock:
-        """The key's lock, the same for all who hold or await it."""
+        """The key's lock, the same object as long as anybody holds or awaits it."""
         return self._locks.setdefault(key, asyncio.Lock())

@@ -3,48 +3,72 @@
     manager = Manager(caches, controller, another)
     await manager.run()             until cancelled, or until drained
 
-The order: what runs beside the caches starts with them; once the caches are filled the controllers work; told to drain, they take no new
-key, and when the last one has ended, everything beside them is told to finish what it still has (events are sent, say) and is cancelled.
+The order: the parts beside the caches start with them; once the caches are filled the controllers work; when they drain, they take no new
+key, and when the last one has ended, everything beside them finishes its own work (events are sent, say) and is cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
+from mooring.base.errors import first_of
 from mooring.base.log import logger
 from mooring.control.caches import Caches
-from mooring.control.draining import Shift
+from mooring.control.draining import WorkerGroup
 
 _log = logger(__name__)
 
+DRAIN_S_MAX: Final = 20.0
+"""How long the end of a program waits for the work in hand."""
+
 FINISH_S_MAX: Final = 2.0
-"""How long the end waits for what runs beside the controllers: events that are not sent yet, intents not yet closed."""
+"""How long the end waits for the parts beside the controllers: events that are not sent yet, intents not yet closed."""
 
 
 class Worker(Protocol):
-    """A controller, or a part that has several."""
+    """A controller, a part that has several, or a part that runs beside them."""
 
     async def run(self) -> None:
-        """Works until cancelled, or until drained. The caches have been filled."""
+        """Works until cancelled, or until drained."""
         ...
+
+    async def drain(self, timeout_s: float) -> object:
+        """Begins nothing new, lets the work in hand end, timeout_s at the most."""
+        ...
+
+
+class Work(Worker, Protocol):
+    """The work of a program while it may act: one object for one term of leadership."""
 
     async def drain(self, timeout_s: float) -> bool:
-        """Begins nothing new, lets what runs end. False when that took too long."""
+        """As of Worker. False when timeout_s was too short."""
+        ...
+
+    @property
+    def has_synced(self) -> bool:
+        """True once its caches are filled."""
+        ...
+
+    @property
+    def obstacle(self) -> str:
+        """The obstacle to filling or following its caches, "" for none that is known."""
         ...
 
 
-class Beside(Protocol):
-    """What runs beside the controllers."""
-
-    async def run(self) -> None:
-        """Runs until cancelled."""
-        ...
-
-    async def drain(self, timeout_s: float) -> Any:
-        """Finishes what is still to be done, timeout_s at the most."""
-        ...
+async def run_until(stop: asyncio.Event, work: Work, timeout_s: float = DRAIN_S_MAX) -> None:
+    """Works until `stop` is set and the work in hand has ended, for timeout_s after that at the most. Raises the error of the work."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(work.run(), name="work/run")
+            stopping = group.create_task(stop.wait(), name="work/stop")
+            await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if stop.is_set() and not (work.has_synced and await work.drain(timeout_s)):
+                running.cancel()
+    except BaseExceptionGroup as errors:
+        raise first_of(errors) from None  # its own traceback says it all
 
 
 class Loop:
@@ -62,19 +86,18 @@ class Loop:
 
 
 class Manager:
-    """What a program starts: one object for one term of leadership.
+    """The whole of a program: one object for one term of leadership.
 
     workers: controllers, and parts made of them. prepare: awaited before the controllers work, while the caches are being filled.
     """
 
     def __init__(self, caches: Caches, *workers: Worker, prepare: Callable[[], Awaitable[None]] | None = None) -> None:
         self.caches = caches
-        self._workers = workers
-        self._prepare = prepare
-        self._beside: dict[str, Beside] = {}
-        self._work = Shift()
+        self._workers, self._prepare = workers, prepare
+        self._beside: dict[str, Worker] = {}
+        self._work = WorkerGroup()
 
-    def beside(self, name: str, what: Beside) -> None:
+    def beside(self, name: str, what: Worker) -> None:
         """Runs this as long as the caches run. name: of its task."""
         assert name not in self._beside
         self._beside[name] = what
@@ -86,11 +109,11 @@ class Manager:
 
     @property
     def obstacle(self) -> str:
-        """What keeps a cache from following the API server, "" for nothing that is known."""
+        """The obstacle to following the API server, "" for none that is known."""
         return self.caches.obstacle
 
     async def run(self) -> None:
-        """Works until cancelled, or until drained. Raises what a worker, or what runs beside, raises."""
+        """Works until cancelled, or until drained. Raises the error of a worker, or of a part beside them."""
         async with asyncio.TaskGroup() as group:
             helpers = self.caches.start(group)
             helpers += [group.create_task(what.run(), name=name) for name, what in self._beside.items()]
@@ -105,20 +128,8 @@ class Manager:
             for helper in helpers:
                 helper.cancel()
 
-    async def run_until(self, stop: asyncio.Event, timeout_s: float) -> None:
-        """Works until `stop` is set and what was in hand then has ended, or timeout_s has passed. Raises as `run`."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                running = group.create_task(self.run(), name="manager/run")
-                stopping = group.create_task(stop.wait(), name="manager/stop")
-                await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
-                stopping.cancel()
-                if not (self.has_synced and await self.drain(timeout_s)):
-                    running.cancel()
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from errors
-
     async def drain(self, timeout_s: float) -> bool:
-        """Takes no new work, lets what runs end and be stored; then run() returns. False when timeout_s was too short."""
-        *_, is_over = await asyncio.gather(*(worker.drain(timeout_s) for worker in self._workers), self._work.over(timeout_s))
-        return is_over
+        """Takes no new work, lets the work in hand end and be stored; then run() returns. False when timeout_s was too short."""
+        draining = asyncio.gather(*(worker.drain(timeout_s) for worker in self._workers))
+        _, is_drained = await asyncio.gather(draining, self._work.drained(timeout_s))
+        return is_drained

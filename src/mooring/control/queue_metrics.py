@@ -12,7 +12,7 @@ _BUCKETS_S: Final = tuple(itertools.accumulate(range(9), lambda bound, _: bound 
 
 
 class MeasuredQueue(Sized, Protocol):
-    """What is asked of a queue when the page is rendered."""
+    """A queue, as it is read when the page is rendered."""
 
     @property
     def name(self) -> str: ...
@@ -50,7 +50,7 @@ class QueueMetrics:
 
 
 class SeriesOfQueue:
-    """What a queue counts as it goes."""
+    """The counters and histograms of one queue."""
 
     __slots__ = ("adds", "queue_duration", "retries", "work_duration")
 

@@ -1,4 +1,4 @@
-"""What one reconcile of one key comes to: a `Result`, a `Retry`, or `Stale`."""
+"""The three ends of a reconcile: a `Result`, a `Retry`, or `Stale`."""
 
 from __future__ import annotations
 
@@ -11,21 +11,28 @@ from mooring.control.topics import Topic
 
 
 class Because(Protocol):
-    """A reason, as a frozen record with the facts in it. str() tells it to people."""
+    """A reason, as a frozen record with its facts. str() is a sentence for people."""
 
     def __str__(self) -> str: ...
 
 
+class Problem(Because, Protocol):
+    """A reason that keeps work from being done until something changes. error: the text for users."""
+
+    @property
+    def error(self) -> str: ...
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """The reconcile of a key that did not fail.
+    """The end of a reconcile that did not fail.
 
-    because: for people alone: it is shown, logged and printed by `mooring why`; nothing depends on its class.
+    because: for people alone: it is shown, logged and printed by `mooring why`; no code depends on its class.
     done: one line, logged at level 2 with the reason; "" for a reconcile that changed nothing.
     again: reconcile once more at once, as long as STEPS_MAX allows.
     waits_for: the key is parked until one of these topics is told. Those of an earlier result are void.
-    after_s: seconds until the key is looked at again, whatever happens meanwhile; None leaves that to events.
-    keeps_backoff: the failures before this result still count, for a key that only rests.
+    after_s: seconds until the key is reconciled again, whatever happens meanwhile; None leaves that to events.
+    keeps_backoff: the failures before this result still count: the key only waits.
     """
 
     because: Because
@@ -39,7 +46,7 @@ class Result:
 class Retry(MooringError):
     """The reconcile failed: the key comes again after its back-off, or at once when one of `heals` is told.
 
-    str() is logged at error level, with the seconds until the next try. because: the reason, where the judgement itself found the failure.
+    str() is logged at error level, with the seconds until the next try. because: the reason, where the decision itself found the failure.
     """
 
     def __init__(self, text: str, *, heals: Iterable[Topic] = (), because: Because | None = None) -> None:
@@ -49,4 +56,4 @@ class Retry(MooringError):
 
 
 class Stale(MooringError):
-    """The cache was behind, or the object moved under the work: the key is judged anew. Nobody is told."""
+    """The cache was behind, or the object changed during the work: the key is reconciled anew, without a word to users."""

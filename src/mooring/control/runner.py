@@ -5,24 +5,20 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Final
 
 from mooring.base import log, loops
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.base.stopping import stop_signals
-from mooring.control.manager import Manager
+from mooring.control.manager import Manager, run_until
 from mooring.control.runtime import Runtime
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 
 _log = logger(__name__)
-
-DRAIN_S_MAX: Final = 20.0
-"""How long the end waits for what is in hand."""
 
 
 def run(name: str, make: Callable[[Runtime], Manager], *, kubeconfig: str = "", context: str = "", verbosity: int = 0) -> None:
@@ -40,9 +36,9 @@ def run(name: str, make: Callable[[Runtime], Manager], *, kubeconfig: str = "", 
 
 
 async def _run(name: str, make: Callable[[Runtime], Manager], kubeconfig: str, context: str) -> None:
-    clock, chance, metrics = LoopClock(), Chance(), Metrics()
+    clock, randomness, metrics = LoopClock(), Random(), Metrics()
     config = load(kubeconfig, os.environ, context=context)
     _log.info(0, "Starting", program=name, server=config.server, found_in=config.source)
     with stop_signals() as stop:
-        async with HttpCluster(config, clock=clock, chance=chance, user_agent=name) as cluster:
-            await make(Runtime(cluster, clock, chance, metrics)).run_until(stop, DRAIN_S_MAX)
+        async with HttpCluster(config, clock=clock, randomness=randomness, user_agent=name) as cluster:
+            await run_until(stop, make(Runtime(cluster, clock, randomness, metrics)))

@@ -6,15 +6,15 @@ import dataclasses
 
 from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.cluster import Cluster
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Runtime:
-    """The world outside: the API server, time, chance, and where figures are kept."""
+    """The API server, time, randomness and the registry of metrics."""
 
     cluster: Cluster
     clock: Clock
-    chance: Chance
+    randomness: Random
     metrics: Metrics

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 from collections.abc import Mapping
 from typing import Final
-from weakref import WeakValueDictionary
 
 from mooring.api.core import SECRETS, Secret, SecretReference
 from mooring.api.meta import Key, key_of
 from mooring.base.clock import Clock, Instant
 from mooring.base.errors import MooringError
+from mooring.control.locks import KeyLocks
 from mooring.kube.cluster import Cluster
 
 FRESH_S: Final = 5.0
@@ -20,23 +19,21 @@ SECRETS_MAX: Final = 256
 
 
 class SecretError(MooringError):
-    """A Secret whose values are no text."""
+    """A Secret with a value that is no text."""
 
 
 class SecretCache:
-    """One GET serves a burst of calls that use the same Secret. A failed call makes it forget, so that a mended Secret is used at once."""
+    """One GET serves a burst of calls that use one Secret. A failed call invalidates it, so that a corrected Secret is used at once."""
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
-        self._cluster = cluster
-        self._clock = clock
+        self._cluster, self._clock = cluster, clock
         self._known: dict[Key, tuple[Instant, Mapping[str, str]]] = {}
-        self._asking: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+        self._asking: KeyLocks[Key] = KeyLocks()
 
     async def get(self, ref: SecretReference) -> Mapping[str, str]:
         """The Secret's values. Raises ApiError when it can't be read, SecretError when a value is no text."""
         key = Key(ref.namespace, ref.name)
-        lock = self._asking.setdefault(key, asyncio.Lock())
-        async with lock:
+        async with self._asking.of(key):
             known = self._known.get(key)
             if known is not None and self._clock.now() < known[0]:
                 return known[1]
@@ -45,7 +42,7 @@ class SecretCache:
             self._known[key] = (self._clock.now() + FRESH_S, values)
             return values
 
-    def forget(self, ref: SecretReference) -> None:
+    def invalidate(self, ref: SecretReference) -> None:
         """Reads it anew next time."""
         self._known.pop(Key(ref.namespace, ref.name), None)
 

@@ -1,4 +1,4 @@
-"""What a cache keeps of an object: masks, which several readers of one cache add up.
+"""Masks: the part of an object that a cache keeps. The masks of several readers of one cache are joined.
 
     KEPT = slim(
         metadata=slim("deletion_timestamp", "finalizers", labels=only("zone")),
@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Mapping
+import operator
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -28,10 +29,10 @@ _IDENTITY: Final = frozenset({"name", "namespace", "uid", "resource_version"})
 
 
 class Part(Hashable, Protocol):
-    """What is kept of one value."""
+    """The part of a value that is kept."""
 
     def of(self, value: Any) -> Any:
-        """The value, with what is not kept left out."""
+        """The value without the fields that are not kept."""
         ...
 
     def __or__(self, other: Any) -> Any: ...
@@ -78,32 +79,48 @@ class Items:
         return self if other == self else WHOLE
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Mask:
     """Of a struct some fields whole, of others a part. rest: all fields that it does not name are kept, too.
 
-    What is not kept is at its default, which such a field must have.
+    A field that is not kept has its default value; it must have one.
     """
 
     whole: frozenset[str] = frozenset()
     parts: tuple[tuple[str, Part], ...] = ()
     rest: bool = False
+    _pruners: dict[type, Callable[[Any], Any]] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
 
     def of(self, value: T) -> T:
         """The struct, slim. None stays None."""
         if value is None:
             return value
-        names = value.__struct_fields__ if self.rest else self.whole  # type: ignore[attr-defined]
-        kept = {name: getattr(value, name) for name in names}
-        for name, part in self.parts:
-            kept[name] = part.of(getattr(value, name))
-        if isinstance(value, ObjectMeta):
-            for name in _IDENTITY:
-                kept[name] = getattr(value, name)
-        return type(value)(**kept)
+        prune = self._pruners.get(type(value))
+        if prune is None:
+            prune = self._pruners[type(value)] = self._pruner(type(value))
+        slimmed: T = prune(value)
+        return slimmed
+
+    def _pruner(self, struct: type[Any]) -> Callable[[Any], Any]:
+        """Worked out once for each type: every event of a watch goes through here."""
+        parts = self.parts
+        if self.rest:
+            return lambda value: msgspec.structs.replace(value, **{name: part.of(getattr(value, name)) for name, part in parts})
+        names = tuple(self.whole | _IDENTITY if issubclass(struct, ObjectMeta) else self.whole)
+        if len(names) < 2:  # attrgetter gives a tuple for several names only
+            parts, names = (*((name, WHOLE) for name in names), *parts), ()
+        get = operator.attrgetter(*names) if names else lambda value: ()
+
+        def prune(value: Any) -> Any:
+            kept = dict(zip(names, get(value), strict=True))
+            for name, part in parts:
+                kept[name] = part.of(getattr(value, name))
+            return struct(**kept)
+
+        return prune
 
     def part(self, name: str) -> Part | None:
-        """What is kept of this field, None for nothing."""
+        """The part of this field that is kept, None for nothing."""
         return dict(self.parts).get(name, WHOLE if self.rest or name in self.whole else None)
 
     def __or__(self, other: Part) -> Part:
@@ -146,11 +163,21 @@ def items(test: Callable[[Any], bool], each: Part = WHOLE) -> Items:
     return Items(test, each)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Named:
+    """A test for `items`: true for the items of this name."""
+
+    name: str
+
+    def __call__(self, item: Any) -> bool:
+        return bool(item.name == self.name)
+
+
 NAME_ONLY: Final = slim(metadata=slim())
 """That the object exists, and nothing else."""
 
 Keeps = Callable[[Obj], "Part | None"]
-"""What to keep of an object, None for nothing of it: a reader's choice, which may depend on the object."""
+"""A reader's choice: the part of an object to keep, None for nothing of it. It may depend on the object."""
 
 
 def always(part: Part) -> Callable[[Any], Part]:
@@ -158,8 +185,11 @@ def always(part: Part) -> Callable[[Any], Part]:
     return lambda obj: part
 
 
-def joined(choices: tuple[Callable[[Obj], Part | None], ...]) -> Callable[[Obj], Obj | None]:
-    """One pruner for all readers of a cache: an object keeps what any of them wants, and is left out when none wants it."""
+def joined(choices: Sequence[Callable[[Obj], Part | None]]) -> Callable[[Obj], Obj | None]:
+    """One pruner for all readers of a cache: an object keeps what any of them wants, and is left out when none wants it.
+
+    choices: may grow until the first object comes.
+    """
 
     def prune(obj: Obj) -> Obj | None:
         mask: Part | None = None

@@ -1,7 +1,7 @@
-"""Who waits for what: keys parked under topics, found again when a topic is told.
+"""Keys that wait for topics: parked under them, and found again when one of them is told.
 
-A topic is a text such as `volume/pv-1`, built by a function of the room that tells it. What is told while a key is being worked on counts
-for that key, too: between its judgement and its parking nothing is lost.
+A topic is a text such as `volume/pv-1`, built by a function of the package that tells it. A topic that is told while a key is being worked
+on counts for that key, too: between its decision and its parking nothing is lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TOLD_MAX: Final = 1024
 
 
 class Topics(Generic[K]):
-    """Parked keys by topic. Memory is bounded by the parked keys, and by what is told while the keys in hand are worked on."""
+    """Parked keys by topic. Memory is bounded by the parked keys, and by TOLD_MAX."""
 
     def __init__(self) -> None:
         self._topics: dict[K, frozenset[Topic]] = {}
@@ -32,15 +32,15 @@ class Topics(Generic[K]):
         return len(self._topics)
 
     def topics_of(self, key: K) -> frozenset[Topic]:
-        """What the key is parked under."""
+        """The topics that the key is parked under."""
         return self._topics.get(key, frozenset())
 
     def begin(self, key: K) -> None:
-        """A worker is about to judge the key: what is told from now on may be about what it is going to wait for."""
+        """A worker begins with the key: it may come to wait for a topic that is told from now on."""
         self._began[key] = self._count
 
     def end(self, key: K) -> None:
-        """The worker has put the key down."""
+        """The worker is done with the key."""
         del self._began[key]
         if not self._began:
             self._told.clear()
@@ -48,7 +48,7 @@ class Topics(Generic[K]):
     def park(self, key: K, topics: frozenset[Topic]) -> bool:
         """From now on the key waits for these topics and for no others.
 
-        Returns False, and parks nothing, when one of them was told since the key was taken in hand.
+        Returns False, and parks nothing, when one of them was told since the worker began with the key.
         """
         self.drop(key)
         began = self._began.get(key, self._count)
@@ -77,10 +77,10 @@ class Topics(Generic[K]):
                 self._told[topic] = self._count
             found.update(self._keys.get(topic, {}))
         if len(self._told) > TOLD_MAX:
-            self._forget_old()
+            self._drop_old()
         return tuple(found)
 
-    def _forget_old(self) -> None:
-        """What was told before the oldest key in hand was taken up concerns nobody."""
+    def _drop_old(self) -> None:
+        """Drops the topics told before the work on the oldest key began."""
         oldest = min(self._began.values())
         self._told = {topic: count for topic, count in self._told.items() if count > oldest}

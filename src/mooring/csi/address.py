@@ -1,4 +1,4 @@
-"""Where a driver listens: the forms of an address, and in words what is wrong with one."""
+"""The socket of a driver: the forms of its address, and texts for everything that can be wrong with it."""
 
 from __future__ import annotations
 

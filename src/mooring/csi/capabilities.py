@@ -1,4 +1,4 @@
-"""What a driver says it is and can do: records and sets, read from its answers."""
+"""The identity and capabilities of a driver, read from its answers."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ def volume_expansions(answer: csi.GetPluginCapabilitiesResponse) -> frozenset[in
 
 
 def controller_rpcs(answer: csi.ControllerGetCapabilitiesResponse) -> frozenset[int]:
-    """What the controller service can do; entries without rpc are skipped."""
+    """The RPCs of the controller service; entries without rpc are skipped."""
     return frozenset(entry.rpc.type for entry in answer.capabilities if entry.HasField("rpc"))

@@ -1,4 +1,4 @@
-"""What calling a driver means on every road to it: each call is logged without secrets, measured, and its error made fit to show."""
+"""Calls to a driver, whatever their transport: each is logged without secrets, measured, and its error made fit to show."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.driver import Call
+from mooring.csi.driver import A, Call, Driver, Q, Rpc
 from mooring.csi.redact import redacted, scrubbed
-from mooring.csi.rpcs import A, Q, Rpc, Rpcs
 
 if TYPE_CHECKING:
     from mooring.csi.metrics import CallMetrics  # prometheus_client: the registrar has no metrics
@@ -24,17 +23,15 @@ DEADLINE_TEXT = "context deadline exceeded"
 CANCELED_TEXT = "context canceled"
 
 
-class Client(Rpcs):
-    """A driver as its callers see it; a subclass says how a call gets there.
+class Client(Driver):
+    """A driver as its callers see it; a subclass is a transport.
 
     metrics: None counts nothing. log_length_max: characters of a response in the log (level 5), 0 or less for all of them; requests
     are never cut.
     """
 
     def __init__(self, *, clock: Clock, metrics: CallMetrics | None = None, log_length_max: int = -1) -> None:
-        self._clock = clock
-        self._metrics = metrics
-        self._log_length_max = log_length_max
+        self._clock, self._metrics, self._log_length_max = clock, metrics, log_length_max
 
     @abc.abstractmethod
     async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:

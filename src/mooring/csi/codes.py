@@ -1,4 +1,4 @@
-"""gRPC status codes under Go's names, and what they mean to a container orchestrator."""
+"""gRPC status codes under Go's names, and their meaning to a container orchestrator."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DriverError(MooringError):
     """A CSI call that did not succeed. str() is Go's form: `rpc error: code = NotFound desc = no such volume`.
 
     code: the gRPC code (an int, so that numbers of newer drivers pass). message: the driver's text. answered: the driver said OK, with an
-    answer that nobody can read: what was asked for has happened, as far as anybody knows.
+    answer that can't be read: the request may have been carried out.
     """
 
     def __init__(self, code: int, message: str, *, answered: bool = False) -> None:

@@ -18,9 +18,8 @@ from mooring.base.log import logger
 from mooring.csi.address import socket_path, target, trouble
 from mooring.csi.client import DEADLINE_TEXT, Client
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.driver import Call
+from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.grpc_logging import quiet_core
-from mooring.csi.rpcs import A, Q, Rpc
 
 if TYPE_CHECKING:
     from mooring.csi.metrics import CallMetrics
@@ -47,13 +46,13 @@ _DEADLINE_SLACK_S: Final = 0.05  # gRPC's clock and ours are read at different m
 OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    ("grpc.min_reconnect_backoff_ms", 1_000),  # in spite of its name: what one attempt may take
+    ("grpc.min_reconnect_backoff_ms", 1_000),  # in spite of its name: the limit of one attempt
     ("grpc.use_local_subchannel_pool", 1),  # or a back-off is shared with every other channel to this path
     ("grpc.client_idle_timeout_ms", 2**31 - 1),
     ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
     ("grpc.max_metadata_size", ERROR_BYTES_MAX),
     ("grpc.absolute_max_metadata_size", ERROR_BYTES_MAX),
-    ("grpc.enable_retries", 0),  # or a call that one driver refuses goes on to its successor, who was not greeted yet
+    ("grpc.enable_retries", 0),  # or a call that one driver refuses goes on to its successor, which was not identified yet
     # No keepalive: the kernel tells when a peer on a unix socket dies, and Go servers cut clients that ping too often.
 )
 
@@ -181,7 +180,7 @@ class GrpcDriver(Client):
 
 
 def _told(timeout_s: float) -> float:
-    """What gRPC is given as a deadline, so that the driver is not told a later one than the caller's.
+    """The deadline for gRPC, so that the driver does not get a later one than the caller's.
 
     gRPC's core rounds up: to the millisecond on the way in, then to three digits in the header. 15 s would arrive as 15.1 s.
     """

@@ -1,7 +1,7 @@
-"""The Driver port on a Python object in this process: what a gRPC road does to a call, without the road.
+"""The Driver port on a Python object in this process, with all that gRPC does to a call.
 
-Deadlines, logs, metrics and errors are those of `Client`; messages are copied on both ways, so that neither side sees what the other
-does to its own. Time is the running loop's, which may be a virtual one.
+Deadlines, logs, metrics and errors are those of `Client`; messages are copied both ways, so that neither side sees the other
+change its own. Time is the running loop's, which may be a virtual one.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from mooring.base.log import logger
 from mooring.base.logform import Lines
 from mooring.csi.client import DEADLINE_TEXT, Client
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.driver import Call
+from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.redact import scrubbed
-from mooring.csi.rpcs import A, Q, Rpc
 
 _log = logger(__name__)
 

@@ -1,4 +1,4 @@
-"""The first calls to a driver: is it ready, who is it, what can it do.
+"""The first calls to a driver: readiness, name, capabilities.
 
 Differs from external-attacher, which ends at the first call that is late or Unavailable and lets a restart back-off of minutes begin:
 a driver that is slow at boot is asked again.
@@ -42,14 +42,14 @@ class Limits:
     budget_s: float = 30.0
 
 
-async def greet(driver: Driver, *, clock: Clock, limits: Limits = Limits(), metrics: CallMetrics | None = None) -> DriverInfo:
-    """What the driver says about itself, once it is ready.
+async def probe_and_identify(driver: Driver, *, clock: Clock, limits: Limits = Limits(), metrics: CallMetrics | None = None) -> DriverInfo:
+    """The driver's name, version and capabilities, once it is ready.
 
     metrics: told the driver's name as soon as it is known. Raises DriverError, the driver's own, when it answers with a code that
     does not pass by itself, or the budget is spent; ConfigError when its name is empty.
     """
     await _until_ready(driver, clock, limits.probe_timeout_s)
-    asking = _Asking(clock, limits)
+    asking = _Asker(clock, limits)
     plugin = await asking.ask(driver.get_plugin_info, csi.GetPluginInfoRequest())
     if not plugin.name:
         raise ConfigError("driver name is empty")
@@ -63,14 +63,14 @@ async def greet(driver: Driver, *, clock: Clock, limits: Limits = Limits(), metr
 
 
 async def _until_ready(driver: Driver, clock: Clock, timeout_s: float) -> None:
-    said = ""
+    last_reason = ""
     while True:
         started = clock.now()
         reason = await _unready(driver, timeout_s)
         if reason is None:
             return
-        _log.info(4 if reason == said else 0, "CSI driver is not ready", reason=reason)
-        said = reason
+        _log.info(4 if reason == last_reason else 0, "CSI driver is not ready", reason=reason)
+        last_reason = reason
         await clock.sleep(started + AGAIN_S - clock.now())
 
 
@@ -89,7 +89,7 @@ async def _unready(driver: Driver, timeout_s: float) -> str | None:
     return "it says so" if answer.HasField("ready") and not answer.ready.value else None
 
 
-class _Asking:
+class _Asker:
     """Short calls that share one budget."""
 
     def __init__(self, clock: Clock, limits: Limits) -> None:

@@ -1,4 +1,4 @@
-"""A driver over time: greeted at the start, watched while it runs, greeted again when it comes back.
+"""A driver over time: identified at the start, watched while it runs, identified again when it comes back.
 
 Differs from external-attacher: it exits on every loss, noticed at the next call. Here the loss is seen when it happens, calls are
 held back, and a driver that comes back with the same name, version and capabilities is carried on with. What the peer does
@@ -16,13 +16,12 @@ from mooring.base.errors import ConfigError, MooringError
 from mooring.base.log import logger
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.client import Client
-from mooring.csi.codes import DriverError
-from mooring.csi.driver import Driver
-from mooring.csi.gate import GatedDriver
+from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver import A, Call, Driver, Q, Rpc
 from mooring.csi.metrics import CallMetrics
-from mooring.csi.probe_and_identify import AGAIN_S, Limits, greet
+from mooring.csi.probe_and_identify import AGAIN_S, Limits, probe_and_identify
 
-__all__ = ["DriverChanged", "DriverInfo", "DriverLost", "Limits", "Session", "carry_on", "exit_on_loss", "greet", "stay_away"]
+__all__ = ["DriverChanged", "DriverInfo", "DriverLost", "Limits", "Session", "carry_on", "exit_on_loss", "probe_and_identify", "stay_away"]
 
 _log = logger(__name__)
 
@@ -30,7 +29,7 @@ LOST_TEXT: Final = "Lost connection to CSI driver, exiting"
 
 
 class DriverLost(MooringError):
-    """This process has to be started anew; its text is what goes to /dev/termination-log."""
+    """This process has to be started anew; the text goes to /dev/termination-log."""
 
     def __init__(self) -> None:
         super().__init__(LOST_TEXT)
@@ -60,11 +59,38 @@ def exit_on_loss() -> bool:
     raise DriverLost
 
 
+class GatedDriver(Driver):
+    """Passes calls on while it is open: while the driver behind the socket is known to be the one that was identified.
+
+    It begins open. Calls that are under way when it closes are let run.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._reason: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._reason is None
+
+    def close(self, reason: str) -> None:
+        """New calls end at once with Unavailable and this text: nothing was sent."""
+        self._reason = reason
+
+    def open(self) -> None:
+        self._reason = None
+
+    async def invoke(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
+        if self._reason is not None:
+            raise DriverError(Code.UNAVAILABLE, self._reason)
+        return await self._driver.invoke(rpc, request, call)
+
+
 class Session:
-    """One driver, from its greeting on.
+    """One driver, from its identification on.
 
     `start()` first, then `run()` for as long as the driver is used. on_loss: called once for each loss; True goes on, False refuses
-    all later calls, and what it raises ends run(). driver, limits, metrics: as in greet().
+    all later calls, and its exception ends run(). driver, limits, metrics: as in probe_and_identify().
     """
 
     def __init__(
@@ -78,37 +104,34 @@ class Session:
     ) -> None:
         self._raw = driver
         self._gate = GatedDriver(driver)
-        self._clock = clock
-        self._limits = limits
-        self._metrics = metrics
-        self._on_loss = on_loss
+        self._clock, self._limits, self._metrics, self._on_loss = clock, limits, metrics, on_loss
         self._on_return: list[Callable[[], None]] = []
         self._info: DriverInfo | None = None
 
     @property
     def driver(self) -> Driver:
-        """The driver for everybody's use. While it is lost, or not greeted again yet, calls end at once with Unavailable."""
+        """The driver for everybody's use. While it is lost, or not identified again yet, calls end at once with Unavailable."""
         return self._gate
 
     @property
     def info(self) -> DriverInfo:
-        """What the driver said at the start. It is the same for the life of the session."""
+        """The driver's identification at the start. It is the same for the life of the session."""
         assert self._info is not None, "start() comes first"
         return self._info
 
     @property
     def is_up(self) -> bool:
-        """True when the driver was greeted and has not been lost since."""
+        """True when the driver was identified and has not been lost since."""
         return self._info is not None and self._gate.is_open
 
     def on_return(self, handler: Callable[[], None]) -> None:
-        """Calls the handler each time the driver is back, unchanged: what failed for its absence can be tried again."""
+        """Calls the handler each time the driver is back, unchanged: calls that failed in its absence can be tried again."""
         self._on_return.append(handler)
 
     async def start(self) -> DriverInfo:
-        """Greets the driver. Raises as greet() does."""
+        """Identifies the driver. Raises as probe_and_identify() does."""
         assert self._info is None, "started twice"
-        self._info = await self._greet()
+        self._info = await self._identify()
         return self._info
 
     async def run(self) -> None:
@@ -117,9 +140,9 @@ class Session:
         while True:
             await self._raw.lost()
             _log.warning("Lost connection to CSI driver", driver=self.info.name)
-            self._gate.shut("connection to the CSI driver lost, waiting for its return")
+            self._gate.close("connection to the CSI driver lost, waiting for its return")
             if not self._on_loss():
-                return self._gate.shut("connection lost, reconnecting disabled")
+                return self._gate.close("connection lost, reconnecting disabled")
             await self._until_back()
             _log.info(0, "CSI driver is back, unchanged", driver=self.info.name)
             self._gate.open()
@@ -130,7 +153,7 @@ class Session:
         """Returns when the driver answers as it did at the start. Raises DriverChanged."""
         while True:
             await self._raw.reconnected()
-            after = await self._greet_over_one_connection()
+            after = await self._identify_over_one_connection()
             if after == self._info:
                 return
             if isinstance(after, DriverInfo | ConfigError):
@@ -139,28 +162,28 @@ class Session:
                 _log.error("CSI driver is back, but does not introduce itself", after)
                 await self._clock.sleep(AGAIN_S)
 
-    async def _greet_over_one_connection(self) -> DriverInfo | DriverError | ConfigError | None:
+    async def _identify_over_one_connection(self) -> DriverInfo | DriverError | ConfigError | None:
         """How the driver introduces itself, or fails to; None when the connection broke meanwhile.
 
         So that a driver which is replaced between two answers, or right after the last, can't pass for the one that gave them.
         """
         async with asyncio.TaskGroup() as group:
             loss = group.create_task(self._raw.lost(), name="csi/session/loss")
-            greeting = group.create_task(self._try_to_greet(), name="csi/session/greeting")
-            await asyncio.wait((loss, greeting), return_when=asyncio.FIRST_COMPLETED)
+            identity = group.create_task(self._try_to_identify(), name="csi/session/identity")
+            await asyncio.wait((loss, identity), return_when=asyncio.FIRST_COMPLETED)
             is_lost = loss.done()
             loss.cancel()
-            greeting.cancel()
-        return None if is_lost else greeting.result()
+            identity.cancel()
+        return None if is_lost else identity.result()
 
-    async def _try_to_greet(self) -> DriverInfo | DriverError | ConfigError:
+    async def _try_to_identify(self) -> DriverInfo | DriverError | ConfigError:
         try:
-            return await self._greet()
+            return await self._identify()
         except (DriverError, ConfigError) as error:
             return error
 
-    async def _greet(self) -> DriverInfo:
-        return await greet(self._raw, clock=self._clock, limits=self._limits, metrics=self._metrics)
+    async def _identify(self) -> DriverInfo:
+        return await probe_and_identify(self._raw, clock=self._clock, limits=self._limits, metrics=self._metrics)
 
     def _changed(self, after: DriverInfo | ConfigError) -> DriverChanged:
         new = after if isinstance(after, DriverInfo) else None

@@ -1,7 +1,4 @@
-"""The controllers of the plane: attacher, provisioner and binder, on one store and one connection to the driver.
-
-Each has a cluster of its own with its name on it, so that the story can tell who wrote what.
-"""
+"""Attacher, provisioner and binder on one store and one driver connection. Each has its own cluster, so that the story names the writer."""
 
 from __future__ import annotations
 
@@ -11,10 +8,11 @@ from typing import Final, Protocol
 
 from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
-from mooring.controllers.attacher.controller import Attacher, AttacherOptions
+from mooring.controllers.attacher.controller import Attacher
+from mooring.controllers.attacher.options import AttacherOptions
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding.options import BinderOptions
 from mooring.controllers.provisioner.controller import Provisioner
@@ -23,7 +21,7 @@ from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.csi.session import Session
 from mooring.dev.story import Story
-from mooring.dev.traced_cluster import WatchedCluster, Watches
+from mooring.dev.traced_cluster import TracedCluster, Watches
 from mooring.kube.cluster import Cluster
 
 NAMESPACE: Final = "default"
@@ -31,7 +29,7 @@ NAMESPACE: Final = "default"
 
 
 class Controller(Protocol):
-    """What they have in common."""
+    """The interface of the plane's controllers."""
 
     @property
     def has_synced(self) -> bool: ...
@@ -42,30 +40,30 @@ class Controller(Protocol):
 class Controllers:
     """All of them. cluster: the store, for controllers alone. session: started."""
 
-    def __init__(self, cluster: Cluster, session: Session, story: Story, clock: Clock, chance: Chance) -> None:
+    def __init__(self, cluster: Cluster, session: Session, story: Story, clock: Clock, randomness: Random) -> None:
         self._cluster, self._session, self._story = cluster, session, story
-        self._clock, self._chance = clock, chance
+        self._clock, self._randomness = clock, randomness
         self._watches = {who: Watches() for who in ("attacher", "provisioner", "binder")}
         self._controllers: Mapping[str, Controller] = {
             "attacher": self._attacher(self._seen_as("attacher")),
             "provisioner": self._provisioner(self._seen_as("provisioner")),
-            "binder": make_binder(Runtime(self._seen_as("binder"), clock, chance, Metrics()), BinderOptions()),
+            "binder": make_binder(Runtime(self._seen_as("binder"), clock, randomness, Metrics()), BinderOptions()),
         }
 
     def _seen_as(self, who: str) -> Cluster:
-        return WatchedCluster(self._cluster, who, self._story, self._clock, self._watches[who])
+        return TracedCluster(self._cluster, who, self._story, self._clock, self._watches[who])
 
     def _attacher(self, cluster: Cluster) -> Attacher:
-        runtime = Runtime(cluster, self._clock, self._chance, Metrics())
+        runtime = Runtime(cluster, self._clock, self._randomness, Metrics())
         attacher = Attacher(runtime, self._session.driver, self._session.info, AttacherOptions())
         self._session.on_return(attacher.driver_returned)
         return attacher
 
     def _provisioner(self, cluster: Cluster) -> Provisioner:
         info = self._session.info
-        events = EventRecorder(cluster, f"{info.name}_dev", clock=self._clock, chance=self._chance)
-        intents = Journal(cluster, JournalLocation(NAMESPACE, info.name), self._chance.uid(), self._clock)
-        runtime = Runtime(cluster, self._clock, self._chance, Metrics())
+        events = EventRecorder(cluster, f"{info.name}_dev", clock=self._clock, randomness=self._randomness)
+        intents = Journal(cluster, JournalLocation(NAMESPACE, info.name), self._randomness.uid(), self._clock)
+        runtime = Runtime(cluster, self._clock, self._randomness, Metrics())
         provisioner = Provisioner(runtime, self._session.driver, info, ProvisionerOptions(), events, intents=intents)
         self._session.on_return(provisioner.driver_returned)
         return provisioner

@@ -1,8 +1,4 @@
-"""The demo: the life of one volume, from a claim for it until it is gone, and nobody is taken at his word.
-
-What the API says is read over HTTP, as kubectl would; what the driver says is asked over its socket; and what the driver has is
-read from its state file and its folders. The three must agree after each step, or the demo fails.
-"""
+"""The demo: one volume's life from claim to deletion. After each step API, driver, state file and folders must agree, or it fails."""
 
 from __future__ import annotations
 
@@ -12,9 +8,9 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Persi
 from mooring.api.meta import finalizers_of
 from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.csi.driver import Driver
-from mooring.dev.objects import claim, csi_node, storage_class, volume_attachment
 from mooring.dev.plane import Plane
-from mooring.dev.polling import DemoFailed, Looks
+from mooring.dev.polling import DemoFailed, Polling
+from mooring.dev.seed_objects import claim, csi_node, storage_class, volume_attachment
 from mooring.dev.story import Story
 from mooring.kube.cluster import Cluster
 
@@ -40,7 +36,7 @@ class Demo:
         self._driver_name = plane.driver_name
         self._cluster = cluster
         self._story = story
-        self._looks = Looks(plane, cluster, driver, story)
+        self._polling = Polling(plane, cluster, driver, story)
         self._pv = ""  # names of what the controllers make
         self._handle = ""
 
@@ -54,7 +50,7 @@ class Demo:
     # -- the steps; the first line of each is its title
 
     async def _prepare(self) -> None:
-        """A StorageClass says who makes volumes, and a CSINode how the driver knows the node."""
+        """Creates the StorageClass of the driver, and the CSINode of the node."""
         await self._cluster.create(STORAGE_CLASSES.whole(), storage_class(self._driver_name, CLASS))
         await self._cluster.create(CSI_NODES.whole(), csi_node(self._driver_name, NODE, {}))
 
@@ -62,15 +58,15 @@ class Demo:
         """A claim asks for a volume: the binder says whose task that is, the provisioner has it made, the binder binds."""
         began_s = self._story.elapsed_s
         await self._cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), claim(CLAIM, CLASS), NAMESPACE)
-        bound = await self._looks.until(PERSISTENT_VOLUME_CLAIMS, CLAIM, _is_bound, "is bound")
+        bound = await self._polling.until(PERSISTENT_VOLUME_CLAIMS, CLAIM, _is_bound, "is bound")
         assert bound is not None
         self._story.checked(f"the claim is bound, {(self._story.elapsed_s - began_s) * 1000:.0f} ms after it was made")
         self._pv = bound.spec.volume_name
         self._expect("name of the PersistentVolume", f"pvc-{bound.metadata.uid}", self._pv)
-        pv = await self._looks.until(PERSISTENT_VOLUMES, self._pv, _has_its_claim, "is bound")
+        pv = await self._polling.until(PERSISTENT_VOLUMES, self._pv, _has_its_claim, "is bound")
         assert pv is not None
         self._check_bound(bound, pv)
-        volume = await self._looks.driver_has(self._handle, on=[])
+        volume = await self._polling.driver_has(self._handle, on=[])
         self._expect("name that the driver knows the volume by", self._pv, volume.name)
 
     def _check_bound(self, bound: PersistentVolumeClaim, pv: PersistentVolume) -> None:
@@ -89,10 +85,10 @@ class Demo:
         """A VolumeAttachment asks for it on the node: the attacher attaches."""
         began_s = self._story.elapsed_s
         await self._cluster.create(VOLUME_ATTACHMENTS.whole(), volume_attachment(self._driver_name, VA, self._pv, NODE))
-        attached = await self._looks.until(VOLUME_ATTACHMENTS, VA, lambda va: va is not None and va.status.attached, "is attached")
+        attached = await self._polling.until(VOLUME_ATTACHMENTS, VA, lambda va: va is not None and va.status.attached, "is attached")
         assert attached is not None
         self._story.checked(f"the VolumeAttachment says attached, {(self._story.elapsed_s - began_s) * 1000:.0f} ms after it was asked for")
-        volume = await self._looks.driver_has(self._handle, on=[NODE])
+        volume = await self._polling.driver_has(self._handle, on=[NODE])
         context = {"publication": str(volume.published[0].number)}
         self._expect("attachmentMetadata", context, attached.status.attachment_metadata)
         self._story.checked("attachmentMetadata is what the driver answered")
@@ -108,17 +104,17 @@ class Demo:
     async def _detach(self) -> None:
         """The VolumeAttachment is deleted: the attacher detaches, then lets it go."""
         await self._cluster.delete(VOLUME_ATTACHMENTS, VA)
-        await self._looks.until(VOLUME_ATTACHMENTS, VA, lambda va: va is None, "is gone")
+        await self._polling.until(VOLUME_ATTACHMENTS, VA, lambda va: va is None, "is gone")
         self._story.checked("the VolumeAttachment is gone")
-        await self._looks.driver_has(self._handle, on=[])
+        await self._polling.driver_has(self._handle, on=[])
 
     async def _give_back(self) -> None:
         """The claim is deleted: the binder releases the volume, the provisioner has it deleted."""
         await self._cluster.delete(PERSISTENT_VOLUME_CLAIMS, CLAIM, NAMESPACE)
-        await self._looks.until(PERSISTENT_VOLUME_CLAIMS, CLAIM, lambda one: one is None, "is gone")
-        await self._looks.until(PERSISTENT_VOLUMES, self._pv, lambda pv: pv is None, "is gone")
+        await self._polling.until(PERSISTENT_VOLUME_CLAIMS, CLAIM, lambda one: one is None, "is gone")
+        await self._polling.until(PERSISTENT_VOLUMES, self._pv, lambda pv: pv is None, "is gone")
         self._story.checked("the claim and the PersistentVolume are gone")
-        await self._looks.driver_has_nothing()
+        await self._polling.driver_has_nothing()
 
     async def _clear_away(self) -> None:
         """The class and the node go, and nothing is left."""
@@ -139,7 +135,7 @@ class Demo:
         self._story.checked(f"{', '.join(changing)}: each was called once, and no call failed")
 
     def _expect(self, what: str, expected: object, found: object) -> None:
-        self._looks.expect(what, expected, found)
+        self._polling.expect(what, expected, found)
 
 
 def _is_bound(one: PersistentVolumeClaim | None) -> bool:

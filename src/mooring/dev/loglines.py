@@ -31,12 +31,12 @@ class LogLines(io.StringIO):
         if found is None:
             self._story.happened("log", line)
         else:
-            self._tell(found)
+            self._report(found)
         for one in more:
             self._story.happened("", one.expandtabs(4))
         return len(text)
 
-    def _tell(self, found: re.Match[str]) -> None:
+    def _report(self, found: re.Match[str]) -> None:
         """A warning or an error that comes again is the same, however long it waits for its next try."""
         message, values = _ESCAPED.sub(r"\1", found["message"]), _ESCAPED.sub(r"\1", found["values"])
         waits = "".join(_WAITS.findall(values))

@@ -31,7 +31,7 @@ from mooring.apiserver.web.server import ApiServer
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError, first_of
 from mooring.base.folders import refusal
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.csi.address import PATH_BYTES_MAX
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.session import Session
@@ -48,7 +48,7 @@ _END_S_MAX: Final = 5.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plane:
-    """What runs, and how to reach it. state_folder: the driver's."""
+    """The running parts and their addresses. state_folder: the driver's."""
 
     kubeconfig: Path
     socket: Path
@@ -66,7 +66,7 @@ async def running(
     kept: bool = False,
     story: Story,
     clock: Clock,
-    chance: Chance,
+    randomness: Random,
 ) -> AsyncGenerator[Plane, None]:
     """The plane, ready, as long as the block runs. A part that fails ends the block with its error.
 
@@ -74,7 +74,7 @@ async def running(
     port: of the API server, 0 for that of the folder's last start, or a free one. kept: the API objects stay in the folder. Raises
     ConfigError when the folder, the topology or the port can't be used, or the objects can't be saved any more.
     """
-    build = _Build(folder, node_ids, topology, port, kept, story, clock, chance)
+    build = _Build(folder, node_ids, topology, port, kept, story, clock, randomness)
     try:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             driver_name = await build.driver(stack)
@@ -90,7 +90,7 @@ async def running(
 
 
 class _Build:
-    """What the parts are made with, and how each is made. Each method returns when its part is ready."""
+    """The common arguments of the parts, and a method for each that returns when it is ready."""
 
     def __init__(
         self,
@@ -101,12 +101,12 @@ class _Build:
         kept: bool,
         story: Story,
         clock: Clock,
-        chance: Chance,
+        randomness: Random,
     ) -> None:
         folder = folder.absolute()
         self._folder, self._port, self._kept = folder, port, kept
         self._node_ids, self._topology = node_ids, topology
-        self._story, self._clock, self._chance = story, clock, chance
+        self._story, self._clock, self._randomness = story, clock, randomness
         self.kubeconfig, self.socket, self.state_folder = folder / "kubeconfig", folder / "csi.sock", folder / "driver"
         _check_length(self.socket)
         try:
@@ -115,29 +115,30 @@ class _Build:
             raise refusal(folder, error) from None
 
     async def driver(self, stack: AsyncExitStack) -> str:
-        """The driver's name."""
-        driver = stack.enter_context(HostPath(self.state_folder, node_ids=self._node_ids, topology=self._topology, chance=self._chance))
+        driver = stack.enter_context(
+            HostPath(self.state_folder, node_ids=self._node_ids, topology=self._topology, randomness=self._randomness)
+        )
         driver.observe(self._story.called, self._clock)
         await stack.enter_async_context(serving(driver, str(self.socket)))
         return driver.name
 
     async def objects(self, stack: AsyncExitStack) -> tuple[ObjectStore, Durability]:
         if self._kept:
-            return await stack.enter_async_context(lasting(self._folder, clock=self._clock, chance=self._chance))
-        store = new_store(self._chance, self._clock.wall_s())
+            return await stack.enter_async_context(lasting(self._folder, clock=self._clock, randomness=self._randomness))
+        store = new_store(self._randomness, self._clock.wall_s())
         return store, InMemory(store)
 
     async def api_server(self, stack: AsyncExitStack, store: ObjectStore, durability: Durability) -> None:
         identity = identity_in(self._folder / "tls", self._clock.wall_s())
         port = self._port or self._last_port()
-        server = ApiServer(store, identity, clock=self._clock, chance=self._chance, port=port, durability=durability)
+        server = ApiServer(store, identity, clock=self._clock, randomness=self._randomness, port=port, durability=durability)
         await server.start()
         stack.push_async_callback(server.close)
         server.write_kubeconfig(self.kubeconfig)
         self._story.happened("server", f"answers on {server.url}")
 
     def _last_port(self) -> int:
-        """That of the folder's last start, as long as it is free: who was given the address then comes back to it. 0 otherwise."""
+        """The port of the folder's last start, if it is free, so that its clients find the server again; else 0."""
         port = _port_in(self.kubeconfig)
         if port and not _is_free(port):
             self._story.happened("server", f"port {port}, where it was last time, is taken: it takes another")
@@ -153,8 +154,8 @@ class _Build:
         stack.push_async_callback(client.close)
         session = Session(client, clock=self._clock)
         await session.start()
-        local = LocalCluster(store, clock=self._clock, chance=self._chance, durability=durability)
-        controllers = Controllers(local, session, self._story, self._clock, self._chance)
+        local = LocalCluster(store, clock=self._clock, randomness=self._randomness, durability=durability)
+        controllers = Controllers(local, session, self._story, self._clock, self._randomness)
         tasks = [
             group.create_task(session.run(), name="dev/driver-session"),
             group.create_task(_end_on_failure(durability), name="dev/durability"),
@@ -163,7 +164,7 @@ class _Build:
 
 
 def _check_length(socket_path: Path) -> None:
-    """Raises ConfigError for a folder whose socket nobody could bind."""
+    """Raises ConfigError for a folder whose path is too long for a socket."""
     spare = PATH_BYTES_MAX - len(os.fsencode(socket_path))
     if spare < 0:
         length = len(os.fsencode(socket_path.parent))

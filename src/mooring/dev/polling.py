@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from mooring.api.meta import Kind
@@ -12,12 +14,33 @@ from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.dev.plane import Plane
 from mooring.dev.story import Story
-from mooring.dev.waiting import Seen, until
 from mooring.driver.state import State, Volume
 from mooring.driver.statefile import read_state
-from mooring.kube.cluster import Cluster
+from mooring.kube.cluster import Cluster, EventType, Selection
+from mooring.kube.errors import Gone
 
 T = TypeVar("T")
+
+Seen = Callable[[T | None], bool]
+
+
+async def until(cluster: Cluster, kind: Kind[T], name: str, wanted: Seen[T]) -> T | None:
+    """The object as soon as it is as wanted; wanted sees None when it isn't there. Waits for ever: put a deadline around it."""
+    selection = Selection(field_selector=f"metadata.name={name}")
+    while True:
+        page = await cluster.list(kind, selection)
+        observed = page.items[0] if page.items else None
+        if wanted(observed):
+            return observed
+        with contextlib.suppress(Gone):  # then the list above is the way back
+            async with contextlib.aclosing(cluster.watch(kind, selection, resource_version=page.resource_version)) as events:
+                async for event in events:
+                    if event.type is EventType.BOOKMARK:
+                        continue
+                    observed = None if event.type is EventType.DELETED else event.object
+                    if wanted(observed):
+                        return observed
+
 
 _WAIT_S_MAX: Final = 4.0
 _CALL: Final = Call(timeout_s=5.0)
@@ -27,7 +50,7 @@ class DemoFailed(MooringError):
     """Something was not as the demo claims; str() says what was expected and what was found."""
 
 
-class Looks:
+class Polling:
     """cluster: a client over HTTP; driver: a connection of the demo's own. What is found is told in the story."""
 
     def __init__(self, plane: Plane, cluster: Cluster, driver: Driver, story: Story) -> None:
@@ -37,7 +60,6 @@ class Looks:
         self._story = story
 
     def expect(self, what: str, expected: object, found: object) -> None:
-        """Raises DemoFailed when it is something else."""
         if expected != found:
             raise DemoFailed(f"{what}: expected {expected!r}, found {found!r}")
 
@@ -48,8 +70,8 @@ class Looks:
                 return await until(self._cluster, kind, name, wanted)
         except TimeoutError:
             whole = [one for one in (await self._cluster.list(kind.whole())).items if one["metadata"]["name"] == name]
-            seen = f"its status: {json.dumps(whole[0].get('status'))}" if whole else "it is not there"
-            raise DemoFailed(f"{kind.name} {name} {what}: not within {_WAIT_S_MAX:g} s; {seen}") from None
+            observed = f"its status: {json.dumps(whole[0].get('status'))}" if whole else "it is not there"
+            raise DemoFailed(f"{kind.name} {name} {what}: not within {_WAIT_S_MAX:g} s; {observed}") from None
 
     async def driver_has(self, handle: str, on: list[str]) -> Volume:
         """Asserts that the driver's word, its state file and its folders agree on the volume being on just these nodes."""

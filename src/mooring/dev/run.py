@@ -14,13 +14,13 @@ import mooring
 from mooring.base.clock import Clock
 from mooring.base.errors import MooringError
 from mooring.base.folders import folder_or_temporary
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.csi.grpc import GrpcDriver
 from mooring.dev.demo import NODE, Demo, DemoFailed
 from mooring.dev.plane import Plane, running
 from mooring.dev.seed_objects import make_volume, register
 from mooring.dev.story import Story
-from mooring.dev.traced_cluster import WatchedCluster
+from mooring.dev.traced_cluster import TracedCluster
 from mooring.driver.layout import Segments
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
@@ -39,28 +39,28 @@ async def run_dev(
     port: int,
     story: Story,
     clock: Clock,
-    chance: Chance,
+    randomness: Random,
     stop: asyncio.Event,
     examples: str,
     on_enter: Callable[[Callable[[], None]], AbstractContextManager[bool]],
 ) -> None:
     """Serves until `stop` is set.
 
-    state: a folder that stays, "" for one that vanishes. node_ids: one at least. topology, port: as for `running`. volumes: to be made
-    at the start. default_class: claims that name no class get ours. examples: the command that prints them. on_enter: calls its
-    argument at each Enter; False if there is no keyboard. Raises ConfigError.
+    state: a permanent folder, "" for a temporary one. node_ids: at least one. topology, port: as for `running`. volumes: made at the start.
+    default_class: our class is the default. examples: the command that prints them. on_enter: calls its argument at each Enter; False
+    without a keyboard. Raises ConfigError.
     """
     story.title(f"mooring dev {mooring.__version__}")
     with folder_or_temporary(state) as folder:
         plane_of = running(
-            folder, node_ids=node_ids, topology=topology, port=port, kept=bool(state), story=story, clock=clock, chance=chance
+            folder, node_ids=node_ids, topology=topology, port=port, kept=bool(state), story=story, clock=clock, randomness=randomness
         )
         async with plane_of as plane:
-            async with _clients(plane, clock, chance) as (cluster, driver):
-                told = WatchedCluster(cluster, "dev", story, clock)
-                await register(told, plane.driver_name, node_ids, topology, default_class=default_class)
+            async with _clients(plane, clock, randomness) as (cluster, driver):
+                traced = TracedCluster(cluster, "dev", story, clock)
+                await register(traced, plane.driver_name, node_ids, topology, default_class=default_class)
                 for name in dict.fromkeys(volumes):
-                    await make_volume(told, driver, plane.driver_name, name)
+                    await make_volume(traced, driver, plane.driver_name, name)
 
             def invite() -> None:
                 for line in _invitation(plane, examples, kept=bool(state), can_enter=can_enter):
@@ -73,7 +73,7 @@ async def run_dev(
 
 
 def _invitation(plane: Plane, examples: str, *, kept: bool, can_enter: bool) -> Iterator[str]:
-    """What to type stands last and alone, from the first column on; the others fit 80 columns."""
+    """The command to type stands last and alone, from the first column on; the others fit 80 columns."""
     ends = "stay in the --state folder." if kept else "end with this process; --state FOLDER keeps them."
     again = ", Enter shows this again" if can_enter else ""
     yield ""
@@ -88,14 +88,14 @@ def _invitation(plane: Plane, examples: str, *, kept: bool, can_enter: bool) -> 
     yield ""
 
 
-async def run_demo(story: Story, clock: Clock, chance: Chance) -> None:
+async def run_demo(story: Story, clock: Clock, randomness: Random) -> None:
     """Raises DemoFailed when something did not really happen, ConfigError when the parts can't start."""
     story.title(f"mooring demo {mooring.__version__}: the life of a volume")
     with folder_or_temporary("") as folder:
         story.step("An API server, a driver behind a socket, provisioner, binder and attacher start in this process")
         try:
             async with asyncio.timeout(DEMO_S_MAX) as limit:
-                await _demo(folder, story, clock, chance)
+                await _demo(folder, story, clock, randomness)
         except TimeoutError:
             assert limit.expired()
             raise DemoFailed(f"it was not done within {DEMO_S_MAX:g} s") from None
@@ -105,13 +105,13 @@ async def run_demo(story: Story, clock: Clock, chance: Chance) -> None:
     )
 
 
-async def _demo(folder: Path, story: Story, clock: Clock, chance: Chance) -> None:
+async def _demo(folder: Path, story: Story, clock: Clock, randomness: Random) -> None:
     async with (
-        running(folder, node_ids=[NODE], topology={}, story=story, clock=clock, chance=chance) as plane,
-        _clients(plane, clock, chance) as clients,
+        running(folder, node_ids=[NODE], topology={}, story=story, clock=clock, randomness=randomness) as plane,
+        _clients(plane, clock, randomness) as clients,
     ):
         cluster, driver = clients
-        demo = Demo(plane, WatchedCluster(cluster, "demo", story, clock), driver, story)
+        demo = Demo(plane, TracedCluster(cluster, "demo", story, clock), driver, story)
         try:
             await demo.run()
         except DemoFailed:
@@ -121,10 +121,10 @@ async def _demo(folder: Path, story: Story, clock: Clock, chance: Chance) -> Non
 
 
 @contextlib.asynccontextmanager
-async def _clients(plane: Plane, clock: Clock, chance: Chance) -> AsyncGenerator[tuple[HttpCluster, GrpcDriver], None]:
-    """What anybody could use who has the kubeconfig and the socket."""
+async def _clients(plane: Plane, clock: Clock, randomness: Random) -> AsyncGenerator[tuple[HttpCluster, GrpcDriver], None]:
+    """Clients that only need the kubeconfig and the socket."""
     config = kubeconfig.load(str(plane.kubeconfig), {})
-    async with HttpCluster(config, clock=clock, chance=chance, user_agent="mooring") as cluster:
+    async with HttpCluster(config, clock=clock, randomness=randomness, user_agent="mooring") as cluster:
         driver = GrpcDriver(str(plane.socket), clock=clock)
         await driver.connect(_CONNECT_S_MAX)
         try:

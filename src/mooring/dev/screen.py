@@ -17,6 +17,17 @@ _WIDTH_MIN: Final = 40
 _INDENT: Final = 12
 """Leaves room for a volume's name in one piece on 80 columns."""
 _GLUE: Final = "\N{NO-BREAK SPACE}"
+_COLOURS: Final = {
+    "driver": "magenta",
+    "attacher": "cyan",
+    "demo": "green",
+    "dev": "green",
+    "server": "blue",
+    "warning": "yellow",
+    "error": "red",
+}
+Part = tuple[str, str]
+"""Text, and its style on a live screen."""
 
 
 class Shown(Screen, Protocol):
@@ -27,10 +38,7 @@ class Shown(Screen, Protocol):
 
 
 def screen_for(stream: TextIO, when_gone: Callable[[], None] = lambda: None) -> Shown:
-    """A live screen when the stream is a terminal that can have one and rich is installed, else plain lines.
-
-    when_gone: as for PlainScreen.
-    """
+    """A live screen for a terminal, with rich installed; else plain lines. when_gone: as for PlainScreen."""
     if stream.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         try:
             return LiveScreen(stream)
@@ -56,11 +64,13 @@ def wrapped(head: str, body: str, width: int) -> str:
 
 
 class PlainScreen:
-    """One line for each event, the time first; flushed, so that a pipe sees it as it happens. On a terminal lines are broken at words.
+    """One line per event, the time first; flushed, so that a pipe gets it at once. On a terminal lines are broken at words.
 
-    A stream that nobody reads any more loses the lines: those who tell the story are in the middle of their work, and go on.
-    when_gone: called once, when that is noticed.
+    When nobody reads the stream any more, lines are dropped: the storytellers go on with their work. when_gone: called once, then.
     """
+
+    _OK: Part = ("ok: ", "")
+    _FAILED: Part = ("FAILED: ", "")
 
     def __init__(self, stream: TextIO, when_gone: Callable[[], None] = lambda: None) -> None:
         self._stream: TextIO | None = stream
@@ -74,27 +84,30 @@ class PlainScreen:
         pass
 
     def title(self, text: str) -> None:
-        self._line(text)
+        self._line(text, "bold")
 
     def step(self, at_s: float, text: str) -> None:
-        self._line("")
-        self._line(text, f"{at_s:6.3f}  ")
+        self._line("", "")
+        self._line(text, "bold", (f"{at_s:6.3f}  ", "dim"))
 
     def happening(self, one: Happening) -> None:
-        self._line(described(one), f"{one.at_s:6.3f}    {road(one):<{_ROAD_WIDTH}}  ")
+        style = "red" if one.problem else _COLOURS.get(one.who, "")
+        way = (f"{road(one):<{_ROAD_WIDTH}}  ", style)
+        self._line(described(one), "red" if one.problem else "", (f"{one.at_s:6.3f}    ", "dim"), way)
 
     def check(self, at_s: float, text: str) -> None:
-        self._line(text, f"{at_s:6.3f}    ok: ")
+        self._line(text, "", (f"{at_s:6.3f}    ", "dim"), self._OK)
 
     def failure(self, at_s: float, text: str) -> None:
-        self._line("")
-        self._line(text, f"{at_s:6.3f}  FAILED: ")
+        self._line("", "")
+        self._line(text, "bold red", (f"{at_s:6.3f}  ", "dim"), self._FAILED)
 
     def end(self, at_s: float, text: str) -> None:
         self.step(at_s, text)
 
-    def _line(self, text: str, head: str = "") -> None:
-        """head: before the text, which is broken where it is too long; without one it stays as it is."""
+    def _line(self, text: str, _style: str, *heads: Part) -> None:
+        """heads: before the text, which is broken where it is too long; without them it stays as it is."""
+        head = "".join(part for part, _ in heads)
         if head and self._is_terminal:
             text = wrapped(head, text, shutil.get_terminal_size().columns)
         if self._stream is None:
@@ -115,24 +128,17 @@ def road(one: Happening) -> str:
 
 
 def described(one: Happening) -> str:
-    """What was done, what came of it, and how long it took."""
+    """The action, its result, and its duration."""
     outcome = f"failed: {one.problem}" if one.problem else one.result
     took = "" if one.seconds is None else f"({one.seconds * 1000:.1f} ms)"
     return "  ".join(filter(None, (one.what, f"→ {outcome}" if outcome else "", took)))
 
 
-class LiveScreen:
+class LiveScreen(PlainScreen):
     """Lines that stay, and below them the present step with a clock that runs. Raises ImportError without rich."""
 
-    _COLOURS: Final = {
-        "driver": "magenta",
-        "attacher": "cyan",
-        "demo": "green",
-        "dev": "green",
-        "server": "blue",
-        "warning": "yellow",
-        "error": "red",
-    }
+    _OK = ("✓ ", "bold green")
+    _FAILED = ("✗ ", "bold red")
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console  # noqa: PLC0415 (here, so that plain lines need no rich)
@@ -152,38 +158,19 @@ class LiveScreen:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._progress.stop()
 
-    def title(self, text: str) -> None:
-        self._print((text, "bold"))
-
     def step(self, at_s: float, text: str) -> None:
         if self._task is not None:
             self._progress.remove_task(self._task)
         self._task = self._progress.add_task(text, total=None)
-        self._print(("", ""))
-        self._wrap(text, "bold", (f"{at_s:6.3f}  ", "dim"))
-
-    def happening(self, one: Happening) -> None:
-        style = "red" if one.problem else self._COLOURS.get(one.who, "")
-        way = (f"{road(one):<{_ROAD_WIDTH}}  ", style)
-        self._wrap(described(one), "red" if one.problem else "", (f"{one.at_s:6.3f}    ", "dim"), way)
-
-    def check(self, at_s: float, text: str) -> None:
-        self._wrap(text, "", (f"{at_s:6.3f}    ", "dim"), ("✓ ", "bold green"))
-
-    def failure(self, at_s: float, text: str) -> None:
-        self._print(("", ""))
-        self._wrap(text, "bold red", (f"{at_s:6.3f}  ", "dim"), ("✗ ", "bold red"))
+        super().step(at_s, text)
 
     def end(self, at_s: float, text: str) -> None:
         self._progress.stop()
-        self._print(("", ""))
-        self._wrap(text, "bold green", (f"{at_s:6.3f}  ", "dim"))
+        self._line("", "")
+        self._line(text, "bold green", (f"{at_s:6.3f}  ", "dim"))
 
-    def _wrap(self, text: str, style: str, *heads: tuple[str, str]) -> None:
-        """The text behind its heads, broken at words."""
+    def _line(self, text: str, style: str, *heads: Part) -> None:
+        """Text behind heads is broken at words; the terminal itself breaks other text, so that it can be copied as one line."""
         head = "".join(part for part, _ in heads)
-        self._print(*heads, (wrapped(head, text, self._console.width), style))
-
-    def _print(self, *parts: tuple[str, str]) -> None:
-        """The terminal itself breaks what is longer, so that it can be copied as one line."""
-        self._console.print(self._text(*parts), soft_wrap=True)
+        shown = wrapped(head, text, self._console.width) if head else text
+        self._console.print(self._text(*heads, (shown, style)), soft_wrap=True)

@@ -1,25 +1,64 @@
-"""What happens in the plane, told in order as it happens: who did what to whom, how it ended, how long it took.
-
-Everybody tells the story; a `Screen` shows it. Nothing here knows what it looks like.
-"""
+"""The events of the plane in order: who did what to whom, how it ended, how long it took. A `Screen` shows them."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from typing import Protocol
+from collections import Counter, OrderedDict
+from collections.abc import Hashable
+from typing import Final, Protocol
 
 from mooring.base.clock import Clock
-from mooring.dev.repeats import Repeats
-from mooring.dev.summary import brief_message
+from mooring.dev.summary import message_summary
 from mooring.driver.guard import CallRecord
+
+KNOWN_MAX: Final = 1000
+"""Things that are remembered; the one that has not come for the longest time is forgotten first, and told in full again."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Again:
+    """name: what it is called from the second time on. words: which time this is, and when it was told in full."""
+
+    name: str
+    words: str
+
+
+@dataclasses.dataclass(slots=True)
+class _Known:
+    name: str
+    first_s: float
+    count: int = 1
+
+
+class Repeats:
+    """Counts."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Hashable, _Known] = OrderedDict()
+
+    def seen(self, key: Hashable, at_s: float, name: str) -> Again | None:
+        """None for the first time. name: what it is called now, "" for as it was called then."""
+        known = self._known.get(key)
+        if known is None:
+            self._known[key] = _Known(name, at_s)
+            if len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
+            return None
+        self._known.move_to_end(key)
+        known.count += 1
+        return Again(name or known.name, f"again, {_ordinal(known.count)} time, see {known.first_s:.3f}")
+
+
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Happening:
-    """One line. at_s: since the story began. who: the caller over the API, or who was called over CSI; via: which of them, or "".
+    """One line. at_s: since the start of the story. who: the caller over the API, or the called part over CSI; via: which of them, or "".
 
-    problem: how it failed, "" when it did not. seconds: None when nobody waited for it.
+    problem: the error, "" for none. seconds: None when nobody waited for it.
     """
 
     at_s: float
@@ -39,7 +78,6 @@ class Screen(Protocol):
     def happening(self, one: Happening) -> None: ...
     def check(self, at_s: float, text: str) -> None:
         """Something was looked up and found as it should be."""
-        ...
 
     def failure(self, at_s: float, text: str) -> None: ...
     def end(self, at_s: float, text: str) -> None: ...
@@ -111,8 +149,8 @@ class Story:
         """A call to the driver has ended; the driver tells it."""
         failed = record.error is not None
         (self.failed_calls if failed else self.calls)[record.rpc] += 1
-        what = f"{record.rpc} {brief_message(record.request)}".rstrip()
-        result = "" if failed else brief_message(record.response) or "OK"
+        what = f"{record.rpc} {message_summary(record.request)}".rstrip()
+        result = "" if failed else message_summary(record.response) or "OK"
         problem = str(record.error or "")
         same = f"{what} {problem}" if failed else ""
         self.happened("driver", what, via="CSI", result=result, problem=problem, seconds=record.seconds, same=same, name=record.rpc)

@@ -1,7 +1,4 @@
-"""JSON in a few words: for one line on a screen.
-
-What somebody may want to paste, an id, is shown whole. Other values are cut when they are long, and left out of a line that is full.
-"""
+"""JSON in a few words for one line. Ids are whole, to be pasted; other long values are cut, and left out of a full line."""
 
 from __future__ import annotations
 
@@ -23,12 +20,12 @@ _TYPE: Final = re.compile(r"\btype=")
 """What each entry of a list of capabilities would begin with."""
 
 
-def brief_message(text: str) -> str:
+def message_summary(text: str) -> str:
     """A CSI message: `volume_id=vol-1 readonly=true`. text: its one-line JSON, "" gives ""."""
     return _line(" ", _leaves("", json.loads(text))) if text else ""
 
 
-def brief_patch(body: Any) -> str:
+def patch_summary(body: Any) -> str:
     """A patch: `status.attached=true`; the steps of a JSON patch one after the other, without its tests."""
     if isinstance(body, list):
         return _line(", ", ((step["path"], _operation(step)) for step in body if step["op"] != "test"))
@@ -59,7 +56,7 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
         words = [_TYPE.sub("", _line(" ", _leaves("", one))) for one in value[:_ENTRIES_MAX]]
         yield name, f"{name}=[{', '.join(words)}]{_more(value)}"
     else:
-        yield name, f"{name}={_size(value) if name.endswith('_bytes') else _plain(name, value)}"
+        yield name, f"{name}={Quantity(Decimal(value), 'binary') if name.endswith('_bytes') else _plain(name, value)}"
 
 
 def _fields(path: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -85,7 +82,3 @@ def _plain(name: str, value: Any) -> str:
 
 def _more(values: list[Any]) -> str:
     return f" and {len(values) - _ENTRIES_MAX} more" if len(values) > _ENTRIES_MAX else ""
-
-
-def _size(value: int) -> str:
-    return str(Quantity(Decimal(value), "binary"))

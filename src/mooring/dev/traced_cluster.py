@@ -11,7 +11,7 @@ from mooring.api.core import EVENTS
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
 from mooring.dev.story import Story
-from mooring.dev.summary import brief_patch
+from mooring.dev.summary import patch_summary
 from mooring.kube.cluster import EVERYTHING, Cluster, PatchType, Request, Selection, Verb, WatchEvent
 from mooring.kube.errors import ApiError, Conflict, Invalid
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Watches:
-    """What one controller watches. A controller that watches a kind has listed it: the last watch begins when its caches are filled."""
+    """One controller's watches. A controller lists a kind before it watches it: its caches are filled when the last watch begins."""
 
     def __init__(self) -> None:
         self.plurals: list[str] = []
@@ -36,7 +36,7 @@ class Watches:
             await self._another.wait()
 
 
-class WatchedCluster(Cluster):
+class TracedCluster(Cluster):
     """`Cluster`, with its user's name on it. Reads are passed on in silence. watches: hears of the watches, too."""
 
     def __init__(self, cluster: Cluster, who: str, story: Story, clock: Clock, watches: Watches | None = None) -> None:
@@ -49,7 +49,7 @@ class WatchedCluster(Cluster):
     async def ask(self, request: Request) -> Any:
         if not request.writes:
             return await self._cluster.ask(request)
-        with self._told(_brief(request), _outdated(request), same=_same(request), name=_called(request)):
+        with self._traced(_brief(request), _outdated(request), same=_same(request), name=_called(request)):
             return await self._cluster.ask(request)
 
     async def watch(
@@ -70,11 +70,8 @@ class WatchedCluster(Cluster):
             await stream.aclose()
 
     @contextmanager
-    def _told(self, what: str, outdated: tuple[type[ApiError], ...], *, same: str, name: str) -> Iterator[None]:
-        """outdated: how the server says that the object has changed since it was read. That is no failure: it is read again.
-
-        same, name: as for `Story.happened`.
-        """
+    def _traced(self, what: str, outdated: tuple[type[ApiError], ...], *, same: str, name: str) -> Iterator[None]:
+        """outdated: the error that says that the object has changed: no failure, it is read again. same, name: see `Story.happened`."""
         began = self._clock.now()
         try:
             yield
@@ -95,7 +92,7 @@ def _brief(request: Request) -> str:
         case Verb.REPLACE:
             return f"replace {request.place}{_phase(request.body, request.subresource)}"
         case Verb.PATCH:
-            return f"patch {request.place}: {brief_patch(request.body.body)}"
+            return f"patch {request.place}: {patch_summary(request.body.body)}"
         case Verb.POST:
             return f"create {request.place}"
     return f"{request.verb} {request.place}"
@@ -108,7 +105,7 @@ def _outdated(request: Request) -> tuple[type[ApiError], ...]:
 
 
 def _same(request: Request) -> str:
-    """What an event is known by, which is patched when it comes again."""
+    """The identity of an Event that is patched when it recurs."""
     is_event = request.kind.plural == EVENTS.plural and request.verb in (Verb.CREATE, Verb.PATCH)
     return f"{request.kind.plural}/{request.name}" if is_event else ""
 
@@ -129,6 +126,6 @@ def _created(request: Request) -> str:
 
 
 def _phase(body: Mapping[str, Any], subresource: str) -> str:
-    """What is new in a status that is replaced whole."""
+    """The change in a status that is replaced whole."""
     phase = (body.get("status") or {}).get("phase") if subresource == "status" else ""
     return f": phase={phase}" if phase else ""

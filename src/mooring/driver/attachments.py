@@ -8,19 +8,17 @@ from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.core import Core
 from mooring.driver.publishing import check_may_publish, check_published, check_reach, unsupported
+from mooring.driver.sdk import Plugin
 from mooring.driver.state import Publication, Volume
 
 PUBLICATION_KEY: Final = "publication"
 """In publish_context: the publication's number. A volume that was away and came back has another one."""
 
 
-class Attachments:
-    """Calls of one driver."""
+class Attachments(Plugin):
+    _core: Core
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-
-    async def publish(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
+    async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
         volume = self._core.whole(request.volume_id)
         if request.node_id not in self._core.layout.nodes:
             raise DriverError(Code.NOT_FOUND, f"there is no node {request.node_id!r}")
@@ -31,7 +29,7 @@ class Attachments:
             check_published(publication, request)
         else:
             publication = self._published(volume, request)
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         return csi.ControllerPublishVolumeResponse(publish_context={PUBLICATION_KEY: str(publication.number)})
 
     def _published(self, volume: Volume, request: csi.ControllerPublishVolumeRequest) -> Publication:
@@ -44,7 +42,7 @@ class Attachments:
         assert publication is not None
         return publication
 
-    async def unpublish(self, request: csi.ControllerUnpublishVolumeRequest) -> csi.ControllerUnpublishVolumeResponse:
+    async def controller_unpublish_volume(self, request: csi.ControllerUnpublishVolumeRequest) -> csi.ControllerUnpublishVolumeResponse:
         """OK also for volumes and nodes that it does not know: its own state says for sure that nothing is published there."""
         state = self._core.state
         volume = state.volumes.get(request.volume_id)
@@ -52,5 +50,5 @@ class Attachments:
             left = volume.unpublished_from(request.node_id)
             if left != volume:
                 self._core.journal.put(state.with_volume(left))
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         return csi.ControllerUnpublishVolumeResponse()

@@ -1,12 +1,12 @@
-"""What a driver can do, read from the methods it overrides, plus the flags that no method shows."""
+"""A driver's capabilities: of the methods it overrides, plus the flags that no method shows."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
+from mooring.csi.driver import RPCS, Rpc
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.rpcs import RPCS, Rpc
 
 Capability = csi.ControllerServiceCapability.RPC
 Service = csi.PluginCapability.Service

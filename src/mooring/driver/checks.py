@@ -1,8 +1,4 @@
-"""What a message must be before a driver, or a caller, has to look at it: CSI's own rules.
-
-Broken rules are told as `field: what is wrong`, the first one found. The rules: required fields, sizes, capabilities that make
-sense, fields that may only be set when the driver advertises their capability (the CSI specification).
-"""
+"""CSI's own rules for messages: required fields, sizes, capabilities. Broken rules are told as `field: problem`, the first one only."""
 
 from __future__ import annotations
 
@@ -48,20 +44,20 @@ _FINE_GRAINED_MODES: Final = frozenset({_Mode.SINGLE_NODE_SINGLE_WRITER, _Mode.S
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Advertised:
-    """What a driver says it can do, as numbers of the controller's and of the plugin's list."""
+    """A driver's capabilities, as numbers of the controller's and of the plugin's list."""
 
     controller: frozenset[int]
     plugin: frozenset[int]
 
 
 def request_fault(request: Message, advertised: Advertised) -> str | None:
-    """What is wrong with a request to a driver that advertises this, None when nothing is."""
+    """The problem of a request to a driver that advertises this, None for none."""
     faults = (fault for rule in (_missing, _capabilities, _source, _ranges, _texts, _sizes) for fault in rule(request))
     return next(faults, None) or next(_unadvertised(request, advertised), None)
 
 
 def response_fault(response: Message) -> str | None:
-    """What is wrong with a driver's answer, None when nothing is."""
+    """The problem of a driver's response, None for none."""
     return next((fault for rule in (_missing, _sizes) for fault in rule(response)), None)
 
 

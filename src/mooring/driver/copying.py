@@ -1,10 +1,10 @@
-"""Copies of a volume's data: a folder with all that is in it, or one file. Everything here blocks.
+"""Copies a volume's data: a folder with all its content, or one file. Everything here blocks.
 
-In Python, not with `cp`: a child process would live on after a kill of the driver, and write into what the next one cleans up.
+In Python, not with `cp`: a child process would outlive a killed driver, and write into data that the next one cleans up.
 
 Contents, modes, owners, times, extended attributes, symbolic and hard links and holes are kept. No symbolic link is ever followed,
-also not one that takes a folder's place meanwhile: everything is opened by its name within an open folder. What vanishes while it is
-copied was never there. Owners are kept by root alone; so are device files, whose copy fails for anybody else.
+also not one that replaces a folder meanwhile: everything is opened by its name within an open folder. Files that vanish during the copy
+are left out. Owners are kept by root alone; so are device files, whose copy fails for anybody else.
 """
 
 from __future__ import annotations

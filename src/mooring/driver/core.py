@@ -1,4 +1,4 @@
-"""What all calls of the host-path driver share: its state and data, its limits, and its volumes as others see them."""
+"""The part that all calls of the host-path driver share: its state, data and limits, and its volumes as responses show them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection
 
 from mooring.base.clock import Clock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.filling import Filling
@@ -28,18 +28,16 @@ class Core:
     mutable_names: Collection[str]
     snapshot_delay_s: float
     clock: Clock
-    chance: Chance
+    randomness: Random
 
     @property
     def state(self) -> State:
         return self.journal.state
 
     def now_ns(self) -> int:
-        """Since the epoch."""
         return int(self.clock.wall_s() * 1e9)
 
     def known(self, volume_id: str) -> Volume:
-        """Raises NotFound."""
         volume = self.state.volumes.get(volume_id)
         if volume is None:
             raise DriverError(Code.NOT_FOUND, f"there is no volume {volume_id!r}")

@@ -1,7 +1,4 @@
-"""The host-path driver's judgement on new volumes: what may be asked for, and what the volume is then like. Pure.
-
-Each rule returns quietly or raises the `DriverError` that the call answers with (the error tables of the CSI specification).
-"""
+"""The driver's checks of new volumes. Pure. Each returns or raises the call's `DriverError` (error tables of the CSI specification)."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import Final
 
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.driver.layout import Layout, Limits, Segments, chosen, left_bytes
+from mooring.driver.layout import Layout, Limits, chosen, left_bytes
 from mooring.driver.publishing import unknown_mode
 from mooring.driver.state import Snapshot, State, Volume
 
@@ -125,10 +122,7 @@ def planned(state: State, request: csi.CreateVolumeRequest, layout: Layout, limi
 
 
 def check_same(volume: Volume, request: csi.CreateVolumeRequest) -> None:
-    """A volume of that name is there: is it what the request asks for? Raises AlreadyExists.
-
-    Mutable parameters may differ: they are what a volume can be given later, too.
-    """
+    """Raises AlreadyExists unless the existing volume fits the request. Mutable parameters may differ: they can be changed later, too."""
     wanted = request.capacity_range
     if volume.capacity_bytes < wanted.required_bytes or 0 < wanted.limit_bytes < volume.capacity_bytes:
         raise _exists(volume, f"{volume.capacity_bytes} bytes, which is not in the range asked for")
@@ -139,12 +133,8 @@ def check_same(volume: Volume, request: csi.CreateVolumeRequest) -> None:
     if volume.source_id != source_of(request):
         raise _exists(volume, f"the content of {volume.source_id!r}" if volume.source_id else "no content source")
     requisite = request.accessibility_requirements.requisite
-    if volume.segments and requisite and not any(_fits(volume.segments, term.segments) for term in requisite):
+    if volume.segments and requisite and not any(volume.segments.items() >= term.segments.items() for term in requisite):
         raise _exists(volume, "another topology")
-
-
-def _fits(segments: Segments, term: Segments) -> bool:
-    return segments.items() >= term.items()
 
 
 def _exists(volume: Volume, how: str) -> DriverError:

@@ -1,8 +1,4 @@
-"""Copies that are on their way, each in a thread: their callers may give up and come back, and find them where they are by then.
-
-A copy belongs to a record of the state that says `is_filling`. When it has ended, the record says so no more, or is gone if it
-failed; whoever asks next, under the same name, finds the whole volume, or starts anew.
-"""
+"""Copies under way, each in a thread: its record says `is_filling` until it ends, and is deleted when it fails. Callers may come back."""
 
 from __future__ import annotations
 
@@ -39,17 +35,14 @@ class Filling:
         self._stop = threading.Event()
 
     def close(self) -> None:
-        """Ends all copies, within what one chunk takes. They are taken up by nobody."""
+        """Cancels all copies, within the time of one chunk. They are not resumed."""
         self._stop.set()
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     async def filled(self, record_id: str) -> None:
-        """Returns once the record has its data, if need be by beginning to copy it; at once for a record that is whole.
-
-        Cancelled, it lets the copy go on. Raises DriverError when the copy has failed; nothing is left of the record then.
-        """
+        """Returns once the record has its data; cancelled, the copy goes on. Raises DriverError when it failed: the record is gone then."""
         try:
-            await self._journal.settled()  # the disk knows of the copy before there is any
+            await self._journal.flushed()  # the disk knows of the copy before there is any
         finally:
             copy = self._begun(record_id)
         if copy is not None:
@@ -77,7 +70,7 @@ class Filling:
             raise _Stopped
 
     def _ended(self, record_id: str, copy: asyncio.Future[None]) -> None:
-        """In the loop, before anybody who waits. May reach the disk with the next change: until then a restart removes the copy."""
+        """In the loop, before all waiters. May reach the disk with the next change: until then a restart removes the copy."""
         del self._running[record_id]
         state = self._journal.state
         if copy.cancelled() or isinstance(copy.exception(), _Stopped):

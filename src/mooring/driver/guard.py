@@ -1,4 +1,4 @@
-"""What stands between a caller and a driver's method: CSI's rules, one operation per volume, errors without secrets, the record."""
+"""The guard before a driver's method: CSI's rules, one operation per volume, errors without secrets, the record."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.base.logform import Lines
 from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver import Rpc
 from mooring.csi.redact import redacted, scrubbed
-from mooring.csi.rpcs import Rpc
 from mooring.driver.checks import Advertised, request_fault, response_fault
 
 _log = logger(__name__)
@@ -58,14 +58,11 @@ class Guard:
         self._observers: list[tuple[Observer, Clock]] = []
 
     def observe(self, observer: Observer, clock: Clock) -> None:
-        """Tells the observer about each call when it has ended. clock: what the calls are timed with."""
+        """Calls the observer after each call. clock: for the calls' times."""
         self._observers.append((observer, clock))
 
     async def call(self, rpc: Rpc[Any, Any], method: Method | None, advertised: Advertised, request: Message) -> Message:
-        """The answer of one call. method: None when the driver has none.
-
-        Raises DriverError; CancelledError passes, and frees the volume.
-        """
+        """The answer of one call. method: None when the driver has none. Raises DriverError; CancelledError passes and frees the volume."""
         _log.info(5, "GRPC call", method=rpc.name, request=_shown(request))
         started = [clock.now() for _, clock in self._observers]
         response, error = None, None
@@ -127,5 +124,5 @@ async def _carried_out(rpc: Rpc[Any, Any], method: Method, request: Message) -> 
 
 
 def _shown(message: Message | None) -> str:
-    """Redacted text, made only when somebody will read it."""
+    """Redacted text, made lazily."""
     return redacted(message) if message is not None and _log.enabled(5) else ""

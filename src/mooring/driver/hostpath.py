@@ -5,7 +5,7 @@ is given (`driver/journal.py`), and a kill at any moment loses nothing that was 
 that it has created, and no others: who wants a PersistentVolume made by hand creates the volume with CreateVolume first and takes
 the id as the volume's handle. Identity and controller services; the node's come later.
 
-Each call is carried out by the part it belongs to: `volumes.py`, `attachments.py`, `snapshots.py`, `questions.py`.
+The calls are in `volumes.py`, `attachments.py`, `snapshots.py` and `questions.py`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import Final, Self
 
 import mooring
 from mooring.base.clock import Clock, LoopClock
-from mooring.base.randomness import Chance
-from mooring.csi.proto import csi_pb2 as csi
+from mooring.base.randomness import Random
 from mooring.driver.attachments import Attachments
 from mooring.driver.capabilities import Capability, Expansion, Service, left_out
 from mooring.driver.core import Core
@@ -26,7 +25,6 @@ from mooring.driver.filling import Filling
 from mooring.driver.journal import Journal
 from mooring.driver.layout import Layout, Limits, Segments
 from mooring.driver.questions import Questions
-from mooring.driver.sdk import Plugin
 from mooring.driver.snapshots import Snapshots
 from mooring.driver.statefile import StateFolder
 from mooring.driver.volumes import Volumes
@@ -34,13 +32,13 @@ from mooring.driver.volumes import Volumes
 DRIVER_NAME: Final = "hostpath.csi.mooring"
 
 
-class HostPath(Plugin):
+class HostPath(Volumes, Attachments, Snapshots, Questions):
     """A driver over one folder; holds the folder until `close`.
 
-    node_ids: the nodes that volumes can be published on. attach: False leaves out publishing, as drivers do that need no attach.
-    topology: the segments of each node, all with the same keys; none for a driver without topology. without: numbers of controller
-    capabilities to leave out. mutable_names: the mutable parameters that are accepted, none for all. snapshot_delay_s: how long a
-    new snapshot is not ready. Raises ConfigError when the topology makes no sense or the folder can't be used.
+    node_ids: the nodes that volumes can be published on. attach: False leaves out publishing, for a driver that needs no attach. topology:
+    the segments of each node, all with the same keys; none for a driver without topology. without: numbers of omitted controller
+    capabilities. mutable_names: the accepted mutable parameters, none for all. snapshot_delay_s: until a new snapshot is ready. Raises
+    ConfigError for a nonsensical topology or an unusable folder.
     """
 
     controller_flags: Collection[int] = (
@@ -57,7 +55,7 @@ class HostPath(Plugin):
         folder: Path,
         *,
         node_ids: Collection[str],
-        chance: Chance,
+        randomness: Random,
         name: str = DRIVER_NAME,
         limits: Limits | None = None,
         attach: bool = True,
@@ -79,7 +77,7 @@ class HostPath(Plugin):
         self._folder, state = StateFolder.opened(folder)
         self._journal = Journal(state, self._folder.write)
         self._filling = Filling(self._journal, self._folder)
-        core = Core(
+        self._core = Core(
             self._journal,
             self._folder,
             self._filling,
@@ -88,13 +86,11 @@ class HostPath(Plugin):
             frozenset(mutable_names),
             snapshot_delay_s,
             clock or LoopClock(),
-            chance,
+            randomness,
         )
-        self._volumes, self._attachments = Volumes(core), Attachments(core)
-        self._snapshots, self._questions = Snapshots(core), Questions(core)
 
     def close(self) -> None:
-        """Ends copies that nobody waits for, and gives the folder back. Call it when no call is running any more."""
+        """Cancels copies without waiters, and releases the folder. Call it when no call is running any more."""
         self._filling.close()
         self._folder.close()
 
@@ -103,53 +99,3 @@ class HostPath(Plugin):
 
     def __exit__(self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None) -> None:
         self.close()
-
-    # Volumes
-
-    async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
-        return await self._volumes.create(request)
-
-    async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
-        return await self._volumes.delete(request)
-
-    async def controller_expand_volume(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
-        return await self._volumes.expand(request)
-
-    async def controller_modify_volume(self, request: csi.ControllerModifyVolumeRequest) -> csi.ControllerModifyVolumeResponse:
-        return await self._volumes.modify(request)
-
-    # Publishing
-
-    async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
-        return await self._attachments.publish(request)
-
-    async def controller_unpublish_volume(self, request: csi.ControllerUnpublishVolumeRequest) -> csi.ControllerUnpublishVolumeResponse:
-        return await self._attachments.unpublish(request)
-
-    # Snapshots
-
-    async def create_snapshot(self, request: csi.CreateSnapshotRequest) -> csi.CreateSnapshotResponse:
-        return await self._snapshots.create(request)
-
-    async def delete_snapshot(self, request: csi.DeleteSnapshotRequest) -> csi.DeleteSnapshotResponse:
-        return await self._snapshots.delete(request)
-
-    async def list_snapshots(self, request: csi.ListSnapshotsRequest) -> csi.ListSnapshotsResponse:
-        return await self._snapshots.list(request)
-
-    async def get_snapshot(self, request: csi.GetSnapshotRequest) -> csi.GetSnapshotResponse:
-        return await self._snapshots.get(request)
-
-    # Questions
-
-    async def validate_volume_capabilities(self, request: csi.ValidateVolumeCapabilitiesRequest) -> csi.ValidateVolumeCapabilitiesResponse:
-        return await self._questions.validate(request)
-
-    async def list_volumes(self, request: csi.ListVolumesRequest) -> csi.ListVolumesResponse:
-        return await self._questions.list(request)
-
-    async def controller_get_volume(self, request: csi.ControllerGetVolumeRequest) -> csi.ControllerGetVolumeResponse:
-        return await self._questions.get(request)
-
-    async def get_capacity(self, request: csi.GetCapacityRequest) -> csi.GetCapacityResponse:
-        return await self._questions.capacity(request)

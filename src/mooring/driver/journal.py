@@ -1,8 +1,7 @@
-"""Changes of a state reach the disk before anybody is told of them, many in one write.
+"""A state's changes reach the disk before any response, many in one write.
 
-Changing is synchronous (`put`), so the next caller builds on it at once. `settled` returns when the disk has everything that was
-put so far: the first who waits writes for all, the others find it done. Whoever answers waits first, reads too: no answer tells of
-something that a kill could undo.
+Changing is synchronous (`put`), so the next caller builds on it at once. `flushed` returns when the disk has all changes so far: the
+first waiter writes for all. Every response waits first, reads too: none reveals a change that a kill could undo.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Journal:
 
     @property
     def state(self) -> State:
-        """The newest state. It may not be on disk yet: wait for `settled` before telling anybody."""
+        """The newest state. It may not be on disk yet: wait for `flushed` before revealing it."""
         return self._state
 
     def put(self, state: State) -> None:
@@ -46,10 +45,10 @@ class Journal:
         self._state = state
         self._batch.waiting = True
 
-    async def settled(self) -> None:
-        """Returns once all that was put before is on disk. Cancelled, it still lets a write that has begun come to its end.
+    async def flushed(self) -> None:
+        """Returns once all changes so far are on disk. Cancelled, it lets a write that has begun finish.
 
-        Raises DriverError when the disk refused it: all that was put since the last good write is undone then, for everybody.
+        Raises DriverError when the disk refused it: all changes since the last good write are undone then, for everybody.
         """
         batch = self._batch
         async with self._writing:

@@ -1,7 +1,7 @@
-"""Where the host-path driver's volumes can be: nodes, their topology, and what room there is. Pure.
+"""The places of the host-path driver's volumes: nodes, their topology, and capacity. Pure.
 
-A place is a set of topology segments that some nodes have in common. A volume lives in one place, and each place has room of its
-own, as if a storage system stood in it. Without topology there is one place, which every node reaches.
+A place is a set of topology segments that some nodes share. A volume lives in one place, and each place has its own capacity, as if
+it had its own storage system. Without topology there is one place, which every node reaches.
 """
 
 from __future__ import annotations
@@ -24,10 +24,7 @@ _PREFIX: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """capacity_bytes: of all volumes of one place together; kinds: the same for each kind of storage, instead of it.
-
-    attach_max: volumes on one node, 0 for no limit.
-    """
+    """capacity_bytes: of all volumes of one place; kinds: per kind of storage, instead. attach_max: volumes per node, 0 for no limit."""
 
     capacity_bytes: int = 1 << 40
     kinds: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -72,13 +69,13 @@ def shown(segments: Segments) -> str:
 
 
 def left_bytes(state: State, limits: Limits, place: Segments, kind: str) -> int:
-    """What is left of a kind's capacity in a place; not negative, also when the limit was lowered below what is used."""
+    """The rest of a kind's capacity in a place; not negative, also when the limit was lowered below the used amount."""
     used = sum(one.capacity_bytes for one in state.volumes.values() if one.kind == kind and place.items() <= one.segments.items())
     return max(0, limits.of(kind) - used)
 
 
 def room(state: State, limits: Limits, places: Iterable[Segments], kind: str) -> list[tuple[Segments, str, int]]:
-    """What is left in each of the places, with the kind: of this one, or where none is named of each kind that there is."""
+    """The rest in each of the places, with the kind: this one, or every kind when none is named."""
     kinds = [kind] if kind or not limits.kinds else list(limits.kinds)
     return [(place, one, left_bytes(state, limits, place, one)) for place in places for one in kinds]
 

@@ -1,7 +1,4 @@
-"""The host-path driver's judgement on publishing: what may be where. Pure: requests and state in, refusals out.
-
-Each rule returns quietly or raises the `DriverError` that the call answers with (the error tables of the CSI specification).
-"""
+"""The driver's checks of publishing. Pure. Each returns or raises the call's `DriverError` (error tables of the CSI specification)."""
 
 from __future__ import annotations
 

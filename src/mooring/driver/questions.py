@@ -1,4 +1,4 @@
-"""What can be asked about the host-path driver's volumes and room."""
+"""The host-path driver's queries: volumes, capabilities, capacity."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from mooring.driver.core import Core, nodes_of
 from mooring.driver.creating import check_capabilities, check_mutable, check_parameters
 from mooring.driver.layout import room
 from mooring.driver.publishing import unsupported
+from mooring.driver.sdk import Plugin
 from mooring.driver.state import Volume, is_volume_id
 
 
-class Questions:
-    """Calls of one driver. None changes anything; each answers what the disk has."""
+class Questions(Plugin):
+    """None changes anything; each answers what the disk has."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    _core: Core
 
-    async def validate(self, request: csi.ValidateVolumeCapabilitiesRequest) -> csi.ValidateVolumeCapabilitiesResponse:
+    async def validate_volume_capabilities(self, request: csi.ValidateVolumeCapabilitiesRequest) -> csi.ValidateVolumeCapabilitiesResponse:
         volume = self._core.known(request.volume_id)
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         if reason := self._refusal(volume, request):
             return csi.ValidateVolumeCapabilitiesResponse(message=reason)
         confirmed = csi.ValidateVolumeCapabilitiesResponse.Confirmed(
@@ -44,12 +44,12 @@ class Questions:
             return "the volume was created with other parameters"
         return unsupported(volume, request.volume_capabilities)
 
-    async def list(self, request: csi.ListVolumesRequest) -> csi.ListVolumesResponse:
+    async def list_volumes(self, request: csi.ListVolumesRequest) -> csi.ListVolumesResponse:
         """Sorted by id; a page's token is the last id on it, so that volumes which come and go between pages move nothing."""
         if request.starting_token and not is_volume_id(request.starting_token):
             raise DriverError(Code.ABORTED, f"starting_token {request.starting_token!r} is none of this driver's: start from the beginning")
         volumes = self._core.state.volumes
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         ids = sorted(one for one in volumes if one > request.starting_token)
         page = ids[: request.max_entries or None]
         entries = [self._entry(volumes[volume_id]) for volume_id in page]
@@ -59,18 +59,18 @@ class Questions:
         status = csi.ListVolumesResponse.VolumeStatus(published_node_ids=nodes_of(volume), volume_condition=self._core.condition(volume))
         return csi.ListVolumesResponse.Entry(volume=self._core.described(volume), status=status)
 
-    async def get(self, request: csi.ControllerGetVolumeRequest) -> csi.ControllerGetVolumeResponse:
+    async def controller_get_volume(self, request: csi.ControllerGetVolumeRequest) -> csi.ControllerGetVolumeResponse:
         volume = self._core.known(request.volume_id)
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         status = csi.ControllerGetVolumeResponse.VolumeStatus(
             published_node_ids=nodes_of(volume), volume_condition=self._core.condition(volume)
         )
         return csi.ControllerGetVolumeResponse(volume=self._core.described(volume), status=status)
 
-    async def capacity(self, request: csi.GetCapacityRequest) -> csi.GetCapacityResponse:
-        """What CreateVolume would find for such a request: nothing where it would refuse it."""
+    async def get_capacity(self, request: csi.GetCapacityRequest) -> csi.GetCapacityResponse:
+        """The room that CreateVolume would have for such a request: none where it would refuse it."""
         state = self._core.state
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         limits, layout = self._core.limits, self._core.layout
         try:
             check_capabilities(request.volume_capabilities)

@@ -15,21 +15,69 @@ A caller that gives up cancels the method. Serve a driver with `driver.server.se
 
 from __future__ import annotations
 
+import difflib
 import functools
-from collections.abc import Collection
-from typing import Any, ClassVar, NoReturn, Self
+import inspect
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, ClassVar, Final, NoReturn, Self
 
 from google.protobuf.message import Message
 from google.protobuf.wrappers_pb2 import BoolValue
 
 from mooring.base.clock import Clock
 from mooring.csi.codes import Code, DriverError
+from mooring.csi.driver import RPCS, Rpc
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.rpcs import Rpc
 from mooring.driver.capabilities import METHODS, controller_capabilities, missing_partners, plugin_capabilities
 from mooring.driver.checks import Advertised
 from mooring.driver.guard import Guard, Observer
-from mooring.driver.methods import slip
+
+_CLOSE: Final = 0.85
+"""difflib's ratio. `list_volume` and `create_vol` are as close, `clone_volume` is not."""
+
+
+def _squeezed(name: str) -> str:
+    """The same for `ListVolumes`, `listVolumes` and `list_volumes`."""
+    return name.replace("_", "").lower()
+
+
+_CALLS: Final[Mapping[str, str]] = {_squeezed(name): name for name in RPCS}
+_SHORT: Final[Mapping[str, str]] = {_squeezed(name.removeprefix("controller_")): name for name in RPCS if name.startswith("controller_")}
+
+
+def slip(driver: type, base: type) -> str | None:
+    """The problem of the methods that a driver's class adds to its base class, None for none."""
+    return next(_slips(driver, base), None)
+
+
+def _slips(driver: type, base: type) -> Iterator[str]:
+    own = (name for name in dir(driver) if not name.startswith("_"))
+    for name, value in ((name, getattr(driver, name, None)) for name in own):
+        if value is getattr(base, name, None):
+            continue
+        if name in RPCS and not _is_coroutine(value):
+            yield f"{driver.__name__}.{name} must be a coroutine: async def {name}(self, request), without yield"
+        elif name not in RPCS and (meant := _meant(name, value)):
+            yield f"{driver.__name__}.{name} is no call of CSI: did you mean {meant}? (the name of a helper begins with _)"
+
+
+def _meant(name: str, value: Any) -> str | None:
+    """The call whose name was meant. A plain function is taken for one only where capitals and underscores alone differ."""
+    squeezed = _squeezed(name)
+    if not inspect.isroutine(value):
+        return None
+    if squeezed in _CALLS or not _is_coroutine(value):
+        return _CALLS.get(squeezed)
+    if any(name.startswith(f"{call}_") for call in RPCS):  # create_volume_folder: a step of that call
+        return None
+    close = difflib.get_close_matches(squeezed, _CALLS, n=1, cutoff=_CLOSE)
+    return _SHORT.get(squeezed) or (_CALLS[close[0]] if close else None)
+
+
+def _is_coroutine(value: Any) -> bool:
+    """True for a coroutine function, also behind decorators that say what they wrap (functools.wraps)."""
+    return callable(value) and inspect.iscoroutinefunction(inspect.unwrap(value))
+
 
 __all__ = ["Code", "DriverError", "Plugin"]
 
@@ -53,10 +101,10 @@ class Plugin:
     _defaults: ClassVar[frozenset[str]] = frozenset({"get_plugin_info", "get_plugin_capabilities", "probe", "controller_get_capabilities"})
 
     def __new__(cls, *_args: Any, **_options: Any) -> Self:
-        """Puts the guard before each method of the new object, so that no way to call it leads past the rules.
+        """Puts the guard before each method of the new object, so that no call bypasses the rules.
 
         The guard sits on the object, not on the class: `super().create_volume(request)` in a driver built on another reaches the
-        bare method. Raises TypeError for a driver that overrides half of a pair, or whose methods can't be what they look like.
+        bare method. Raises TypeError for a driver that overrides half of a pair, or whose methods can't be RPC methods.
         """
         if fault := slip(cls, Plugin):
             raise TypeError(fault)
@@ -83,16 +131,16 @@ class Plugin:
 
     @functools.cached_property
     def controller_capabilities(self) -> frozenset[int]:
-        """What ControllerGetCapabilities answers, as numbers. Raises TypeError for flags that make no sense."""
+        """The response of ControllerGetCapabilities, as numbers. Raises TypeError for flags that make no sense."""
         return controller_capabilities(self.offered, self.controller_flags)
 
     @functools.cached_property
     def plugin_capabilities(self) -> frozenset[int]:
-        """What GetPluginCapabilities answers as services, as numbers."""
+        """The services of GetPluginCapabilities, as numbers."""
         return plugin_capabilities(self.offered, self.plugin_flags)
 
     def observe(self, observer: Observer, clock: Clock) -> None:
-        """Tells the observer about each call when it has ended, secrets left out. clock: what the calls are timed with."""
+        """Calls the observer after each call, without secrets. clock: for the calls' times."""
         self._guard.observe(observer, clock)
 
     async def _guarded(self, rpc: Rpc[Any, Any], method: Any, request: Message) -> Message:

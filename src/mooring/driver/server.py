@@ -13,8 +13,8 @@ from google.protobuf.message import DecodeError, Message
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.csi.codes import DriverError
+from mooring.csi.driver import RPCS, Rpc
 from mooring.csi.grpc_logging import quiet_core
-from mooring.csi.rpcs import RPCS, Rpc
 from mooring.csi.unix_server import check_length, listening, make_room
 from mooring.driver.sdk import Plugin
 

@@ -1,8 +1,4 @@
-"""The host-path driver's snapshots: copies of a volume's data, whole when CreateSnapshot answers.
-
-They are ready at once, or after a delay that stands for a storage system which moves them elsewhere first. They take no room from
-the capacity.
-"""
+"""The driver's snapshots: complete when CreateSnapshot answers, ready at once or after a delay. They use none of the capacity."""
 
 from __future__ import annotations
 
@@ -12,17 +8,15 @@ from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.core import Core, check_whole
 from mooring.driver.creating import OF_THE_CLUSTER
+from mooring.driver.sdk import Plugin
 from mooring.driver.state import Snapshot, is_snapshot_id
 from mooring.driver.volumes import remove_data
 
 
-class Snapshots:
-    """Calls of one driver."""
+class Snapshots(Plugin):
+    _core: Core
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-
-    async def create(self, request: csi.CreateSnapshotRequest) -> csi.CreateSnapshotResponse:
+    async def create_snapshot(self, request: csi.CreateSnapshotRequest) -> csi.CreateSnapshotResponse:
         _check_parameters(request)
         snapshot = self._core.state.snapshot_named(request.name)
         if snapshot is None:
@@ -31,40 +25,40 @@ class Snapshots:
             what = f"snapshot {request.name!r} exists, of volume {snapshot.source_id!r}"
             raise DriverError(Code.ALREADY_EXISTS, f"{what}: take another name, or delete it first")
         await self._core.filling.filled(snapshot.id)
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         return csi.CreateSnapshotResponse(snapshot=self._described(self._core.state.snapshots[snapshot.id]))
 
     def _added(self, request: csi.CreateSnapshotRequest) -> Snapshot:
         volume = self._core.whole(request.source_volume_id)
-        snapshot_id, now_ns = f"snap-{self._core.chance.uid()}", self._core.now_ns()
+        snapshot_id, now_ns = f"snap-{self._core.randomness.uid()}", self._core.now_ns()
         ready_ns = now_ns + int(self._core.snapshot_delay_s * 1e9)
         snapshot = Snapshot(snapshot_id, request.name, volume.id, volume.capacity_bytes, volume.is_block, now_ns, ready_ns, is_filling=True)
         self._core.journal.put(self._core.state.with_snapshot(snapshot))
         return snapshot
 
-    async def delete(self, request: csi.DeleteSnapshotRequest) -> csi.DeleteSnapshotResponse:
+    async def delete_snapshot(self, request: csi.DeleteSnapshotRequest) -> csi.DeleteSnapshotResponse:
         snapshot = self._core.state.snapshots.get(request.snapshot_id)
         if snapshot is not None:
             check_whole(snapshot)
             self._core.check_unread(snapshot.id)
             self._core.journal.put(self._core.state.without(snapshot.id))
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         await remove_data(self._core, request.snapshot_id)
         return csi.DeleteSnapshotResponse()
 
-    async def get(self, request: csi.GetSnapshotRequest) -> csi.GetSnapshotResponse:
+    async def get_snapshot(self, request: csi.GetSnapshotRequest) -> csi.GetSnapshotResponse:
         snapshot = self._core.state.snapshots.get(request.snapshot_id)
         if snapshot is None:
             raise DriverError(Code.NOT_FOUND, f"there is no snapshot {request.snapshot_id!r}")
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         return csi.GetSnapshotResponse(snapshot=self._described(snapshot))
 
-    async def list(self, request: csi.ListSnapshotsRequest) -> csi.ListSnapshotsResponse:
+    async def list_snapshots(self, request: csi.ListSnapshotsRequest) -> csi.ListSnapshotsResponse:
         """Sorted by id; a page's token is the last id on it, as with volumes."""
         if request.starting_token and not is_snapshot_id(request.starting_token):
             raise DriverError(Code.ABORTED, f"starting_token {request.starting_token!r} is none of this driver's: start from the beginning")
         found = [one for one in self._core.state.snapshots.values() if _is_asked_for(one, request)]
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         found.sort(key=lambda one: one.id)
         page = found[: request.max_entries or None]
         entries = [csi.ListSnapshotsResponse.Entry(snapshot=self._described(one)) for one in page]

@@ -1,7 +1,4 @@
-"""What the host-path driver knows: its volumes, its snapshots, and where volumes are published. Values, no files.
-
-A `State` is never changed; each change gives a new one, so that one can be on its way to the disk while the next is made.
-"""
+"""The driver's state: volumes, snapshots, publications. A `State` never changes: one can be written to disk while the next is made."""
 
 from __future__ import annotations
 
@@ -62,7 +59,6 @@ class Volume(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, published=tuple(sorted((*others, publication), key=lambda one: one.node_id)))
 
     def unpublished_from(self, node_id: str) -> Volume:
-        """The volume without this node; "" is all nodes."""
         kept = tuple(one for one in self.published if node_id and one.node_id != node_id)
         return msgspec.structs.replace(self, published=kept)
 
@@ -88,10 +84,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """All of it. deleting: ids whose records are gone while their data may still be there.
-
-    Lookups scan: each change copies, encodes and writes all volumes anyway.
-    """
+    """deleting: ids without record whose data may still exist. Lookups scan: each change copies, encodes and writes all volumes anyway."""
 
     volumes: Mapping[str, Volume] = msgspec.field(default_factory=dict)
     deleting: tuple[str, ...] = ()
@@ -99,7 +92,6 @@ class State(msgspec.Struct, frozen=True):
     snapshots: Mapping[str, Snapshot] = msgspec.field(default_factory=dict)
 
     def named(self, name: str) -> Volume | None:
-        """The volume that was created under this name."""
         return next((volume for volume in self.volumes.values() if volume.name == name), None)
 
     def snapshot_named(self, name: str) -> Snapshot | None:
@@ -115,7 +107,6 @@ class State(msgspec.Struct, frozen=True):
         yield from (one for one in self.snapshots.values() if one.is_filling)
 
     def published_count(self, node_id: str) -> int:
-        """How many volumes are published on this node."""
         return sum(volume.on(node_id) is not None for volume in self.volumes.values())
 
     def with_volume(self, volume: Volume) -> State:

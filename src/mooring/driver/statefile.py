@@ -5,11 +5,10 @@
     FOLDER/volumes/ID      a volume's data: a folder, or a file when it is a block volume
     FOLDER/snapshots/ID    a snapshot's, likewise
 
-An empty volume is made before the state that names it, and data is removed after the state that has forgotten it. Data that takes
-time, a copy, is made under a record that says so (`is_filling`). So after a kill at any moment the state names nothing that isn't
-there, and `opened` puts right what lies about: an empty folder or file that nobody owns is a creation that was never answered, a
-filling record a copy that was not, an id in `deleting` a deletion that did not get to its end. Data that nobody owns is nobody's
-guess: it is left alone, and told about.
+An empty volume is made before the state that names it, and data is removed after the state that drops it. A copy takes time and is made
+under a record that says so (`is_filling`). So after a kill at any moment everything in the state exists, and `opened` repairs the rest:
+an empty folder or file without owner is a creation that was never answered, a filling record an unfinished copy, an id in `deleting` an
+unfinished deletion. Other data without owner is left alone, and reported.
 """
 
 from __future__ import annotations
@@ -17,16 +16,74 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
+
+import msgspec
 
 from mooring.base.errors import ConfigError
 from mooring.base.folders import hold, refusal, sync_folder
 from mooring.base.log import logger
 from mooring.driver.copying import copy_file, copy_folder
-from mooring.driver.state import State, is_snapshot_id, is_volume_id
-from mooring.driver.statetext import decoded, encoded
+from mooring.driver.state import Snapshot, State, Volume, is_snapshot_id, is_volume_id
+
+FORMAT: Final = 2
+"""1 had no snapshots, and of volumes only the first five fields. It is still read."""
+
+
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: Literal[1, 2]
+    state: State
+
+
+class _Head(msgspec.Struct, frozen=True):
+    format: int
+
+
+def encoded(state: State) -> bytes:
+    """The state as it stands in the file: JSON, indented, for people."""
+    return msgspec.json.format(msgspec.json.encode(_Document(FORMAT, state))) + b"\n"
+
+
+def decoded(text: bytes) -> State:
+    """The state of a file. Raises ValueError, saying what is wrong, for anything that this code did not write."""
+    try:
+        head = msgspec.json.decode(text, type=_Head)
+        if head.format not in (1, FORMAT):
+            raise ValueError(f"it has format {head.format}, and this version reads formats 1 and {FORMAT}")
+        state = msgspec.json.decode(text, type=_Document).state
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from None
+    _check(state)
+    return state
+
+
+def _check(state: State) -> None:
+    for key, volume in state.volumes.items():
+        if key != volume.id or not is_volume_id(key):
+            raise ValueError(f"{key!r} is no volume id of this driver")
+        if volume.capacity_bytes < 0:
+            raise ValueError(f"volume {key!r} has a negative size")
+        if len({one.node_id for one in volume.published}) < len(volume.published):
+            raise ValueError(f"volume {key!r} is published twice on one node")
+    for key, snapshot in state.snapshots.items():
+        if key != snapshot.id or not is_snapshot_id(key):
+            raise ValueError(f"{key!r} is no snapshot id of this driver")
+        if snapshot.size_bytes < 0:
+            raise ValueError(f"snapshot {key!r} has a negative size")
+    _check_names("volumes", state.volumes.values())
+    _check_names("snapshots", state.snapshots.values())
+    for one in state.deleting:
+        if not (is_volume_id(one) or is_snapshot_id(one)) or state.owner(one) is not None:
+            raise ValueError(f"{one!r} is nothing that could be on its way out")
+
+
+def _check_names(what: str, records: Iterable[Volume | Snapshot]) -> None:
+    names = [one.name for one in records]
+    if len(set(names)) < len(names):
+        raise ValueError(f"two {what} have one name")
+
 
 _log = logger(__name__)
 
@@ -36,7 +93,7 @@ _PARTS: Final = {"volumes": is_volume_id, "snapshots": is_snapshot_id}
 
 
 def read_state(folder: Path) -> State:
-    """The state of a folder, without its lock: for tests, and for people who look. Raises OSError, ValueError."""
+    """The state of a folder, without its lock: for tests and people. Raises OSError, ValueError."""
     return decoded((folder / STATE_NAME).read_bytes())
 
 
@@ -67,7 +124,7 @@ class StateFolder:
             raise
 
     def close(self) -> None:
-        """Lets other drivers in. Idempotent."""
+        """Releases the lock. Idempotent."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -154,7 +211,7 @@ class StateFolder:
         return state
 
     def _orphans(self, state: State) -> list[str]:
-        """Ids of the data that nobody owns."""
+        """Ids of data without an owner."""
         found = [(entry.name, is_id) for part, is_id in _PARTS.items() for entry in os.scandir(self._folder / part)]
         return sorted(name for name, is_id in found if is_id(name) and state.owner(name) is None)
 

@@ -10,16 +10,16 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.core import Core, check_whole
 from mooring.driver.creating import check_capabilities, check_mutable, check_same, grown_bytes, planned
 from mooring.driver.publishing import unsupported
+from mooring.driver.sdk import Plugin
 from mooring.driver.state import Volume
 
 
-class Volumes:
-    """Calls of one driver. Between the checks and the change of the state there is never an await."""
+class Volumes(Plugin):
+    """Between the checks and the change of the state there is never an await."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    _core: Core
 
-    async def create(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
+    async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
         check_capabilities(request.volume_capabilities)
         check_mutable(request.mutable_parameters, self._core.mutable_names)
         volume = self._core.state.named(request.name)
@@ -27,12 +27,12 @@ class Volumes:
             check_same(volume, request)
             self._modified(volume, request.mutable_parameters)
         else:
-            volume_id = f"vol-{self._core.chance.uid()}"
+            volume_id = f"vol-{self._core.randomness.uid()}"
             volume = planned(self._core.state, request, self._core.layout, self._core.limits, volume_id, self._core.now_ns())
             self._add(volume)
         try:
             await self._core.filling.filled(volume.id)
-            await self._core.journal.settled()
+            await self._core.journal.flushed()
         except DriverError:
             self._take_back(volume)
             raise
@@ -53,7 +53,7 @@ class Volumes:
         if volume.id not in self._core.state.volumes and not volume.is_filling:
             self._core.folder.remove(volume.id)
 
-    async def delete(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
+    async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
         """The record first, then the data: what is half removed must not be taken for a volume."""
         state, volume_id = self._core.state, request.volume_id
         volume = state.volumes.get(volume_id)
@@ -65,11 +65,11 @@ class Volumes:
             check_whole(volume)
             self._core.check_unread(volume_id)
             self._core.journal.put(state.without(volume_id))
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         await remove_data(self._core, volume_id)
         return csi.DeleteVolumeResponse()
 
-    async def expand(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
+    async def controller_expand_volume(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
         """The file of a block volume first, then the record; the nodes have nothing to do."""
         volume = self._core.whole(request.volume_id)
         if request.HasField("volume_capability") and (reason := unsupported(volume, [request.volume_capability])):
@@ -79,7 +79,7 @@ class Volumes:
             if volume.is_block:
                 self._grow_file(volume, size)
             self._core.journal.put(self._core.state.with_volume(volume.grown_to(size)))
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         return csi.ControllerExpandVolumeResponse(capacity_bytes=size, node_expansion_required=False)
 
     def _grow_file(self, volume: Volume, size: int) -> None:
@@ -88,11 +88,11 @@ class Volumes:
         except OSError as error:
             raise DriverError(Code.INTERNAL, f"the file of volume {volume.id!r} can't grow: {error.strerror}") from None
 
-    async def modify(self, request: csi.ControllerModifyVolumeRequest) -> csi.ControllerModifyVolumeResponse:
+    async def controller_modify_volume(self, request: csi.ControllerModifyVolumeRequest) -> csi.ControllerModifyVolumeResponse:
         volume = self._core.whole(request.volume_id)
         check_mutable(request.mutable_parameters, self._core.mutable_names)
         self._modified(volume, request.mutable_parameters)
-        await self._core.journal.settled()
+        await self._core.journal.flushed()
         return csi.ControllerModifyVolumeResponse()
 
     def _modified(self, volume: Volume, mutable_parameters: Mapping[str, str]) -> None:
@@ -110,4 +110,4 @@ async def remove_data(core: Core, record_id: str) -> None:
     except OSError as error:
         raise DriverError(Code.INTERNAL, f"the data of {record_id!r} can't be removed: {error.strerror}") from None
     core.journal.put(core.state.forgotten(record_id))
-    await core.journal.settled()  # not for a restart, which would forget it again: for people who read the state file
+    await core.journal.flushed()  # not for a restart, which would forget it again: for people who read the state file

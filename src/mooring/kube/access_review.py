@@ -1,4 +1,4 @@
-"""What this process may not do, as the API server says: whoever it knows may ask about himself."""
+"""Missing rights of this process, by SelfSubjectAccessReviews: every authenticated user may ask about himself."""
 
 from __future__ import annotations
 

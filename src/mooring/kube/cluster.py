@@ -22,8 +22,6 @@ T = TypeVar("T")
 
 
 class PatchType(enum.Enum):
-    """The patch formats, by their content type."""
-
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
@@ -65,7 +63,7 @@ class Page(Generic[T]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Selection:
-    """What a list or watch covers. namespace: None is all namespaces."""
+    """The scope of a list or watch. namespace: None is all namespaces."""
 
     namespace: str | None = None
     label_selector: str = ""
@@ -76,7 +74,7 @@ EVERYTHING = Selection()
 
 
 class Verb(enum.StrEnum):
-    """What can be asked, watches aside."""
+    """The requests except watches."""
 
     LIST = "list"
     GET = "get"
@@ -124,7 +122,7 @@ class Request:
 
 
 class Cluster(abc.ABC):
-    """The API server. An implementation has two methods, `ask` and `watch`; so has whoever stands in between.
+    """The API server. An implementation has two methods, `ask` and `watch`; so has a wrapper around another.
 
     The verbs, one coroutine each, are made of `ask`; the kind says the resource and the type of the answer.
     """
@@ -157,10 +155,7 @@ class Cluster(abc.ABC):
         continue_token: str = "",
         resource_version: str = "",
     ) -> Page[T]:
-        """limit: items a page at the most, 0 for all. resource_version: "" is the newest state, "0" any.
-
-        Raises Gone for a continue token that is too old.
-        """
+        """limit: objects per page, 0 for all. resource_version: "" for the newest state, "0" for any. Raises Gone for an old token."""
         page: Page[T] = await self.ask(
             Request(Verb.LIST, kind, selection=selection, limit=limit, continue_token=continue_token, resource_version=resource_version)
         )
@@ -208,7 +203,7 @@ class Cluster(abc.ABC):
         await self.ask(Request(Verb.DELETE, kind, name, namespace, uid=uid, grace_period_s=grace_period_s, propagation=propagation))
 
     async def serves(self, kind: Kind[Any]) -> bool:
-        """True where discovery has the kind in this version. That takes no rights. Raises ApiError when nobody can tell."""
+        """True where discovery has the kind in this version. Needs no rights. Raises ApiError when that is unknown."""
         is_served: bool = await self.ask(Request(Verb.SERVES, kind))
         return is_served
 

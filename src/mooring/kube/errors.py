@@ -1,4 +1,4 @@
-"""What the API server refused, or what kept us from its answer."""
+"""Refusals of the API server, and failures to reach it."""
 
 from __future__ import annotations
 
@@ -38,13 +38,11 @@ class BadRequest(ApiError):
 
 
 class Unauthorized(ApiError):
-    """The credentials were not accepted."""
-
     code = 401
 
 
 class Forbidden(ApiError):
-    """RBAC or an admission rule refused; asking again only helps once somebody changed a rule."""
+    """RBAC or an admission rule refused; a retry helps only after a change of the rule."""
 
     code = 403
 
@@ -54,10 +52,7 @@ class NotFound(ApiError):
 
 
 class NotServed(ApiError):
-    """The server has no such kind: not the group, not the version, or not the resource. It may come at any time, as custom kinds do.
-
-    No NotFound, and no proof that an object is gone. Differs from client-go, which takes it for one.
-    """
+    """The server does not serve the kind, for now. No NotFound, and no proof that an object is gone. Differs from client-go."""
 
     code = 404
 
@@ -77,8 +72,6 @@ class Conflict(ApiError):
 
 
 class AlreadyExists(ApiError):
-    """An object of that name is there already."""
-
     code = 409
 
 
@@ -147,10 +140,7 @@ _ETCD_TOO_LARGE: Final = ("etcdserver: request is too large", "trying to send me
 
 
 def from_status(status: Mapping[str, Any], code: int, retry_after_s: float | None = None) -> ApiError:
-    """The error of a `Status` object (possibly {} when the body was no Status).
-
-    code: HTTP status of the answer, or of the Status for an ERROR event. Reason decides before code, as in client-go.
-    """
+    """The error of a `Status` object, {} for none. code: of the answer, or an ERROR event. Reason decides before code, as in client-go."""
     reason = str(status.get("reason") or "")
     message = str(status.get("message") or f"the server answered {code}")
     details = status.get("details")
@@ -167,7 +157,6 @@ def from_status(status: Mapping[str, Any], code: int, retry_after_s: float | Non
 
 
 def to_status(error: ApiError) -> dict[str, Any]:
-    """The `Status` object that a server answers with."""
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": str(error)}
     if error.reason:
         status["reason"] = error.reason

@@ -13,7 +13,7 @@ PAGE_LIMIT: Final = 500
 T = TypeVar("T")
 
 
-async def every(cluster: Cluster, kind: Kind[T], selection: Selection = EVERYTHING) -> AsyncIterator[T]:
+async def list_all(cluster: Cluster, kind: Kind[T], selection: Selection = EVERYTHING) -> AsyncIterator[T]:
     """Object by object, asked for page by page. Raises ApiError, after some of them perhaps."""
     token = ""
     while True:

@@ -1,7 +1,4 @@
-"""Changes to API objects as data: builders for `Patch`, and the merge patch between two states.
-
-Objects are decoded in part, so nothing is ever written back whole; what changed travels as one of these.
-"""
+"""Changes to objects as data. Objects are decoded in part, so none is ever written back whole: these patches are sent."""
 
 from __future__ import annotations
 
@@ -52,11 +49,7 @@ def pointer(*parts: str | int) -> str:
 
 
 def add_finalizer(obj: Object, finalizer: str, *, strictly: bool = True) -> Patch:
-    """Puts a finalizer on an object that lacks it; others' stay.
-
-    strictly: fails (Invalid) on another object of that name, and when the finalizers are not those of obj any more. Otherwise a
-    finalizer that obj does not show yet is there twice then.
-    """
+    """Adds a missing finalizer. strictly: fails (Invalid) on another uid or changed finalizers; otherwise it may end up there twice."""
     held = obj.metadata.finalizers
     assert finalizer not in finalizers_of(obj)
     very_object = [_same_object(obj)] if strictly else []
@@ -67,10 +60,7 @@ def add_finalizer(obj: Object, finalizer: str, *, strictly: bool = True) -> Patc
 
 
 def remove_finalizer(obj: Object, finalizer: str, *, strictly: bool = True) -> Patch:
-    """Takes a finalizer off, twice where it is there twice; others' stay. Fails (Invalid) unless it is where obj has it.
-
-    strictly: fails also on another object of that name.
-    """
+    """Removes a finalizer, also a double one. Fails (Invalid) unless it stands where obj has it. strictly: fails also on another uid."""
     places = [f"{_FINALIZERS}/{place}" for place, held in enumerate(finalizers_of(obj)) if held == finalizer]
     assert places
     steps = (step for place in reversed(places) for step in (test(place, finalizer), remove(place)))
@@ -82,10 +72,7 @@ def _same_object(obj: Object) -> Operation:
 
 
 def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that turns `old` into `new`; {} when they are equal.
-
-    Both are JSON objects as the server shows them. A null inside `new` counts as absent, for that is all a merge patch can say.
-    """
+    """The merge patch from `old` to `new`, {} for none. A null inside `new` counts as absent: a merge patch can't say more."""
     patch: dict[str, Any] = {key: None for key, value in old.items() if value is not None and new.get(key) is None}
     for key, value in new.items():
         if value is None:

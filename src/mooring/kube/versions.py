@@ -2,10 +2,7 @@
 
 
 def order(arriving: str, known: str) -> int:
-    """-1, 0 or 1: the arriving version is older than, the same as, newer than the known one.
-
-    "" is older than all. What arrives with a version that is no number counts as newer than what is known.
-    """
+    """-1, 0 or 1: the arriving version is older, the same, newer. "" is the oldest; a version that is no number counts as newer."""
     if arriving == known:
         return 0
     if not arriving:

@@ -65,7 +65,7 @@ class NodeAgent(Manager):
         )
         self._watcher = SocketWatcher(self.layout.registry, self._plugins.changed, clock=runtime.clock)
         self._allocatable = Allocatable(runtime, caches, self.drivers, self._objects, told_by)
-        events = EventRecorder(runtime.cluster, COMPONENT, clock=runtime.clock, chance=runtime.chance)
+        events = EventRecorder(runtime.cluster, COMPONENT, clock=runtime.clock, randomness=runtime.randomness)
         self._volumes = NodeVolumes(runtime, caches, options.node_name, self.layout, self.drivers, events, self._allocatable.refresh_now)
         stats = VolumeStats(
             self.drivers,
@@ -73,7 +73,7 @@ class NodeAgent(Manager):
             self._volumes.tell_abnormal if options.watches_health else lambda *_: None,
             runtime.metrics.registry,
             clock=runtime.clock,
-            chance=runtime.chance,
+            randomness=runtime.randomness,
         )
         self._is_prepared = asyncio.Event()
         super().__init__(

@@ -1,13 +1,25 @@
-"""What one look shows: the driver's volumes, and whatever in the cluster names volumes. Records only."""
+"""The records of one look, and API objects as such records: the driver's volumes, and whatever in the cluster names volumes. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
-from mooring.api.core import NodeSelector
-from mooring.api.migration import in_tree_name
+from mooring.api.classes import class_of
+from mooring.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import annotation, key_of
+from mooring.api.migration import csi_driver_of, in_tree_name, translated
+from mooring.api.pods import Pod
+from mooring.api.snapshot import VolumeSnapshotContent
+from mooring.api.storage import StorageClass, VolumeAttachment
+from mooring.base.clock import parse_rfc3339
+from mooring.base.errors import MooringError
+from mooring.controllers.provisioner.claims.claim import provisioner_of, selected_node
+from mooring.controllers.provisioner.intents import lease_codec
 from mooring.controllers.provisioner.intents.intent import Intent
+from mooring.controllers.provisioner.names import PROVISIONED_BY
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,10 +34,7 @@ class Volume:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Object:
-    """A PersistentVolume. claim: `namespace/name`, "" without one. words: its volumeAttributes' values.
-
-    provisioned: made by its driver, so its handle is spelt as the driver spells it. nodes: from where it can be reached, None for all.
-    """
+    """A PersistentVolume. claim: `namespace/name` or "". words: its attributes' values. provisioned: by its driver. nodes: None for all."""
 
     name: str
     driver: str
@@ -52,10 +61,7 @@ class Attachment:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """A PersistentVolumeClaim. volume_name: "" when it has none yet. was_bound: also when its PersistentVolume is gone since.
-
-    provisioner: who makes or made its volume, "" for nobody so far and when nobody can tell.
-    """
+    """A PersistentVolumeClaim. volume_name: "" for none. was_bound: also to a lost volume. provisioner: of its volume, "" when unknown."""
 
     uid: str
     key: str
@@ -66,10 +72,10 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inventory:
-    """One look. objects_before: the PersistentVolumes before the driver was asked; objects: after.
+    """The result of one scan. objects_before: the PersistentVolumes before the driver was asked; objects: after.
 
-    place: the segments of the driver's own node, {} when it does not say. snapshots: handle -> the snapshot content that is to be taken
-    from it. pods: handle -> the pod whose own volume it is. idle: uids of the intents whose journal nobody has written to for long.
+    place: the segments of the driver's own node, {} when unknown. snapshots: handle -> the snapshot content that is to be taken from it.
+    pods: handle -> the pod whose inline volume it is. idle: uids of the intents whose journal has not been written for long.
     """
 
     driver: str
@@ -88,3 +94,108 @@ class Inventory:
     def provisioners(self) -> frozenset[str]:
         """The driver's name, and that of the in-tree plugin that it took over from."""
         return frozenset({self.driver, in_tree_name(self.driver) or self.driver})
+
+
+IDLE_S: Final = 600.0
+"""A journal to which nobody has written for this long seems to be nobody's any more. It may be that of a creation that hangs."""
+
+_BOUND: Final = ("Bound", "Lost")
+_DELAYED: Final = "WaitForFirstConsumer"
+
+
+class CannotLook(MooringError):
+    """The look would not show everything, so it shows nothing."""
+
+
+def objects_of(pv: PersistentVolume, driver_name: str) -> Iterator[Object]:
+    """One, or none for a volume of no CSI driver. Raises CannotLook for one of this driver's whose handle can't be told."""
+    source, driver = pv.spec.csi, csi_driver_of(pv.spec)
+    if source is None and driver:
+        try:
+            source = translated(pv).csi
+        except (MooringError, ValueError) as error:
+            if driver != driver_name:
+                return
+            raise CannotLook(f"the in-tree PersistentVolume {pv.metadata.name} can't be read as a CSI volume: {error}") from error
+    if source is None:
+        return
+    ref, created, nodes = pv.spec.claim_ref, pv.metadata.creation_timestamp, pv.spec.node_affinity
+    yield Object(
+        name=pv.metadata.name,
+        driver=source.driver,
+        handle=source.volume_handle,
+        size=(pv.spec.capacity or {}).get("storage", ""),
+        claim="" if ref is None else f"{ref.namespace}/{ref.name}",
+        claim_uid="" if ref is None else ref.uid,
+        phase=pv.status.phase,
+        created_wall_s=None if created is None else parse_rfc3339(created),
+        words=tuple((source.volume_attributes or {}).values()),
+        provisioned=pv.spec.csi is not None and annotation(pv, PROVISIONED_BY) == source.driver,
+        nodes=None if nodes is None else nodes.required,
+    )
+
+
+def attachment_of(attachment: VolumeAttachment) -> Attachment:
+    """An inline volume of no CSI driver gives neither name nor handle."""
+    source = attachment.spec.source
+    inline = source.inline_volume_spec.csi if source.inline_volume_spec is not None else None
+    handle = "" if inline is None else inline.volume_handle
+    return Attachment(attachment.metadata.name, attachment.spec.attacher, source.persistent_volume_name or "", handle)
+
+
+def claims_of(claims: Iterable[PersistentVolumeClaim], classes: Iterable[StorageClass]) -> Iterator[Claim]:
+    by_name = {one.metadata.name: one for one in classes}
+    for claim in claims:
+        was_bound = bool(claim.spec.volume_name) and claim.status.phase in _BOUND
+        provisioner = provisioner_of(claim) or _provisioner_by_class(claim, by_name.get(class_of(claim)), was_bound)
+        yield Claim(claim.metadata.uid, str(key_of(claim)), claim.spec.volume_name, was_bound, provisioner)
+
+
+def _provisioner_by_class(claim: PersistentVolumeClaim, found: StorageClass | None, was_bound: bool) -> str:
+    """For a claim that names no provisioner. "" also while it waits for a pod: then none has begun."""
+    if found is None or (found.volume_binding_mode == _DELAYED and not was_bound and not selected_node(claim)):
+        return ""
+    return found.provisioner
+
+
+def snapshots_of(contents: Iterable[VolumeSnapshotContent], driver_name: str) -> Iterator[tuple[str, str]]:
+    """Handles of volumes that snapshots are to be taken from, with the content."""
+    for content in contents:
+        if content.spec.driver == driver_name and content.spec.source.volume_handle:
+            yield content.spec.source.volume_handle, content.metadata.name
+
+
+def own_volumes_of(pod: Pod, driver_name: str) -> Iterator[tuple[str, str]]:
+    """Handles of the volumes that live and die with the pod, with the pod. Source: kubelet's pkg/volume/csi, makeVolumeHandle."""
+    for volume in pod.spec.volumes or ():
+        if volume.csi is not None and volume.csi.driver == driver_name:
+            digest = hashlib.sha256(f"{pod.metadata.uid}{volume.name}".encode()).hexdigest()
+            yield f"csi-{digest}", str(key_of(pod))
+
+
+def intents_of(leases: Iterable[Mapping[str, Any]], driver_name: str, wall_s: float) -> Iterator[tuple[Intent, bool]]:
+    """Intents of this driver's provisioners; True where their journal is idle. Raises CannotLook when a journal can't be read."""
+    ours = [lease for lease in leases if (lease["metadata"].get("annotations") or {}).get(lease_codec.DRIVER) == driver_name]
+    written: dict[tuple[str, str], float] = {}
+    for lease in ours:
+        written[_journal(lease)] = max(_written_wall_s(lease, wall_s), written.get(_journal(lease), 0.0))
+    for lease in ours:
+        try:
+            entries = lease_codec.entries_of(lease)
+        except lease_codec.UnreadablePage as error:
+            name = f"{lease['metadata']['namespace']}/{lease['metadata']['name']}"
+            raise CannotLook(f"the journal of intents in Lease {name} can't be read: {error}") from error
+        yield from ((intent, wall_s - written[_journal(lease)] > IDLE_S) for intent in entries)
+
+
+def _journal(lease: Mapping[str, Any]) -> tuple[str, str]:
+    """Of which journal a page is."""
+    return lease["metadata"]["namespace"], lease["metadata"]["labels"][lease_codec.JOURNAL_LABEL]
+
+
+def _written_wall_s(lease: Mapping[str, Any], wall_s: float) -> float:
+    """Now when that is unknown."""
+    try:
+        return parse_rfc3339(str((lease.get("spec") or {}).get("renewTime")))
+    except ValueError:
+        return wall_s

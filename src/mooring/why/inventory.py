@@ -19,9 +19,20 @@ from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
 from mooring.kube.errors import NotServed
-from mooring.kube.list_all import every
-from mooring.why.facts import Claim, Inventory, Object, Volume
-from mooring.why.scanner import CannotLook, attachment_of, claims_of, intents_of, objects_of, own_volumes_of, snapshots_of
+from mooring.kube.list_all import list_all
+from mooring.why.facts import (
+    CannotLook,
+    Claim,
+    Inventory,
+    Object,
+    Volume,
+    attachment_of,
+    claims_of,
+    intents_of,
+    objects_of,
+    own_volumes_of,
+    snapshots_of,
+)
 
 PAGES_MAX: Final = 10_000
 
@@ -31,7 +42,7 @@ T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Looker:
+class Scanner:
     """place: the segments of the driver's own node, {} when it does not say. timeout_s: of each call to the driver."""
 
     cluster: Cluster
@@ -41,11 +52,8 @@ class Looker:
     place: Mapping[str, str]
     timeout_s: float
 
-    async def look(self) -> Inventory:
-        """Objects, then volumes, then whatever else names volumes, and objects again. Raises ApiError, DriverError, CannotLook.
-
-        Objects come last: what has waited for its object until then, or for its end, has got it.
-        """
+    async def scan(self) -> Inventory:
+        """PersistentVolumes are read first and last: volumes that waited for theirs have them. Raises ApiError, DriverError, CannotLook."""
         before = await self._objects()
         volumes = tuple([volume async for volume in _volumes(self.driver, self.timeout_s)])
         journal = await _all(self.cluster, LEASES.whole(), Selection(label_selector=lease_codec.JOURNAL_LABEL))
@@ -106,4 +114,4 @@ def _volume(entry: csi.ListVolumesResponse.Entry) -> Volume:
 
 
 async def _all(cluster: Cluster, kind: Kind[T], selection: Selection = EVERYTHING) -> list[T]:
-    return [found async for found in every(cluster, kind, selection)]
+    return [found async for found in list_all(cluster, kind, selection)]

@@ -1,8 +1,4 @@
-"""Which volumes have lost their object, and which objects their volume. Pure.
-
-A driver lists handles, and rarely says what they belong to: so whatever names a volume in any way keeps it from being called leaked, and
-whatever could name it keeps it from being deleted.
-"""
+"""Volumes without object, and objects without volume. Pure. Drivers rarely say what a handle belongs to, so any hint spares a volume."""
 
 from __future__ import annotations
 
@@ -13,16 +9,15 @@ from typing import Final
 
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.why.facts import Inventory, Object, Volume
-from mooring.why.handle_match import Spellings
-from mooring.why.placing import Placing, placing
-from mooring.why.references import Clues, Trace, traces
+from mooring.why.placing import HandleMatcher, Placing, placing
+from mooring.why.references import Reference, References, references
 
 
-class Kind(enum.Enum):
-    """LEAKED: in the driver, and nothing here names it. GHOST: a PersistentVolume whose volume the driver does not have.
+class FindingKind(enum.Enum):
+    """LEAKED: in the driver, without any reference. GHOST: a PersistentVolume whose volume the driver does not have.
 
-    ABANDONED: a provisioner has begun it, and it seems that nobody will end it. FOREIGN: in the driver, and of another driver's objects or
-    not ours by its name. BEGUN: a provisioner is about to store its object. DOUBTFUL: a PersistentVolume may mean it by another spelling.
+    ABANDONED: a provisioner began it and seems to have stopped. FOREIGN: in the driver, but of another driver's objects or not ours by its
+    name. BEGUN: a provisioner is about to store its object. DOUBTFUL: a PersistentVolume may mean it by another spelling.
     """
 
     LEAKED = "leaked"
@@ -33,8 +28,8 @@ class Kind(enum.Enum):
     DOUBTFUL = "doubtful"
 
 
-_WRONG: Final = frozenset({Kind.LEAKED, Kind.GHOST, Kind.ABANDONED})
-_DELETABLE: Final = frozenset({Kind.LEAKED, Kind.ABANDONED})
+_WRONG: Final = frozenset({FindingKind.LEAKED, FindingKind.GHOST, FindingKind.ABANDONED})
+_DELETABLE: Final = frozenset({FindingKind.LEAKED, FindingKind.ABANDONED})
 _NAMED_MAX: Final = 3
 """Of what a volume could be, so many are named."""
 _BY_NAME: Final = "it goes only when it is named by --volume"
@@ -42,12 +37,9 @@ _BY_NAME: Final = "it goes only when it is named by --volume"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """spared: why the volume is not deleted, "" when it may be. by_name: all the same, when somebody names it.
+    """spared: why it is not deleted, "" for no reason. by_name: unless named. ways_out: remedies. created_wall_s: None for unknown."""
 
-    ways_out: what there is to do so that it may be deleted. created_wall_s: None when nobody knows.
-    """
-
-    kind: Kind
+    kind: FindingKind
     handle: str
     why: str
     size: str = ""
@@ -61,7 +53,7 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """object_count: of the driver's PersistentVolumes. unplaced: open intents of which nobody can say which volume is theirs, if any."""
+    """object_count: of the driver's PersistentVolumes. unplaced: open intents whose volume, if any, is unknown."""
 
     driver: str
     volume_count: int
@@ -69,11 +61,11 @@ class Report:
     findings: tuple[Finding, ...]
     unplaced: tuple[Intent, ...] = ()
 
-    def of(self, kind: Kind) -> tuple[Finding, ...]:
+    def of(self, kind: FindingKind) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.kind is kind)
 
     def wrong(self) -> tuple[Finding, ...]:
-        """What somebody must look after."""
+        """The findings that somebody must look after."""
         return tuple(finding for finding in self.findings if finding.kind in _WRONG)
 
     def deletable(self, named: Collection[str] = ()) -> tuple[Finding, ...]:
@@ -86,7 +78,7 @@ class Report:
         return tuple(finding for finding in self.findings if finding.kind in _DELETABLE)
 
     def ways_out(self) -> tuple[str, ...]:
-        """What there is to do so that more may be deleted, each thing once."""
+        """The remedies after which more may be deleted, each once."""
         return tuple(dict.fromkeys(way_out for finding in self.deletable_at_all() for way_out in finding.ways_out))
 
     def why_kept(self, handle: str) -> str:
@@ -95,100 +87,102 @@ class Report:
 
 
 def judged(inventory: Inventory, prefix: str = "") -> Report:
-    """What one look shows. prefix: of the names of our volumes; what does not carry it is foreign. "" takes all for ours."""
-    judge = _Judge(inventory, prefix)
-    found = [finding for volume in inventory.volumes if (finding := judge.of_volume(volume)) is not None]
+    """The report on an inventory. prefix: of our volumes' names, volumes without it are foreign; "" takes all for ours."""
+    classifier = _Classifier(inventory, prefix)
+    found = [finding for volume in inventory.volumes if (finding := classifier.of_volume(volume)) is not None]
     count = sum(one.driver == inventory.driver for one in inventory.objects)
-    findings = sorted((*found, *map(_ghost, judge.placing.ghosts)), key=_order)
-    return Report(inventory.driver, len(inventory.volumes), count, tuple(findings), judge.unplaced_intents())
+    findings = sorted((*found, *map(_ghost, classifier.placing.ghosts)), key=_order)
+    return Report(inventory.driver, len(inventory.volumes), count, tuple(findings), classifier.unplaced_intents())
 
 
 def _order(finding: Finding) -> tuple[int, str]:
-    return list(Kind).index(finding.kind), finding.volume_name if finding.kind is Kind.GHOST else finding.handle
+    return list(FindingKind).index(finding.kind), finding.volume_name if finding.kind is FindingKind.GHOST else finding.handle
 
 
 def _ghost(found: Object) -> Finding:
     why = f"the PersistentVolume is {found.phase or 'there'}, the driver does not list its volume"
-    return Finding(Kind.GHOST, found.handle, why, found.size, found.name, found.claim, found.created_wall_s)
+    return Finding(FindingKind.GHOST, found.handle, why, found.size, found.name, found.claim, found.created_wall_s)
 
 
-class _Judge:
+class _Classifier:
     def __init__(self, inventory: Inventory, prefix: str) -> None:
-        spellings = Spellings(volume.handle for volume in inventory.volumes)
+        matcher = HandleMatcher(volume.handle for volume in inventory.volumes)
         self._inventory, self._prefix = inventory, prefix
-        self.placing: Placing = placing(inventory, spellings)
+        self.placing: Placing = placing(inventory, matcher)
         homeless = [volume for volume in inventory.volumes if volume.handle not in self.placing.owners]
-        self._clues = Clues(traces(inventory, self.placing.unplaced, spellings), homeless)
-        self._used = _used(inventory, spellings)
+        self._references = References(references(inventory, self.placing.unplaced, matcher), homeless)
+        self._used = _used(inventory, matcher)
 
     def unplaced_intents(self) -> tuple[Intent, ...]:
-        return tuple(trace.intent for trace in self._clues.loose if trace.intent is not None)
+        return tuple(reference.intent for reference in self._references.loose if reference.intent is not None)
 
     def of_volume(self, volume: Volume) -> Finding | None:
         """None for a volume that has its object, or its pod."""
         owner, alike = self.placing.owners.get(volume.handle), self.placing.alike.get(volume.handle)
         if owner is not None:
-            return None if owner.driver == self._inventory.driver else _of_object(Kind.FOREIGN, volume, owner, "names it")
+            return None if owner.driver == self._inventory.driver else _of_object(FindingKind.FOREIGN, volume, owner, "names it")
         if volume.handle in self._inventory.pods:
             return None
         if alike is not None:
-            return _of_object(Kind.DOUBTFUL, volume, alike, "may mean it by another spelling")
-        fitting = self._clues.fitting(volume)
-        begun = next((trace for trace in fitting if trace.is_begun), None)
+            return _of_object(FindingKind.DOUBTFUL, volume, alike, "may mean it by another spelling")
+        fitting = self._references.fitting(volume)
+        begun = next((reference for reference in fitting if reference.is_begun), None)
         if begun is not None:
-            return _of_trace(Kind.BEGUN, volume, begun)
-        abandoned = next((trace for trace in fitting if trace.is_abandoned), None)
+            return _of_reference(FindingKind.BEGUN, volume, begun)
+        abandoned = next((reference for reference in fitting if reference.is_abandoned), None)
         if abandoned is not None:
-            return self._kept(_of_trace(Kind.ABANDONED, volume, abandoned), volume)
+            return self._kept(_of_reference(FindingKind.ABANDONED, volume, abandoned), volume)
         if self._prefix and not _carries(volume, self._prefix):
             why = f"neither its handle nor its context has a name that begins with {self._prefix}"
-            return Finding(Kind.FOREIGN, volume.handle, why, _size(volume))
-        return self._kept(Finding(Kind.LEAKED, volume.handle, "the driver has it, no PersistentVolume names it", _size(volume)), volume)
+            return Finding(FindingKind.FOREIGN, volume.handle, why, _size(volume))
+        return self._kept(
+            Finding(FindingKind.LEAKED, volume.handle, "the driver has it, no PersistentVolume names it", _size(volume)), volume
+        )
 
     def _kept(self, finding: Finding, volume: Volume) -> Finding:
         """With the reason why it is not deleted, if there is one."""
-        fitting = tuple(trace for trace in self._clues.fitting(volume) if not trace.is_abandoned)
-        loose = tuple(trace for trace in self._clues.loose if not trace.is_abandoned)
+        fitting = tuple(reference for reference in self._references.fitting(volume) if not reference.is_abandoned)
+        loose = tuple(reference for reference in self._references.loose if not reference.is_abandoned)
         reason = self._use(volume) or next(map(_fits, fitting), "") or _may_be(loose)
         if reason:
-            ways_out = tuple(trace.way_out for trace in (*fitting, *loose))
+            ways_out = tuple(reference.way_out for reference in (*fitting, *loose))
             return dataclasses.replace(finding, spared=reason, ways_out=ways_out)
-        doubt = next((trace for trace in self._clues.loose if trace.is_abandoned), None)
-        if finding.kind is Kind.ABANDONED:
+        doubt = next((reference for reference in self._references.loose if reference.is_abandoned), None)
+        if finding.kind is FindingKind.ABANDONED:
             return dataclasses.replace(finding, spared=_BY_NAME, by_name=True)
         return finding if doubt is None else dataclasses.replace(finding, spared=f"it may be {doubt.text}; {_BY_NAME}", by_name=True)
 
     def _use(self, volume: Volume) -> str:
-        """What uses it for sure, "" for nothing."""
+        """A certain use of it, "" for none."""
         if volume.published_on:
             return f"it is published on {', '.join(volume.published_on)}"
         return self._used.get(volume.handle, "")
 
 
-def _fits(trace: Trace) -> str:
-    return f"it {'is' if trace.is_proof else 'may be'} {trace.text}"
+def _fits(reference: Reference) -> str:
+    return f"it {'is' if reference.is_proof else 'may be'} {reference.text}"
 
 
-def _may_be(loose: Sequence[Trace]) -> str:
-    """What it could be as well as any other volume, "" for nothing."""
+def _may_be(loose: Sequence[Reference]) -> str:
+    """Loose references that could mean this volume as well as any other, "" for none."""
     if not loose:
         return ""
-    named = ", or ".join(trace.text for trace in loose[:_NAMED_MAX])
+    named = ", or ".join(reference.text for reference in loose[:_NAMED_MAX])
     others = f", or one of {len(loose) - _NAMED_MAX} others" if len(loose) > _NAMED_MAX else ""
     return f"it may be {named}{others}"
 
 
-def _used(inventory: Inventory, spellings: Spellings) -> Mapping[str, str]:
+def _used(inventory: Inventory, matcher: HandleMatcher) -> Mapping[str, str]:
     """Handles that something besides PersistentVolumes names, with what does."""
     snapshots = {
         handle: f"VolumeSnapshotContent {content} is to be taken from it"
         for named, content in inventory.snapshots.items()
-        for handle in spellings.named_by(named)
+        for handle in matcher.named_by(named)
     }
     attached = {
         handle: f"VolumeAttachment {attachment.name} names it"
         for attachment in inventory.attachments
-        for handle in (spellings.named_by(attachment.handle) if attachment.handle else ())
+        for handle in (matcher.named_by(attachment.handle) if attachment.handle else ())
     }
     return snapshots | attached
 
@@ -201,12 +195,12 @@ def _size(volume: Volume) -> str:
     return str(volume.size_bytes or "")
 
 
-def _of_object(kind: Kind, volume: Volume, found: Object, does: str) -> Finding:
+def _of_object(kind: FindingKind, volume: Volume, found: Object, does: str) -> Finding:
     why = f"PersistentVolume {found.name} of driver {found.driver} {does}"
     return Finding(kind, volume.handle, why, _size(volume), found.name, found.claim, found.created_wall_s)
 
 
-def _of_trace(kind: Kind, volume: Volume, trace: Trace) -> Finding:
-    name = "" if trace.intent is None else trace.intent.volume_name
-    why = f"it is {trace.text}"
-    return Finding(kind, volume.handle, why, _size(volume), name, trace.claim)
+def _of_reference(kind: FindingKind, volume: Volume, reference: Reference) -> Finding:
+    name = "" if reference.intent is None else reference.intent.volume_name
+    why = f"it is {reference.text}"
+    return Finding(kind, volume.handle, why, _size(volume), name, reference.claim)

@@ -10,17 +10,17 @@ from typing import Final
 
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.why.facts import Attachment, Claim, Inventory, Object, Volume
-from mooring.why.handle_match import Spellings, plain
+from mooring.why.placing import HandleMatcher, plain
 
 _GENERATED: Final = re.compile("[0-9a-f]{8}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Trace:
-    """text: what the volume is, for people. names: what it may be called. way_out: what there is to do so that it keeps no volume any more.
+class Reference:
+    """text: a description for people. names: possible names of the volume. way_out: the remedy after which it spares no volume any more.
 
-    is_proof: which volume is called so is surely it. is_ours: it is of the driver that is asked, or may be. is_begun: somebody makes it.
-    is_abandoned: somebody has begun it, and it seems that nobody will end it. intent: of a Mooring provisioner.
+    is_proof: a volume of such a name is certainly meant. is_ours: it may be of the scanned driver. is_begun: its creation is under way.
+    is_abandoned: its creation seems abandoned. intent: of a Mooring provisioner.
     """
 
     text: str
@@ -34,32 +34,32 @@ class Trace:
     intent: Intent | None = None
 
 
-class Clues:
-    """loose: traces of our driver that fit no volume for sure, so that any could be theirs."""
+class References:
+    """loose: references of our driver that fit no volume for sure, so that any could be theirs."""
 
-    def __init__(self, traces: Sequence[Trace], volumes: Iterable[Volume]) -> None:
+    def __init__(self, references: Sequence[Reference], volumes: Iterable[Volume]) -> None:
         texts = [(volume.handle, plain("\n".join((volume.handle, *volume.words)))) for volume in volumes]
-        self._fitting: dict[str, list[Trace]] = defaultdict(list)
-        self.loose: list[Trace] = []
-        for trace in traces:
-            names = [plain(name) for name in trace.names if name]
+        self._fitting: dict[str, list[Reference]] = defaultdict(list)
+        self.loose: list[Reference] = []
+        for reference in references:
+            names = [plain(name) for name in reference.names if name]
             handles = [handle for handle, text in texts if any(name in text for name in names)]
             for handle in handles:
-                self._fitting[handle].append(trace)
-            if trace.is_ours and not (handles and trace.is_proof):
-                self.loose.append(trace)
+                self._fitting[handle].append(reference)
+            if reference.is_ours and not (handles and reference.is_proof):
+                self.loose.append(reference)
 
-    def fitting(self, volume: Volume) -> Sequence[Trace]:
+    def fitting(self, volume: Volume) -> Sequence[Reference]:
         return self._fitting.get(volume.handle, ())
 
 
-def traces(inventory: Inventory, unplaced: Iterable[Object], spellings: Spellings) -> tuple[Trace, ...]:
+def references(inventory: Inventory, unplaced: Iterable[Object], matcher: HandleMatcher) -> tuple[Reference, ...]:
     """unplaced: PersistentVolumes whose volume is not listed by their handle."""
-    return (*_begun(inventory), *_left(inventory), *_nameless(inventory, unplaced, spellings))
+    return (*_begun(inventory), *_left(inventory), *_nameless(inventory, unplaced, matcher))
 
 
-def _begun(inventory: Inventory) -> Iterator[Trace]:
-    """What provisioners make: by a journal, or in the memory of one that has none, for a claim that is not bound."""
+def _begun(inventory: Inventory) -> Iterator[Reference]:
+    """Volumes that provisioners make: by a journal, or for a claim that is not bound."""
     names, waiting = {found.name for found in inventory.objects}, {claim.uid for claim in inventory.claims if not claim.volume_name}
     for intent in inventory.intents:
         if intent.volume_name not in names:
@@ -70,16 +70,16 @@ def _begun(inventory: Inventory) -> Iterator[Trace]:
             yield _of_waiting_claim(claim, claim.provisioner in inventory.provisioners)
 
 
-def _of_waiting_claim(claim: Claim, is_ours: bool) -> Trace:
+def _of_waiting_claim(claim: Claim, is_ours: bool) -> Reference:
     text = f"the volume of the claim {claim.key}, which is not bound yet"
     way_out = f"the claim {claim.key} waits for its volume: try again when it is bound, or delete it"
-    return Trace(text, way_out, (claim.uid,), is_ours=is_ours, is_begun=True, claim=claim.key)
+    return Reference(text, way_out, (claim.uid,), is_ours=is_ours, is_begun=True, claim=claim.key)
 
 
-def _of_intent(intent: Intent, is_abandoned: bool) -> Trace:
+def _of_intent(intent: Intent, is_abandoned: bool) -> Reference:
     key = f"{intent.namespace}/{intent.claim_name}"
     end = " and nobody goes on with" if is_abandoned else ""
-    return Trace(
+    return Reference(
         f"what a provisioner has begun for {key}{end}",
         f"a provisioner has begun a volume for {key}: try again when it is done",
         (intent.volume_name, intent.uid),
@@ -90,7 +90,7 @@ def _of_intent(intent: Intent, is_abandoned: bool) -> Trace:
     )
 
 
-def _left(inventory: Inventory) -> Iterator[Trace]:
+def _left(inventory: Inventory) -> Iterator[Reference]:
     """Volumes in use whose PersistentVolume was forced away."""
     names = {found.name for found in inventory.objects}
     for attachment in inventory.attachments:
@@ -101,31 +101,31 @@ def _left(inventory: Inventory) -> Iterator[Trace]:
             yield _of_lost_claim(claim, not claim.provisioner or claim.provisioner in inventory.provisioners)
 
 
-def _of_attachment(attachment: Attachment, is_ours: bool) -> Trace:
+def _of_attachment(attachment: Attachment, is_ours: bool) -> Reference:
     name = attachment.volume_name
     text = f"the volume of PersistentVolume {name}, which is gone and which VolumeAttachment {attachment.name} attaches"
     way_out = f"VolumeAttachment {attachment.name} is left of PersistentVolume {name}: delete the one, or restore the other"
-    return Trace(text, way_out, (name,), is_proof=_is_generated(name), is_ours=is_ours)
+    return Reference(text, way_out, (name,), is_proof=_is_generated(name), is_ours=is_ours)
 
 
-def _of_lost_claim(claim: Claim, is_ours: bool) -> Trace:
+def _of_lost_claim(claim: Claim, is_ours: bool) -> Reference:
     text = f"the volume of PersistentVolume {claim.volume_name}, which the claim {claim.key} has lost"
     way_out = f"the claim {claim.key} has lost its volume: delete it, or restore PersistentVolume {claim.volume_name}"
     names = claim.volume_name, claim.uid
-    return Trace(text, way_out, names, is_proof=_is_generated(claim.volume_name), is_ours=is_ours, claim=claim.key)
+    return Reference(text, way_out, names, is_proof=_is_generated(claim.volume_name), is_ours=is_ours, claim=claim.key)
 
 
-def _nameless(inventory: Inventory, unplaced: Iterable[Object], spellings: Spellings) -> Iterator[Trace]:
-    """What has a handle that is not listed."""
+def _nameless(inventory: Inventory, unplaced: Iterable[Object], matcher: HandleMatcher) -> Iterator[Reference]:
+    """Volumes whose handles are not listed."""
     for found in unplaced:
         way_out = f"the driver does not list the handle of PersistentVolume {found.name}: correct it, or delete the PersistentVolume"
-        yield Trace(f"the volume of PersistentVolume {found.name}, whose handle the driver does not list", way_out)
+        yield Reference(f"the volume of PersistentVolume {found.name}, whose handle the driver does not list", way_out)
     for attachment in inventory.attachments:
-        if attachment.handle and attachment.attacher == inventory.driver and not spellings.named_by(attachment.handle):
+        if attachment.handle and attachment.attacher == inventory.driver and not matcher.named_by(attachment.handle):
             way_out = f"the driver does not list the handle in VolumeAttachment {attachment.name}: delete it"
-            yield Trace(f"the volume that VolumeAttachment {attachment.name} names by a handle that the driver does not list", way_out)
+            yield Reference(f"the volume that VolumeAttachment {attachment.name} names by a handle that the driver does not list", way_out)
 
 
 def _is_generated(name: str) -> bool:
-    """True for a name with a part of a uid in it: nobody else's volume is called so by accident."""
+    """True for a name with a part of a uid in it: it names no other volume by accident."""
     return _GENERATED.search(plain(name)) is not None

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from mooring.api.quantity import Quantity, parse_quantity
-from mooring.why.orphans import Finding, Kind, Report
+from mooring.why.orphans import Finding, FindingKind, Report
 
 _HEADS: Final = ("KIND", "VOLUME", "SIZE", "AGE", "PERSISTENTVOLUME", "CLAIM", "WHY")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -64,14 +64,13 @@ def as_table(report: Report, removed: Mapping[str, str], wall_s: float) -> str:
     text = _aligned([_HEADS, *rows]) if rows else ""
     gone = {handle for handle, problem in removed.items() if not problem}
     left = Counter(finding.kind for finding in report.findings if finding.handle not in gone)
-    counts = ", ".join(f"{left[kind]} {kind.value}" for kind in Kind)
+    counts = ", ".join(f"{left[kind]} {kind.value}" for kind in FindingKind)
     deleted = f"; {len(gone)} deleted" if gone else ""
     open_ = f"; {counted(len(report.unplaced), 'intent')} open, and not known yet for which volume" if report.unplaced else ""
     return f"{text}{report.driver}: {counted(report.volume_count - len(gone), 'volume')}, {counts}{deleted}{open_}\n"
 
 
 def counted(count: int, what: str) -> str:
-    """`1 volume`, `2 volumes`."""
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 

@@ -16,7 +16,7 @@ from mooring.kube.errors import ApiError
 from tests.sim.keeper import Keeper
 from tests.sim.provisioning.plan import CLAIMS_MAX, DRIVER, FOREIGN, NAMESPACE, NODES, SECRET, ClassPlan, is_foreign
 from tests.sim.provisioning.world import ClaimWorld
-from tests.support.objects import a_va
+from tests.support.builders import a_va
 
 T = TypeVar("T")
 _PREFIX = "csi.storage.k8s.io"
@@ -25,7 +25,7 @@ _PREFIX = "csi.storage.k8s.io"
 class Acts:
     def __init__(self, world: ClaimWorld, provisioner: Keeper, binder: Keeper) -> None:
         self._world, self._provisioner, self._binder = world, provisioner, binder
-        self._chance, self._truth, self._cluster = world.chances["actor"], world.truth, world.cluster
+        self._randomness, self._truth, self._cluster = world.chances["actor"], world.truth, world.cluster
         self._count = 0
         self._flavours = {planned.name: 0 for planned in world.plan.classes}
 
@@ -112,7 +112,7 @@ class Acts:
             )
             ref = {"kind": "PersistentVolumeClaim", "namespace": NAMESPACE, "name": FOREIGN, "uid": FOREIGN}
             spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain"}
-            spec |= self._one_of(sources) | ({"claimRef": ref} if self._chance.happens(0.5) else {})
+            spec |= self._one_of(sources) | ({"claimRef": ref} if self._randomness.happens(0.5) else {})
             body = {"metadata": {"name": name, "labels": {FOREIGN: "yes"}}, "spec": spec}
             await self._do(f"take name {name}: {spec}", self._cluster.create(PERSISTENT_VOLUMES.whole(), body))
 
@@ -175,7 +175,7 @@ class Acts:
     # -- processes
 
     async def restart_driver(self) -> None:
-        self._world.backend.restart(self._chance.uniform(0.0, 2.0))
+        self._world.backend.restart(self._randomness.uniform(0.0, 2.0))
 
     async def kill_provisioner(self) -> None:
         self._provisioner.kill()
@@ -203,4 +203,4 @@ class Acts:
             self._world.story.tell("actor", what)
 
     def _one_of(self, items: Sequence[T]) -> T:
-        return items[self._chance.below(len(items))]
+        return items[self._randomness.below(len(items))]

@@ -78,7 +78,7 @@ class VolumeBackend(Backend):
             return fate
         if not fate.takes_effect and not (self.volumes and fate.error in (Code.INVALID_ARGUMENT, Code.NOT_FOUND)):
             return fate
-        return Fate(fate.before_s, fate.after_s, fate.takes_effect, _one_of(UNSURE, self._chance))
+        return Fate(fate.before_s, fate.after_s, fate.takes_effect, _one_of(UNSURE, self._randomness))
 
 
 class Endpoint:

@@ -7,22 +7,22 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
 
-from mooring.control.queue import WorkQueue
 from mooring.controllers.provisioner.claims import outcomes
 from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
-from mooring.controllers.provisioner.claims.outcomes import RulesOut, Save
+from mooring.controllers.provisioner.claims.outcomes import ProvesAbsent, Save
 from mooring.controllers.provisioner.claims.prepare import volume_name
 from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
 from mooring.controllers.provisioner.deletion import view as deletion
 from mooring.controllers.provisioner.intents import journal
-from mooring.controllers.provisioner.intents.intent import MemoryIntents
+from mooring.controllers.provisioner.intents.intent import Intents
 from mooring.controllers.provisioner.intents.journal import Journal
-from mooring.controllers.provisioner.intents.lease_store import JournalLease, LeaseStore
+from mooring.controllers.provisioner.intents.lease_store import LeaseStore
+from mooring.controllers.provisioner.intents.pages import JournalLease
 from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.csi.codes import Code
-from tests.sim.planting import Bug
+from tests.sim.planting import Bug, failures_are_final, no_back_off
 from tests.sim.provisioning import life
 
 
@@ -31,8 +31,8 @@ def _intents_in_memory() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(life, "Journal", _forgetful)
 
 
-def _forgetful(*_ports: Any) -> MemoryIntents:
-    return MemoryIntents()
+def _forgetful(*_ports: Any) -> Intents:
+    return Intents()
 
 
 def _begins_do_not_wait() -> contextlib.AbstractContextManager[Any]:
@@ -71,7 +71,7 @@ def _orphans_are_given_up() -> contextlib.AbstractContextManager[Any]:
 def _refusals_end_it() -> contextlib.AbstractContextManager[Any]:
     """Whatever the driver refuses with, and whatever earlier calls came to."""
 
-    async def refuse(self: IntentTracker, uid: str, rules_out: RulesOut) -> None:
+    async def refuse(self: IntentTracker, uid: str, proves_absent: ProvesAbsent) -> None:
         await self.close(uid, IntentEvent.RULED_OUT)
 
     return mock.patch.object(IntentTracker, "refuse", refuse)
@@ -102,18 +102,6 @@ def _attachments_are_not_seen() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(deletion.View, "nodes_of", return_value=())
 
 
-def _no_back_off() -> contextlib.AbstractContextManager[Any]:
-    def at_once(self: WorkQueue[Any], key: Any) -> float:
-        self.add_after(key, 0.0001)
-        return 0.0001
-
-    return mock.patch.object(WorkQueue, "retry", at_once)
-
-
-def _failures_are_final() -> contextlib.AbstractContextManager[Any]:
-    return mock.patch.object(WorkQueue, "retry", return_value=0.0)
-
-
 def _ends_are_never_written() -> contextlib.AbstractContextManager[Any]:
     """Journal.end forgets to tell the book."""
 
@@ -130,7 +118,7 @@ def _objects_go_before_the_end_is_written() -> contextlib.AbstractContextManager
 
 @contextlib.contextmanager
 def _unsettled() -> Iterator[None]:
-    with mock.patch.object(Journal, "settled", mock.AsyncMock()), mock.patch.object(journal, "TIDY_S", 30.0):
+    with mock.patch.object(Journal, "wait_for_end", mock.AsyncMock()), mock.patch.object(journal, "TIDY_S", 30.0):
         yield
 
 
@@ -190,13 +178,13 @@ BUGS: Final[Mapping[str, Bug]] = {
     "intents-end-early": Bug(_intents_end_early, {"leaked"}),
     "names-random": Bug(_names_are_random, {"two-volumes", "leaked"}),
     "attachments-unseen": Bug(_attachments_are_not_seen, {"deleted-attached"}),
-    "no-back-off": Bug(_no_back_off, {"hot-loop"}),
-    "failures-final": Bug(_failures_are_final, {"claim-pending", "volume-left", "claim-left", "intent-left", "leaked"}),
+    "no-back-off": Bug(no_back_off, {"hot-loop"}),
+    "failures-final": Bug(failures_are_final, {"claim-pending", "volume-left", "claim-left", "intent-left", "leaked"}),
     "ends-unwritten": Bug(_ends_are_never_written, {"intent-left"}),
     "let-go-too-early": Bug(_objects_go_before_the_end_is_written, {"made-again", "deleted-kept"}),
     "whose-unasked": Bug(_whose_is_not_asked, {"deleted-in-use", "deleted-wanted"}),
     "namesakes-ours": Bug(_namesakes_are_ours, {"leaked"}),
-    "doubts-unwritten": Bug(_doubts_are_not_written, {"leaked"}),
+    "unconfirmed_publishes-unwritten": Bug(_doubts_are_not_written, {"leaked"}),
     "same-intents-unchecked": Bug(_same_intents_are_not_looked_up, {"create-unwritten"}),
     "failed-writes-undone": Bug(_failed_writes_changed_nothing, {"create-unwritten"}),
 }

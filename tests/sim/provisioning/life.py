@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
 from mooring.controllers.binder.controller import make_binder
@@ -25,7 +25,7 @@ PARTS = frozenset({binding.BINDER, binding.CLAIM_PROTECTION, binding.VOLUME_PROT
 
 
 def provisioner(world: Any, mortal: Mortal) -> Made:
-    plan, clock, chance = world.plan, world.clock, Chance(world.plan.seed * 1000 + mortal.number)
+    plan, clock, randomness = world.plan, world.clock, Random(world.plan.seed * 1000 + mortal.number)
     line = WritingLine(world, mortal)
     world.laws.shown = lambda process, plural: line.shown(plural) if process == mortal.number else 0
     driver = InProcessDriver(Endpoint(world, mortal), clock=clock)
@@ -36,12 +36,12 @@ def provisioner(world: Any, mortal: Mortal) -> Made:
         retry_interval_max_s=plan.retry_max_s,
     )
     intents = Journal(line, PLACE, mortal.who, clock)
-    events = EventRecorder(line, mortal.who, clock=clock, chance=chance)
-    made = Provisioner(Runtime(line, clock, chance, Metrics()), driver, info_of(plan), options, events, intents=intents)
+    events = EventRecorder(line, mortal.who, clock=clock, randomness=randomness)
+    made = Provisioner(Runtime(line, clock, randomness, Metrics()), driver, info_of(plan), options, events, intents=intents)
     return made, line
 
 
 def binder(world: Any, mortal: Mortal) -> Made:
     line = (WritingLine if world.plan.binder_faults else QuietLine)(world, mortal)
-    runtime = Runtime(line, world.clock, Chance(world.plan.seed * 2000 + mortal.number), Metrics())
+    runtime = Runtime(line, world.clock, Random(world.plan.seed * 2000 + mortal.number), Metrics())
     return make_binder(runtime, BinderOptions(parts=PARTS, workers=2)), line

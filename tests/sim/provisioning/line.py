@@ -10,7 +10,7 @@ from mooring.kube.cluster import Request, Verb
 from mooring.kube.errors import ApiError, BadRequest, Forbidden, Invalid, ServerError, TooLarge, Unreachable
 from tests.sim.line import Fate, Line, what_of
 from tests.sim.mortal import Mortal
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ class WritingLine(Line):
     watched = ("persistentvolumeclaims", "persistentvolumes", "storageclasses")
     faulty = True
 
-    def __init__(self, world: World, mortal: Mortal) -> None:
+    def __init__(self, world: SimWorld, mortal: Mortal) -> None:
         super().__init__(world, mortal)
         self._lost_saves: set[str] = set()  # the PersistentVolumes that were stored without an answer
 
@@ -40,7 +40,7 @@ class WritingLine(Line):
         return made
 
     def _happens(self, share: float) -> bool:
-        return self.faulty and self._world.faulty and self._chance.happens(share)
+        return self.faulty and self._world.faulty and self._randomness.happens(share)
 
     def _denial(self) -> ApiError:
         """Of a policy, a quota, a webhook, or one that does not answer."""
@@ -51,7 +51,7 @@ class WritingLine(Line):
             Forbidden("exceeded quota", reason="Forbidden"),
             ServerError("failed calling webhook", code=500),
         ]
-        return errors[self._chance.below(len(errors))]
+        return errors[self._randomness.below(len(errors))]
 
     async def _write(self, request: Request) -> Any:
         what = what_of(request)

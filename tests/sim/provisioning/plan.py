@@ -6,7 +6,7 @@ import dataclasses
 from typing import Final
 
 from mooring.api.core import PersistentVolume
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.controllers.provisioner.intents.lease_codec import PAGE_BYTES_MAX, JournalLocation
 from tests.sim.plan import ApiFaults, DriverFaults, VolumePlan, api_faults, driver_faults, perhaps
 
@@ -102,60 +102,60 @@ def is_foreign(pv: PersistentVolume) -> bool:
 
 def plan_of(seed: int) -> Plan:
     """The plan of a seed."""
-    chance = Chance(seed)
-    retry_start_s = chance.uniform(0.1, 1.0)
-    timeout_s = chance.uniform(0.5, 3.0)
+    randomness = Random(seed)
+    retry_start_s = randomness.uniform(0.1, 1.0)
+    timeout_s = randomness.uniform(0.5, 3.0)
     plan = Plan(
         seed=seed,
-        classes=tuple(_class(chance, number) for number in range(1 + chance.below(3))),
-        publishes=chance.happens(0.6),
-        binder_faults=chance.happens(0.5),
-        chaos_s=chance.uniform(5.0, 30.0),
-        pause_s=chance.uniform(0.05, 0.8),
+        classes=tuple(_class(randomness, number) for number in range(1 + randomness.below(3))),
+        publishes=randomness.happens(0.6),
+        binder_faults=randomness.happens(0.5),
+        chaos_s=randomness.uniform(5.0, 30.0),
+        pause_s=randomness.uniform(0.05, 0.8),
         timeout_s=timeout_s,
-        worker_threads=1 + chance.below(4),
+        worker_threads=1 + randomness.below(4),
         retry_start_s=retry_start_s,
-        retry_max_s=retry_start_s * 2 ** chance.below(5),
-        history_max=8 + chance.below(32) if chance.happens(0.3) else 10_000,
-        list_limit=1 + chance.below(3) if chance.happens(0.3) else 0,
-        crash=perhaps(chance, 0.6, 0.005, 0.1),
-        crashes_max=1 + chance.below(6),
-        restart_s=chance.uniform(0.0, 2.0),
-        api=api_faults(chance),
-        driver=driver_faults(chance, timeout_s),
-        acts=_acts(chance),
-        saves=SaveFaults(perhaps(chance, 0.4, 0.1, 0.5), perhaps(chance, 0.4, 0.1, 0.5), perhaps(chance, 0.5, 0.2, 0.9)),
-        page_bytes_max=2_000 + chance.below(6_000) if chance.happens(0.3) else PAGE_BYTES_MAX,
+        retry_max_s=retry_start_s * 2 ** randomness.below(5),
+        history_max=8 + randomness.below(32) if randomness.happens(0.3) else 10_000,
+        list_limit=1 + randomness.below(3) if randomness.happens(0.3) else 0,
+        crash=perhaps(randomness, 0.6, 0.005, 0.1),
+        crashes_max=1 + randomness.below(6),
+        restart_s=randomness.uniform(0.0, 2.0),
+        api=api_faults(randomness),
+        driver=driver_faults(randomness, timeout_s),
+        acts=_acts(randomness),
+        saves=SaveFaults(perhaps(randomness, 0.4, 0.1, 0.5), perhaps(randomness, 0.4, 0.1, 0.5), perhaps(randomness, 0.5, 0.2, 0.9)),
+        page_bytes_max=2_000 + randomness.below(6_000) if randomness.happens(0.3) else PAGE_BYTES_MAX,
     )
-    return _of_changed_minds(plan, chance) if chance.happens(0.2) else plan
+    return _of_changed_minds(plan, randomness) if randomness.happens(0.2) else plan
 
 
-def _of_changed_minds(plan: Plan, chance: Chance) -> Plan:
+def _of_changed_minds(plan: Plan, randomness: Random) -> Plan:
     """The class changes while the driver makes volumes and says that it did not, so that claims want another one than there may be.
 
     What else could go wrong would only keep it from happening.
     """
-    retry_start_s = chance.uniform(0.05, 0.3)
+    retry_start_s = randomness.uniform(0.05, 0.3)
     return dataclasses.replace(
         plan,
         classes=(ClassPlan("class0", "Delete", waits=False, secret=False),),
-        chaos_s=chance.uniform(10.0, 25.0),
+        chaos_s=randomness.uniform(10.0, 25.0),
         retry_start_s=retry_start_s,
         retry_max_s=4 * retry_start_s,
-        crash=chance.uniform(0.01, 0.05),
+        crash=randomness.uniform(0.01, 0.05),
         crashes_max=10,
         restart_s=0.2,
-        api=dataclasses.replace(plan.api, refused=0.0, lost=perhaps(chance, 0.7, 0.1, 0.3), slow=0.0, cut=0.0, gone=0.0),
-        driver=DriverFaults(failed=chance.uniform(0.3, 0.6), lost=chance.uniform(0.4, 0.8), hung=0.0, latency_s=0.2),
+        api=dataclasses.replace(plan.api, refused=0.0, lost=perhaps(randomness, 0.7, 0.1, 0.3), slow=0.0, cut=0.0, gone=0.0),
+        driver=DriverFaults(failed=randomness.uniform(0.3, 0.6), lost=randomness.uniform(0.4, 0.8), hung=0.0, latency_s=0.2),
         acts=("make_claim",) * 4 + ("drop_claim",) * 2 + ("change_class",) * 4,
         saves=SaveFaults(0.0, 0.0, 0.0),
     )
 
 
-def _class(chance: Chance, number: int) -> ClassPlan:
-    return ClassPlan(f"class{number}", "Retain" if chance.happens(0.25) else "Delete", chance.happens(0.3), chance.happens(0.3))
+def _class(randomness: Random, number: int) -> ClassPlan:
+    return ClassPlan(f"class{number}", "Retain" if randomness.happens(0.25) else "Delete", randomness.happens(0.3), randomness.happens(0.3))
 
 
-def _acts(chance: Chance) -> tuple[str, ...]:
-    chosen = [act for act in ACTS if act in _ALWAYS or chance.happens(0.5)]
+def _acts(randomness: Random) -> tuple[str, ...]:
+    chosen = [act for act in ACTS if act in _ALWAYS or randomness.happens(0.5)]
     return tuple(act for act in chosen for _ in range(ACTS[act]))

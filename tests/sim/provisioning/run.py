@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 from unittest import mock
 
-from mooring.controllers.provisioner.intents import lease_store
+from mooring.controllers.provisioner.intents import pages
 from tests.sim.course import CALM_STEP_S, REST_S, Course, Outcome, failures_of, lived
 from tests.sim.keeper import Keeper
 from tests.sim.planting import planted_of
@@ -24,7 +24,7 @@ CALM_S_MAX: Final = 1200.0
 def run_seed(seed: int, *, bug: str | None = None) -> Outcome:
     """Lives the life of a seed. bug: one of `bugs.BUGS`, planted for this life."""
     plan = plan_of(seed)
-    with planted_of(BUGS, bug), mock.patch.object(lease_store, "PAGE_BYTES_MAX", plan.page_bytes_max):
+    with planted_of(BUGS, bug), mock.patch.object(pages, "PAGE_BYTES_MAX", plan.page_bytes_max):
         return lived(_Life(plan), seed, bug, "provisioner")
 
 

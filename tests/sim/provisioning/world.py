@@ -7,10 +7,10 @@ import asyncio
 from tests.sim.provisioning.backend import VolumeBackend
 from tests.sim.provisioning.laws import Laws
 from tests.sim.provisioning.plan import Plan
-from tests.sim.world import World
+from tests.sim.world import SimWorld
 
 
-class ClaimWorld(World):
+class ClaimWorld(SimWorld):
     def _ruled(self, plan: Plan, group: asyncio.TaskGroup) -> tuple[VolumeBackend, Laws]:  # type: ignore[override]
         backend = VolumeBackend(plan, self.clock, self.chances["backend"], self.story, group)
         return backend, Laws(self.truth, backend, self.fail)

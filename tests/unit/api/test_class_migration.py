@@ -16,7 +16,7 @@ from mooring.api.class_migration import class_as_csi
 from mooring.api.migration import TranslationError, is_migratable
 from mooring.api.storage import StorageClass
 from mooring.api.volume_migration import as_in_tree
-from tests.support.objects import pv_struct
+from tests.support.builders import typed
 
 DATA = Path(__file__).parent / "data"
 
@@ -51,8 +51,8 @@ def test_a_volume_goes_back_as_by_the_real_library(given, answer):
     assert wanted["metadata"].get("labels") == changed["metadata"].get("labels")
     assert wanted["metadata"]["annotations"] == changed["metadata"]["annotations"]
     assert wanted["spec"].get("nodeAffinity") == changed["spec"].get("nodeAffinity")
-    assert pv_struct(wanted).spec == pv_struct(changed).spec
-    assert is_migratable(pv_struct(changed).spec)
+    assert typed(wanted).spec == typed(changed).spec
+    assert is_migratable(typed(changed).spec)
 
 
 def test_the_corpus_has_failures_of_both_kinds():

@@ -15,7 +15,7 @@ import pytest
 
 from mooring.api.core import CSIPersistentVolumeSource
 from mooring.api.migration import TranslationError, is_migratable, repaired_handle, translated
-from tests.support.objects import a_pv, pv_struct
+from tests.support.builders import a_held_pv, typed
 
 DATA = Path(__file__).parent / "data"
 VOLUMES: list[dict[str, Any]] = json.loads((DATA / "in-tree-volumes.json").read_text())
@@ -24,7 +24,7 @@ ANSWERS: list[dict[str, Any]] = json.loads((DATA / "translated-volumes.json").re
 
 @pytest.mark.parametrize(("volume", "answer"), list(zip(VOLUMES, ANSWERS, strict=True)), ids=range(len(VOLUMES)))
 def test_translation_agrees_with_the_real_library(volume, answer):
-    pv = pv_struct(volume)
+    pv = typed(volume)
     assert is_migratable(pv.spec)
     if "error" in answer:
         with pytest.raises(TranslationError):
@@ -43,7 +43,7 @@ def test_the_corpus_has_every_source_and_failures():
 
 
 def test_a_csi_volume_is_not_migratable():
-    assert not is_migratable(pv_struct(a_pv()).spec)
+    assert not is_migratable(typed(a_held_pv()).spec)
 
 
 GCE = "pd.csi.storage.gke.io"

@@ -9,10 +9,9 @@ from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.codecs.codec import FieldValidation, decode_object
 from mooring.apiserver.codecs.patches import change_of
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.results import Written
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
-from mooring.base.randomness import Chance
+from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits, Written
+from mooring.base.randomness import Random
 from mooring.kube.cluster import PatchType
 
 Json = dict[str, Any]
@@ -20,7 +19,7 @@ NOW = 1_700_000_000.0
 
 
 def a_store(limits: HistoryLimits = DEFAULT_LIMITS) -> ObjectStore:
-    return new_store(Chance(1), NOW, limits)
+    return new_store(Random(1), NOW, limits)
 
 
 def decoded(resource: Resource, body: Json) -> Json:

@@ -14,7 +14,7 @@ from mooring.apiserver.identity.tls import Identity
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.server import ApiServer
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from tests.unit.apiserver.objects import a_store
 
 PATH = "/api/v1/namespaces/default/secrets"
@@ -22,7 +22,7 @@ PATH = "/api/v1/namespaces/default/secrets"
 
 @contextlib.asynccontextmanager
 async def serving(identity: Identity, store: ObjectStore | None = None, **options: Any) -> AsyncIterator[ApiServer]:
-    server = ApiServer(store or a_store(), identity, clock=LoopClock(), chance=Chance(1), **options)
+    server = ApiServer(store or a_store(), identity, clock=LoopClock(), randomness=Random(1), **options)
     await server.start()
     try:
         yield server

@@ -15,7 +15,7 @@ from mooring.apiserver.identity.tokens import TokenKey
 from mooring.apiserver.rules.serviceaccount import SERVICE_ACCOUNTS
 from mooring.apiserver.store import ObjectStore
 from mooring.base.errors import ConfigError
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 
 NOW = 1_700_000_000.0
 
@@ -31,7 +31,7 @@ def a_key() -> TokenKey:
 
 def a_store() -> tuple[ObjectStore, dict[str, Any]]:
     """A store with one account, and the account."""
-    store = new_store(Chance(1), NOW)
+    store = new_store(Random(1), NOW)
     store.create(SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}}, "default", NOW)
     return store, store.get(SERVICE_ACCOUNTS, Key("default", "a")).whole()
 

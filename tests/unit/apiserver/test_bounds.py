@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mooring.api.meta import Key
-from mooring.apiserver.codecs.bounds import DEPTH_MAX, VALUES_MAX, check_bounds
+from mooring.apiserver.codecs.codec import DEPTH_MAX, VALUES_MAX, check_bounds
 from mooring.apiserver.rules import SECRETS
 from mooring.apiserver.web.http1 import rendered
 from mooring.apiserver.web.messages import Reply

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from mooring.api.meta import Key
+from mooring.apiserver.rules.classes import STORAGE_CLASSES
 from mooring.apiserver.rules.persistentvolumeclaim import PERSISTENT_VOLUME_CLAIMS
-from mooring.apiserver.rules.storageclass import STORAGE_CLASSES
 from mooring.apiserver.store import ObjectStore
 from mooring.kube.errors import Forbidden
-from tests.support.apiobjects import a_claim, a_class
+from tests.support.builders import a_claim, a_class
 from tests.unit.apiserver.objects import NOW, Json, a_store, create, patch
 
 DEFAULT = "storageclass.kubernetes.io/is-default-class"

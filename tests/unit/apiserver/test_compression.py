@@ -6,19 +6,21 @@ import gzip
 
 import pytest
 
-from mooring.apiserver.web.compression import BYTES_MAX, BYTES_MIN, packed
-from mooring.apiserver.web.messages import Reply
+from mooring.apiserver.web.messages import PACKED_BYTES_MAX, PACKED_BYTES_MIN, Reply, packed
 
 
 @pytest.mark.parametrize("accept", ["gzip", "br, GZIP;q=0.5", "deflate,gzip"])
 def test_a_long_answer_is_packed(accept: str) -> None:
-    body = b"a long answer " * BYTES_MIN
-    reply = packed(Reply(200, body[: BYTES_MIN + 1]), accept)
+    body = b"a long answer " * PACKED_BYTES_MIN
+    reply = packed(Reply(200, body[: PACKED_BYTES_MIN + 1]), accept)
     assert ("Content-Encoding", "gzip") in reply.headers
-    assert body[: BYTES_MIN + 1] == gzip.decompress(reply.body)
+    assert body[: PACKED_BYTES_MIN + 1] == gzip.decompress(reply.body)
 
 
-@pytest.mark.parametrize(("size", "accept"), [(BYTES_MIN, "gzip"), (BYTES_MAX + 1, "gzip"), (BYTES_MAX, ""), (BYTES_MAX, "identity, br")])
+@pytest.mark.parametrize(
+    ("size", "accept"),
+    [(PACKED_BYTES_MIN, "gzip"), (PACKED_BYTES_MAX + 1, "gzip"), (PACKED_BYTES_MAX, ""), (PACKED_BYTES_MAX, "identity, br")],
+)
 def test_other_answers_are_sent_as_they_are(size: int, accept: str) -> None:
     reply = Reply(200, b"x" * size)
     assert reply is packed(reply, accept)

@@ -20,7 +20,7 @@ from mooring.apiserver.identity.tls import Identity, client_login, identity_in
 from mooring.apiserver.web.connection import Limits
 from mooring.apiserver.web.server import ApiServer
 from mooring.base import log
-from tests.support.apiobjects import a_secret
+from tests.support.builders import a_secret
 from tests.unit.apiserver.serving import PATH, answered, connected, head, serving
 
 REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

@@ -75,12 +75,12 @@ def test_what_is_committed_comes_back_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_folding_changes_where_things_are_and_not_what_they_are(tmp_path: Path, seed: int) -> None:
     file = opened(tmp_path / "o.db", log_changes_max=100)
-    load, chance = Load(file, seed), random.Random(seed)
+    load, randomness = Load(file, seed), random.Random(seed)
     for _ in range(60):
-        load.commit(chance.randrange(1, 30))
-        if file.is_long or chance.random() < 0.1:
-            file.fold(chance.randrange(1, 60))
-        if chance.random() < 0.1:
+        load.commit(randomness.randrange(1, 30))
+        if file.is_long or randomness.random() < 0.1:
+            file.fold(randomness.randrange(1, 60))
+        if randomness.random() < 0.1:
             file.close()
             file = load._file = opened(tmp_path / "o.db", log_changes_max=100)
         saved = durable.read(tmp_path / "o.db")
@@ -177,10 +177,10 @@ def read_or_refusal(path: Path) -> tuple[Saved | None, str]:
 
 def broken_copies(folder: Path, name: str, count: int) -> Iterator[tuple[str, Path]]:
     """Copies with one file cut short, or with bytes changed, zeroed or left out."""
-    chance, whole = random.Random(5), (folder / name).read_bytes()
-    places = [*range(0, 120, 7), *(chance.randrange(len(whole)) for _ in range(count))]
+    randomness, whole = random.Random(5), (folder / name).read_bytes()
+    places = [*range(0, 120, 7), *(randomness.randrange(len(whole)) for _ in range(count))]
     for place in places:
-        other = bytes([whole[place] ^ (1 << chance.randrange(8))])
+        other = bytes([whole[place] ^ (1 << randomness.randrange(8))])
         page = place - place % 4096
         for how, data in {
             f"cut at {place}": whole[:place],

@@ -13,9 +13,9 @@ from mooring.apiserver.disk.state import NAME, lasting
 from mooring.apiserver.rules.volumeattachment import VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.cli import mooring as command
-from tests.support.apiobjects import a_va
+from tests.support.builders import a_va
 from tests.unit.apiserver.objects import create
 
 LATER_MS = 1_700_000_000_000
@@ -24,9 +24,9 @@ LATER_MS = 1_700_000_000_000
 
 def on(folder: Path, work: Callable[[ObjectStore], object]) -> None:
     async def main() -> None:
-        async with lasting(folder, clock=LoopClock(), chance=Chance()) as (store, log):
+        async with lasting(folder, clock=LoopClock(), randomness=Random()) as (store, log):
             work(store)
-            await log.settled(store.version)
+            await log.wait_committed(store.version)
 
     asyncio.run(main())
 

@@ -20,25 +20,25 @@ from mooring.apiserver.disk import file as durable
 from mooring.apiserver.disk.log import Log
 from mooring.apiserver.disk.rows import Damaged, Entry
 from mooring.apiserver.disk.state import NAME, lasting
+from mooring.apiserver.listing import scope_of
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.rules.event import EVENTS
 from mooring.apiserver.rules.namespace import NAMESPACES
 from mooring.apiserver.rules.volumeattachment import VOLUME_ATTACHMENTS
-from mooring.apiserver.scope import scope_of
 from mooring.apiserver.store import ObjectStore
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.errors import ServerError
-from tests.support.apiobjects import a_va
+from tests.support.builders import a_va
 from tests.unit.apiserver.objects import NOW, Json, create, patch
 
 EVERYWHERE = scope_of(VOLUME_ATTACHMENTS, None, "", "")
 
 
 def kept(folder: Path, **options: Any) -> contextlib.AbstractAsyncContextManager[tuple[ObjectStore, Log]]:
-    return lasting(folder, clock=LoopClock(), chance=Chance(), **options)
+    return lasting(folder, clock=LoopClock(), randomness=Random(), **options)
 
 
 def state_of(store: ObjectStore) -> dict[tuple[str, str], list[bytes]]:
@@ -87,7 +87,7 @@ async def test_what_the_file_has_forgotten_is_not_watched_from(tmp_path: Path) -
     async with kept(tmp_path) as (store, log):
         for name in "ab":
             create(store, VOLUME_ATTACHMENTS, a_va(name))
-        await log.settled(store.version)
+        await log.wait_committed(store.version)
         before, version = state_of(store), store.version
     saved = durable.read(tmp_path / NAME)
     file = durable.ObjectFile(tmp_path / NAME, saved)
@@ -158,7 +158,7 @@ async def test_only_what_is_missing_is_made_at_a_start(tmp_path: Path) -> None:
 
 async def test_nothing_is_told_before_it_is_committed(tmp_path: Path) -> None:
     async with kept(tmp_path) as (store, log):
-        cluster = LocalCluster(store, clock=LoopClock(), chance=Chance(), durability=log)
+        cluster = LocalCluster(store, clock=LoopClock(), randomness=Random(), durability=log)
         told: list[int] = []
         log.on_commit(lambda resource: told.append(log.committed))
         made = await cluster.create(VAS, a_va("a"))
@@ -173,7 +173,7 @@ async def test_nothing_is_told_before_it_is_committed(tmp_path: Path) -> None:
 
 async def test_a_watch_shows_nothing_that_is_not_committed(tmp_path: Path) -> None:
     async with kept(tmp_path) as (store, log):
-        cluster = LocalCluster(store, clock=LoopClock(), chance=Chance(), durability=log)
+        cluster = LocalCluster(store, clock=LoopClock(), randomness=Random(), durability=log)
         async with contextlib.aclosing(cluster.watch(VAS, resource_version="")) as events:
             for name in "abc":
                 create(store, VOLUME_ATTACHMENTS, a_va(name))
@@ -190,7 +190,7 @@ async def test_many_writers_share_a_commit_and_one_turn_is_never_divided(tmp_pat
             for turn in range(20):
                 create(store, VOLUME_ATTACHMENTS, a_va(f"va-{number}-{turn}-a"))
                 create(store, VOLUME_ATTACHMENTS, a_va(f"va-{number}-{turn}-b"))
-                await log.settled(store.version)
+                await log.wait_committed(store.version)
 
         before = store.version
         await asyncio.gather(*(write(number) for number in range(32)))
@@ -203,7 +203,7 @@ async def test_what_is_written_too_late_is_refused(tmp_path: Path) -> None:
     async with kept(tmp_path) as (store, log):
         pass
     with pytest.raises(ServerError, match="the file is closed"):
-        await LocalCluster(store, clock=LoopClock(), chance=Chance(), durability=log).create(VAS, a_va("late"))
+        await LocalCluster(store, clock=LoopClock(), randomness=Random(), durability=log).create(VAS, a_va("late"))
 
 
 # -- a disk that fails
@@ -238,7 +238,7 @@ async def test_a_full_disk_refuses_every_write_from_then_on_and_shows_nothing_of
 ) -> None:
     acknowledged: list[str] = []
     async with on_a_failing_disk(tmp_path) as (store, log):
-        cluster = LocalCluster(store, clock=LoopClock(), chance=Chance(), durability=log)
+        cluster = LocalCluster(store, clock=LoopClock(), randomness=Random(), durability=log)
         with pytest.raises(ServerError, match="the server could not save its objects and ends") as refused:
             await write_on(cluster, acknowledged)
         assert (500, "InternalError") == (refused.value.status_code, refused.value.reason)
@@ -328,10 +328,10 @@ async def test_kinds_that_are_not_known_stay_in_the_file(tmp_path: Path, capsys:
 CARELESS = """
 import asyncio, os, pathlib, sys
 from mooring.apiserver.disk.state import lasting
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.base.clock import LoopClock
 async def main():
-    async with lasting(pathlib.Path(sys.argv[1]), clock=LoopClock(), chance=Chance(), careful=False) as (store, log):
+    async with lasting(pathlib.Path(sys.argv[1]), clock=LoopClock(), chance=Random(), careful=False) as (store, log):
         os._exit(9)
 asyncio.run(main())
 """

@@ -12,7 +12,7 @@ from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.rules import EVENTS, LEASES, NAMESPACES, PODS, SECRETS
 from mooring.apiserver.store import ObjectStore
 from mooring.kube.errors import Forbidden, NotFound
-from tests.support.apiobjects import a_lease, a_secret
+from tests.support.builders import a_lease, a_secret
 from tests.unit.apiserver.objects import NOW, a_store, create, decoded, patch
 
 Json = dict[str, Any]
@@ -245,7 +245,7 @@ def test_a_kind_that_is_forgotten_meanwhile_stops_nothing(cluster: Cluster) -> N
     cluster.delete()
     cluster.emptier.work(cluster.now, 1)
     cluster.store.withdraw([SECRETS])
-    cluster.store.forget(SECRETS.storage)
+    cluster.store.drop_table(SECRETS.storage)
     cluster.settle()
     assert not cluster.is_there
 

@@ -19,10 +19,10 @@ from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.rules import LEASES as LEASE_RULES
 from mooring.apiserver.rules import SECRETS as SECRET_RULES
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.errors import Invalid, NotFound
 from mooring.kube.patch import merge_patch
-from tests.support.apiobjects import a_lease, a_secret
+from tests.support.builders import a_lease, a_secret
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
 HOLD = "example.com/hold"
@@ -32,11 +32,11 @@ EPOCH_S = 1_780_000_000.0
 @contextlib.contextmanager
 def a_cluster() -> Iterator[LocalCluster]:
     clock = LoopClock(EPOCH_S)
-    store = new_store(Chance(1), EPOCH_S)
+    store = new_store(Random(1), EPOCH_S)
     housekeeping = Housekeeping(store, clock=clock)
     housekeeping.start()
     try:
-        yield LocalCluster(store, clock=clock, chance=Chance(2))
+        yield LocalCluster(store, clock=clock, randomness=Random(2))
     finally:
         housekeeping.close()
 

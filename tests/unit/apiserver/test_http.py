@@ -19,20 +19,20 @@ from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
-from mooring.apiserver.watch_buffer import Notice
-from mooring.apiserver.web.bodies import BODY_BYTES_MAX
+from mooring.apiserver.watch_buffer import WatchItem
 from mooring.apiserver.web.connection import Limits
-from mooring.apiserver.web.lines import Lines
+from mooring.apiserver.web.http1 import BODY_BYTES_MAX
 from mooring.apiserver.web.server import ApiServer
 from mooring.apiserver.web.service import Service
+from mooring.apiserver.web.streams import _Lines
 from mooring.base import log
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import EventType, Patch, PatchType
-from tests.support.apiobjects import a_secret, a_va
+from tests.support.builders import a_secret, a_va
 from tests.unit.apiserver.objects import a_store, create
 from tests.unit.apiserver.serving import PATH, answered, connected, head, serving
 
@@ -46,19 +46,19 @@ def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
 async def client_of(server: ApiServer, folder: Path) -> AsyncIterator[HttpCluster]:
     server.write_kubeconfig(folder / "kubeconfig")
     config = load(str(folder / "kubeconfig"), {})
-    async with HttpCluster(config, clock=LoopClock(), chance=Chance(1), user_agent="test") as cluster:
+    async with HttpCluster(config, clock=LoopClock(), randomness=Random(1), user_agent="test") as cluster:
         yield cluster
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.1", "::", "169.254.1.1"])
 def test_it_listens_on_this_machine_alone(identity: Identity, host: str) -> None:
     with pytest.raises(ConfigError, match="listens on this machine alone"):
-        ApiServer(a_store(), identity, clock=LoopClock(), chance=Chance(1), host=host)
+        ApiServer(a_store(), identity, clock=LoopClock(), randomness=Random(1), host=host)
 
 
 async def test_a_taken_port_is_told(identity: Identity) -> None:
     async with serving(identity) as server:
-        taken = ApiServer(a_store(), identity, clock=LoopClock(), chance=Chance(1), port=int(server.url.rpartition(":")[2]))
+        taken = ApiServer(a_store(), identity, clock=LoopClock(), randomness=Random(1), port=int(server.url.rpartition(":")[2]))
         with pytest.raises(ConfigError, match=r"can't listen on 127.0.0.1:\d+: the port is taken; --port 0 takes a free one$"):
             await taken.start()
 
@@ -168,7 +168,7 @@ class BrokenStore(ObjectStore):
 
 
 async def test_what_nobody_foresaw_is_an_internal_error_that_tells_nothing(identity: Identity) -> None:
-    async with serving(identity, BrokenStore([VOLUME_ATTACHMENTS], Chance(1))) as server, connected(server, identity) as (reader, writer):
+    async with serving(identity, BrokenStore([VOLUME_ATTACHMENTS], Random(1))) as server, connected(server, identity) as (reader, writer):
         writer.write(head(identity, "GET", "/apis/storage.k8s.io/v1/volumeattachments/x"))
         status, answer = await answered(reader)
         assert (500, "InternalError", "Failure") == (status, answer["reason"], answer["status"])
@@ -192,10 +192,10 @@ class LateDisk:
     def on_commit(self, listener: Callable[[Resource], None]) -> None:
         self._listeners.append(listener)
 
-    async def settled(self, version: int) -> None:
+    async def wait_committed(self, version: int) -> None:
         raise AssertionError("the server waits for nothing")
 
-    failed = settled  # type: ignore[assignment]
+    failed = wait_committed  # type: ignore[assignment]
 
 
 async def test_no_answer_leaves_before_the_commit_of_what_it_tells(identity: Identity) -> None:
@@ -231,9 +231,9 @@ def test_an_event_is_encoded_once_for_all_watchers() -> None:
     store = a_store()
     create(store, VOLUME_ATTACHMENTS, a_va("va"))
     stored = store.get(VOLUME_ATTACHMENTS, Key("", "va"))
-    lines = Lines()
-    first = lines.line(VOLUME_ATTACHMENTS, Notice(EventType.ADDED, stored.rv, stored))
-    assert first is lines.line(VOLUME_ATTACHMENTS, Notice(EventType.ADDED, stored.rv, stored))
-    assert first is not lines.line(VOLUME_ATTACHMENTS, Notice(EventType.MODIFIED, stored.rv, stored))
+    lines = _Lines()
+    first = lines.line(VOLUME_ATTACHMENTS, WatchItem(EventType.ADDED, stored.rv, stored))
+    assert first is lines.line(VOLUME_ATTACHMENTS, WatchItem(EventType.ADDED, stored.rv, stored))
+    assert first is not lines.line(VOLUME_ATTACHMENTS, WatchItem(EventType.MODIFIED, stored.rv, stored))
     assert {"type": "ADDED", "object": stored.whole()} == json.loads(first)
     assert first.endswith(b"\n")

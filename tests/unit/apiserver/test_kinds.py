@@ -10,11 +10,10 @@ import pytest
 from mooring.api.meta import Key
 from mooring.apiserver.api_errors import no_such_resource
 from mooring.apiserver.kinds import version_order
+from mooring.apiserver.listing import Scope
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
-from mooring.apiserver.rules.event import EVENTS
-from mooring.apiserver.rules.newevent import NEW_EVENTS
-from mooring.apiserver.scope import Scope
+from mooring.apiserver.rules.event import EVENTS, NEW_EVENTS
 from mooring.apiserver.store import ObjectStore
 from mooring.kube.errors import BadRequest, Invalid, NotServed
 from tests.support.customkinds import GROUP, a_definition, a_version, an_object, spec_of
@@ -122,7 +121,7 @@ def test_an_event_is_the_same_object_through_both_apis() -> None:
     shown = store.get(NEW_EVENTS, Key("default", "e")).whole()
     assert ("m", {"namespace": "default", "name": "p"}) == (shown["note"], shown["regarding"])
     old = store.get(EVENTS, Key("default", "e")).whole()
-    assert old == NEW_EVENTS.kept(copy.deepcopy(shown)), "there and back again, nothing is lost"
+    assert old == NEW_EVENTS.encoded(copy.deepcopy(shown)), "there and back again, nothing is lost"
     assert shown["metadata"] == old["metadata"]
 
 

@@ -8,8 +8,17 @@ import json
 import pytest
 
 from mooring.api.meta import Key
-from mooring.apiserver.listing import NEWEST, ContinueExpired, ListOptions, Moment, moment_of, token_after
-from mooring.apiserver.watch_options import WatchOptions, WatchStart, start_of
+from mooring.apiserver.listing import (
+    NEWEST,
+    ContinueExpired,
+    ListOptions,
+    Moment,
+    WatchOptions,
+    WatchStart,
+    moment_of,
+    token_after,
+    watch_start_of,
+)
 from mooring.kube.errors import ApiError, BadRequest, Gone, Invalid, ServerError
 
 CURRENT, FLOOR = 100, 10
@@ -112,7 +121,7 @@ def test_a_token_with_a_version_or_a_match_is_refused() -> None:
 
 
 def start(version: str = "", initial: bool | None = None, match: str = "") -> WatchStart:
-    return start_of(WatchOptions(version, match, initial), CURRENT, FLOOR)
+    return watch_start_of(WatchOptions(version, match, initial), CURRENT, FLOOR)
 
 
 WATCHES: dict[tuple[str, bool | None, str], WatchStart] = {

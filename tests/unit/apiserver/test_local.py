@@ -13,10 +13,10 @@ from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.cluster import Patch, PatchType, WatchEvent
 from mooring.kube.errors import ApiError, Conflict, NotFound, Unreachable
-from tests.support.apiobjects import a_va
+from tests.support.builders import a_va
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 from tests.unit.apiserver.objects import a_store
 
@@ -39,7 +39,7 @@ class Story(Faults):
 
 
 def a_cluster(faults: Faults | None = None, seed: int = 1) -> LocalCluster:
-    return LocalCluster(a_store(), clock=LoopClock(1_700_000_000.0), chance=Chance(seed), faults=faults)
+    return LocalCluster(a_store(), clock=LoopClock(1_700_000_000.0), randomness=Random(seed), faults=faults)
 
 
 @in_virtual_time
@@ -94,7 +94,7 @@ async def test_a_slow_delivery_makes_a_stale_watch_that_still_shows_all() -> Non
 @in_virtual_time
 async def test_two_clusters_share_a_store_and_not_their_faults() -> None:
     first = a_cluster(Story(before="get"))
-    second = LocalCluster(first.store, clock=LoopClock(0.0), chance=Chance(2))
+    second = LocalCluster(first.store, clock=LoopClock(0.0), randomness=Random(2))
     await first.create(VOLUME_ATTACHMENTS, a_va("va"))
     assert await second.get(VOLUME_ATTACHMENTS, "va")
     with pytest.raises(Unreachable):

@@ -6,19 +6,28 @@ from typing import Any
 
 import pytest
 
-from mooring.apiserver.rules.storageclass import STORAGE_CLASSES
+from mooring.apiserver.rules.classes import STORAGE_CLASSES
 from mooring.apiserver.server_side_apply import managed
 from mooring.apiserver.server_side_apply.apply import LAST_APPLIED, apply
 from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, field_set, named
-from mooring.apiserver.server_side_apply.managed import Entry, after_update, applier, read, updater, write
-from mooring.apiserver.server_side_apply.tracking import SERVER, Writer, record_after
+from mooring.apiserver.server_side_apply.managed import (
+    SERVER,
+    Entry,
+    Writer,
+    after_update,
+    applier,
+    read_entries,
+    record_after,
+    updater,
+    written_entries,
+)
 from mooring.apiserver.server_side_apply.typed import Comparison
 from mooring.kube.errors import Conflict
+from tests.support.builders import DRIVER, Json, a_class
 
 V1 = "storage.k8s.io/v1"
 A, B = named("a"), named("b")
 NOW = "2024-01-01T00:00:00Z"
-Json = dict[str, Any]
 
 
 def entry(manager: str = "m", operation: str = "Update", **more: Any) -> Json:
@@ -30,19 +39,15 @@ def changed(*paths: str) -> Comparison:
     return Comparison(field_set(*((path,) for path in paths)), NO_FIELDS, NO_FIELDS)
 
 
-def a_class(name: str = "x", **fields: Any) -> Json:
-    return {"apiVersion": V1, "kind": "StorageClass", "metadata": {"name": name}, "provisioner": "d", **fields}
-
-
 def test_a_record_is_read_and_written() -> None:
     entries = [entry("b", "Apply"), entry("a"), entry("a", subresource="status")]
-    assert entries == write(read(entries))
+    assert entries == written_entries(read_entries(entries))
 
 
 def test_appliers_come_first_and_the_oldest_before_the_younger() -> None:
     late = {"time": "2025-01-01T00:00:00Z"}
     entries = [entry("a", **late), entry("b"), entry("z", "Apply"), entry("y", "Apply", **late)]
-    assert ["z", "y", "b", "a"] == [found["manager"] for found in write(read(entries))]
+    assert ["z", "y", "b", "a"] == [found["manager"] for found in written_entries(read_entries(entries))]
 
 
 @pytest.mark.parametrize(
@@ -61,11 +66,11 @@ def test_appliers_come_first_and_the_oldest_before_the_younger() -> None:
     ],
 )
 def test_a_record_that_can_not_be_read_is_none(entries: Any) -> None:
-    assert {} == read(entries)
+    assert {} == read_entries(entries)
 
 
 def test_an_applier_moves_on_with_the_version_and_an_updater_does_not() -> None:
-    record = read([entry("m", "Apply"), entry("m")])
+    record = read_entries([entry("m", "Apply"), entry("m")])
     assert {applier("m"), updater("m", V1)} == set(record)
     assert {V1} == {found.version for found in record.values()}
 
@@ -111,43 +116,43 @@ def test_objects_differ_in_their_times_alone() -> None:
 
 @pytest.mark.parametrize("sent", [[{}], []])
 def test_a_cleared_record_is_cleared(sent: list[Json]) -> None:
-    old = a_class(metadata={"name": "x", "managedFields": [entry()]})
-    assert [] == record_after(STORAGE_CLASSES, old, a_class(metadata={"name": "x", "managedFields": sent}), Writer("m"), 0.0)
+    old = a_class("x", managedFields=[entry()])
+    assert [] == record_after(STORAGE_CLASSES, old, a_class("x", managedFields=sent), Writer("m"), 0.0)
 
 
 def test_objects_that_nobody_applies_carry_no_record() -> None:
-    assert [] == record_after(STORAGE_CLASSES, a_class(), a_class(mountOptions=["a"]), SERVER, 0.0)
+    assert [] == record_after(STORAGE_CLASSES, a_class("x"), a_class("x", mountOptions=["a"]), SERVER, 0.0)
 
 
 def test_a_record_that_is_sent_at_creation_is_kept_and_the_creator_owns_the_rest() -> None:
-    new = a_class(metadata={"name": "x", "managedFields": [entry("old", fieldsV1={"f:parameters": {}})]})
+    new = a_class("x", managedFields=[entry("old", fieldsV1={"f:parameters": {}})])
     found = record_after(STORAGE_CLASSES, None, new, Writer("restore"), 0.0)
     assert {"old": {"f:parameters": {}}, "restore": {"f:provisioner": {}}} == {one["manager"]: one["fieldsV1"] for one in found}
 
 
 def applied_by_kubectl_before(note: str) -> Json:
-    return a_class(mountOptions=["a"], metadata={"name": "x", "annotations": {LAST_APPLIED: note}})
+    return a_class("x", mountOptions=["a"], annotations={LAST_APPLIED: note})
 
 
 def test_kubectl_may_take_what_it_has_applied_on_its_own_side() -> None:
-    note = '{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","metadata":{"name":"x"},"mountOptions":["a"],"provisioner":"d"}'
+    note = '{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","metadata":{"name":"x"},"mountOptions":["a"],"provisioner":"csi.test"}'
     live = applied_by_kubectl_before(note)
-    obj = apply(STORAGE_CLASSES, live, a_class(mountOptions=["b"]), "kubectl", NOW)
+    obj = apply(STORAGE_CLASSES, live, a_class("x", mountOptions=["b"]), "kubectl", NOW)
     assert ["b"] == obj["mountOptions"]
     assert '"mountOptions":["b"]' in obj["metadata"]["annotations"][LAST_APPLIED]
     with pytest.raises(Conflict):
-        apply(STORAGE_CLASSES, live, a_class(mountOptions=["b"]), "another", NOW)
+        apply(STORAGE_CLASSES, live, a_class("x", mountOptions=["b"]), "another", NOW)
 
 
 @pytest.mark.parametrize("note", ["", "{", "[]", '{"odd":1}', '{"mountOptions":["z"]}'])
 def test_a_note_of_kubectl_that_is_no_longer_true_allows_nothing(note: str) -> None:
     with pytest.raises(Conflict):
-        apply(STORAGE_CLASSES, applied_by_kubectl_before(note), a_class(mountOptions=["b"]), "kubectl", NOW)
+        apply(STORAGE_CLASSES, applied_by_kubectl_before(note), a_class("x", mountOptions=["b"]), "kubectl", NOW)
 
 
 def test_a_hostile_record_harms_nobody() -> None:
     odd: Json = {"f:provisioner": {"f:deeper": {}}, "f:mountOptions": {'v:"x"': {}}, 'k:{"a":1}': {".": {}}, "f:nothing": {"i:7": {}}}
-    live = a_class(mountOptions=["a"], metadata={"name": "x", "managedFields": [entry("m", "Apply", fieldsV1=odd)]})
-    obj = apply(STORAGE_CLASSES, live, a_class(), "m", NOW)
-    assert "d" == obj["provisioner"]
+    live = a_class("x", mountOptions=["a"], managedFields=[entry("m", "Apply", fieldsV1=odd)])
+    obj = apply(STORAGE_CLASSES, live, a_class("x"), "m", NOW)
+    assert DRIVER == obj["provisioner"]
     assert [("m", {"f:provisioner": {}})] == [(one["manager"], one["fieldsV1"]) for one in obj["metadata"]["managedFields"]]

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from mooring.apiserver.web.messages import Reply, Request, WatchReply
 from mooring.apiserver.web.negotiation import wanted
-from mooring.apiserver.web.routes import route_of
+from mooring.apiserver.web.queries import route_of
 from mooring.apiserver.web.service import Service
 from mooring.base.clock import LoopClock
 from mooring.kube.errors import NotAcceptable
-from tests.support.apiobjects import VAS, a_va
+from tests.support.builders import a_va
+from tests.support.paths import VAS
 from tests.unit.apiserver.objects import NOW, a_store
 
 TOKEN = "secret-token"

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mooring.apiserver.web.messages import Reply, Request, WatchReply
-from mooring.apiserver.web.routes import route_of
+from mooring.apiserver.web.queries import route_of
 from mooring.apiserver.web.service import Service
 from mooring.base.clock import LoopClock
-from tests.support.apiobjects import a_secret, a_va
+from tests.support.builders import a_secret, a_va
 from tests.unit.apiserver.objects import a_store
 
 TYPES = st.sampled_from(

@@ -8,7 +8,7 @@ from mooring.api.meta import Key
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.rules import EVENTS, LEASES, NAMESPACES, SECRETS, VOLUME_ATTACHMENTS
 from mooring.kube.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, NotFound
-from tests.support.apiobjects import a_va
+from tests.support.builders import a_va
 from tests.unit.apiserver.objects import NOW, a_store, create, decoded, patch
 
 KEY = Key("", "va")

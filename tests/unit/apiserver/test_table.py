@@ -7,13 +7,12 @@ import gc
 import pytest
 
 from mooring.api.meta import Key
-from mooring.apiserver.listing import ListOptions
+from mooring.apiserver.listing import ListOptions, Scope, scope_of
 from mooring.apiserver.rules import SECRETS, VOLUME_ATTACHMENTS
-from mooring.apiserver.scope import Scope, scope_of
 from mooring.apiserver.table import Change, HistoryLimits
 from mooring.kube.cluster import EventType
 from mooring.kube.errors import Gone
-from tests.support.apiobjects import a_secret, a_va
+from tests.support.builders import a_secret, a_va
 from tests.unit.apiserver.objects import NOW, a_store, create, patch
 
 

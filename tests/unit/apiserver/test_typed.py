@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from mooring.apiserver.rules import RESOURCES
-from mooring.apiserver.server_side_apply.customshapes import custom_shape
 from mooring.apiserver.server_side_apply.fieldsets import field_set, keyed, named, valued
-from mooring.apiserver.server_side_apply.shapes import ANYTHING, Form, object_shape
+from mooring.apiserver.server_side_apply.shapes import ANYTHING, Form, custom_shape, object_shape
 from mooring.apiserver.server_side_apply.typed import Untyped, check, compare, fields_of, merge, remove, with_named
 from tests.support.applying import SHAPE_DEFINITION
 

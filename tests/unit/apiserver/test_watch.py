@@ -10,34 +10,33 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from mooring.api.meta import Key
+from mooring.apiserver.listing import Scope, WatchOptions, scope_of
 from mooring.apiserver.rules import SECRETS, VOLUME_ATTACHMENTS
-from mooring.apiserver.scope import Scope, scope_of
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
 from mooring.apiserver.watch import BOOKMARK_PERIOD_S, WatchHub
-from mooring.apiserver.watch_buffer import Notice
-from mooring.apiserver.watch_options import WatchOptions
+from mooring.apiserver.watch_buffer import WatchItem
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.errors import Gone
-from tests.support.apiobjects import a_secret, a_va
+from tests.support.builders import a_secret, a_va
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.apiserver.objects import NOW, a_store, create, patch
 
-Batches = AsyncGenerator[tuple[Notice, ...], None]
+Batches = AsyncGenerator[tuple[WatchItem, ...], None]
 
 
 def a_hub(limits: HistoryLimits = DEFAULT_LIMITS) -> tuple[ObjectStore, WatchHub]:
     store = a_store(limits)
-    return store, WatchHub(store, clock=LoopClock(), chance=Chance(1))
+    return store, WatchHub(store, clock=LoopClock(), randomness=Random(1))
 
 
-def brief(notices: list[Notice] | tuple[Notice, ...]) -> list[str]:
-    return [notice.type.value + ("" if notice.stored is None else f" {notice.stored.key.name}") for notice in notices]
+def brief(items: list[WatchItem] | tuple[WatchItem, ...]) -> list[str]:
+    return [item.type.value + ("" if item.stored is None else f" {item.stored.key.name}") for item in items]
 
 
-async def everything(batches: Batches) -> list[Notice]:
-    return [notice async for batch in batches for notice in batch]
+async def everything(batches: Batches) -> list[WatchItem]:
+    return [item async for batch in batches for item in batch]
 
 
 @in_virtual_time
@@ -76,16 +75,16 @@ async def test_a_bookmark_never_runs_ahead_of_a_change() -> None:
     store, hub = a_hub()
     create(store, VOLUME_ATTACHMENTS, a_va("a"))
     options = WatchOptions("5", bookmarks=True, timeout_s=40)
-    seen: list[Notice] = []
+    seen: list[WatchItem] = []
     async with contextlib.aclosing(hub.watch(VOLUME_ATTACHMENTS, Scope(), options)) as batches:
         async for batch in batches:
             seen += batch
             if len(seen) < 6:
                 create(store, VOLUME_ATTACHMENTS, a_va(f"b{len(seen)}"))
                 await asyncio.sleep(20)  # (the reader is slow, and a bookmark has become due)
-    versions = [notice.version for notice in seen]
+    versions = [item.version for item in seen]
     assert sorted(versions) == versions
-    assert len({notice.version for notice in seen if notice.stored}) == sum(1 for notice in seen if notice.stored)
+    assert len({item.version for item in seen if item.stored}) == sum(1 for item in seen if item.stored)
 
 
 @in_virtual_time
@@ -94,9 +93,9 @@ async def test_initial_events_are_closed_by_a_bookmark_if_bookmarks_are_wanted()
     for name in "ba":
         create(store, VOLUME_ATTACHMENTS, a_va(name))
     listed = WatchOptions("", "NotOlderThan", True, True, 5)
-    notices = await everything(hub.watch(VOLUME_ATTACHMENTS, Scope(), listed))
-    assert ["ADDED a", "ADDED b", "BOOKMARK", "BOOKMARK"] == brief(notices)
-    assert [False, False, True, False] == [notice.initial_end for notice in notices]
+    items = await everything(hub.watch(VOLUME_ATTACHMENTS, Scope(), listed))
+    assert ["ADDED a", "ADDED b", "BOOKMARK", "BOOKMARK"] == brief(items)
+    assert [False, False, True, False] == [item.initial_end for item in items]
     plain = WatchOptions("", timeout_s=5)
     assert ["ADDED a", "ADDED b"] == brief(await everything(hub.watch(VOLUME_ATTACHMENTS, Scope(), plain)))
 
@@ -113,7 +112,7 @@ async def test_a_change_made_while_initial_events_are_read_comes_after_them() ->
         while len(seen) < 602:
             seen += await anext(batches)
     assert (600, "BOOKMARK", "MODIFIED va-599") == (brief(seen).index("BOOKMARK"), *brief(seen[600:]))
-    assert not any("x" in notice.stored.labels for notice in seen[:600] if notice.stored)
+    assert not any("x" in item.stored.labels for item in seen[:600] if item.stored)
 
 
 @in_virtual_time

@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from mooring.controllers.attacher import reasons as why
-from mooring.controllers.attacher.decide import (
-    BOTH_SOURCES,
-    INLINE_WITHOUT_CSI,
-    NEITHER_SOURCE,
-    NOT_MIGRATED,
-    decide_attachment,
-    decide_volume,
-)
+from mooring.controllers.attacher.decide import decide_attachment, decide_volume
 from mooring.controllers.attacher.decision import (
     Claim,
     Decision,
@@ -29,10 +22,11 @@ from mooring.controllers.attacher.decision import (
     Unpublish,
     idle,
 )
-from mooring.controllers.attacher.memory import Doubt, Drift
+from mooring.controllers.attacher.memory import Drift, UnconfirmedPublish
 from mooring.controllers.attacher.requests import UnpublishOrder
-from tests.support.objects import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_va, an_attached_va, va_struct
-from tests.unit.attacher.world import a_view, facts
+from mooring.controllers.attacher.volume import BOTH_SOURCES, INLINE_WITHOUT_CSI, NEITHER_SOURCE, NOT_MIGRATED
+from tests.support.builders import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_va, an_attached_va, typed
+from tests.unit.attacher.views import a_view, facts
 
 VA = "pv1-node1"
 SECRET_REF = {"controllerPublishSecretRef": {"name": "secret", "namespace": "default"}}
@@ -42,7 +36,7 @@ RWO = ("ReadWriteOnce",)
 
 def decided(va: dict[str, Any], pvs: Any = None, nodes: Any = None, others: Any = (), **view: Any) -> Decision:
     """The decision for one attachment; base PV and CSINode unless said otherwise."""
-    pvs = [a_pv()] if pvs is None else pvs
+    pvs = [a_held_pv()] if pvs is None else pvs
     nodes = [a_csi_node()] if nodes is None else nodes
     return decide_attachment(a_view(vas=[va, *others], pvs=pvs, nodes=nodes, **view), va["metadata"]["name"])
 
@@ -73,25 +67,25 @@ def test_AT01_a_new_attachment_is_claimed_then_published():
 
 
 def test_AT03_the_finalizer_goes_on_the_volume_first():
-    assert Decision(why.Holding("pv1"), (HoldVolume("pv1"),), again=True) == decided(a_va(), [a_pv(finalizers=None)])
+    assert Decision(why.Holding("pv1"), (HoldVolume("pv1"),), again=True) == decided(a_va(), [a_held_pv(finalizers=None)])
 
 
 def test_the_volume_is_held_even_when_a_later_check_would_fail():
-    assert [HoldVolume] == steps(decided(a_va(), [a_pv(finalizers=None)], nodes=[]))
+    assert [HoldVolume] == steps(decided(a_va(), [a_held_pv(finalizers=None)], nodes=[]))
 
 
 @pytest.mark.parametrize(("capable", "asked", "sent"), [(True, True, True), (False, True, False), (True, False, False)])
 def test_AT04_AT05_readonly_needs_the_capability(capable, asked, sent):
-    decision = decided(a_va(), [a_pv(readOnly=asked)], driver=facts(publishes_readonly=capable))
+    decision = decided(a_va(), [a_held_pv(readOnly=asked)], driver=facts(publishes_readonly=capable))
     assert sent is order_of(decision).read_only
 
 
 def test_AT06_attributes_become_the_context():
-    assert {"foo": "bar"} == dict(order_of(decided(a_va(), [a_pv(volumeAttributes={"foo": "bar"})])).context)
+    assert {"foo": "bar"} == dict(order_of(decided(a_va(), [a_held_pv(volumeAttributes={"foo": "bar"})])).context)
 
 
 def test_AT07_the_secret_is_loaded_before_the_claim():
-    decision = decided(a_va(), [a_pv(**SECRET_REF)])
+    decision = decided(a_va(), [a_held_pv(**SECRET_REF)])
     assert [LoadSecret, Claim, Publish] == steps(decision)
     ref = decision.actions[0].ref  # type: ignore[union-attr]
     assert ("default", "secret") == (ref.namespace, ref.name)
@@ -102,7 +96,7 @@ def test_AT11_an_attached_one_is_left_alone():
 
 
 def test_AT12_a_deleted_volume_is_not_attached():
-    assert 'PersistentVolume "pv1" is marked for deletion' == error_of(decided(a_va(), [a_pv(deleting=True)]))
+    assert 'PersistentVolume "pv1" is marked for deletion' == error_of(decided(a_va(), [a_held_pv(deleting=True)]))
 
 
 def test_AT13_a_foreign_attachment_is_not_touched():
@@ -131,7 +125,7 @@ def test_AT16_AT17_texts():
 
 
 def test_a_volume_of_no_known_source_is_named():
-    assert error_of(decided(a_va(), [a_pv(source={"nfs": {"server": "s", "path": "/"}})])) == NOT_MIGRATED
+    assert error_of(decided(a_va(), [a_held_pv(source={"nfs": {"server": "s", "path": "/"}})])) == NOT_MIGRATED
 
 
 def test_what_lacks_is_asked_for_before_it_is_told_and_not_again_after():
@@ -169,7 +163,7 @@ def test_AT28_an_inline_volume_with_everything():
 
 def test_AT29_an_in_tree_volume_is_translated():
     source = {"gcePersistentDisk": {"pdName": "testpd"}}
-    pv = a_pv(source=source, modes=RWO, labels={"failure-domain.beta.kubernetes.io/zone": "testZone"})
+    pv = a_held_pv(source=source, modes=RWO, labels={"failure-domain.beta.kubernetes.io/zone": "testZone"})
     decision = decided(a_va(), [pv])
     assert [Claim, Publish] == steps(decision), "nothing is written to the volume"
     order = order_of(decision)
@@ -178,7 +172,7 @@ def test_AT29_an_in_tree_volume_is_translated():
 
 
 def test_a_volume_that_cannot_be_translated_is_named():
-    pv = a_pv(source={"azureDisk": {"diskName": "d", "diskURI": "u", "kind": "Dedicated"}})
+    pv = a_held_pv(source={"azureDisk": {"diskName": "d", "diskURI": "u", "kind": "Dedicated"}})
     assert error_of(decided(a_va(), [pv])).startswith("failed to translate in tree pv to CSI: ")
 
 
@@ -221,7 +215,7 @@ def test_with_every_call_taken_any_call_is_waited_for(va):
 @pytest.mark.parametrize("deleting", [True, False], ids=["deleting", "staying"])
 def test_a_single_node_volume_waits_until_it_is_detached_elsewhere(modes, waits, deleting):
     other = an_attached_va("pv1-node2", node="node2", deleting=deleting)
-    decision = decided(a_va(), [a_pv(modes=modes)], others=[other])
+    decision = decided(a_va(), [a_held_pv(modes=modes)], others=[other])
     assert waits is isinstance(decision.because, why.HeldElsewhere)
     if waits:
         assert why.HeldElsewhere("node2", "pv1-node2", deleting) == decision.problem
@@ -229,13 +223,13 @@ def test_a_single_node_volume_waits_until_it_is_detached_elsewhere(modes, waits,
 
 
 def test_an_attachment_that_was_never_claimed_holds_nothing():
-    assert [Claim, Publish] == steps(decided(a_va(), [a_pv(modes=RWO)], others=[a_va("pv1-node2", node="node2")]))
+    assert [Claim, Publish] == steps(decided(a_va(), [a_held_pv(modes=RWO)], others=[a_va("pv1-node2", node="node2")]))
 
 
 def test_an_attachment_that_may_be_claimed_holds_the_volume_too():
     other = {**a_va("pv1-node2", node="node2"), "metadata": {"name": "pv1-node2", "uid": "u"}}
     for uid, waits in (("u", True), ("of another of that name", False)):
-        decision = decided(a_va(), [a_pv(modes=RWO)], others=[other], maybe_claimed={"pv1-node2": uid})
+        decision = decided(a_va(), [a_held_pv(modes=RWO)], others=[other], finalizer_unknown={"pv1-node2": uid})
         assert waits is isinstance(decision.because, why.HeldElsewhere)
 
 
@@ -243,7 +237,7 @@ def test_two_uncertain_attachments_never_wait_for_each_other():
     """Left so by an attacher that publishes side by side: one of them must go first."""
     first, second = (a_va(name, node=name, finalizers=[FINALIZER]) for name in ("a", "b"))
     nodes = [a_csi_node("a"), a_csi_node("b")]
-    view = a_view(vas=[first, second], pvs=[a_pv(modes=RWO)], nodes=nodes)
+    view = a_view(vas=[first, second], pvs=[a_held_pv(modes=RWO)], nodes=nodes)
     reasons = [type(decide_attachment(view, name).because) for name in ("a", "b")]
     assert [why.Attaching, why.HeldElsewhere] == reasons
 
@@ -252,28 +246,28 @@ def test_an_uncertain_attachment_that_is_being_detached_goes_before_the_other():
     """It may be published, and its detach is under way: whose name is the lesser counts among those that are to stay."""
     first = a_va("a", node="a", finalizers=[FINALIZER])
     leaving = a_va("b", node="b", finalizers=[FINALIZER], deleting=True)
-    view = a_view(vas=[first, leaving], pvs=[a_pv(modes=RWO)], nodes=[a_csi_node("a"), a_csi_node("b")])
+    view = a_view(vas=[first, leaving], pvs=[a_held_pv(modes=RWO)], nodes=[a_csi_node("a"), a_csi_node("b")])
     assert why.HeldElsewhere("b", "b", True) == decide_attachment(view, "a").problem
     assert why.Detaching is type(decide_attachment(view, "b").because)
 
 
-def a_doubt(name: str = "torn", node: str = "node2", handle: str = "handle1") -> Doubt:
+def an_unconfirmed(name: str = "torn", node: str = "node2", handle: str = "handle1") -> UnconfirmedPublish:
     """A publish that may have happened; what it was made for is no more, unless the view has it."""
-    return Doubt(UnpublishOrder(handle, "nodeID2", None, migrated=False), va_struct(a_va(name, node=node)))
+    return UnconfirmedPublish(UnpublishOrder(handle, "nodeID2", None, migrated=False), typed(a_va(name, node=node)))
 
 
 @pytest.mark.parametrize(
-    ("modes", "doubt", "waits"),
+    ("modes", "unconfirmed", "waits"),
     [
-        pytest.param(RWO, a_doubt(), True, id="torn-away-there"),
-        pytest.param(RWO, a_doubt(node="node1"), False, id="on-this-node"),
-        pytest.param(RWO, a_doubt(handle="other"), False, id="another-volume"),
-        pytest.param(RWO, a_doubt("other"), False, id="still-there-and-not-held"),
-        pytest.param(["ReadWriteMany"], a_doubt(), False, id="for-many-nodes"),
+        pytest.param(RWO, an_unconfirmed(), True, id="torn-away-there"),
+        pytest.param(RWO, an_unconfirmed(node="node1"), False, id="on-this-node"),
+        pytest.param(RWO, an_unconfirmed(handle="other"), False, id="another-volume"),
+        pytest.param(RWO, an_unconfirmed("other"), False, id="still-there-and-not-held"),
+        pytest.param(["ReadWriteMany"], an_unconfirmed(), False, id="for-many-nodes"),
     ],
 )
-def test_a_publish_that_is_to_be_taken_back_keeps_a_single_node_volume_there(modes, doubt, waits):
-    decision = decided(a_va(), [a_pv(modes=modes)], others=[a_va("other", node="node2")], doubts=[doubt])
+def test_a_publish_that_is_to_be_taken_back_keeps_a_single_node_volume_there(modes, unconfirmed, waits):
+    decision = decided(a_va(), [a_held_pv(modes=modes)], others=[a_va("other", node="node2")], unconfirmed_publishes=[unconfirmed])
     assert (why.HeldElsewhere("node2", "torn", True) if waits else None) == decision.problem
     assert ([] if waits else [Claim, Publish]) == steps(decision)
 
@@ -294,7 +288,7 @@ def test_DT02_an_inline_volume_is_detached_without_a_pv():
 
 
 def test_DT03_the_secret_is_loaded_for_the_detach():
-    assert [LoadSecret, Unpublish, Release] == steps(decided(an_attached_va(deleting=True), [a_pv(**SECRET_REF)]))
+    assert [LoadSecret, Unpublish, Release] == steps(decided(an_attached_va(deleting=True), [a_held_pv(**SECRET_REF)]))
 
 
 def test_DT07_without_the_finalizer_nothing_is_done():
@@ -312,7 +306,7 @@ def test_DT08_a_missing_volume_blocks_the_detach():
 
 
 def test_a_deleted_volume_does_not_block_the_detach():
-    assert [Unpublish, Release] == steps(decided(an_attached_va(deleting=True), [a_pv(deleting=True)]))
+    assert [Unpublish, Release] == steps(decided(an_attached_va(deleting=True), [a_held_pv(deleting=True)]))
 
 
 @pytest.mark.parametrize(("source", "error"), [({"pv": None}, NEITHER_SOURCE), ({"inline": INLINE}, BOTH_SOURCES)], ids=["neither", "both"])
@@ -338,7 +332,7 @@ def test_csinode_wins_over_the_annotation():
 
 
 def test_DT14_an_in_tree_volume_is_detached_by_its_translated_handle():
-    pv = a_pv(source={"gcePersistentDisk": {"pdName": "testpd"}}, labels={"failure-domain.beta.kubernetes.io/zone": "testZone"})
+    pv = a_held_pv(source={"gcePersistentDisk": {"pdName": "testpd"}}, labels={"failure-domain.beta.kubernetes.io/zone": "testZone"})
     assert "projects/UNSPECIFIED/zones/testZone/disks/testpd" == order_of(decided(an_attached_va(deleting=True), [pv])).handle
 
 
@@ -355,33 +349,37 @@ CINDER: dict[str, Any] = {"cinder": {"volumeID": "handle1"}}
 
 @pytest.mark.parametrize("source", [pytest.param(None, id="PV01"), pytest.param(GCE, id="PV02")])
 def test_a_deleted_unused_volume_is_released(source):
-    assert Decision(why.VolumeReleased(), (ReleaseVolume("pv1"),)) == released(a_pv(deleting=True, source=source))
+    assert Decision(why.VolumeReleased(), (ReleaseVolume("pv1"),)) == released(a_held_pv(deleting=True, source=source))
 
 
 def test_PV03_a_volume_that_is_not_held_needs_no_release():
-    assert Decision(why.VolumeNotHeld()) == released(a_pv(deleting=True, finalizers=["other/one"]))
+    assert Decision(why.VolumeNotHeld()) == released(a_held_pv(deleting=True, finalizers=["other/one"]))
 
 
 def test_PV04_a_volume_that_nobody_deleted_keeps_its_finalizer():
-    assert Decision(why.VolumeKept()) == released(a_pv())
+    assert Decision(why.VolumeKept()) == released(a_held_pv())
 
 
 @pytest.mark.parametrize("va", [a_va(), a_va(deleting=True), a_va(attacher="other")], ids=["wanted", "deleting", "foreign"])
 def test_PV05_an_attachment_that_names_the_volume_keeps_it(va):
-    assert Decision(why.VolumeInUse((VA,))) == released(a_pv(deleting=True), [va])
+    assert Decision(why.VolumeInUse((VA,))) == released(a_held_pv(deleting=True), [va])
 
 
 @pytest.mark.parametrize("source", [None, CINDER], ids=["csi", "in-tree"])
 def test_a_call_that_runs_keeps_the_volume_whose_attachment_is_gone(source):
     in_use = Decision(why.VolumeInUse((VA,)), waits_for=frozenset({idle("handle1")}))
-    assert in_use == released(a_pv(deleting=True, source=source), in_flight={"handle1": VA})
-    assert Decision(why.VolumeReleased(), (ReleaseVolume("pv1"),)) == released(a_pv(deleting=True, source=source), in_flight={"other": VA})
+    assert in_use == released(a_held_pv(deleting=True, source=source), in_flight={"handle1": VA})
+    assert Decision(why.VolumeReleased(), (ReleaseVolume("pv1"),)) == released(
+        a_held_pv(deleting=True, source=source), in_flight={"other": VA}
+    )
 
 
 def test_a_publish_in_doubt_keeps_the_volume_whose_attachment_is_gone():
     in_use = Decision(why.VolumeInUse(("torn",)), waits_for=frozenset({idle("handle1")}))
-    assert in_use == released(a_pv(deleting=True), doubts=[a_doubt()])
-    assert Decision(why.VolumeReleased(), (ReleaseVolume("pv1"),)) == released(a_pv(deleting=True), doubts=[a_doubt(handle="other")])
+    assert in_use == released(a_held_pv(deleting=True), unconfirmed_publishes=[an_unconfirmed()])
+    assert Decision(why.VolumeReleased(), (ReleaseVolume("pv1"),)) == released(
+        a_held_pv(deleting=True), unconfirmed_publishes=[an_unconfirmed(handle="other")]
+    )
 
 
 @pytest.mark.parametrize(
@@ -394,11 +392,11 @@ def test_a_publish_in_doubt_keeps_the_volume_whose_attachment_is_gone():
 )
 def test_an_in_tree_volume_is_released_once_its_migration_was_rolled_back(migrated_to, reason):
     annotations = {"pv.kubernetes.io/migrated-to": migrated_to} if migrated_to else None
-    assert reason == released(a_pv(source=GCE, annotations=annotations)).because
+    assert reason == released(a_held_pv(source=GCE, annotations=annotations)).because
 
 
 def test_PV09_a_rolled_back_volume_waits_for_its_attachment():
-    assert Decision(why.VolumeInUse((VA,))) == released(a_pv(source=GCE), [a_va()])
+    assert Decision(why.VolumeInUse((VA,))) == released(a_held_pv(source=GCE), [a_va()])
 
 
 # -- what the backend reports

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from mooring.api.core import PERSISTENT_VOLUMES
+from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid
-from tests.support.attaching import GET_PV, GET_SECRET, GET_VA, PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, UNPUBLISH, World
-from tests.support.objects import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_secret, a_va, an_attached_va
+from tests.support.attaching import GET_PV, GET_SECRET, GET_VA, PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, UNPUBLISH, AttacherWorld
+from tests.support.builders import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_secret, a_va, an_attached_va
 from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
 
@@ -19,19 +21,18 @@ SECRET = {"controllerPublishSecretRef": {"name": "secret", "namespace": "default
 LIST = "ListVolumes"
 
 
-async def attached_world(world: World | None = None, pv: dict[str, Any] | None = None, **va: Any) -> World:
+async def attached_world(world: AttacherWorld | None = None, pv: dict[str, Any] | None = None, **va: Any) -> AttacherWorld:
     """Attached by an earlier attacher, also in the backend."""
-    world = await (world or World()).base(**(pv or {}))
+    world = await (world or AttacherWorld()).base(**(pv or {}))
     await world.create(an_attached_va(**va))
     world.driver.published["handle1"].add("nodeID1")
     return world
 
 
-async def detached(world: World) -> World:
+async def detached(world: AttacherWorld) -> AttacherWorld:
     """Runs until the deleted attachment is gone."""
     async with world.attaching():
-        await world.delete("VolumeAttachment", VA)
-        await world.gone("VolumeAttachment", VA)
+        await world.remove(VOLUME_ATTACHMENTS, VA)
         await world.settle()
     return world
 
@@ -49,7 +50,7 @@ async def test_DT01_unpublish_then_one_write():
 async def test_DT01_a_surviving_object_is_marked_after_its_finalizer_went():
     world = await attached_world(finalizers=[FINALIZER, "kit/hold"], status={"attached": True, "attachmentMetadata": {"a": "b"}})
     async with world.attaching():
-        await world.delete("VolumeAttachment", VA)
+        await world.delete(VOLUME_ATTACHMENTS, VA)
         va = await world.status(lambda status: not status["attached"])
         await world.settle()
     assert [UNPUBLISH, PATCH_VA, PATCH_STATUS] == world.story
@@ -59,7 +60,7 @@ async def test_DT01_a_surviving_object_is_marked_after_its_finalizer_went():
 
 @in_virtual_time
 async def test_DT02_an_inline_volume_asks_nothing_about_volumes():
-    world = World()
+    world = AttacherWorld()
     inline = {"accessModes": ["ReadWriteOnce"], "csi": {"driver": DRIVER, "volumeHandle": "inline1"}}
     await world.create(a_csi_node(), an_attached_va(pv=None, inline=inline))
     await detached(world)
@@ -80,10 +81,10 @@ async def test_DT03_the_secret_travels_in_the_call():
 async def test_DT04_a_missing_secret_is_told_and_keeps_the_finalizer():
     world = await attached_world(pv=SECRET)
     async with world.attaching():
-        await world.delete("VolumeAttachment", VA)
+        await world.delete(VOLUME_ATTACHMENTS, VA)
         error = await world.error("detachError")
         await world.settle(20)
-        va = await world.get("VolumeAttachment", VA)
+        va = await world.get(VOLUME_ATTACHMENTS, VA)
     assert 'failed to load secret "default/secret": secrets "secret" not found' == error["message"]
     assert "errorCode" not in error
     assert FINALIZER in va["metadata"]["finalizers"]
@@ -104,11 +105,11 @@ async def test_a_failed_detach_is_told_and_tried_again(step, message):
     world = await attached_world(finalizers=[FINALIZER, "kit/hold"])
     world.driver.script(UNPUBLISH, step)
     async with world.attaching():
-        await world.delete("VolumeAttachment", VA)
+        await world.delete(VOLUME_ATTACHMENTS, VA)
         error = await world.error("detachError")
         assert message == error["message"]
         assert "errorCode" not in error
-        assert FINALIZER in (await world.get("VolumeAttachment", VA))["metadata"]["finalizers"]
+        assert FINALIZER in (await world.get(VOLUME_ATTACHMENTS, VA))["metadata"]["finalizers"]
         va = await world.status(lambda status: not status["attached"])
     assert {"attached": False} == va["status"]
     assert [UNPUBLISH, PATCH_STATUS, UNPUBLISH, PATCH_VA, PATCH_STATUS] == world.story
@@ -116,34 +117,34 @@ async def test_a_failed_detach_is_told_and_tried_again(step, message):
 
 @in_virtual_time
 async def test_DT07_without_the_finalizer_no_request():
-    world = await World().base()
+    world = await AttacherWorld().base()
     await world.create(a_va(finalizers=["kit/hold"]))
-    await world.delete("VolumeAttachment", VA)
+    await world.delete(VOLUME_ATTACHMENTS, VA)
     async with world.attaching():
-        await world.patch("VolumeAttachment", VA, {"metadata": {"labels": {"touched": "yes"}}})
+        await world.patch(VOLUME_ATTACHMENTS, VA, {"metadata": {"labels": {"touched": "yes"}}})
         await world.settle(1300)
     assert [] == world.story
 
 
 @in_virtual_time
 async def test_DT08_a_volume_that_comes_back_lets_the_detach_go_on():
-    world = World(retry_interval_start_s=100.0)
+    world = AttacherWorld(retry_interval_start_s=100.0)
     await world.create(a_csi_node(), an_attached_va())
     async with world.attaching():
-        await world.delete("VolumeAttachment", VA)
+        await world.delete(VOLUME_ATTACHMENTS, VA)
         assert 'persistentvolume "pv1" not found' == (await world.error("detachError"))["message"]
         await world.settle(700)
         assert [GET_PV, PATCH_STATUS] == world.story
-        await world.create(a_pv())
-        await world.gone("VolumeAttachment", VA, wait_s=1)
+        await world.create(a_held_pv())
+        await world.gone(VOLUME_ATTACHMENTS, VA, wait_s=1)
 
 
 @in_virtual_time
 async def test_DT10_no_node_id_anywhere_is_told():
-    world = World()
-    await world.create(a_pv(), an_attached_va(annotations={"a": "b"}))
+    world = AttacherWorld()
+    await world.create(a_held_pv(), an_attached_va(annotations={"a": "b"}))
     async with world.attaching():
-        await world.delete("VolumeAttachment", VA)
+        await world.delete(VOLUME_ATTACHMENTS, VA)
         assert 'csinode.storage.k8s.io "node1" not found' == (await world.error("detachError"))["message"]
         await world.settle(100)
     assert [] == world.driver.made(UNPUBLISH)
@@ -151,8 +152,8 @@ async def test_DT10_no_node_id_anywhere_is_told():
 
 @in_virtual_time
 async def test_DT11_a_node_that_is_gone_is_served_by_the_annotation():
-    world = World()
-    await world.create(a_pv(), an_attached_va(annotations={NODE_ID_ANNOTATION: "annotatedNodeID"}))
+    world = AttacherWorld()
+    await world.create(a_held_pv(), an_attached_va(annotations={NODE_ID_ANNOTATION: "annotatedNodeID"}))
     await detached(world)
     assert "annotatedNodeID" == world.driver.made(UNPUBLISH)[0].request.node_id
 
@@ -162,19 +163,19 @@ async def test_DT12_a_refused_release_repeats_the_call():
     world = await attached_world()
     world.cluster.refuse(PATCH_VA)
     async with world.attaching():
-        await world.delete("VolumeAttachment", VA)
+        await world.delete(VOLUME_ATTACHMENTS, VA)
         assert "could not mark as detached: not now" == (await world.error("detachError"))["message"]
-        await world.gone("VolumeAttachment", VA)
+        await world.gone(VOLUME_ATTACHMENTS, VA)
     assert [UNPUBLISH, PATCH_VA, PATCH_STATUS, UNPUBLISH, PATCH_VA] == world.story
 
 
 # -- the volume's finalizer
 
 
-async def pv_world(**pv: Any) -> World:
+async def pv_world(**pv: Any) -> AttacherWorld:
     """A deleted PV with the finalizer."""
-    world = await World().base(**pv)
-    await world.delete("PersistentVolume", "pv1")
+    world = await AttacherWorld().base(**pv)
+    await world.delete(PERSISTENT_VOLUMES, "pv1")
     return world
 
 
@@ -182,7 +183,7 @@ async def pv_world(**pv: Any) -> World:
 async def test_PV01_a_deleted_volume_without_attachment_is_released():
     world = await pv_world()
     async with world.attaching():
-        await world.gone("PersistentVolume", "pv1")
+        await world.gone(PERSISTENT_VOLUMES, "pv1")
         await world.settle()
     assert [PATCH_PV] == world.story
 
@@ -191,11 +192,11 @@ async def test_PV01_a_deleted_volume_without_attachment_is_released():
 async def test_PV05_the_last_attachment_keeps_the_volume():
     world = await attached_world()
     async with world.attaching():
-        await world.delete("PersistentVolume", "pv1")
+        await world.delete(PERSISTENT_VOLUMES, "pv1")
         await world.settle(700)
         assert [] == world.story
-        await world.delete("VolumeAttachment", VA)
-        await world.gone("PersistentVolume", "pv1")
+        await world.delete(VOLUME_ATTACHMENTS, VA)
+        await world.gone(PERSISTENT_VOLUMES, "pv1")
     assert [UNPUBLISH, PATCH_VA, PATCH_PV] == world.story
 
 
@@ -207,9 +208,9 @@ async def test_PV05_an_attachment_of_any_attacher_keeps_it(attacher):
     async with world.attaching():
         await world.settle(20)
         assert [] == world.cluster.writes(PATCH_PV)
-        await world.patch("VolumeAttachment", VA, {"metadata": {"finalizers": None}})
-        await world.delete("VolumeAttachment", VA)
-        await world.gone("PersistentVolume", "pv1")
+        await world.patch(VOLUME_ATTACHMENTS, VA, {"metadata": {"finalizers": None}})
+        await world.delete(VOLUME_ATTACHMENTS, VA)
+        await world.gone(PERSISTENT_VOLUMES, "pv1")
 
 
 @in_virtual_time
@@ -217,7 +218,7 @@ async def test_PV06_only_its_own_entry_goes():
     world = await pv_world(finalizers=[FINALIZER, "kit/second", "kit/third"])
     async with world.attaching():
         await world.settle()
-    assert ["kit/second", "kit/third"] == (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
+    assert ["kit/second", "kit/third"] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
     path = "/metadata/finalizers/0"
     assert [{"op": "test", "path": path, "value": FINALIZER}, {"op": "remove", "path": path}] == world.bodies(PATCH_PV)[0]
 
@@ -230,8 +231,8 @@ async def test_a_finalizer_whose_place_has_changed_is_taken_off_by_its_name_at_o
     async with world.attaching():
         began = world.clock.now()
         await world.settle(0.1)
-        assert ["kit/first"] == (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
-    pv = (await world.get("PersistentVolume", "pv1"))["metadata"]
+        assert ["kit/first"] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
+    pv = (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]
     assert {"metadata": {"uid": pv["uid"], "$deleteFromPrimitiveList/finalizers": [FINALIZER]}} == world.bodies(PATCH_PV)[1]
     assert world.clock.now() - began < 1.0
 
@@ -242,7 +243,7 @@ async def test_PV07_a_refused_release_is_tried_again_after_the_back_off():
     world.cluster.refuse(PATCH_PV, times=2, error=Forbidden("no", reason="Forbidden"))
     async with world.attaching():
         began = world.clock.now()
-        await world.gone("PersistentVolume", "pv1")
+        await world.gone(PERSISTENT_VOLUMES, "pv1")
     assert [PATCH_PV] * 3 == world.story
     assert 2.5 <= world.clock.now() - began <= 3.6  # one second, then two
 
@@ -251,7 +252,7 @@ async def test_PV07_a_refused_release_is_tried_again_after_the_back_off():
 async def test_PV08_a_volume_of_another_driver_causes_no_request():
     world = await pv_world(finalizers=["kit/hold"])
     async with world.attaching():
-        await world.patch("PersistentVolume", "pv1", {"metadata": {"labels": {"touched": "yes"}}})
+        await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"labels": {"touched": "yes"}}})
         await world.settle(20)
     assert [] == world.story
 
@@ -260,11 +261,11 @@ async def test_PV08_a_volume_of_another_driver_causes_no_request():
 @in_virtual_time
 async def test_a_rolled_back_volume_is_released(migrated_to, kept):
     annotations = {"pv.kubernetes.io/migrated-to": migrated_to} if migrated_to else None
-    world = await World().base(source={"gcePersistentDisk": {"pdName": "d"}}, annotations=annotations)
+    world = await AttacherWorld().base(source={"gcePersistentDisk": {"pdName": "d"}}, annotations=annotations)
     async with world.attaching():
         await world.settle()
     assert ([] if kept else [PATCH_PV]) == world.story
-    assert kept is (FINALIZER in (await world.get("PersistentVolume", "pv1"))["metadata"].get("finalizers", []))
+    assert kept is (FINALIZER in (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"].get("finalizers", []))
 
 
 # -- the backend's reports
@@ -272,11 +273,11 @@ async def test_a_rolled_back_volume_is_released(migrated_to, kept):
 LISTS = (RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.PUBLISH_READONLY, RPC.LIST_VOLUMES, RPC.LIST_VOLUMES_PUBLISHED_NODES)
 
 
-def a_listing_world(**options: Any) -> World:
-    return World(ScriptedDriver(controller=LISTS), **{"reconcile_sync_s": 10.0, **options})
+def a_listing_world(**options: Any) -> AttacherWorld:
+    return AttacherWorld(ScriptedDriver(controller=LISTS), **{"reconcile_sync_s": 10.0, **options})
 
 
-def work(world: World) -> list[str]:
+def work(world: AttacherWorld) -> list[str]:
     return [step for step in world.story if step != LIST]
 
 
@@ -286,7 +287,7 @@ async def test_RC01_what_the_backend_lost_is_published_once():
     world.driver.published["handle1"].clear()
     async with world.attaching():
         await world.settle(50)
-        va = await world.get("VolumeAttachment", VA)
+        va = await world.get(VOLUME_ATTACHMENTS, VA)
     assert [PUBLISH, GET_VA] == work(world)  # (nothing to write; but is there still somebody who wants it?)
     assert {"attached": True} == va["status"]
     assert 4 <= world.story.count(LIST) <= 6
@@ -300,17 +301,17 @@ async def test_RC01_a_failed_repair_keeps_trying_with_back_off_and_stays_attache
     world.driver.script(PUBLISH, Fail(Code.INTERNAL), Fail(Code.INTERNAL))
     async with world.attaching():
         await world.settle(0.5)
-        va = await world.get("VolumeAttachment", VA)
+        va = await world.get(VOLUME_ATTACHMENTS, VA)
         assert (True, 13) == (va["status"]["attached"], va["status"]["attachError"]["errorCode"])
         va = await world.status(lambda status: "attachError" not in status, wait_s=10)
     assert va["status"]["attached"]
     assert 3 == len(world.driver.made(PUBLISH))
 
 
-async def replaced_machine() -> World:
+async def replaced_machine() -> AttacherWorld:
     """Attached, with the device on the machine that was node1; node1 is another machine by now."""
     world = await attached_world(a_listing_world(), status={"attached": True, "attachmentMetadata": {"device": "old"}})
-    await world.delete("CSINode", "node1")
+    await world.delete(CSI_NODES, "node1")
     await world.create(a_csi_node(drivers={DRIVER: "nodeID2"}))
     world.driver.published["handle1"].clear()
     world.driver.publish_context = {"device": "new"}
@@ -323,7 +324,7 @@ async def test_a_node_that_is_another_machine_by_now_gets_the_volume_and_its_dev
     async with world.attaching():
         va = await world.status(lambda status: status["attachmentMetadata"] == {"device": "new"})
         await world.settle(50)
-        va = await world.get("VolumeAttachment", VA)
+        va = await world.get(VOLUME_ATTACHMENTS, VA)
     assert [PATCH_VA, PUBLISH, PATCH_STATUS, PATCH_VA] == work(world)
     assert {NODE_ID_ANNOTATION: "nodeID2"} == va["metadata"]["annotations"]
     assert {"nodeID2"} == world.driver.published["handle1"]
@@ -340,7 +341,7 @@ async def test_a_crash_after_the_publish_on_the_new_machine_leaves_no_former_dev
     async with world.attaching():
         va = await world.status(lambda status: status["attachmentMetadata"] == {"device": "new"}, wait_s=5.0)
         await world.settle(50)
-        va = await world.get("VolumeAttachment", VA)
+        va = await world.get(VOLUME_ATTACHMENTS, VA)
     assert {NODE_ID_ANNOTATION: "nodeID2"} == va["metadata"]["annotations"]
     assert [PUBLISH, PUBLISH] == [step for step in world.story if step == PUBLISH]
 
@@ -352,12 +353,12 @@ async def test_a_confirmation_that_was_refused_is_saved_later():
         await world.until(lambda: _published(world))
         world.cluster.refuse(PATCH_VA, times=2)
         await world.settle(50)
-        va = await world.get("VolumeAttachment", VA)
+        va = await world.get(VOLUME_ATTACHMENTS, VA)
     assert {NODE_ID_ANNOTATION: "nodeID2"} == va["metadata"]["annotations"]
     assert {"attached": True, "attachmentMetadata": {"device": "new"}} == va["status"]
 
 
-async def _published(world: World) -> bool:
+async def _published(world: AttacherWorld) -> bool:
     return bool(world.driver.published["handle1"])
 
 
@@ -371,9 +372,9 @@ async def test_RC02_agreement_causes_no_request():
 
 @in_virtual_time
 async def test_RC03_what_the_backend_has_too_much_is_unpublished_without_a_write():
-    world = await World(ScriptedDriver(controller=LISTS), reconcile_sync_s=10.0).base()
+    world = await AttacherWorld(ScriptedDriver(controller=LISTS), reconcile_sync_s=10.0).base()
     await world.create(a_va(finalizers=["kit/hold"], annotations={NODE_ID_ANNOTATION: "nodeID1"}))
-    await world.delete("VolumeAttachment", VA)
+    await world.delete(VOLUME_ATTACHMENTS, VA)
     world.driver.published["handle1"].add("nodeID1")
     async with world.attaching():
         await world.settle(50)
@@ -418,7 +419,7 @@ async def test_RC06_a_page_that_fails_ends_the_round_and_changes_nothing():
 @pytest.mark.parametrize("controller", [LISTS[:3], LISTS[:2]], ids=["no-nodes", "neither"])
 @in_virtual_time
 async def test_RC07_a_driver_that_cannot_say_is_not_asked(controller):
-    world = await attached_world(World(ScriptedDriver(controller=controller), reconcile_sync_s=1.0))
+    world = await attached_world(AttacherWorld(ScriptedDriver(controller=controller), reconcile_sync_s=1.0))
     async with world.attaching():
         await world.settle(20)
     assert [] == world.driver.made(LIST)
@@ -485,6 +486,5 @@ async def test_a_report_from_before_the_publish_is_not_believed():
 async def test_a_difference_breaks_the_back_off():
     world = await a_listing_world(reconcile_sync_s=5.0, retry_interval_start_s=100.0).base()
     world.driver.script(PUBLISH, Lose(Code.DEADLINE_EXCEEDED, "lost"))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.attached(wait_s=12)

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.base import log
-from tests.support.attaching import PUBLISH, UNPUBLISH, World
-from tests.support.objects import a_va
+from tests.support.attaching import PUBLISH, UNPUBLISH, AttacherWorld
+from tests.support.builders import a_va
 from tests.support.scripted_driver import RPC, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
 
@@ -29,14 +30,12 @@ def lines() -> Iterator[Callable[[], list[str]]]:
 @in_virtual_time
 async def test_the_line_of_a_finished_attach_says_what_is_true_by_then_and_how_long_it_took(lines: Callable[[], list[str]]) -> None:
     """Not "being attached: the driver's move", which it was before."""
-    world = await World().base()
+    world = await AttacherWorld().base()
     world.driver.script(PUBLISH, Wait(0.016))
     world.driver.script(UNPUBLISH, Wait(0.002))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.attached()
-        await world.delete("VolumeAttachment", VA)
-        await world.gone("VolumeAttachment", VA)
+        await world.remove(VOLUME_ATTACHMENTS, VA)
         await world.settle()
     attached, detached = lines()
     assert attached.endswith(f'"done" VolumeAttachment="{VA}" result="attached to node1 in 16 ms" node_id="nodeID1"')
@@ -46,9 +45,8 @@ async def test_the_line_of_a_finished_attach_says_what_is_true_by_then_and_how_l
 @in_virtual_time
 async def test_the_line_of_an_attach_that_the_backend_had_lost_says_so(lines: Callable[[], list[str]]) -> None:
     listing = (RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.LIST_VOLUMES, RPC.LIST_VOLUMES_PUBLISHED_NODES)
-    world = await World(ScriptedDriver(controller=listing), reconcile_sync_s=60.0).base()
-    async with world.attaching():
-        await world.create(a_va())
+    world = await AttacherWorld(ScriptedDriver(controller=listing), reconcile_sync_s=60.0).base()
+    async with world.attaching(a_va()):
         await world.attached()
         world.driver.published.clear()
         await world.settle(130)

@@ -11,12 +11,12 @@ from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.decide import decide_attachment
 from mooring.controllers.attacher.decide_after import After, Learnt, decide_after
 from mooring.controllers.attacher.decision import EndUndo, LoadSecret, Unpublish
-from mooring.controllers.attacher.memory import UNDOS_MAX, UNSURE_MAX, Doubt, Drift, Memory
+from mooring.controllers.attacher.memory import UNDOS_MAX, UNSURE_MAX, Drift, Memory, UnconfirmedPublish
 from mooring.controllers.attacher.requests import UnpublishOrder
 from mooring.controllers.attacher.view import STATUS_OF_ANNOTATION
 from mooring.controllers.attacher.writes import claim_changes
-from tests.support.objects import FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_pv, a_va, an_attached_va, va_struct
-from tests.unit.attacher.world import a_view
+from tests.support.builders import FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_va, an_attached_va, typed
+from tests.unit.attacher.views import a_view
 
 OVER, UNDO, FREED = After(over=True), After(undo=True), After(over=True, freed=True)
 
@@ -25,7 +25,7 @@ OVER, UNDO, FREED = After(over=True), After(undo=True), After(over=True, freed=T
 
 
 @pytest.mark.parametrize(
-    ("learnt", "in_doubt", "torn"),
+    ("learnt", "in_doubt", "orphaned"),
     [
         (Learnt.MARKED, OVER, UNDO),
         (Learnt.UNSENT, After(ask=True), UNDO),
@@ -36,45 +36,47 @@ OVER, UNDO, FREED = After(over=True), After(undo=True), After(over=True, freed=T
         (Learnt.UNDONE, FREED, FREED),
     ],
 )
-def test_a_publish_in_doubt_is_over_or_undone_by_what_is_learnt(learnt, in_doubt, torn):
-    assert (in_doubt, torn) == (decide_after(learnt, torn=False), decide_after(learnt, torn=True))
+def test_a_publish_in_doubt_is_over_or_undone_by_what_is_learnt(learnt, in_doubt, orphaned):
+    assert (in_doubt, orphaned) == (decide_after(learnt, orphaned=False), decide_after(learnt, orphaned=True))
 
 
 def test_every_thing_that_can_be_learnt_has_a_row():
     assert 7 == len(Learnt)
 
 
-def a_doubt(name: str = "torn", handle: str = "handle1", secret: SecretReference | None = None, node: str = "node1") -> Doubt:
-    return Doubt(UnpublishOrder(handle, "nodeID1", secret), va_struct(a_va(name, node=node)))
+def an_unconfirmed(
+    name: str = "torn", handle: str = "handle1", secret: SecretReference | None = None, node: str = "node1"
+) -> UnconfirmedPublish:
+    return UnconfirmedPublish(UnpublishOrder(handle, "nodeID1", secret), typed(a_va(name, node=node)))
 
 
-def remembering(*doubts: Doubt) -> Memory:
+def remembering(*unconfirmed_publishes: UnconfirmedPublish) -> Memory:
     memory = Memory()
-    for doubt in doubts:
-        memory.doubt(doubt)
+    for unconfirmed in unconfirmed_publishes:
+        memory.mark_unconfirmed(unconfirmed)
     return memory
 
 
 def test_only_a_publish_in_doubt_outlives_its_attachment():
-    doubt = a_doubt()
-    memory = remembering(doubt)
+    unconfirmed = an_unconfirmed()
+    memory = remembering(unconfirmed)
     memory.mark_drift("torn", Drift.EXTRA)
     memory.claim_unanswered("torn", "uid")
     memory.mark_drift("other", Drift.EXTRA)
-    assert memory.torn("torn") is None
+    assert memory.orphaned("torn") is None
     assert (True, False, False) == (memory.ended("torn"), memory.ended("other"), memory.ended("unknown"))
-    assert (doubt, None, None) == (memory.torn("torn"), memory.drift("torn"), memory.drift("other"))
-    assert (doubt,) == memory.doubts_about("handle1")
+    assert (unconfirmed, None, None) == (memory.orphaned("torn"), memory.drift("torn"), memory.drift("other"))
+    assert (unconfirmed,) == memory.unconfirmed_about("handle1")
     assert FREED == memory.learn("torn", Learnt.UNDONE)
-    assert (0, ()) == (len(memory), memory.doubts_about("handle1"))
+    assert (0, ()) == (len(memory), memory.unconfirmed_about("handle1"))
 
 
 def test_a_mark_that_was_confirmed_too_late_does_not_end_an_undo():
-    memory = remembering(a_doubt())
+    memory = remembering(an_unconfirmed())
     memory.ended("torn")
     for learnt in (Learnt.MARKED, Learnt.UNPUBLISHED, Learnt.RELEASED):
         assert UNDO == memory.learn("torn", learnt)
-    assert memory.torn("torn") is not None
+    assert memory.orphaned("torn") is not None
 
 
 def test_where_nothing_is_in_doubt_nothing_follows():
@@ -82,34 +84,34 @@ def test_where_nothing_is_in_doubt_nothing_follows():
 
 
 def test_doubts_are_found_by_their_volume():
-    first, second, other = a_doubt("a"), a_doubt("b"), a_doubt("c", "handle2")
+    first, second, other = an_unconfirmed("a"), an_unconfirmed("b"), an_unconfirmed("c", "handle2")
     memory = remembering(first, second, other)
-    assert (first, second) == memory.doubts_about("handle1")
+    assert (first, second) == memory.unconfirmed_about("handle1")
     memory.learn("a", Learnt.MARKED)
-    assert ((second,), (other,), ()) == tuple(memory.doubts_about(handle) for handle in ("handle1", "handle2", "handle3"))
-    moved = a_doubt("b", "handle2")
-    memory.doubt(moved)
-    assert ((), (other, moved)) == (memory.doubts_about("handle1"), memory.doubts_about("handle2"))
+    assert ((second,), (other,), ()) == tuple(memory.unconfirmed_about(handle) for handle in ("handle1", "handle2", "handle3"))
+    moved = an_unconfirmed("b", "handle2")
+    memory.mark_unconfirmed(moved)
+    assert ((), (other, moved)) == (memory.unconfirmed_about("handle1"), memory.unconfirmed_about("handle2"))
 
 
 def test_of_too_many_undos_one_that_failed_is_given_up():
-    memory = remembering(*(a_doubt(f"va{n}", f"handle{n}") for n in range(UNDOS_MAX + 1)))
+    memory = remembering(*(an_unconfirmed(f"va{n}", f"handle{n}") for n in range(UNDOS_MAX + 1)))
     for number in range(UNDOS_MAX + 1):
         memory.ended(f"va{number}")
-    assert memory.torn("va7") is not None, "each is tried once"
+    assert memory.orphaned("va7") is not None, "each is tried once"
     memory.undo_failed("va7")
     memory.undo_failed("va8")
-    assert memory.torn("va7") is None
-    assert memory.torn("va8") is not None
+    assert memory.orphaned("va7") is None
+    assert memory.orphaned("va8") is not None
 
 
 def test_claims_without_an_answer_are_of_one_object():
     memory = Memory()
     claimed, of_its_name = ({**a_va("va"), "metadata": {"name": "va", "uid": uid}} for uid in "12")
     memory.claim_unanswered("va", "1")
-    assert (True, False) == (memory.may_be_claimed(va_struct(claimed)), memory.may_be_claimed(va_struct(of_its_name)))
+    assert (True, False) == (memory.finalizer_unknown(typed(claimed)), memory.finalizer_unknown(typed(of_its_name)))
     memory.claim_answered("va")
-    assert (False, 0) == (memory.may_be_claimed(va_struct(claimed)), len(memory))
+    assert (False, 0) == (memory.finalizer_unknown(typed(claimed)), len(memory))
 
 
 def test_from_some_number_on_every_volume_is_unsure():
@@ -129,26 +131,26 @@ def test_from_some_number_on_every_volume_is_unsure():
 SECRET = SecretReference("secret", "default")
 
 
-def undone(doubt: Doubt, **view: Any) -> Any:
-    return decide_attachment(a_view(torn=[doubt], pvs=[a_pv()], nodes=[a_csi_node()], **view), doubt.name)
+def undone(doubt: UnconfirmedPublish, **view: Any) -> Any:
+    return decide_attachment(a_view(orphaned=[doubt], pvs=[a_held_pv()], nodes=[a_csi_node()], **view), doubt.name)
 
 
 @pytest.mark.parametrize(
     "vas", [(), (a_va("torn"),), (an_attached_va("other-node", node="node2"),), (an_attached_va("twin", deleting=True),)]
 )
 def test_what_an_attachment_left_behind_is_taken_back_first(vas):
-    decision = undone(a_doubt(), vas=vas)
+    decision = undone(an_unconfirmed(), vas=vas)
     assert (Unpublish(UnpublishOrder("handle1", "nodeID1")), EndUndo()) == decision.actions
     assert ("handle1", True, True) == (decision.volume_handle, decision.undoing, decision.again)
     assert why.TakingBack("node1", "nodeID1") == decision.because
 
 
 def test_taking_back_needs_the_secret_of_the_publish():
-    assert [LoadSecret, Unpublish, EndUndo] == [type(action) for action in undone(a_doubt(secret=SECRET)).actions]
+    assert [LoadSecret, Unpublish, EndUndo] == [type(action) for action in undone(an_unconfirmed(secret=SECRET)).actions]
 
 
 def test_what_another_attachment_holds_there_is_left_to_it():
-    decision = undone(a_doubt(), vas=[an_attached_va("twin")])
+    decision = undone(an_unconfirmed(), vas=[an_attached_va("twin")])
     assert (why.HeldByAnother("twin"), (EndUndo(),), True) == (decision.because, decision.actions, decision.again)
 
 
@@ -160,7 +162,7 @@ def test_what_another_attachment_holds_there_is_left_to_it():
     ],
 )
 def test_taking_back_waits_for_a_call_as_all_others_do(view, volume_handle):
-    decision = undone(a_doubt(), vas=[an_attached_va("twin")], **view)
+    decision = undone(an_unconfirmed(), vas=[an_attached_va("twin")], **view)
     assert (True, volume_handle, ()) == (decision.waits, decision.volume_handle, decision.actions)
 
 
@@ -201,4 +203,4 @@ OTHERS = "kit/other"
 )
 def test_a_claim_writes_what_lacks(va, changes):
     va["metadata"]["resourceVersion"] = "7"
-    assert changes == claim_changes(va_struct(va), "n", FINALIZER)
+    assert changes == claim_changes(typed(va), "n", FINALIZER)

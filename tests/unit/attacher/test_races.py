@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
+from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.csi.codes import Code
 from mooring.kube.cluster import WatchEvent
 from mooring.kube.errors import Unreachable
-from tests.support.attaching import PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, STD_ATTACH, UNPUBLISH, World
-from tests.support.objects import DELETED, DRIVER, FINALIZER, a_csi_node, a_va, an_attached_va
+from tests.support.attaching import PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, STD_ATTACH, UNPUBLISH, AttacherWorld
+from tests.support.builders import DELETED, DRIVER, FINALIZER, a_csi_node, a_va, an_attached_va
 from tests.support.recording import RecordingCluster
 from tests.support.scripted_driver import Fail, Lose, Wait
 from tests.support.virtual_loop import in_virtual_time
@@ -37,10 +39,10 @@ class Late(Faults):
             self._shown.release()
 
 
-def late_events(world: World, plural: str) -> Late:
+def late_events(world: AttacherWorld, plural: str) -> Late:
     """From now on the attacher's watch of a kind shows nothing, until it is let."""
     late = Late(plural)
-    local = LocalCluster(world.store, clock=world.clock, chance=world.chance, faults=late)
+    local = LocalCluster(world.store, clock=world.clock, randomness=world.randomness, faults=late)
     world.cluster = RecordingCluster(local, world.story)
     return late
 
@@ -48,62 +50,62 @@ def late_events(world: World, plural: str) -> Late:
 @in_virtual_time
 async def test_a_deletion_seen_first_in_an_own_writes_answer_is_acted_upon():
     """The event of the deletion brings nothing new any more when it comes, so the answer has to wake the key."""
-    world = await World().base()
+    world = await AttacherWorld().base()
     late = late_events(world, "volumeattachments")
     await world.create(a_va())
     gate = world.driver.gate(PUBLISH)
     async with world.attaching():
         await world.settle()
-        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
         gate.set()
         await world.settle()
         late.show()
-        await world.gone("VolumeAttachment", "pv1-node1", 5.0)
+        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1", wait_s=5.0)
     assert [*STD_ATTACH, UNPUBLISH, PATCH_VA] == world.story
 
 
 @in_virtual_time
 async def test_a_lost_answer_does_not_leave_the_finalizer_twice():
-    world = await World().base(finalizers=[OTHERS])
+    world = await AttacherWorld().base(finalizers=[OTHERS])
     late = late_events(world, "persistentvolumes")
     await world.create(a_va())
     world.cluster.refuse(PATCH_PV, error=LOST, after=True)
     async with world.attaching():
         await world.settle(5.0)
-        assert [OTHERS, FINALIZER] == (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
+        assert [OTHERS, FINALIZER] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
         late.show()
         await world.attached()
     assert 1 < len(world.bodies(PATCH_PV))
-    assert [OTHERS, FINALIZER] == (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
+    assert [OTHERS, FINALIZER] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
 
 
 @in_virtual_time
 async def test_two_attachments_at_once_hold_their_volume_once():
-    world = await World().base(finalizers=[OTHERS])
+    world = await AttacherWorld().base(finalizers=[OTHERS])
     await world.create(a_va(), a_va("pv1-node2", node="node2"), a_va("pv1-node3", node="node3"))
     async with world.attaching():
         await world.attached()
         await world.error(name="pv1-node2")
         await world.error(name="pv1-node3")
     assert 1 == world.story.count(PATCH_PV)
-    assert [OTHERS, FINALIZER] == (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
+    assert [OTHERS, FINALIZER] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
 
 
 @in_virtual_time
 async def test_a_finalizer_that_is_there_twice_is_removed_altogether():
     """external-attacher can leave it so, and takes out one of them: the volume would stay for ever."""
-    world = await World().base(finalizers=[FINALIZER, OTHERS, FINALIZER])
-    await world.delete("PersistentVolume", "pv1")
+    world = await AttacherWorld().base(finalizers=[FINALIZER, OTHERS, FINALIZER])
+    await world.delete(PERSISTENT_VOLUMES, "pv1")
     async with world.attaching():
         await world.settle()
-    assert [OTHERS] == (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
+    assert [OTHERS] == (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
     assert [PATCH_PV] == world.story
 
 
 @in_virtual_time
 async def test_an_error_beside_success_is_cleared():
     """A try on a cache that had not seen the success leaves its error beside it."""
-    world = await World().base()
+    world = await AttacherWorld().base()
     error = {"message": "mock error", "time": DELETED}
     await world.create(an_attached_va(status={"attached": True, "attachError": error, "attachmentMetadata": {"foo": "bar"}}))
     async with world.attaching():
@@ -115,7 +117,7 @@ async def test_an_error_beside_success_is_cleared():
 
 @in_virtual_time
 async def test_a_try_that_raced_with_a_lost_success_leaves_no_error():
-    world = await World().base()
+    world = await AttacherWorld().base()
     late = late_events(world, "volumeattachments")
     await world.create(a_va())
     world.cluster.refuse(PATCH_STATUS, error=LOST, after=True)
@@ -132,7 +134,7 @@ async def test_a_try_that_raced_with_a_lost_success_leaves_no_error():
 @in_virtual_time
 async def test_success_beside_an_error_whose_saving_was_not_confirmed_clears_it():
     """The cache does not know of the error, so the patch of the success leaves it; its answer shows it."""
-    world = await World().base()
+    world = await AttacherWorld().base()
     late = late_events(world, "volumeattachments")
     await world.create(a_va())
     world.driver.script(PUBLISH, Fail(Code.INTERNAL))
@@ -149,7 +151,7 @@ async def test_success_beside_an_error_whose_saving_was_not_confirmed_clears_it(
 @in_virtual_time
 async def test_success_and_error_that_are_two_events_end_in_success_alone():
     """Our answers to both were lost. The first event ends the back-off; the second is only an error, and yet worth a look."""
-    world = await World().base()
+    world = await AttacherWorld().base()
     late = late_events(world, "volumeattachments")
     await world.create(a_va())
     world.cluster.refuse(PATCH_STATUS, error=LOST, after=True, times=2)
@@ -166,31 +168,27 @@ async def test_success_and_error_that_are_two_events_end_in_success_alone():
 @in_virtual_time
 async def test_a_volume_whose_call_still_runs_is_kept_without_attachments_too():
     """Torn away under the call: what is published then has to be taken back, for which the volume must not be gone."""
-    world = await World().base()
+    world = await AttacherWorld().base()
     gate = world.driver.gate(PUBLISH)
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.until(lambda: _made(world, PUBLISH))
-        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
-        await world.delete("VolumeAttachment", "pv1-node1")
-        await world.delete("PersistentVolume", "pv1")
+        await world.tear_away("pv1-node1")
+        await world.delete(PERSISTENT_VOLUMES, "pv1")
         await world.settle()
-        assert FINALIZER in (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
+        assert FINALIZER in (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
         gate.set()
-        await world.gone("PersistentVolume", "pv1", 5.0)
+        await world.gone(PERSISTENT_VOLUMES, "pv1", wait_s=5.0)
     assert [UNPUBLISH, PATCH_PV] == world.story[-2:]
 
 
 @in_virtual_time
 async def test_a_publish_in_doubt_is_taken_back_when_its_attachment_is_torn_away():
     """The answer was lost, so the volume may be published; and nobody is left to detach it."""
-    world = await World().base()
+    world = await AttacherWorld().base()
     world.driver.always(PUBLISH, Lose())
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.status(lambda status: "attachError" in status)
-        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
-        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.tear_away("pv1-node1")
         await world.settle(60.0)
     assert set() == world.driver.published["handle1"]
     assert UNPUBLISH == world.story[-1]
@@ -199,19 +197,17 @@ async def test_a_publish_in_doubt_is_taken_back_when_its_attachment_is_torn_away
 @in_virtual_time
 async def test_a_volume_is_kept_until_its_publish_in_doubt_is_taken_back():
     """Between two tries no call runs; but the volume may be published, and whoever deletes it next would find it in use."""
-    world = await World().base()
+    world = await AttacherWorld().base()
     world.driver.always(PUBLISH, Lose())
     world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE), Fail(Code.UNAVAILABLE))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.status(lambda status: "attachError" in status)
-        await world.delete("PersistentVolume", "pv1")
-        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
-        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.delete(PERSISTENT_VOLUMES, "pv1")
+        await world.tear_away("pv1-node1")
         await world.until(lambda: _made(world, UNPUBLISH))
         await world.settle(0.5)
-        assert FINALIZER in (await world.get("PersistentVolume", "pv1"))["metadata"]["finalizers"]
-        await world.gone("PersistentVolume", "pv1", 10.0)
+        assert FINALIZER in (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
+        await world.gone(PERSISTENT_VOLUMES, "pv1", wait_s=10.0)
     assert set() == world.driver.published["handle1"]
     assert [UNPUBLISH, PATCH_PV] == world.story[-2:]
 
@@ -219,16 +215,14 @@ async def test_a_volume_is_kept_until_its_publish_in_doubt_is_taken_back():
 @in_virtual_time
 async def test_a_single_node_volume_goes_to_no_other_node_until_its_publish_in_doubt_is_taken_back():
     """Its attachment was torn away, so no finalizer tells of it any more; and then the other node gets it at once."""
-    world = await World(retry_interval_start_s=10.0).base(modes=["ReadWriteOnce"])
+    world = await AttacherWorld(retry_interval_start_s=10.0).base(modes=["ReadWriteOnce"])
     await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}))
     world.driver.script(PUBLISH, Lose())
     world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.status(lambda status: "attachError" in status)
         await world.create(a_va("pv1-node2", node="node2"))
-        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
-        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.tear_away("pv1-node1")
         await world.until(lambda: _made(world, UNPUBLISH))
         await world.settle(5.0)
         assert {"nodeID1"} == world.driver.published["handle1"]
@@ -241,17 +235,16 @@ async def test_a_single_node_volume_goes_to_no_other_node_until_its_publish_in_d
 @in_virtual_time
 async def test_undos_that_fail_do_not_wake_each_other():
     """Two nodes of one volume, both torn away and made anew: each name has a back-off, which the failing undo of the other must not end."""
-    world = await World().base()
+    world = await AttacherWorld().base()
     await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}))
     world.driver.always(PUBLISH, Lose())
     world.driver.always(UNPUBLISH, Wait(0.1, Fail(Code.UNAVAILABLE)))
     names = {"pv1-node1": "node1", "pv1-node2": "node2"}
-    async with world.attaching():
-        await world.create(*(a_va(name, node=node) for name, node in names.items()))
+    async with world.attaching(*(a_va(name, node=node) for name, node in names.items())):
         for name, node in names.items():
             await world.status(lambda status: "attachError" in status, name)
-            await world.set_finalizers("VolumeAttachment", name, [])
-            await world.delete("VolumeAttachment", name)
+            await world.set_finalizers(VOLUME_ATTACHMENTS, name, [])
+            await world.delete(VOLUME_ATTACHMENTS, name)
             await world.create(a_va(name, node=node))
         await world.settle(10.0)
     assert 4 <= world.story.count(UNPUBLISH) <= 10
@@ -260,17 +253,16 @@ async def test_undos_that_fail_do_not_wake_each_other():
 @in_virtual_time
 async def test_a_publish_in_doubt_is_taken_back_although_a_detach_of_it_has_failed():
     """The detach was tried, and did not work: the doubt stands until one has."""
-    world = await World().base()
+    world = await AttacherWorld().base()
     world.driver.always(PUBLISH, Lose())
     world.driver.script(UNPUBLISH, Fail(Code.UNAVAILABLE))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.status(lambda status: "attachError" in status)
-        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
         await world.until(lambda: _made(world, UNPUBLISH))
         assert {"nodeID1"} == world.driver.published["handle1"]
-        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
-        await world.gone("VolumeAttachment", "pv1-node1", 0.0)
+        await world.set_finalizers(VOLUME_ATTACHMENTS, "pv1-node1", [])
+        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1", wait_s=0.0)
         await world.settle(60.0)
     assert set() == world.driver.published["handle1"]
 
@@ -278,61 +270,56 @@ async def test_a_publish_in_doubt_is_taken_back_although_a_detach_of_it_has_fail
 @in_virtual_time
 async def test_an_undo_leaves_the_volume_to_a_twin_that_holds_it_on_that_node():
     """Two attachments of one volume to one node: the publish of one is no different from the other's."""
-    world = await World().base()
-    async with world.attaching():
-        await world.create(a_va("twin"))
+    world = await AttacherWorld().base()
+    async with world.attaching(a_va("twin")):
         await world.attached("twin")
         gate = world.driver.gate(PUBLISH)
         await world.create(a_va())
         await world.until(lambda: _made(world, PUBLISH, 2))
-        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
-        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.tear_away("pv1-node1")
         gate.set()
         await world.settle(60.0)
         assert [] == world.driver.made(UNPUBLISH)
         assert {"nodeID1"} == world.driver.published["handle1"]
-        await world.delete("VolumeAttachment", "twin")
-        await world.gone("VolumeAttachment", "twin", 5.0)
+        await world.delete(VOLUME_ATTACHMENTS, "twin")
+        await world.gone(VOLUME_ATTACHMENTS, "twin", wait_s=5.0)
     assert set() == world.driver.published["handle1"]
 
 
 @in_virtual_time
 async def test_a_mark_that_goes_to_a_later_attachment_of_the_name_is_taken_back():
     """Torn away and made anew while the watch is late: the answer to the mark is the first sign of it."""
-    world = await World().base()
+    world = await AttacherWorld().base()
     late = late_events(world, "volumeattachments")
     gate = world.driver.gate(PUBLISH)
     await world.create(a_va())
     async with world.attaching():
         await world.until(lambda: _made(world, PUBLISH))
-        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
-        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.tear_away("pv1-node1")
         await world.create(a_va())
         gate.set()
         await world.until(lambda: _made(world, UNPUBLISH))
         late.show()
         va = await world.status(lambda status: status["attached"], wait_s=5.0)
         assert [FINALIZER] == va["metadata"].get("finalizers")
-        await world.delete("VolumeAttachment", "pv1-node1")
-        await world.gone("VolumeAttachment", "pv1-node1", 5.0)
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+        await world.gone(VOLUME_ATTACHMENTS, "pv1-node1", wait_s=5.0)
     assert {"status": {"attached": False}} == world.bodies(PATCH_STATUS)[1]
     assert set() == world.driver.published["handle1"]
 
 
 @in_virtual_time
 async def test_an_undo_outlives_other_attachments_of_the_same_name():
-    world = await World().base()
+    world = await AttacherWorld().base()
     world.driver.always(PUBLISH, Lose())
     world.driver.script(UNPUBLISH, Fail(Code.ABORTED))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.status(lambda status: "attachError" in status)
-        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
-        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.tear_away("pv1-node1")
         await world.settle(0.5)  # the undo has failed once
         world.cluster.refuse(PATCH_VA, error=LOST)
         await world.create(a_va())
-        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
         await world.settle(60.0)
     assert set() == world.driver.published["handle1"]
 
@@ -340,16 +327,16 @@ async def test_an_undo_outlives_other_attachments_of_the_same_name():
 @in_virtual_time
 async def test_an_attachment_that_our_write_found_missing_is_not_worked_on_again():
     """The watch may be far behind; each round would detach once more, and patch what is not there."""
-    world = await World(resync_s=10.0).base()
+    world = await AttacherWorld(resync_s=10.0).base()
     late = late_events(world, "volumeattachments")
     gate = world.driver.gate(UNPUBLISH)
     await world.create(a_va())
     async with world.attaching():
         await world.attached()
-        await world.delete("VolumeAttachment", "pv1-node1")
+        await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
         late.show(3)  # our two writes and the deletion
         await world.until(lambda: _made(world, UNPUBLISH))
-        await world.set_finalizers("VolumeAttachment", "pv1-node1", [])
+        await world.set_finalizers(VOLUME_ATTACHMENTS, "pv1-node1", [])
         gate.set()
         await world.settle(60.0)
     assert 1 == world.story.count(UNPUBLISH)
@@ -358,7 +345,7 @@ async def test_an_attachment_that_our_write_found_missing_is_not_worked_on_again
 @in_virtual_time
 async def test_a_claim_whose_answer_was_lost_keeps_the_volume_from_other_nodes():
     """Unknown counts as attached. Else both would be claimed, and once that is seen the lesser name attaches, whatever was published."""
-    world = await World().base(modes=["ReadWriteOnce"])
+    world = await AttacherWorld().base(modes=["ReadWriteOnce"])
     late = late_events(world, "volumeattachments")
     await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}), a_va("pv1-node1", node="node1"), a_va("pv1-node2", node="node2"))
     world.cluster.refuse(PATCH_VA, name="pv1-node1", error=LOST, after=True)
@@ -371,5 +358,5 @@ async def test_a_claim_whose_answer_was_lost_keeps_the_volume_from_other_nodes()
     assert {"nodeID1"} == world.driver.published["handle1"]
 
 
-async def _made(world: World, method: str, count: int = 1) -> bool:
+async def _made(world: AttacherWorld, method: str, count: int = 1) -> bool:
     return len(world.driver.made(method)) >= count

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mooring.base.text import shortened
 from mooring.controllers.attacher.requests import RequestError, UnpublishOrder, access_mode, capability, is_single_node
-from tests.support.objects import a_pv, pv_struct
+from tests.support.builders import a_held_pv, typed
 
 ALL_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
 RWOP_MIXED = "Kubernetes does not support use of ReadWriteOncePod with other access modes on the same PersistentVolume"
@@ -65,7 +65,7 @@ def test_every_set_of_modes_is_a_single_node_one_or_maps_to_several_nodes():
     ids=["fsType", "default", "filesystem", "mountOptions", "block"],
 )
 def test_AT30_the_access_type(csi, spec, expected):
-    made = capability(pv_struct(a_pv(spec=spec, **csi)).spec, False, "ext4")
+    made = capability(typed(a_held_pv(spec=spec, **csi)).spec, False, "ext4")
     if expected is None:
         assert "block" == made.WhichOneof("access_type")
         return

@@ -12,8 +12,8 @@ from mooring.api.storage import CSINode, VolumeAttachment
 from mooring.control.slim import changed, check
 from mooring.controllers.attacher.event_handlers import worth_a_look
 from mooring.controllers.attacher.view import VOLUME, keeps_of_attachment, keeps_of_volume, node_mask, volume_of
-from tests.support.objects import DRIVER, FINALIZER, a_csi_node, a_pv, a_va, an_attached_va, csi_node_struct, pv_struct, va_struct
-from tests.unit.attacher.world import facts
+from tests.support.builders import DRIVER, FINALIZER, a_csi_node, a_held_pv, a_va, an_attached_va, typed
+from tests.unit.attacher.views import a_view, facts
 
 ERROR = {"message": "m", "time": "2026-01-01T00:00:00Z"}
 
@@ -21,7 +21,7 @@ ERROR = {"message": "m", "time": "2026-01-01T00:00:00Z"}
 def versions(old: dict[str, Any], new: dict[str, Any], same: bool = False) -> bool:
     old["metadata"]["resourceVersion"] = "1"
     new["metadata"]["resourceVersion"] = "1" if same else "2"
-    return worth_a_look(va_struct(old), va_struct(new))
+    return worth_a_look(typed(old), typed(new))
 
 
 @pytest.mark.parametrize("field", ["attachError", "detachError"])
@@ -61,14 +61,14 @@ def test_AT35_other_changes_are_processed_though_errors_are_present(new):
 
 def test_AT02_updates_without_errors_are_processed():
     assert versions(a_va(), a_va())
-    assert worth_a_look(None, va_struct(a_va()))
+    assert worth_a_look(None, typed(a_va()))
 
 
 @pytest.mark.parametrize(
     ("name", "finalizer"), [("csi/test", "external-attacher/csi-test"), ("s!a@n#i$t(i%z^e&d*", "external-attacher/s-a-n-i-t-i-z-e-d-X")]
 )
 def test_finalizers_are_sanitised(name, finalizer):
-    assert finalizer == facts(name=name).finalizer
+    assert finalizer == a_view(driver=facts(name=name)).finalizer
 
 
 @pytest.mark.parametrize(("text", "clean"), [("test!driver/foo", "test-driver-foo"), ("driver\\", "driver-X"), ("a.b.c", "a-b-c")])
@@ -78,30 +78,30 @@ def test_names_are_sanitised(text, clean):
 
 def test_of_a_foreign_attachment_only_its_volume_is_kept():
     keeps = keeps_of_attachment(DRIVER)
-    foreign = va_struct(an_attached_va(attacher="other"))
+    foreign = typed(an_attached_va(attacher="other"))
     check(keeps(foreign), VolumeAttachment)
     kept = keeps(foreign).of(foreign)
     assert (None, False, "pv1") == (kept.metadata.annotations, kept.status.attached, volume_of(kept))
-    own = va_struct(an_attached_va())
+    own = typed(an_attached_va())
     assert own is keeps(own).of(own)
 
 
 def kept_of(pv: dict[str, Any]) -> PersistentVolume:
-    struct = pv_struct(pv)
+    struct = typed(pv)
     kept: PersistentVolume = keeps_of_volume(struct).of(struct)
     return kept
 
 
 @pytest.mark.parametrize("source", [{"azureFile": {"shareName": "s", "secretName": "n"}}, {"gcePersistentDisk": {"pdName": "d"}}])
 def test_the_claim_is_kept_where_translation_reads_its_namespace(source):
-    pv = a_pv(source=source)
+    pv = a_held_pv(source=source)
     pv["spec"]["claimRef"] = {"namespace": "ns", "name": "c"}
     assert ("azureFile" in source) == (kept_of(pv).spec.claim_ref is not None)
 
 
 def test_of_a_volume_nothing_is_lost_that_is_read():
     check(VOLUME, PersistentVolume)
-    pv = kept_of(a_pv(labels={"topology.kubernetes.io/zone": "z", "app": "x"}, annotations={"a": "b"}))
+    pv = kept_of(a_held_pv(labels={"topology.kubernetes.io/zone": "z", "app": "x"}, annotations={"a": "b"}))
     assert ({"topology.kubernetes.io/zone": "z"}, None, (FINALIZER,)) == (
         pv.metadata.labels,
         pv.metadata.annotations,
@@ -112,9 +112,9 @@ def test_of_a_volume_nothing_is_lost_that_is_read():
 def test_another_drivers_registration_is_no_change():
     mask = node_mask(DRIVER)
     check(mask, CSINode)
-    old = csi_node_struct(a_csi_node())
-    both = csi_node_struct(a_csi_node(drivers={DRIVER: "nodeID1", "other": "x"}))
-    moved = csi_node_struct(a_csi_node(drivers={DRIVER: "nodeID2"}))
+    old = typed(a_csi_node())
+    both = typed(a_csi_node(drivers={DRIVER: "nodeID1", "other": "x"}))
+    moved = typed(a_csi_node(drivers={DRIVER: "nodeID2"}))
     assert mask.of(old) == mask.of(both)
     assert not changed(old, both, mask)
     assert changed(old, moved, mask)
@@ -122,5 +122,5 @@ def test_another_drivers_registration_is_no_change():
 
 def test_attachments_of_inline_volumes_are_indexed_by_handle():
     inline = {"csi": {"driver": DRIVER, "volumeHandle": "h"}}
-    assert "inline h" == volume_of(va_struct(a_va(pv=None, inline=inline)))
-    assert "" == volume_of(va_struct(a_va(pv=None)))
+    assert "inline h" == volume_of(typed(a_va(pv=None, inline=inline)))
+    assert "" == volume_of(typed(a_va(pv=None)))

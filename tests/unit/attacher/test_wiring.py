@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from mooring.controllers.attacher.view import facts_of
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.codes import Code
+from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.proto import csi_pb2 as csi
-from tests.support.attaching import GET_SECRET, PUBLISH, World
-from tests.support.objects import DRIVER, a_csi_node, a_pv, a_secret, a_va
+from tests.support.attaching import GET_SECRET, PUBLISH, AttacherWorld
+from tests.support.builders import DRIVER, a_csi_node, a_held_pv, a_secret, a_va
 from tests.support.scripted_driver import RPC, Fail, ScriptedDriver
 from tests.support.virtual_loop import in_virtual_time
 
@@ -24,16 +24,16 @@ def info(*controller: int, plugin: tuple[int, ...] = (CONTROLLER,)) -> DriverInf
 
 
 def test_facts_come_from_capabilities():
-    assert not facts_of(info()).publishes
-    assert not facts_of(info(RPC.PUBLISH_UNPUBLISH_VOLUME, plugin=())).publishes
-    plain = facts_of(info(RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.LIST_VOLUMES))
+    assert not capabilities_of(info()).publishes
+    assert not capabilities_of(info(RPC.PUBLISH_UNPUBLISH_VOLUME, plugin=())).publishes
+    plain = capabilities_of(info(RPC.PUBLISH_UNPUBLISH_VOLUME, RPC.LIST_VOLUMES))
     assert (True, False, False, False) == (
         plain.publishes,
         plain.publishes_readonly,
         plain.single_node_multi_writer,
         plain.lists_published_nodes,
     )
-    every = facts_of(info(*RPC.Type.values()))
+    every = capabilities_of(info(*RPC.Type.values()))
     assert (True, True, True, True) == (
         every.publishes,
         every.publishes_readonly,
@@ -45,9 +45,8 @@ def test_facts_come_from_capabilities():
 async def published(
     driver: ScriptedDriver | None = None, pv: dict[str, object] | None = None, **options: object
 ) -> csi.ControllerPublishVolumeRequest:
-    world = await World(driver, **options).base(**(pv or {}))
-    async with world.attaching():
-        await world.create(a_va())
+    world = await AttacherWorld(driver, **options).base(**(pv or {}))
+    async with world.attaching(a_va()):
         await world.attached()
     request: csi.ControllerPublishVolumeRequest = world.driver.made(PUBLISH)[0].request
     return request
@@ -74,9 +73,8 @@ async def test_AT31_the_second_table_follows_the_drivers_own_word(controller, mo
 
 @in_virtual_time
 async def test_AT31_modes_that_cannot_be_are_told_and_not_published():
-    world = await World().base(modes=["ReadOnlyMany", "ReadWriteOnce"])
-    async with world.attaching():
-        await world.create(a_va())
+    world = await AttacherWorld().base(modes=["ReadOnlyMany", "ReadWriteOnce"])
+    async with world.attaching(a_va()):
         assert "CSI does not support ReadOnlyMany and ReadWriteOnce on the same PersistentVolume" == (await world.error())["message"]
         await world.settle(100)
     assert [] == world.driver.made(PUBLISH)
@@ -87,9 +85,9 @@ async def test_ME03_calls_for_in_tree_volumes_are_counted_apart():
     registry = CollectorRegistry()
     metrics = CallMetrics(registry)
     gce = "pd.csi.storage.gke.io"
-    world = World(ScriptedDriver(gce), call_metrics=metrics)
+    world = AttacherWorld(ScriptedDriver(gce), call_metrics=metrics)
     await world.create(
-        a_csi_node(drivers={gce: "nodeID1"}), a_pv("plain", "h1"), a_pv("tree", source={"gcePersistentDisk": {"pdName": "d"}})
+        a_csi_node(drivers={gce: "nodeID1"}), a_held_pv("plain", "h1"), a_held_pv("tree", source={"gcePersistentDisk": {"pdName": "d"}})
     )
     metrics.driver_name = gce
     async with world.attaching():
@@ -103,8 +101,8 @@ async def test_ME03_calls_for_in_tree_volumes_are_counted_apart():
 
 @in_virtual_time
 async def test_a_secret_is_read_once_for_a_burst_and_again_after_five_seconds():
-    world = await World().base(**SECRET)
-    await world.create(a_secret(data={"a": "Yg=="}), *(a_pv(f"pv-{n}", f"h{n}", **SECRET) for n in range(5)))
+    world = await AttacherWorld().base(**SECRET)
+    await world.create(a_secret(data={"a": "Yg=="}), *(a_held_pv(f"pv-{n}", f"h{n}", **SECRET) for n in range(5)))
     async with world.attaching():
         for number in range(5):
             await world.create(a_va(f"va{number}", f"pv-{number}"))
@@ -119,10 +117,9 @@ async def test_a_secret_is_read_once_for_a_burst_and_again_after_five_seconds():
 @in_virtual_time
 async def test_a_secret_is_read_again_after_a_call_that_failed():
     """It may have been mended because of that very failure."""
-    world = await World().base(**SECRET)
+    world = await AttacherWorld().base(**SECRET)
     await world.create(a_secret(data={"a": "Yg=="}))
     world.driver.script(PUBLISH, Fail(Code.UNAUTHENTICATED))
-    async with world.attaching():
-        await world.create(a_va())
+    async with world.attaching(a_va()):
         await world.attached(wait_s=3)
     assert 2 == world.story.count(GET_SECRET)

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, FLOAT, INT, LABELS, STRING, UINT
+from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, LABELS, NO_EFFECT, STRING, UINT, Gate, Stage, decide_gates, gates_help
 from mooring.base.flags import UsageError, flag, parse
-from mooring.base.gates import GATES, NO_EFFECT, Gate, Stage, decide_gates, gates_help
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from mooring.base.flagkinds import BOOL, DURATION, STRING
+from mooring.base.flagkinds import BOOL, DURATION, GATES, STRING, Gate, Stage, gates_help
 from mooring.base.flags import Section, flag, flags_of
-from mooring.base.gates import GATES, Gate, Stage, gates_help
-from mooring.base.usage import WIDTH, usage
+from mooring.cli.process import WIDTH, usage
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,8 @@ from mooring.controllers.binder.volumes.decision import (
 )
 from mooring.controllers.binding import reasons as why
 from mooring.controllers.binding.names import BIND_COMPLETED, BOUND_BY_CONTROLLER, PROVISIONER
-from tests.support.bindables import DRIVER, NS, Json, Stores, a_bound_claim, a_claim, a_class, a_pod, a_volume
+from tests.support.builders import DRIVER, NS, Json, a_bound_claim, a_claim, a_class, a_pod, a_volume
+from tests.support.stores import Stores
 
 CLAIM = Key(NS, "claim")
 ALL_FOUR = tuple(Step)
@@ -62,9 +63,9 @@ MATCHES = {
     "B11-released": ([a_claim(), a_volume(phase="Released", claim={"metadata": {"name": "claim", "uid": "gone"}})], None),
     "B11-released-but-reserved-by-name": ([a_claim(), a_volume(phase="Released", claim="claim")], "pv"),
     "B11-pending-but-reserved-by-name": ([a_claim(), a_volume(phase="Pending", claim="claim")], "pv"),
-    "B11-reserved-but-being-deleted": ([a_claim(), a_volume(claim="claim", meta=DELETED)], None),
-    "B11-free-but-being-deleted": ([a_claim(), a_volume(meta=DELETED)], None),
-    "B11-the-next-larger-one-that-stays": ([a_claim(), a_volume(meta=DELETED), a_volume("larger", size="2Gi")], "larger"),
+    "B11-reserved-but-being-deleted": ([a_claim(), a_volume(claim="claim", **DELETED)], None),
+    "B11-free-but-being-deleted": ([a_claim(), a_volume(**DELETED)], None),
+    "B11-the-next-larger-one-that-stays": ([a_claim(), a_volume(**DELETED), a_volume("larger", size="2Gi")], "larger"),
     "B12-block-claim": ([a_claim(volumeMode="Block"), a_volume()], None),
     "B12-block-volume": ([a_claim(), a_volume(volumeMode="Block")], None),
     "B12-said-or-not-it-is-a-file-system": ([a_claim(volumeMode="Filesystem"), a_volume()], "pv"),
@@ -124,7 +125,11 @@ def test_B01_B03_a_claim_without_a_class_gets_the_default() -> None:
 
 def test_B02_the_newest_default_then_the_first_by_name() -> None:
     old, new = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
-    classes = [a_class("a", default=True, created=old), a_class("z", default=True, created=new), a_class("y", default=True, created=new)]
+    classes = [
+        a_class("a", default=True, creationTimestamp=old),
+        a_class("z", default=True, creationTimestamp=new),
+        a_class("y", default=True, creationTimestamp=new),
+    ]
     assert (SetClass("y"),) == decided(a_claim(sc=None), *classes).actions
 
 
@@ -200,7 +205,7 @@ MISMATCHES = {
     "B15-attributes": (a_claim(volume="pv", volumeAttributesClassName="gold"), a_volume(), "volumeAttributesClassName does not match"),
     "B15-volume-mode": (a_claim(volume="pv", volumeMode="Block"), a_volume(), "incompatible volumeMode"),
     "B15-access-mode": (a_claim(volume="pv", modes=("ReadWriteMany",)), a_volume(), "incompatible accessMode"),
-    "B15-deleting": (a_claim(volume="pv"), a_volume(meta=DELETED), 'the volume is marked for deletion "pv"'),
+    "B15-deleting": (a_claim(volume="pv"), a_volume(**DELETED), 'the volume is marked for deletion "pv"'),
 }
 
 

@@ -8,7 +8,8 @@ from mooring.api.meta import Key
 from mooring.controllers.binder.volumes.decide_volume import decide_volume
 from mooring.controllers.binder.volumes.decision import Action, GiveBack, LookUpClaim, SetVolumePhase, WakeClaim
 from mooring.controllers.binding.names import BOUND_BY_CONTROLLER, PROVISIONED_BY
-from tests.support.bindables import DRIVER, NS, Json, Stores, a_bound_claim, a_claim, a_volume
+from tests.support.builders import DRIVER, NS, Json, a_bound_claim, a_claim, a_volume
+from tests.support.stores import Stores
 
 CLAIM = Key(NS, "claim")
 OURS = a_claim(uid="uid-claim")

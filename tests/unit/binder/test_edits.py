@@ -17,9 +17,9 @@ from mooring.controllers.binding.names import (
     PROVISIONER_BETA,
     SELECTED_NODE,
 )
-from tests.support.bindables import Json, a_bound_claim, a_claim, a_reference, a_volume, typed
+from tests.support.builders import Json, a_bound_claim, a_claim, a_reference, a_volume, typed
 
-CLAIM = a_claim(uid="uid-claim", meta={"resourceVersion": "7"})
+CLAIM = a_claim(uid="uid-claim", resourceVersion="7")
 
 
 def edited(body: Json, edit: edits.Edit) -> Json:
@@ -90,7 +90,7 @@ def test_B18_B21_annotations() -> None:
 
 
 def test_B33_others_finalizers_stay() -> None:
-    body = a_claim(meta={"finalizers": ["a", "b"]})
+    body = a_claim(finalizers=["a", "b"])
     assert ["a", "b", "c"] == edited(body, edits.add_finalizer("c"))["metadata"]["finalizers"]
     assert ["b"] == edited(body, edits.remove_finalizer("a"))["metadata"]["finalizers"]
 

@@ -8,13 +8,23 @@ import pytest
 
 from mooring.api.core import EVENTS
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
-from mooring.control.runtime import Runtime
 from mooring.controllers.binder.controller import make_binder
 from mooring.controllers.binding import options
 from mooring.controllers.binding.names import NO_PROVISIONER, VAC_PROTECTION
 from mooring.kube.errors import Conflict, ServerError, Unreachable
-from tests.support.bindables import KINDS, a_capacity, a_claim, a_class, a_csi_driver, a_node, a_pod, a_volume, an_ephemeral_volume
-from tests.support.binding import NODE, POD, PV, PVC, Forbids, LateWatch, Ours, World, annotations, finalizers
+from tests.support.binding import NODE, POD, PV, PVC, BinderWorld, Forbids, Tenant, annotations, binding, finalizers
+from tests.support.builders import (
+    a_capacity,
+    a_claim,
+    a_class,
+    a_csi_driver,
+    a_pod,
+    a_ready_node,
+    a_volume,
+    an_attributes_class,
+    an_ephemeral_volume,
+)
+from tests.support.cluster_world import LateWatch
 from tests.support.virtual_loop import in_virtual_time, run_virtual
 
 PUT_PV, PUT_PV_STATUS = "update persistentvolumes", "update persistentvolumes/status"
@@ -28,11 +38,10 @@ WITHOUT_SCHEDULER = frozenset(options.PARTS) - {options.SCHEDULER}
 
 @in_virtual_time
 async def test_B05_four_writes() -> None:
-    ours = Ours()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         await world.available()
         ours.cluster.requests.clear()
-        await world.create(a_claim(world("claim"), sc=world("sc")))
+        await world.make_claim()
         await world.bound(world("claim"), world("pv"))
         await asyncio.sleep(60)
         assert BIND == ours.writes(world("claim"), world("pv"))
@@ -41,12 +50,9 @@ async def test_B05_four_writes() -> None:
 @in_virtual_time
 async def test_B43_writes_of_a_pod_with_a_volume() -> None:
     """Six with the provisioner's own."""
-    ours = Ours()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         node = await world.make_node()
-        await world.make_class(wffc=True)
-        await world.create(a_claim(world("claim"), sc=world("sc")))
-        await world.make_pod(world("claim"))
+        await world.make_waiting_pod()
         await world.selected(world("claim"), node)
         claim = await world.asked(world("claim"))
         await world.provision(claim)
@@ -59,12 +65,9 @@ async def test_B43_writes_of_a_pod_with_a_volume() -> None:
 @in_virtual_time
 async def test_B43_nobody_waits_for_a_second() -> None:
     """Differs from kube-scheduler, which looks once a second: no time passes but that of the test's own looks."""
-    ours = Ours()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         node = await world.make_node()
-        await world.make_class(wffc=True)
-        await world.create(a_claim(world("claim"), sc=world("sc")))
-        await world.make_pod(world("claim"))
+        await world.make_waiting_pod()
         await world.provision(await world.asked(world("claim")))
         before = ours.clock.now()
         await world.scheduled(world("pod"), node)
@@ -73,11 +76,8 @@ async def test_B43_nobody_waits_for_a_second() -> None:
 
 @in_virtual_time
 async def test_B17_a_restart_writes_nothing_more() -> None:
-    ours = Ours()
-    async with ours.binding() as world:
-        await world.available()
-        await world.create(a_claim(world("claim"), sc=world("sc")))
-        await world.bound(world("claim"), world("pv"))
+    async with binding() as (ours, world):
+        await world.make_pair()
     told = ours.writes(world("claim"), world("pv"))
     async with ours.binding() as again:
         await again.settle()
@@ -90,11 +90,11 @@ def test_B17_any_write_may_be_lost(lost: int, happened: bool) -> None:
     """The answer never comes, whether the write took effect or not; a later one finishes what is left."""
 
     async def main() -> None:
-        ours = Ours()
+        ours = BinderWorld()
         rule = ours.cluster.refuse([PUT_PV_STATUS, *BIND][lost], error=Unreachable("cut"), after=happened)
         async with ours.binding() as world:
             await world.create(a_volume(world("pv"), sc=world("sc")))
-            await world.create(a_claim(world("claim"), sc=world("sc")))
+            await world.make_claim()
             await world.bound(world("claim"), world("pv"))
             await world.phase(PV, world("pv"), "Bound")
             assert 1 == rule.hits
@@ -106,11 +106,11 @@ def test_B17_any_write_may_be_lost(lost: int, happened: bool) -> None:
 @pytest.mark.parametrize("error", [Conflict("changed", reason="Conflict"), ServerError("timed out", code=500)], ids=["conflict", "error"])
 def test_B17_a_write_is_refused(write: str, error: Exception) -> None:
     async def main() -> None:
-        ours = Ours()
+        ours = BinderWorld()
         ours.cluster.refuse(write, error=error, times=2)  # type: ignore[arg-type]
         async with ours.binding() as world:
             await world.create(a_volume(world("pv"), sc=world("sc")))
-            await world.create(a_claim(world("claim"), sc=world("sc")))
+            await world.make_claim()
             await world.bound(world("claim"), world("pv"))
 
     run_virtual(main())
@@ -122,8 +122,7 @@ def test_B17_a_write_is_refused(write: str, error: Exception) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_no_volume_is_bound_twice_whatever_the_order(seed: int) -> None:
     async def main() -> None:
-        ours = Ours()
-        async with ours.binding() as world:
+        async with binding() as (ours, world):
             for number in range(12):
                 await world.create(a_volume(world(f"pv{number}")))
                 await world.create(a_claim(world(f"claim{number}")))
@@ -142,15 +141,15 @@ def test_killed_again_and_again(seed: int) -> None:
     """kill -9 after each write in turn; whoever comes next goes on, and nothing is bound twice."""
 
     async def main() -> None:
-        ours = Ours()
-        world = World(ours.users)
+        ours = BinderWorld()
+        world = Tenant(ours.users)
         await world.make_class(wffc=True)
         await world.create(a_class("static"))
         node = await world.make_node()
         for number in range(3):
             await world.create(a_volume(world(f"pv{number}"), sc="static"))
             await world.create(a_claim(world(f"static{number}"), sc="static"))
-        await world.create(a_claim(world("dynamic"), sc=world("sc")))
+        await world.make_claim("dynamic")
         await world.make_pod(world("dynamic"), world("static0"))
         for _ in range(40):
             async with ours.binding():
@@ -168,7 +167,7 @@ def test_killed_again_and_again(seed: int) -> None:
     run_virtual(main(), seed)
 
 
-async def _one_more_write(ours: Ours, before: int) -> None:
+async def _one_more_write(ours: BinderWorld, before: int) -> None:
     async with asyncio.timeout(5):
         while all(one.verb == "get" for one in ours.cluster.requests[before:]):
             await ours.clock.sleep(0)
@@ -179,8 +178,7 @@ async def _one_more_write(ours: Ours, before: int) -> None:
 
 @in_virtual_time
 async def test_B03_B04_a_default_appears() -> None:
-    ours = Ours()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         unset = await world.create(a_claim(world("unset"), sc=None))
         await world.create(a_claim(world("empty"), sc=""))
         await world.told(unset, "Normal", "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
@@ -192,15 +190,14 @@ async def test_B03_B04_a_default_appears() -> None:
 
 @in_virtual_time
 async def test_events_are_not_repeated_every_few_seconds() -> None:
-    ours = Ours()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         await world.make_class()
-        claim = await world.create(a_claim(world("claim"), sc=world("sc")))
+        claim = await world.make_claim()
         await world.asked(world("claim"))
         await asyncio.sleep(1000)
         assert 1 == sum(one.resource == "events" for one in ours.cluster.requests)
         await asyncio.sleep(1000)
-        (event,) = (await world.cluster.list(EVENTS)).items
+        (event,) = (await world.users.list(EVENTS)).items
         assert (claim["metadata"]["uid"], 2) == (event.involved_object.uid, event.count)
 
 
@@ -209,11 +206,8 @@ async def test_events_are_not_repeated_every_few_seconds() -> None:
 
 @in_virtual_time
 async def test_B36_a_pod_that_only_the_api_server_knows() -> None:
-    ours = Ours(LateWatch("pods"), parts=WITHOUT_SCHEDULER)
-    async with ours.binding() as world:
-        await world.available()
-        await world.create(a_claim(world("claim"), sc=world("sc")))
-        await world.bound(world("claim"), world("pv"))
+    async with binding(LateWatch("pods", seconds=5), parts=WITHOUT_SCHEDULER) as (_, world):
+        await world.make_pair()
         await world.make_pod(world("claim"), node="n1")
         await world.delete(PVC, world("claim"))
         await asyncio.sleep(2)
@@ -225,14 +219,12 @@ async def test_B36_a_pod_that_only_the_api_server_knows() -> None:
 @in_virtual_time
 async def test_B36_what_the_api_server_said_before_a_claim_was_deleted_does_not_count() -> None:
     """The pods were listed for another claim; the second one's pod came after that."""
-    ours = Ours(LateWatch("pods"), parts=WITHOUT_SCHEDULER)
-    async with ours.binding() as world:
+    async with binding(LateWatch("pods", seconds=5), parts=WITHOUT_SCHEDULER) as (_, world):
         for base in ("first", "second"):
             await world.available(f"pv-{base}")
-            await world.create(a_claim(world(base), sc=world("sc")))
+            await world.make_claim(base)
             await world.bound(world(base), world(f"pv-{base}"))
-        await world.delete(PVC, world("first"))
-        await world.gone(PVC, world("first"))
+        await world.remove(PVC, world("first"))
         await world.make_pod(world("second"), node="n1")
         await world.delete(PVC, world("second"))
         await asyncio.sleep(2)
@@ -242,9 +234,8 @@ async def test_B36_what_the_api_server_said_before_a_claim_was_deleted_does_not_
 @in_virtual_time
 async def test_B27_a_claim_that_the_cache_lacks_keeps_its_volume() -> None:
     """The watch of claims is late: the volume must not be let go."""
-    ours = Ours(LateWatch("persistentvolumeclaims"), parts=WITHOUT_SCHEDULER)
-    async with ours.binding() as world:
-        claim = await world.create(a_claim(world("claim"), sc=world("sc")))
+    async with binding(LateWatch("persistentvolumeclaims", seconds=5), parts=WITHOUT_SCHEDULER) as (ours, world):
+        claim = await world.make_claim()
         await world.create(a_volume(world("pv"), sc=world("sc"), claim=claim))
         await world.bound(world("claim"), world("pv"))
         phases = [one.body["status"]["phase"] for one in ours.cluster.writes(PUT_PV_STATUS)]
@@ -254,11 +245,10 @@ async def test_B27_a_claim_that_the_cache_lacks_keeps_its_volume() -> None:
 @in_virtual_time
 async def test_B22_a_class_that_the_cache_lacks_makes_its_claims_wait() -> None:
     """The watch of classes is late: the volume must not be bound before a pod says where."""
-    ours = Ours(LateWatch("storageclasses"))
-    async with ours.binding() as world:
+    async with binding(LateWatch("storageclasses", seconds=5)) as (_, world):
         await world.available()
         await world.make_class(wffc=True, provisioner=NO_PROVISIONER)
-        claim = await world.create(a_claim(world("claim"), sc=world("sc")))
+        claim = await world.make_claim()
         await world.told(claim, "Normal", "WaitForFirstConsumer", "waiting for first consumer")
         assert "" == (await world.get(PVC, world("claim")))["spec"].get("volumeName", "")
 
@@ -266,23 +256,17 @@ async def test_B22_a_class_that_the_cache_lacks_makes_its_claims_wait() -> None:
 @in_virtual_time
 async def test_B05_a_class_that_nobody_has_is_asked_for_once() -> None:
     """Classes of hand-made volumes often are but a name."""
-    ours = Ours()
-    async with ours.binding() as world:
-        await world.available()
-        await world.create(a_claim(world("claim"), sc=world("sc")))
-        await world.bound(world("claim"), world("pv"))
+    async with binding() as (ours, world):
+        await world.make_pair()
         assert 1 == sum(one.short == "get storageclasses" for one in ours.cluster.requests)
 
 
 @in_virtual_time
 async def test_B35_the_event_says_which_pod_holds_the_claim() -> None:
-    ours = Ours()
-    async with ours.binding() as world:
-        await world.available()
-        await world.create(a_claim(world("claim"), sc=world("sc")))
-        await world.bound(world("claim"), world("pv"))
+    async with binding() as (_, world):
+        await world.make_pair()
         await world.make_pod(world("claim"), node="n1")
-        await world.patch(POD, world("pod"), {"status": {"phase": "Succeeded"}}, "status")
+        await world.patch(POD, world("pod"), {"status": {"phase": "Succeeded"}}, subresource="status")
         await world.delete(PVC, world("claim"))
         claim = await world.get(PVC, world("claim"))
         await world.told(claim, "Normal", "ClaimInUse", f'still used by pod "{world("pod")}", which is finished')
@@ -293,30 +277,20 @@ async def test_B35_the_event_says_which_pod_holds_the_claim() -> None:
 
 @in_virtual_time
 async def test_an_attributes_class_goes_when_nobody_names_it() -> None:
-    ours = Ours()
-    async with ours.binding() as world:
-        kind = "VolumeAttributesClass"
+    async with binding() as (_, world):
         name = world("gold")
-        body = {
-            "apiVersion": KINDS[kind].api_version,
-            "kind": kind,
-            "metadata": {"name": name},
-            "driverName": "d",
-            "parameters": {"a": "b"},
-        }
-        await world.create(body)
+        await world.create(an_attributes_class(name))
         await world.available(volumeAttributesClassName=name)
-        await world.delete(kind, name)
+        await world.delete(VOLUME_ATTRIBUTES_CLASSES, name)
         await world.settle()
-        assert ["kubernetes.io/vac-protection"] == finalizers(await world.get(kind, name))
+        assert ["kubernetes.io/vac-protection"] == finalizers(await world.get(VOLUME_ATTRIBUTES_CLASSES, name))
         await world.delete(PV, world("pv"))
-        await world.gone(kind, name)
+        await world.gone(VOLUME_ATTRIBUTES_CLASSES, name)
 
 
 @in_virtual_time
 async def test_B38_an_ephemeral_claim_is_made_again_and_counted() -> None:
-    ours = Ours()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         await world.make_class()
         await world.make_pod(volumes=(an_ephemeral_volume(sc=world("sc")),))
         first = await world.asked(f"{world('pod')}-scratch")
@@ -327,12 +301,9 @@ async def test_B38_an_ephemeral_claim_is_made_again_and_counted() -> None:
 
 @in_virtual_time
 async def test_B57_a_pod_is_scheduled_anew_and_its_node_stays() -> None:
-    ours = Ours(bind_timeout_s=30.0)
-    async with ours.binding() as world:
+    async with binding(bind_timeout_s=30.0) as (ours, world):
         node = await world.make_node()
-        await world.make_class(wffc=True)
-        await world.create(a_claim(world("claim"), sc=world("sc")))
-        pod = await world.make_pod(world("claim"))
+        pod = await world.make_waiting_pod()
         await world.selected(world("claim"), node)
         await asyncio.sleep(29)
         assert not ours.cluster.writes("patch pods/status")
@@ -346,12 +317,9 @@ async def test_B57_a_pod_is_scheduled_anew_and_its_node_stays() -> None:
 @in_virtual_time
 async def test_B44_a_node_that_vanishes_lets_go_of_its_claims() -> None:
     """Differs from kube-scheduler, which leaves the pod pinned to it."""
-    ours = Ours()
-    async with ours.binding() as world:
+    async with binding() as (_, world):
         one = await world.make_node("n1")
-        await world.make_class(wffc=True)
-        await world.create(a_claim(world("claim"), sc=world("sc")))
-        await world.make_pod(world("claim"))
+        await world.make_waiting_pod()
         await world.selected(world("claim"), one)
         await world.delete(NODE, one)
         two = await world.make_node("n2")
@@ -361,14 +329,13 @@ async def test_B44_a_node_that_vanishes_lets_go_of_its_claims() -> None:
 
 @in_virtual_time
 async def test_B46_two_pods_do_not_count_on_the_same_room() -> None:
-    ours = Ours()
-    async with ours.binding() as world:
+    async with binding() as (_, world):
         node = await world.make_node()
         await world.create(a_csi_driver(name=world.driver))
         await world.make_class(wffc=True)
         await world.create(a_capacity("c", "", "100Gi", sc=world("sc")))
         for base in ("one", "two"):
-            await world.create(a_claim(world(base), sc=world("sc"), size="60Gi"))
+            await world.make_claim(base, size="60Gi")
             await world.make_pod(world(base), base=base)
         await world.selected(world("one"), node)
         await world.rejected(world("two"), "did not have enough free storage")
@@ -379,22 +346,20 @@ async def test_B46_two_pods_do_not_count_on_the_same_room() -> None:
 
 @in_virtual_time
 async def test_parts_that_are_off_do_nothing() -> None:
-    ours = Ours(parts=frozenset({options.CLAIM_PROTECTION}))
-    async with ours.binding() as world:
+    async with binding(parts=frozenset({options.CLAIM_PROTECTION})) as (ours, world):
         await world.create(a_volume(world("pv"), sc=world("sc")))
-        await world.create(a_claim(world("claim"), sc=world("sc")))
-        await world.create(a_node(world("n1")))
-        await world.create(a_pod(world("pod")))
+        await world.make_claim()
+        await world.create(a_ready_node(world("n1")))
+        await world.create(a_pod(world("pod"), terminationGracePeriodSeconds=0))
         await asyncio.sleep(60)
         assert [] == ours.writes(world("pv"), world("claim"), world("pod"))
-        await world.delete(PVC, world("claim"))
-        await world.gone(PVC, world("claim"))
+        await world.remove(PVC, world("claim"))
 
 
 @in_virtual_time
 async def test_a_kind_that_it_may_not_list_is_named() -> None:
-    ours = Ours(Forbids("pods", "nodes"))
-    binder = make_binder(Runtime(ours.cluster, ours.clock, ours.chance, ours.metrics), ours.options)
+    ours = BinderWorld(Forbids("pods", "nodes"))
+    binder = make_binder(ours.runtime, ours.options)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(binder.run())
         await asyncio.sleep(60)
@@ -406,28 +371,25 @@ async def test_a_kind_that_it_may_not_list_is_named() -> None:
 @in_virtual_time
 async def test_an_api_server_may_lack_the_classes_of_attributes_and_get_them_later() -> None:
     """They are v1 since Kubernetes 1.34. All else is bound meanwhile."""
-    ours = Ours()
+    ours = BinderWorld()
     kind = next(one for one in ours.store.resources if one.plural == VOLUME_ATTRIBUTES_CLASSES.plural)
-    ours.store.kinds.take([kind.path])
+    ours.store.kinds.remove([kind.path])
     async with ours.binding() as world:
         await world.available()
         ours.store.kinds.put([kind])
-        gold = {"apiVersion": "storage.k8s.io/v1", "kind": kind.kind, "metadata": {"name": "gold", "finalizers": [VAC_PROTECTION]}}
-        await world.create({**gold, "driverName": world.driver, "parameters": {"a": "b"}})
+        await world.create(an_attributes_class("gold", finalizers=[VAC_PROTECTION]))
         await asyncio.sleep(61)
-        await world.delete(kind.kind, "gold")
-        await world.gone(kind.kind, "gold")
+        await world.remove(VOLUME_ATTRIBUTES_CLASSES, "gold")
 
 
 @in_virtual_time
 async def test_drained_it_ends_by_itself() -> None:
-    ours = Ours()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         await world.available()
         assert ours.binder is not None
         assert (True, "") == (ours.binder.has_synced, ours.binder.obstacle)
         assert await ours.binder.drain(5)
-        await world.create(a_claim(world("claim"), sc=world("sc")))
+        await world.make_claim()
         await asyncio.sleep(5)
         assert "Pending" == (await world.get(PVC, world("claim")))["status"]["phase"]
 
@@ -437,8 +399,7 @@ def test_B06_volumes_that_come_late_find_the_claims_that_wait(seed: int) -> None
     """Each is offered to one claim after the other; none is left over while a claim waits that it fits."""
 
     async def main() -> None:
-        ours = Ours()
-        async with ours.binding() as world:
+        async with binding() as (_, world):
             for number in range(6):
                 await world.create(a_claim(world(f"small{number}")))
                 await world.create(a_claim(world(f"large{number}"), size="5Gi"))
@@ -461,8 +422,7 @@ def test_B06_volumes_that_come_late_find_the_claims_that_wait(seed: int) -> None
 @in_virtual_time
 async def test_B06_who_can_not_take_a_volume_does_not_keep_it() -> None:
     """The first claim's writes fail; the volume is the second's."""
-    ours = Ours()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         for base in ("first", "second"):
             await world.create(a_claim(world(base)))
         await asyncio.sleep(1)
@@ -474,7 +434,7 @@ async def test_B06_who_can_not_take_a_volume_does_not_keep_it() -> None:
 @in_virtual_time
 async def test_B43_a_node_that_a_pod_may_not_have_is_told() -> None:
     """Only where it is sure: after an answer that was lost the pod may be there."""
-    ours = Ours()
+    ours = BinderWorld()
     lost = ours.cluster.refuse("create pods/binding", error=Unreachable("cut"), after=True)
     async with ours.binding() as world:
         node = await world.make_node()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from mooring.kube.errors import ServerError
-from tests.support.bindables import a_claim
-from tests.support.binding import PV, PVC, Ours
+from tests.support.binding import PV, PVC, BinderWorld, binding
+from tests.support.builders import a_claim
 from tests.support.virtual_loop import in_virtual_time
 
 PUT_PVC = "update persistentvolumeclaims"
@@ -14,11 +14,10 @@ PUT_PVC = "update persistentvolumeclaims"
 
 @in_virtual_time
 async def test_metrics_count_claims_and_volumes() -> None:
-    ours = Ours()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         await world.available()
         await world.create(a_claim("waits", sc="none"))
-        await world.create(a_claim(world("claim"), sc=world("sc")))
+        await world.make_claim()
         await world.bound(world("claim"), world("pv"))
         page = ours.metrics.render().decode()
     sc = world("sc")
@@ -30,11 +29,11 @@ async def test_metrics_count_claims_and_volumes() -> None:
 
 @in_virtual_time
 async def test_metrics_count_failures_under_both_names() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     ours.cluster.refuse(PUT_PVC)
     async with ours.binding() as world:
         await world.make_class()
-        await world.create(a_claim(world("claim"), sc=world("sc")))
+        await world.make_claim()
         await world.asked(world("claim"))
         page = ours.metrics.render().decode()
     series = f'operation_name="provision",plugin_name="{world.driver}"'
@@ -45,7 +44,7 @@ async def test_metrics_count_failures_under_both_names() -> None:
 
 @in_virtual_time
 async def test_metrics_count_attempts_to_schedule() -> None:
-    ours = Ours()
+    ours = BinderWorld()
     ours.cluster.refuse("create pods/binding", error=ServerError("timed out", code=500))
     async with ours.binding() as world:
         await world.make_pod()
@@ -53,11 +52,11 @@ async def test_metrics_count_attempts_to_schedule() -> None:
         node = await world.make_node()
         await world.scheduled(world("pod"), node)
         await world.make_class(wffc=True)
-        await world.create(a_claim(world("claim"), sc=world("sc")))
+        await world.make_claim()
         await world.make_pod(world("claim"), base="second")
         await world.selected(world("claim"), node)
         ours.cluster.refuse(PUT_PVC)
-        await world.create(a_claim(world("other"), sc=world("sc")))
+        await world.make_claim("other")
         third = await world.make_pod(world("other"), base="third")
         await world.told(third, "Warning", "FailedScheduling", 'running PreBind plugin "VolumeBinding": not now')
         await world.patch(PVC, world("claim"), {"metadata": {"annotations": None}})
@@ -74,18 +73,16 @@ async def test_metrics_count_attempts_to_schedule() -> None:
 
 @in_virtual_time
 async def test_metrics_time_provisioning_and_deletion() -> None:
-    ours = Ours()
-    async with ours.binding() as world:
+    async with binding() as (ours, world):
         await world.make_class()
-        await world.create(a_claim(world("claim"), sc=world("sc")))
+        await world.make_claim()
         claim = await world.asked(world("claim"))
         await asyncio.sleep(2)
         await world.provision(claim)
         await world.bound(world("claim"), world("pv"))
         await world.delete(PVC, world("claim"))
         await world.phase(PV, world("pv"), "Released")
-        await world.delete(PV, world("pv"))
-        await world.gone(PV, world("pv"))
+        await world.remove(PV, world("pv"))
         await asyncio.sleep(0.1)
         page = ours.metrics.render().decode()
     for operation in ("provision", "delete"):

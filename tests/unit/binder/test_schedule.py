@@ -12,27 +12,27 @@ from mooring.controllers.scheduler import reasons as why
 from mooring.controllers.scheduler.assumed_bindings import Plan, Plans
 from mooring.controllers.scheduler.decide import Decision, decide_pod
 from mooring.controllers.scheduler.reasons import BindingFailed, Rejected, WaitsForVolumes
-from tests.support.bindables import (
+from tests.support.builders import (
     BOUND_CLAIM,
     NS,
     Json,
-    Stores,
     a_bound_claim,
     a_capacity,
     a_claim,
     a_class,
     a_csi_driver,
     a_csi_node,
-    a_node,
     a_pod,
+    a_ready_node,
+    a_va,
     a_volume,
-    an_attachment,
     an_ephemeral_volume,
 )
+from tests.support.stores import Stores
 
 POD = Key(NS, "pod")
 CLAIM = Key(NS, "claim")
-ABC = [a_node("na", zone="a"), a_node("nb", zone="b"), a_node("nc", zone="c")]
+ABC = [a_ready_node("na", zone="a"), a_ready_node("nb", zone="b"), a_ready_node("nc", zone="c")]
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x"]}
 GOES = [a_pod("pod", "claim")]
 LATER = a_class(wffc=True)
@@ -63,7 +63,7 @@ BEFORE: dict[str, tuple[list[Json], str]] = {
         [a_bound_claim(status={"phase": "Lost"})],
         'persistentvolumeclaim "claim" bound to non-existent persistentvolume "pv"',
     ),
-    "B41-being-deleted": ([a_bound_claim(meta=DELETED), a_volume()], 'persistentvolumeclaim "claim" is being deleted'),
+    "B41-being-deleted": ([a_bound_claim(**DELETED), a_volume()], 'persistentvolumeclaim "claim" is being deleted'),
 }
 
 
@@ -75,17 +75,17 @@ def test_claims_that_are_not_ready(bodies: list[Json], text: str) -> None:
 def test_B38_an_ephemeral_claim_that_is_not_made_yet() -> None:
     pod = a_pod("pod", volumes=(an_ephemeral_volume(),))
     text = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "pod-scratch"'
-    assert text in rejection(decided(pod, a_node()))
+    assert text in rejection(decided(pod, a_ready_node()))
 
 
 def test_B39_a_foreign_claim_of_that_name() -> None:
     pod = a_pod("pod", volumes=(an_ephemeral_volume(),))
-    text = rejection(decided(pod, a_node(), a_bound_claim("pod-scratch"), a_volume()))
+    text = rejection(decided(pod, a_ready_node(), a_bound_claim("pod-scratch"), a_volume()))
     assert "PVC default/pod-scratch was not created for pod default/pod (pod is not owner)" in text
 
 
 def test_B41_scheduled_after_the_claim_is_bound() -> None:
-    decision = decided(*GOES, a_node(), a_bound_claim(), a_volume(claim=a_bound_claim(), phase="Bound"))
+    decision = decided(*GOES, a_ready_node(), a_bound_claim(), a_volume(claim=a_bound_claim(), phase="Bound"))
     assert "n1" == node_of(decision)
 
 
@@ -116,7 +116,7 @@ PLACES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("pod", "node", "reason"), PLACES.values(), ids=PLACES)
 def test_nodes(pod: dict[str, Any], node: dict[str, Any], reason: str) -> None:
-    decision = decided(a_pod("pod", **pod), a_node(**node))
+    decision = decided(a_pod("pod", **pod), a_ready_node(**node))
     if reason:
         assert f"0/1 nodes are available: 1 {reason}." == rejection(decision)
     else:
@@ -139,7 +139,7 @@ def test_pods_spread_over_nodes() -> None:
 
 def test_whose_pod_it_is_not() -> None:
     for pod in (a_pod("pod", schedulerName="other"), a_pod("pod", node="n1"), a_pod("pod", schedulingGates=[{"name": "g"}])):
-        assert decided(pod, a_node()).over
+        assert decided(pod, a_ready_node()).over
 
 
 # -- volumes
@@ -159,18 +159,18 @@ def test_B42_bound_volume_of_a_zone() -> None:
 
 
 def test_B42_bound_to_a_volume_that_is_gone() -> None:
-    assert f"0/1 nodes are available: 1 {why.BOUND_TO_NOTHING}." == rejection(decided(*GOES, a_node(), a_bound_claim()))
+    assert f"0/1 nodes are available: 1 {why.BOUND_TO_NOTHING}." == rejection(decided(*GOES, a_ready_node(), a_bound_claim()))
 
 
 def test_labels_of_old_volumes_say_their_zone() -> None:
     zone = "topology.kubernetes.io/zone"
     bodies = [*GOES, a_bound_claim(), a_volume(claim=a_bound_claim(), phase="Bound", labels={zone: "a__b"})]
-    assert "n2" == node_of(decided(*bodies, a_node("n1", **{zone: "c"}), a_node("n2", **{zone: "b"})))
-    assert why.ZONE in rejection(decided(*bodies, a_node("n1", **{zone: "c"})))
+    assert "n2" == node_of(decided(*bodies, a_ready_node("n1", **{zone: "c"}), a_ready_node("n2", **{zone: "b"})))
+    assert why.ZONE in rejection(decided(*bodies, a_ready_node("n1", **{zone: "c"})))
 
 
 def test_two_claims_of_a_pod_do_not_get_the_same_volume() -> None:
-    bodies = [a_pod("pod", "claim", "second"), a_node(), a_claim(), a_claim("second"), a_class(wffc=True, provisioner=NO_PROVISIONER)]
+    bodies = [a_pod("pod", "claim", "second"), a_ready_node(), a_claim(), a_claim("second"), a_class(wffc=True, provisioner=NO_PROVISIONER)]
     assert why.CONFLICT in rejection(decided(*bodies, a_volume()))
     plan = decided(*bodies, a_volume(), a_volume("pv2")).plan
     assert plan is not None
@@ -178,20 +178,20 @@ def test_two_claims_of_a_pod_do_not_get_the_same_volume() -> None:
 
 
 def test_B43_dynamic() -> None:
-    plan = decided(*GOES, a_node(), a_claim(), LATER).plan
+    plan = decided(*GOES, a_ready_node(), a_claim(), LATER).plan
     assert plan is not None
     assert ((), (CLAIM,)) == (plan.static, plan.provision)
 
 
 def test_B44_a_chosen_node_pins() -> None:
-    assert why.CONFLICT in rejection(decided(*GOES, a_node("n1"), a_claim(selected="gone"), LATER))
-    assert "n2" == node_of(decided(*GOES, a_node("n1"), a_node("n2"), a_claim(selected="n2"), LATER))
+    assert why.CONFLICT in rejection(decided(*GOES, a_ready_node("n1"), a_claim(selected="gone"), LATER))
+    assert "n2" == node_of(decided(*GOES, a_ready_node("n1"), a_ready_node("n2"), a_claim(selected="n2"), LATER))
 
 
 def test_B44_an_empty_annotation_chooses_a_node_that_is_nowhere() -> None:
     nowhere = a_claim(annotations={SELECTED_NODE: ""})
-    assert f"0/1 nodes are available: 1 {why.CONFLICT}." == rejection(decided(*GOES, a_node(), nowhere, LATER))
-    assert why.CONFLICT in rejection(decided(*GOES, a_node(), nowhere, LATER, a_volume())), "a volume that is there does not help"
+    assert f"0/1 nodes are available: 1 {why.CONFLICT}." == rejection(decided(*GOES, a_ready_node(), nowhere, LATER))
+    assert why.CONFLICT in rejection(decided(*GOES, a_ready_node(), nowhere, LATER, a_volume())), "a volume that is there does not help"
 
 
 def test_B50_allowed_topologies() -> None:
@@ -208,7 +208,7 @@ def test_B51_static_class_without_volumes() -> None:
 
 # -- capacity
 
-HOSTS = [a_node(name, host=name) for name in ("n1", "n2", "n3")]
+HOSTS = [a_ready_node(name, host=name) for name in ("n1", "n2", "n3")]
 
 
 def capacities(*rows: Json, size: str = "10Gi", driver: Json | None = None, claims: tuple[Json, ...] = ()) -> Decision:
@@ -237,7 +237,7 @@ def test_no_room(rows: list[Json], size: str) -> None:
 
 
 ROOM: dict[str, tuple[list[Json], str, Json | None]] = {
-    "B48-false": ([], "10Gi", a_csi_driver(storage_capacity=False)),
+    "B48-false": ([], "10Gi", a_csi_driver(storageCapacity=False)),
     "B48-no-driver-object": ([], "10Gi", {}),
     "B49-the-maximum-alone-decides": ([a_capacity("c", "n1", "10Gi", maximumVolumeSize="50Gi")], "50Gi", None),
     "B46-for-all-nodes": ([a_capacity("c", "")], "10Gi", None),
@@ -282,18 +282,18 @@ def bound(name: str) -> list[Json]:
     return [claim, a_volume(f"pv-{name}", claim=claim, phase="Bound")]
 
 
-IN_USE = [a_pod("first", "c1", "c2", node="n1", phase="Running"), *bound("c1"), *bound("c2"), *bound("c3"), a_class(), a_node()]
+IN_USE = [a_pod("first", "c1", "c2", node="n1", phase="Running"), *bound("c1"), *bound("c2"), *bound("c3"), a_class(), a_ready_node()]
 
 
 def test_B52_limit() -> None:
-    assert why.LIMIT in rejection(decided(a_pod("pod", "c3"), a_csi_node(count=2), *IN_USE))
-    assert "n1" == node_of(decided(a_pod("pod", "c3"), a_csi_node(count=3), *IN_USE))
+    assert why.LIMIT in rejection(decided(a_pod("pod", "c3"), a_csi_node("n1", count=2), *IN_USE))
+    assert "n1" == node_of(decided(a_pod("pod", "c3"), a_csi_node("n1", count=3), *IN_USE))
     over = a_pod("first", "c1", "c2", node="n1", phase="Succeeded")
-    assert "n1" == node_of(decided(a_pod("pod", "c3"), a_csi_node(count=2), *IN_USE, over))
+    assert "n1" == node_of(decided(a_pod("pod", "c3"), a_csi_node("n1", count=2), *IN_USE, over))
 
 
 def test_B52_claims_without_a_volume_count() -> None:
-    bodies = [a_node(), a_csi_node(count=1), LATER, a_claim("c1"), a_claim("c2")]
+    bodies = [a_ready_node(), a_csi_node("n1", count=1), LATER, a_claim("c1"), a_claim("c2")]
     assert why.LIMIT in rejection(decided(a_pod("pod", "c1", "c2"), *bodies))
     assert "n1" == node_of(decided(a_pod("pod", "c1"), *bodies))
 
@@ -301,28 +301,34 @@ def test_B52_claims_without_a_volume_count() -> None:
 def test_B52_pods_on_their_way_count() -> None:
     plans = Plans()
     plans.add(Plan(Key(NS, "first"), "uid-first", "n1"))
-    bodies = [a_pod("first", "c1"), a_pod("pod", "c3"), *bound("c1"), *bound("c3"), a_node(), a_csi_node(count=1)]
+    bodies = [a_pod("first", "c1"), a_pod("pod", "c3"), *bound("c1"), *bound("c3"), a_ready_node(), a_csi_node("n1", count=1)]
     assert why.LIMIT in rejection(decided(*bodies, plans=plans))
 
 
 def test_B53_a_volume_in_use_on_the_node_is_free() -> None:
-    assert "n1" == node_of(decided(a_pod("pod", "c1"), a_csi_node(count=2), *IN_USE))
+    assert "n1" == node_of(decided(a_pod("pod", "c1"), a_csi_node("n1", count=2), *IN_USE))
 
 
-@pytest.mark.parametrize("csi_node", [[], [a_csi_node()], [a_csi_node(count=0, driver="other")]])
+@pytest.mark.parametrize("csi_node", [[], [a_csi_node("n1")], [a_csi_node("n1", count=0, drivers={"other": "n1"})]])
 def test_B54_unlimited(csi_node: list[Json]) -> None:
     assert "n1" == node_of(decided(a_pod("pod", "c3"), *csi_node, *IN_USE))
 
 
 def test_B55_an_attachment_without_a_pod_counts() -> None:
-    bodies = [a_node(), a_csi_node(count=1), *bound("left"), *bound("wanted"), an_attachment("va", "pv-left", "n1")]
+    bodies = [
+        a_ready_node(),
+        a_csi_node("n1", count=1),
+        *bound("left"),
+        *bound("wanted"),
+        a_va("va", "pv-left", "n1", status={"attached": True}),
+    ]
     assert why.LIMIT in rejection(decided(a_pod("pod", "wanted"), *bodies))
     assert "n1" == node_of(decided(a_pod("pod", "left"), *bodies)), "the same volume is not counted twice"
 
 
 def test_B56_a_claim_for_one_pod_alone() -> None:
     claim = a_bound_claim(modes=("ReadWriteOncePod",))
-    bodies = [*GOES, a_node("n1"), a_node("n2"), claim, a_volume(claim=claim, phase="Bound", modes=("ReadWriteOncePod",))]
+    bodies = [*GOES, a_ready_node("n1"), a_ready_node("n2"), claim, a_volume(claim=claim, phase="Bound", modes=("ReadWriteOncePod",))]
     user = a_pod("first", "claim", node="n1")
     assert f"0/2 nodes are available: 2 {why.RWOP}." == rejection(decided(*bodies, user))
     assert "n1" == node_of(decided(*bodies, {**user, "status": {"phase": "Succeeded"}}))
@@ -341,43 +347,43 @@ def going_on(*bodies: Json, static: bool = False, now: float = 0.0, written: boo
 
 
 def test_B43_waits_for_the_volume_then_binds() -> None:
-    waits = going_on(a_node(), a_claim(selected="n1"))
+    waits = going_on(a_ready_node(), a_claim(selected="n1"))
     assert isinstance(waits.because, WaitsForVolumes)
     assert (("claim",), 600.0, False) == (waits.because.claims, waits.wake_at, waits.bind)
     assert {"claim/default/claim", "node/n1"} <= waits.waits
     claim = a_bound_claim(annotations={**BOUND_CLAIM, **SELECTED})
-    assert going_on(a_node(), claim, a_volume(claim=claim, phase="Bound")).bind
-    assert not going_on(a_node(), claim, a_volume(claim=claim, phase="Bound"), written=False).bind
+    assert going_on(a_ready_node(), claim, a_volume(claim=claim, phase="Bound")).bind
+    assert not going_on(a_ready_node(), claim, a_volume(claim=claim, phase="Bound"), written=False).bind
 
 
 FAILED: dict[str, tuple[list[Json], bool, str]] = {
-    "B44-taken-back": ([a_node(), a_claim(annotations={"x": "y"})], False, 'provisioning failed for PVC "claim"'),
-    "B44-another-node": ([a_node(), a_claim(selected="n2")], False, 'provisioning failed for PVC "claim"'),
-    "B44-no-annotations": ([a_node(), a_claim()], False, 'selectedNode annotation reset for PVC "claim"'),
+    "B44-taken-back": ([a_ready_node(), a_claim(annotations={"x": "y"})], False, 'provisioning failed for PVC "claim"'),
+    "B44-another-node": ([a_ready_node(), a_claim(selected="n2")], False, 'provisioning failed for PVC "claim"'),
+    "B44-no-annotations": ([a_ready_node(), a_claim()], False, 'selectedNode annotation reset for PVC "claim"'),
     "B45-elsewhere": (
-        [a_node(zone="a"), a_bound_claim(annotations={**BOUND_CLAIM, **SELECTED}), a_volume(claim="claim", affinity={"zone": "b"})],
+        [a_ready_node(zone="a"), a_bound_claim(annotations={**BOUND_CLAIM, **SELECTED}), a_volume(claim="claim", affinity={"zone": "b"})],
         False,
         'pv "pv" node affinity doesn\'t match node "n1": no matching NodeSelectorTerms',
     ),
     "B45-static-elsewhere": (
-        [a_node(zone="a"), a_claim(), a_volume(claim=a_claim(uid="u"), affinity={"zone": "b"})],
+        [a_ready_node(zone="a"), a_claim(), a_volume(claim=a_claim(uid="u"), affinity={"zone": "b"})],
         True,
         'pv "pv" node affinity doesn\'t match node "n1": no matching NodeSelectorTerms',
     ),
     "static-anothers": (
-        [a_node(), a_claim(uid="u"), a_volume(claim=a_claim(uid="before"))],
+        [a_ready_node(), a_claim(uid="u"), a_volume(claim=a_claim(uid="before"))],
         True,
         'ClaimRef got reset for pv "pv"',
     ),
     "static-claim-chose-another": (
-        [a_node(), a_bound_claim(volume="pv2"), a_volume(claim=a_bound_claim())],
+        [a_ready_node(), a_bound_claim(volume="pv2"), a_volume(claim=a_bound_claim())],
         True,
         'PVC "claim" is bound to pv "pv2" instead of pv "pv"',
     ),
-    "static-let-go": ([a_node(), a_claim(), a_volume()], True, 'ClaimRef got reset for pv "pv"'),
-    "static-gone": ([a_node(), a_claim()], True, 'failed to check binding: persistentvolumes "pv" not found'),
-    "static-claim-gone": ([a_node(), a_volume()], True, 'failed to check binding: persistentvolumeclaims "default/claim" not found'),
-    "claim-gone": ([a_node()], False, 'failed to check provisioning pvc: persistentvolumeclaims "default/claim" not found'),
+    "static-let-go": ([a_ready_node(), a_claim(), a_volume()], True, 'ClaimRef got reset for pv "pv"'),
+    "static-gone": ([a_ready_node(), a_claim()], True, 'failed to check binding: persistentvolumes "pv" not found'),
+    "static-claim-gone": ([a_ready_node(), a_volume()], True, 'failed to check binding: persistentvolumeclaims "default/claim" not found'),
+    "claim-gone": ([a_ready_node()], False, 'failed to check provisioning pvc: persistentvolumeclaims "default/claim" not found'),
     "node-gone": ([a_claim(selected="n1")], False, 'failed to get node "n1": node "n1" not found'),
 }
 
@@ -390,7 +396,7 @@ def test_a_plan_that_fails(bodies: list[Json], static: bool, text: str) -> None:
 
 
 def test_B57_waiting_has_an_end() -> None:
-    decision = going_on(a_node(), a_claim(selected="n1"), now=600.0)
+    decision = going_on(a_ready_node(), a_claim(selected="n1"), now=600.0)
     assert isinstance(decision.because, BindingFailed)
     assert 'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded' == str(decision.because)
     assert decision.over
@@ -399,14 +405,14 @@ def test_B57_waiting_has_an_end() -> None:
 def test_a_plan_ends_with_its_pod() -> None:
     plans = Plans()
     plans.add(Plan(POD, "uid-another", "n1", provision=(CLAIM,)))
-    assert decided(*GOES, a_node(), plans=plans).over
+    assert decided(*GOES, a_ready_node(), plans=plans).over
     assert decided(plans=plans).over
 
 
 def test_two_pods_of_one_claim_plan_the_same() -> None:
     plans = Plans()
     plans.add(Plan(Key(NS, "first"), "u", "n1", static=(("pv", CLAIM),)))
-    bodies = [*GOES, a_node(), a_claim(), a_claim("other"), a_class(wffc=True, provisioner=NO_PROVISIONER), a_volume()]
+    bodies = [*GOES, a_ready_node(), a_claim(), a_claim("other"), a_class(wffc=True, provisioner=NO_PROVISIONER), a_volume()]
     plan = decided(*bodies, plans=plans).plan
     assert plan is not None
     assert (("pv", CLAIM),) == plan.static

@@ -11,19 +11,20 @@ from mooring.api.meta import Key
 from mooring.control.caches import Caches
 from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
-from mooring.controllers.binder.volumes.volume_locks import VolumeLocks, unlocked
+from mooring.controllers.binder.volumes.controller import VolumeLocks, unlocked
 from mooring.controllers.binding import edits, options
 from mooring.controllers.binding.caches import BindingCaches
-from tests.support.bindables import NS, a_claim, a_volume
-from tests.support.binding import POD, PV, PVC, LateWatch, Ours, World, annotations
+from tests.support.binding import POD, PV, PVC, BinderWorld, Tenant, annotations, binding
+from tests.support.builders import NS, a_claim, a_volume
+from tests.support.cluster_world import LateWatch
 from tests.support.virtual_loop import in_virtual_time
 
 
 @in_virtual_time
 async def test_what_has_changed_since_is_not_written() -> None:
-    ours = Ours()
-    world = World(ours.users)
-    runtime = Runtime(ours.cluster, ours.clock, ours.chance, ours.metrics)
+    ours = BinderWorld()
+    world = Tenant(ours.users)
+    runtime = Runtime(ours.cluster, ours.clock, ours.randomness, ours.metrics)
     shared = Caches(runtime)
     caches = BindingCaches(runtime, shared)
     await world.create(a_claim())
@@ -65,8 +66,7 @@ def test_a_volume_is_locked_once_and_its_end_is_told() -> None:
 
 @in_virtual_time
 async def test_a_pod_whose_watch_is_late_is_bound_once() -> None:
-    ours = Ours(LateWatch("pods", seconds=1.0), parts=frozenset({options.SCHEDULER}))
-    async with ours.binding() as world:
+    async with binding(LateWatch("pods", seconds=1.0), parts=frozenset({options.SCHEDULER})) as (ours, world):
         node = await world.make_node()
         await world.make_pod()
         await world.scheduled(world("pod"), node)
@@ -78,8 +78,7 @@ async def test_a_pod_whose_watch_is_late_is_bound_once() -> None:
 
 @in_virtual_time
 async def test_a_volume_that_vanishes_while_it_is_bound_leaves_a_claim_that_waits() -> None:
-    ours = Ours()
-    async with ours.binding() as world:
+    async with binding() as (_, world):
         await world.create(a_volume(world("pv")))
         await world.phase(PV, world("pv"), "Available")
         await world.delete(PV, world("pv"))

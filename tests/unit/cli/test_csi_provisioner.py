@@ -13,7 +13,7 @@ from mooring.api.coordination import LEASES
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES
 from mooring.base.errors import ConfigError
 from mooring.base.flags import flags_of, parse
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.cli.csi_provisioner import COMMAND, ProvisionerFlags, check, options_of, run, sidecar
 from mooring.cli.process import VERSION, Machine, Setup
 from mooring.cli.sidecar import SidecarLife
@@ -23,7 +23,7 @@ from mooring.kube.errors import ServerError
 from tests.support.provisioning import CREATE, AnsweringDriver, ProvisioningWorld
 from tests.support.scripted_driver import RPC
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.cli.world import PortsInProcess
+from tests.unit.cli.sidecar_life import PortsInProcess
 
 PROGRAM = [sys.executable, "-m", "mooring.cli.csi_provisioner"]
 
@@ -173,7 +173,9 @@ class Living(ProvisioningWorld):
     async def living(self, *words):
         setup, machine = a_setup(*words), Machine(environ={"POD_NAMESPACE": "default"}, host_name=lambda: "host")
         self.ports = PortsInProcess(self.driver, self.clock, cluster=self.cluster)
-        life = SidecarLife(sidecar(setup, machine), setup, machine, self.ports, clock=self.clock, chance=Chance(3), metrics=self.metrics)
+        life = SidecarLife(
+            sidecar(setup, machine), setup, machine, self.ports, clock=self.clock, randomness=Random(3), metrics=self.metrics
+        )
         async with self.running(life.run()):
             yield life
 
@@ -196,7 +198,7 @@ async def test_without_the_kind_attributes_classes_are_passed_over(is_served, er
     world = Living(AnsweringDriver(controller=(RPC.MODIFY_VOLUME,)))
     await world.base(volumeAttributesClassName="gold")
     if not is_served:
-        world.store.kinds.take([(VOLUME_ATTRIBUTES_CLASSES.group, VOLUME_ATTRIBUTES_CLASSES.version, VOLUME_ATTRIBUTES_CLASSES.plural)])
+        world.store.kinds.remove([(VOLUME_ATTRIBUTES_CLASSES.group, VOLUME_ATTRIBUTES_CLASSES.version, VOLUME_ATTRIBUTES_CLASSES.plural)])
     if error is not None:
         world.cluster.refuse(ASK, times=None, error=error)
     async with world.living(*words):

@@ -12,11 +12,11 @@ from mooring.api.core import EVENTS
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.cli.process import Machine
 from mooring.kube.errors import NotFound, ServerError
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.cli.world import SlowWork, World
+from tests.unit.cli.sidecar_life import SidecarInProcess, SlowWork
 
 WHOLE_EVENTS = dataclasses.replace(EVENTS, struct=dict)
 LOCK = "lock-csi-example-com"
@@ -28,12 +28,12 @@ class Server:
 
     def __init__(self):
         self.clock = LoopClock(EPOCH_S)
-        self.store = new_store(Chance(0), EPOCH_S)
-        self.users = LocalCluster(self.store, clock=self.clock, chance=Chance(0))
+        self.store = new_store(Random(0), EPOCH_S)
+        self.users = LocalCluster(self.store, clock=self.clock, randomness=Random(0))
 
     def sidecar(self, *flags, seed=1, faults=None, **how):
-        cluster = LocalCluster(self.store, clock=self.clock, chance=Chance(seed), faults=faults)
-        return World("--leader-election", *flags, cluster=cluster, seed=seed, **how)
+        cluster = LocalCluster(self.store, clock=self.clock, randomness=Random(seed), faults=faults)
+        return SidecarInProcess("--leader-election", *flags, cluster=cluster, seed=seed, **how)
 
     async def lease(self, namespace="default"):
         try:

@@ -10,15 +10,14 @@ import pytest
 
 import mooring
 from mooring.base.flags import Section, flags_of, parse
-from mooring.base.usage import WIDTH
-from mooring.cli import apiserver, apiserver_files, binder, csi_attacher, csi_provisioner, demo, dev, driver, orphans
+from mooring.cli import apiserver, binder, csi_attacher, csi_provisioner, demo, dev, driver, orphans
 from mooring.cli import mooring as command
-from mooring.cli.process import Command
+from mooring.cli.process import WIDTH, Command
 
 OURS: Final[dict[str, Command[Any]]] = {
     "apiserver": apiserver.COMMAND,
-    "apiserver backup": apiserver_files._BACKUP,
-    "apiserver restore": apiserver_files._RESTORE,
+    "apiserver backup": apiserver._BACKUP,
+    "apiserver restore": apiserver._RESTORE,
     "binder": binder.COMMAND,
     "demo": demo.COMMAND,
     "dev": dev.COMMAND,

@@ -12,7 +12,7 @@ from typing import TextIO
 
 import pytest
 
-from mooring.cli.keyboard import on_enter
+from mooring.cli.dev import on_enter
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError, InvariantError
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.cli.health import DRIVER_S_MAX
-from mooring.cli.life import DRAIN_S_MAX
+from mooring.control.manager import DRAIN_S_MAX
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
@@ -21,12 +21,12 @@ from mooring.kube.errors import Forbidden
 from tests.support.recording import RecordingCluster
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.cli.world import SlowWork, World
+from tests.unit.cli.sidecar_life import SidecarInProcess, SlowWork
 
 
 @in_virtual_time
 async def test_the_work_gets_the_driver_as_it_introduced_itself():
-    world = World()
+    world = SidecarInProcess()
     async with world.living():
         (context,) = world.contexts
         assert "csi.example.com" == context.info.name
@@ -37,7 +37,7 @@ async def test_the_work_gets_the_driver_as_it_introduced_itself():
 @in_virtual_time
 async def test_without_verbosity_the_log_tells_the_driver_and_that_work_begins(capsys):
     """Else a process that waits for its driver looks like one that works."""
-    world = World(connect_s=5)
+    world = SidecarInProcess(connect_s=5)
     async with world.living():
         assert "" == capsys.readouterr().err
         await world.clock.sleep(6)
@@ -55,7 +55,7 @@ async def test_ready_when_driver_and_caches_are():
         work = SlowWork(world.clock, synced=False)
         return work
 
-    world = World(make=make, connect_s=5)
+    world = SidecarInProcess(make=make, connect_s=5)
     async with world.living():
         assert "not ready: no connection to the CSI driver yet\n" == (await world.asked("/readyz")).body
         assert 200 == (await world.asked("/healthz")).status
@@ -83,7 +83,7 @@ async def test_a_driver_that_never_gets_ready_shows():
         async def probe(self, request):
             return csi.ProbeResponse(ready={"value": False})
 
-    world = World(plugin=Unready())
+    world = SidecarInProcess(plugin=Unready())
     async with world.living():
         await world.clock.sleep(600)
         assert (503, "not ready: the CSI driver is not ready yet\n") == _answer(await world.asked("/readyz"))
@@ -94,7 +94,7 @@ async def test_a_driver_that_never_gets_ready_shows():
 @in_virtual_time
 async def test_the_metrics_page_waits_a_moment_for_the_driver():
     """Whoever took an answer of the Go sidecars' page for a sign of readiness goes on working."""
-    world = World(connect_s=5)
+    world = SidecarInProcess(connect_s=5)
     async with world.living():
         assert 200 == (await world.asked("/metrics")).status
         assert world.clock.now() == pytest.approx(DRIVER_S_MAX, abs=0.1)
@@ -106,7 +106,7 @@ async def test_the_metrics_page_waits_a_moment_for_the_driver():
 @in_virtual_time
 async def test_SG_the_end_waits_for_a_running_call():
     """What a call changed at the driver is stored before the process ends."""
-    world = World(make=lambda: SlowWork(world.clock, call_s=12))
+    world = SidecarInProcess(make=lambda: SlowWork(world.clock, call_s=12))
     async with world.living():
         world.life.end()
         assert (503, "not ready: ending\n") == _answer(await world.asked("/readyz"))
@@ -118,7 +118,7 @@ async def test_SG_the_end_waits_for_a_running_call():
 
 @in_virtual_time
 async def test_SG_the_end_waits_no_longer_than_the_limit():
-    world = World(make=lambda: SlowWork(world.clock, call_s=500))
+    world = SidecarInProcess(make=lambda: SlowWork(world.clock, call_s=500))
     async with world.living():
         world.life.end()
         await world.task
@@ -128,7 +128,7 @@ async def test_SG_the_end_waits_no_longer_than_the_limit():
 
 @in_virtual_time
 async def test_SG_work_that_has_not_begun_is_not_waited_for():
-    world = World(make=lambda: SlowWork(world.clock, synced=False))
+    world = SidecarInProcess(make=lambda: SlowWork(world.clock, synced=False))
     async with world.living():
         world.life.end()
         await world.task
@@ -138,7 +138,7 @@ async def test_SG_work_that_has_not_begun_is_not_waited_for():
 
 @in_virtual_time
 async def test_SG_a_process_that_waits_for_its_driver_ends_at_once():
-    world = World(connect_s=25)
+    world = SidecarInProcess(connect_s=25)
     async with world.living():
         world.life.end()
         await world.task
@@ -149,7 +149,7 @@ async def test_SG_a_process_that_waits_for_its_driver_ends_at_once():
 
 @in_virtual_time
 async def test_SG_a_life_that_is_over_before_it_begins_touches_nothing():
-    world = World()
+    world = SidecarInProcess()
     world.life.end()
     await ended(world)
     assert world.ports.connection is None
@@ -159,7 +159,7 @@ async def test_SG_a_life_that_is_over_before_it_begins_touches_nothing():
 @in_virtual_time
 async def test_ST05_an_unchanged_driver_that_comes_back_is_carried_on_with():
     """The peer exits at its next call; going on with the same driver is what we do instead."""
-    world = World()
+    world = SidecarInProcess()
     async with world.living():
         world.ports.connection.lose()
         await world.clock.sleep(60)
@@ -171,7 +171,7 @@ async def test_ST05_an_unchanged_driver_that_comes_back_is_carried_on_with():
 
 @in_virtual_time
 async def test_CO06_a_driver_that_was_replaced_ends_the_life():
-    world = World()
+    world = SidecarInProcess()
 
     async def replace():
         await world.clock.sleep(0.01)
@@ -189,7 +189,7 @@ async def test_CO06_a_driver_that_was_replaced_ends_the_life():
 
 @in_virtual_time
 async def test_CO06_on_request_every_loss_ends_the_life():
-    world = World("--exit-on-lost-connection")
+    world = SidecarInProcess("--exit-on-lost-connection")
 
     async def lose():
         await world.clock.sleep(0.01)
@@ -220,7 +220,7 @@ async def test_ST02_a_driver_that_gets_ready_late_is_waited_for():
             assert 3 == len(probes), "asked for its name before it was ready"
             return await super().get_plugin_info(request)
 
-    world = World(plugin=Late())
+    world = SidecarInProcess(plugin=Late())
     async with world.living():
         await world.clock.sleep(5)
         assert [0.0, 1.0, 2.0] == probes
@@ -229,7 +229,7 @@ async def test_ST02_a_driver_that_gets_ready_late_is_waited_for():
 
 @in_virtual_time
 async def test_CP02_ST03_a_driver_without_a_name_is_refused():
-    world = World(plugin=ScriptedDriver(""))
+    world = SidecarInProcess(plugin=ScriptedDriver(""))
     with pytest.raises(ConfigError, match="driver name is empty") as caught:
         await ended(world)
     assert 1 == caught.value.exit_code
@@ -246,7 +246,7 @@ async def test_ST03_a_name_that_takes_longer_than_a_second_is_asked_for_again_an
             await world.clock.sleep(3)
             return await super().get_plugin_info(request)
 
-    world = World(plugin=Slow())
+    world = SidecarInProcess(plugin=Slow())
     with pytest.raises(DriverError, match="DeadlineExceeded"):
         await ended(world)
     assert 2 <= len(world.plugin.asked)
@@ -260,14 +260,14 @@ async def test_a_driver_that_refuses_its_capabilities_is_said_so():
         async def controller_get_capabilities(self, request):
             raise DriverError(Code.PERMISSION_DENIED, "no")
 
-    world = World(plugin=Refusing())
+    world = SidecarInProcess(plugin=Refusing())
     with pytest.raises(DriverError, match="PermissionDenied desc = no"):
         await ended(world)
 
 
 @in_virtual_time
 async def test_an_error_of_the_work_is_the_lifes_error():
-    world = World(make=lambda: SlowWork(world.clock, fail=ZeroDivisionError("a bug")))
+    world = SidecarInProcess(make=lambda: SlowWork(world.clock, fail=ZeroDivisionError("a bug")))
     with pytest.raises(ZeroDivisionError, match="a bug"):
         await ended(world)
     assert set() == world.ports.open
@@ -279,7 +279,7 @@ async def test_work_that_ends_by_itself_is_a_bug():
         async def run(self):
             return
 
-    world = World(make=lambda: Lazy(world.clock))
+    world = SidecarInProcess(make=lambda: Lazy(world.clock))
     with pytest.raises(InvariantError, match="the work ended"):
         await ended(world)
 
@@ -288,8 +288,8 @@ async def test_work_that_ends_by_itself_is_a_bug():
 async def test_a_life_that_may_not_stand_for_election_is_not_ready():
     """A rollout without the right to the Lease must not look good; who stands by for another is ready."""
     clock = LoopClock()
-    cluster = RecordingCluster(LocalCluster(new_store(Chance(1), 0.0), clock=clock, chance=Chance(2)), [])
-    world = World("--leader-election", "--leader-election-namespace=default", cluster=cluster)
+    cluster = RecordingCluster(LocalCluster(new_store(Random(1), 0.0), clock=clock, randomness=Random(2)), [])
+    world = SidecarInProcess("--leader-election", "--leader-election-namespace=default", cluster=cluster)
     refusal = cluster.refuse("get leases", times=None, error=Forbidden("leases is forbidden"))
     async with world.living():
         await world.clock.sleep(1)

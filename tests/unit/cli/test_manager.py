@@ -9,7 +9,7 @@ from mooring.base.flags import parse
 from mooring.cli.manager import run_manager
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import ManagerFlags
-from tests.unit.cli.world import SlowWork
+from tests.unit.cli.sidecar_life import SlowWork
 
 KUBECONFIG = """
 clusters: [{name: here, cluster: {server: "http://127.0.0.1:1"}}]

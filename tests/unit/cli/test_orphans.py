@@ -8,19 +8,17 @@ from typing import Any
 
 import pytest
 
-from mooring.api.coordination import LEASES
 from mooring.base.errors import ConfigError
 from mooring.cli import mooring as command
 from mooring.cli.orphans import CANNOT, CLEAN, LEFT
-from mooring.controllers.provisioner.intents import lease_codec
-from mooring.why.scanner import CannotLook
-from tests.support.orphaned import PLACE, Listing, World
+from mooring.why.facts import CannotLook
+from tests.support.orphaned import Listing, OrphansWorld
 from tests.support.virtual_loop import in_virtual_time
 
 
 @in_virtual_time
 async def test_where_everything_has_its_place_the_exit_code_is_0():
-    world = World(Listing("h1"))
+    world = OrphansWorld(Listing("h1"))
     await world.own("pv1", "h1")
     assert CLEAN == await world.run()
     assert "csi.test: 1 volume, 0 leaked, 0 ghost, 0 abandoned, 0 foreign, 0 begun, 0 doubtful\n" == world.out.getvalue()
@@ -28,7 +26,7 @@ async def test_where_everything_has_its_place_the_exit_code_is_0():
 
 @in_virtual_time
 async def test_what_is_found_is_shown_and_stays():
-    world = World(Listing("h1", "h2", "h3", "h4", "h5"))
+    world = OrphansWorld(Listing("h1", "h2", "h3", "h4", "h5"))
     await world.own("pv1", "h1")
     await world.own("pv9", "h9")
     assert LEFT == await world.run(output="json")
@@ -39,7 +37,7 @@ async def test_what_is_found_is_shown_and_stays():
 
 @in_virtual_time
 async def test_deleting_asks_waits_and_looks_again():
-    world = World(Listing("h1", "h2", "h3"))
+    world = OrphansWorld(Listing("h1", "h2", "h3"))
     await world.own("pv1", "h1")
 
     async def claimed_late() -> None:
@@ -54,9 +52,9 @@ async def test_deleting_asks_waits_and_looks_again():
     assert "h3: not deleted: it is no orphan" in world.err.getvalue()
 
 
-async def a_world(*leaked: str) -> World:
+async def a_world(*leaked: str) -> OrphansWorld:
     """Its cluster has a volume of the driver, so it is the right one."""
-    world = World(Listing("kept", *leaked))
+    world = OrphansWorld(Listing("kept", *leaked))
     await world.own("pv", "kept")
     return world
 
@@ -151,9 +149,7 @@ async def test_what_was_deleted_is_shown_when_the_next_look_fails():
 
     async def damage() -> None:
         await asyncio.sleep(5)
-        body = lease_codec.page_body(PLACE, 0, None, "somebody", [], 0.0)
-        body["metadata"]["annotations"][lease_codec.ENTRIES] = "9:later"
-        await world.store(LEASES, body, "default")
+        await world.damage()
 
     damaging = asyncio.create_task(damage(), name="damage")
     with pytest.raises(CannotLook):
@@ -188,7 +184,7 @@ async def test_a_named_volume_that_has_its_object_is_refused():
     ids=["all", "by prefix", "unasked"],
 )
 async def test_a_cluster_without_the_drivers_volumes_may_be_the_wrong_one(flags: dict[str, Any], remedy: str):
-    world = World(Listing("h1"))
+    world = OrphansWorld(Listing("h1"))
     with pytest.raises(ConfigError, match=f"no PersistentVolume of the driver.*{remedy}"):
         await world.run("csi.test\n", delete=True, older_than_s=0.0, **flags)
     assert {"h1"} == set(world.driver.volumes)
@@ -196,7 +192,7 @@ async def test_a_cluster_without_the_drivers_volumes_may_be_the_wrong_one(flags:
 
 @in_virtual_time
 async def test_the_last_volume_of_a_driver_goes_by_its_name_after_a_question():
-    world = World(Listing("h1"))
+    world = OrphansWorld(Listing("h1"))
     assert CLEAN == await world.run("csi.test\n", delete=True, volume="h1", older_than_s=0.0)
     assert {} == world.driver.volumes
 
@@ -216,10 +212,8 @@ async def test_what_a_provisioner_has_begun_is_not_touched():
 @in_virtual_time
 async def test_a_journal_that_can_not_be_read_stops_it():
     """It may name what looks leaked."""
-    world = World(Listing("opaque"))
-    body = lease_codec.page_body(PLACE, 0, None, "somebody", [], 0.0)
-    body["metadata"]["annotations"][lease_codec.ENTRIES] = "9:later"
-    await world.cluster.create(LEASES.whole(), body, "default")
+    world = OrphansWorld(Listing("opaque"))
+    await world.damage()
     with pytest.raises(CannotLook):
         await world.run()
 
@@ -227,7 +221,7 @@ async def test_a_journal_that_can_not_be_read_stops_it():
 @in_virtual_time
 async def test_a_driver_that_does_not_list_can_not_be_asked():
     with pytest.raises(ConfigError, match="LIST_VOLUMES"):
-        await World(Listing(lists=False)).run()
+        await OrphansWorld(Listing(lists=False)).run()
 
 
 @pytest.mark.parametrize(

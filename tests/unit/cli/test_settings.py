@@ -4,11 +4,10 @@ import pytest
 
 from mooring.base.errors import ConfigError
 from mooring.base.flags import parse
-from mooring.base.usage import usage
 from mooring.cli.binder import BinderFlags
 from mooring.cli.csi_provisioner import ProvisionerFlags
 from mooring.cli.election import namespace
-from mooring.cli.process import Machine
+from mooring.cli.process import Machine, usage
 from mooring.cli.settings import RequestLimit, request_limit
 from mooring.cli.tables import SidecarFlags
 

@@ -10,7 +10,7 @@ import pytest
 
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.cli import sidecar
 from mooring.cli.life import Life
 from mooring.cli.process import Machine
@@ -22,7 +22,7 @@ class LifeOfEvents(Life):
     """A life that ends when the test says so."""
 
     def __init__(self, machine=None):
-        super().__init__("a-life", None, machine or Machine(), clock=LoopClock(), chance=Chance(), metrics=Metrics())
+        super().__init__("a-life", None, machine or Machine(), clock=LoopClock(), randomness=Random(), metrics=Metrics())
         self.told = self._told_to_end
         self.over = asyncio.Event()
 

@@ -10,7 +10,7 @@ from mooring.api.core import NODES
 from mooring.api.meta import ObjectMeta
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.caches import Caches
 from mooring.control.controller import STEPS_MAX, Controller
 from mooring.control.manager import Loop, Manager
@@ -26,7 +26,7 @@ BACK_OFF = BackOff(1.0, 8.0, jitter=0.0)
 
 
 def a_runtime(cluster: FakeCluster | None = None) -> Runtime:
-    return Runtime(cluster or FakeCluster(), LoopClock(), Chance(1), Metrics())
+    return Runtime(cluster or FakeCluster(), LoopClock(), Random(1), Metrics())
 
 
 class Reconciler:
@@ -64,15 +64,23 @@ async def running(controller: Controller[str]):
         task.cancel()
 
 
+@contextlib.asynccontextmanager
+async def working(reconcile, *keys: str, workers: int = 2):
+    """A running controller that has these keys to begin with."""
+    controller = a_controller(reconcile, workers)
+    async with running(controller):
+        for key in keys:
+            controller.add(key)
+        yield controller
+
+
 SETTLED = Result("settled")
 
 
 @in_virtual_time
 async def test_a_failure_waits_for_its_back_off_and_success_ends_it():
     reconcile = Reconciler(Retry("no"), Retry("no"), SETTLED, Retry("no"), SETTLED)
-    controller = a_controller(reconcile)
-    async with running(controller):
-        controller.add("a")
+    async with working(reconcile, "a") as controller:
         await asyncio.sleep(5)
         assert [0, 1, 3] == reconcile.times
         controller.add("a")
@@ -83,9 +91,7 @@ async def test_a_failure_waits_for_its_back_off_and_success_ends_it():
 @in_virtual_time
 async def test_a_refusal_by_the_api_server_is_a_failure(caplog):
     reconcile = Reconciler(Conflict("taken"), SETTLED)
-    controller = a_controller(reconcile)
-    async with running(controller):
-        controller.add("a")
+    async with working(reconcile, "a"):
         await asyncio.sleep(5)
     assert [0, 1] == reconcile.times
 
@@ -93,10 +99,7 @@ async def test_a_refusal_by_the_api_server_is_a_failure(caplog):
 @in_virtual_time
 async def test_a_bug_is_a_failure_of_its_key_alone():
     reconcile = Reconciler(ZeroDivisionError(), SETTLED)
-    controller = a_controller(reconcile, workers=1)
-    async with running(controller):
-        controller.add("a")
-        controller.add("b")
+    async with working(reconcile, "a", "b", workers=1):
         await asyncio.sleep(5)
     assert [(0, "a"), (0, "b"), (1, "a")] == reconcile.seen
 
@@ -104,9 +107,7 @@ async def test_a_bug_is_a_failure_of_its_key_alone():
 @in_virtual_time
 async def test_a_topic_that_heals_ends_the_back_off():
     reconcile = Reconciler(Retry("no", heals=["volume/1"]), SETTLED)
-    controller = a_controller(reconcile)
-    async with running(controller):
-        controller.add("a")
+    async with working(reconcile, "a") as controller:
         await asyncio.sleep(0.5)
         controller.tell("volume/2")
         await asyncio.sleep(0.1)
@@ -118,9 +119,7 @@ async def test_a_topic_that_heals_ends_the_back_off():
 @in_virtual_time
 async def test_a_parked_key_costs_nothing_until_its_topic_is_told():
     reconcile = Reconciler(Result("waiting", waits_for=frozenset({"volume/1"})), SETTLED)
-    controller = a_controller(reconcile)
-    async with running(controller):
-        controller.add("a")
+    async with working(reconcile, "a") as controller:
         await asyncio.sleep(10_000)
         controller.tell("volume/1")
         await asyncio.sleep(1)
@@ -134,9 +133,7 @@ async def test_a_parked_key_costs_nothing_until_its_topic_is_told():
 async def test_what_is_told_between_judgement_and_parking_is_not_lost(outcome):
     reconcile = Reconciler(outcome, SETTLED)
     reconcile.takes_s = 0.1
-    controller = a_controller(reconcile)
-    async with running(controller):
-        controller.add("a")
+    async with working(reconcile, "a") as controller:
         await asyncio.sleep(0.05)
         controller.tell("volume/1")
         await asyncio.sleep(0.5)
@@ -146,9 +143,7 @@ async def test_what_is_told_between_judgement_and_parking_is_not_lost(outcome):
 @in_virtual_time
 async def test_a_key_is_looked_at_again_after_the_time_that_its_result_names():
     reconcile = Reconciler(Result("resting", after_s=7), SETTLED)
-    controller = a_controller(reconcile)
-    async with running(controller):
-        controller.add("a")
+    async with working(reconcile, "a"):
         await asyncio.sleep(20)
     assert [0, 7] == reconcile.times
 
@@ -156,7 +151,7 @@ async def test_a_key_is_looked_at_again_after_the_time_that_its_result_names():
 @in_virtual_time
 async def test_more_to_decide_is_decided_at_once_and_lets_others_in_between():
     reconcile = Reconciler(Result("step", again=True))
-    controller = a_controller(reconcile, workers=1)
+    a_controller(reconcile, workers=1)
     controller_b = Reconciler(SETTLED)
     order: list[str] = []
 
@@ -164,10 +159,7 @@ async def test_more_to_decide_is_decided_at_once_and_lets_others_in_between():
         order.append(key)
         return await (reconcile if key == "a" and len(order) < 7 else controller_b)(key)
 
-    controller = a_controller(both, workers=1)
-    async with running(controller):
-        controller.add("a")
-        controller.add("b")
+    async with working(both, "a", "b", workers=1):
         await asyncio.sleep(1)
     assert ["a"] * STEPS_MAX + ["b"] == order[: STEPS_MAX + 1]
     assert set(order[STEPS_MAX + 1 :]) == {"a"}
@@ -176,9 +168,7 @@ async def test_more_to_decide_is_decided_at_once_and_lets_others_in_between():
 @in_virtual_time
 async def test_what_stays_stale_is_not_tried_at_full_speed():
     reconcile = Reconciler(Stale("moved"))
-    controller = a_controller(reconcile)
-    async with running(controller):
-        controller.add("a")
+    async with working(reconcile, "a"):
         await asyncio.sleep(2.5)
     assert [0] * STEPS_MAX + [1] * STEPS_MAX == reconcile.times
 
@@ -207,9 +197,7 @@ async def test_retry_now_ends_the_back_off_of_those_that_failed_and_of_nobody_el
 @in_virtual_time
 async def test_a_result_may_keep_the_failures_before_it():
     reconcile = Reconciler(Retry("no"), Result("resting", keeps_backoff=True), SETTLED)
-    controller = a_controller(reconcile)
-    async with running(controller):
-        controller.add("a")
+    async with working(reconcile, "a") as controller:
         await asyncio.sleep(1.5)
         assert 1 == controller.failures("a")
         controller.add("a")
@@ -236,9 +224,7 @@ async def test_draining_lets_the_work_in_hand_end_and_takes_no_more():
 @in_virtual_time
 async def test_a_forgotten_key_has_no_past():
     reconcile = Reconciler(Retry("no", heals=["x"]))
-    controller = a_controller(reconcile)
-    async with running(controller):
-        controller.add("a")
+    async with working(reconcile, "a") as controller:
         await asyncio.sleep(0.1)
         controller.forget("a")
         controller.tell("x")
@@ -341,9 +327,7 @@ async def test_an_index_of_one_name_is_one_function():
 @in_virtual_time
 async def test_the_very_thing_that_was_waited_for_begins_the_back_off_anew():
     reconcile = Reconciler(Retry("no", heals={"some", "this"}))
-    controller = a_controller(reconcile)
-    async with running(controller):
-        controller.add("a")
+    async with working(reconcile, "a") as controller:
         await asyncio.sleep(4)
         assert [0, 1, 3] == reconcile.times
         controller.tell("some")
@@ -359,10 +343,10 @@ async def test_what_another_controller_came_to_counts_as_if_it_was_reconciled_he
     reconcile = Reconciler(SETTLED)
     controller = Controller(a_runtime(), "test", reconcile, workers=1, backoff=BACK_OFF, about=lambda key: {"Letter": key})
     async with running(controller):
-        controller.settle("a", Retry("no", heals={"some"}))
-        controller.settle("b", Result("rests", after_s=5))
-        controller.settle("c", Result("more", again=True))
-        controller.settle("d", Result("waits", waits_for=frozenset({"other"})))
+        controller.apply_result("a", Retry("no", heals={"some"}))
+        controller.apply_result("b", Result("rests", after_s=5))
+        controller.apply_result("c", Result("more", again=True))
+        controller.apply_result("d", Result("waits", waits_for=frozenset({"other"})))
         assert (1, 0) == (controller.failures("a"), controller.failures("b"))
         await asyncio.sleep(7)
         assert [(0, "c"), (1, "a"), (5, "b")] == reconcile.seen

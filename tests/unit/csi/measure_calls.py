@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from mooring.base.clock import LoopClock
-from mooring.csi.driver import Call
+from mooring.csi.driver import Call, Driver
 from mooring.csi.grpc import OPTIONS, GrpcDriver, grpc
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.rpcs import Rpcs
 
 CALL = Call(15.0)
 
@@ -64,7 +63,7 @@ async def main(path: Path, count: int) -> None:
     driver = GrpcDriver(str(path), clock=LoopClock(), metrics=CallMetrics())
     await driver.connect(10)
     async with grpc.aio.insecure_channel(f"unix://{path}", options=OPTIONS) as channel:
-        rpc = Rpcs.controller_publish_volume
+        rpc = Driver.controller_publish_volume
         bare = channel.unary_unary(rpc.path, rpc.request_type.SerializeToString, rpc.response_type.FromString)
         roads: dict[str, Callable[[int], Awaitable[Any]]] = {
             "mooring": lambda number: driver.controller_publish_volume(a_request(number), CALL),

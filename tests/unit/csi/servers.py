@@ -13,12 +13,11 @@ from typing import Any
 from mooring.base.clock import LoopClock
 from mooring.csi.client import Client
 from mooring.csi.codes import DriverError
-from mooring.csi.driver import Call
+from mooring.csi.driver import RPCS, Call
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.grpc_logging import quiet_core
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.rpcs import RPCS
 
 with quiet_core():
     import grpc

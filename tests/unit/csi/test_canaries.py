@@ -7,10 +7,9 @@ import pytest
 
 from mooring.base.metrics import Metrics
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.driver import Call
+from mooring.csi.driver import RPCS, Call
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.redact import TOKENS_KEY, is_secret
-from mooring.csi.rpcs import RPCS
 from tests.unit.csi.servers import CALL, Plugin, failing
 
 CANARIES = ("canary-password", "canary-key-line-1", "canary-key-line-2")

@@ -6,10 +6,9 @@ import pytest
 
 from mooring.base.metrics import Metrics
 from mooring.csi.codes import Code, DriverError
-from mooring.csi.driver import Call
+from mooring.csi.driver import RPCS, Call
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.rpcs import RPCS
 from tests.unit.csi.servers import CALL, Plugin, failing, hanging
 
 PUBLISH = "/csi.v1.Controller/ControllerPublishVolume"

@@ -131,11 +131,11 @@ async def test_what_is_in_the_sockets_place_is_named(socket, make, reason):
 async def test_somebody_who_does_not_speak_grpc_is_told_from_nobody(socket):
     greetings = []
 
-    def greet(reader, writer):
+    def probe_and_identify(reader, writer):
         writer.write(b"220 mail.example.com ESMTP\r\n")
         greetings.append(writer)
 
-    async with await asyncio.start_unix_server(greet, socket):
+    async with await asyncio.start_unix_server(probe_and_identify, socket):
         with pytest.raises(ConfigError, match="somebody listens there, but does not speak gRPC"):
             await a_driver(socket).connect(0.2)
         for writer in greetings:
@@ -197,7 +197,7 @@ async def test_a_loss_is_noticed_without_a_call(socket):
 
 
 async def test_a_driver_that_is_back_at_once_was_lost_all_the_same(socket):
-    """The session must greet it again, whoever it is now."""
+    """The session must probe_and_identify it again, whoever it is now."""
     async with raw.raw_server(socket) as server, opened(socket) as driver, asyncio.timeout(5):
         for _ in range(5):
             async with asyncio.TaskGroup() as group:

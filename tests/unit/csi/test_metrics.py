@@ -12,7 +12,7 @@ from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
-from mooring.csi.probe_and_identify import greet
+from mooring.csi.probe_and_identify import probe_and_identify
 from mooring.csi.proto import csi_pb2 as csi
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.csi.servers import CALL, Plugin, failing
@@ -83,7 +83,7 @@ def test_a_bucket_holds_its_own_bound(seconds, le):
 async def test_ME02_calls_before_the_name_is_known_are_of_an_unknown_driver():
     scrape = Scrape()
     driver = InProcessDriver(Plugin(), clock=LoopClock(), metrics=scrape.calls)
-    await greet(driver, clock=LoopClock(), metrics=scrape.calls)
+    await probe_and_identify(driver, clock=LoopClock(), metrics=scrape.calls)
     counted = {sample.labels["method_name"].rpartition("/")[2]: sample.labels["driver_name"] for sample in scrape.samples("_count")}
     assert counted == {
         "Probe": "unknown-driver",

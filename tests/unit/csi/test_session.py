@@ -8,7 +8,7 @@ import pytest
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.csi.grpc import GrpcDriver
@@ -282,18 +282,18 @@ def test_whatever_the_order_of_losses_only_the_greeted_driver_gets_calls(seed):
     """Random cuts and mends, at random moments of the greetings; at the end the driver that was there from the start."""
 
     async def story():
-        chance, clock = Chance(seed), LoopClock()
+        randomness, clock = Random(seed), LoopClock()
 
         async def slowly(request):
-            await clock.sleep(chance.uniform(0, 0.3))
+            await clock.sleep(randomness.uniform(0, 0.3))
             return csi.ProbeResponse()
 
         async with running(Plugin()) as (session, line):
             for _ in range(30):
                 line.cut()
-                await clock.sleep(chance.uniform(0, 0.3) if chance.happens(0.5) else 0)
+                await clock.sleep(randomness.uniform(0, 0.3) if randomness.happens(0.5) else 0)
                 line.mend(Plugin(probe=slowly))
-                await clock.sleep(chance.uniform(0, 0.6) if chance.happens(0.7) else 0)
+                await clock.sleep(randomness.uniform(0, 0.6) if randomness.happens(0.7) else 0)
             await clock.sleep(10)
             assert session.is_up
             line.cut()

@@ -9,8 +9,8 @@ import pytest
 
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
-from mooring.controllers.attacher.controller import AttacherOptions
+from mooring.base.randomness import Random
+from mooring.controllers.attacher.options import AttacherOptions
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.dev import controllers, plane, polling
@@ -24,7 +24,7 @@ from mooring.driver.hostpath import HostPath
 async def the_demo() -> str:
     """Its output. Raises DemoFailed."""
     shown, clock = io.StringIO(), LoopClock()
-    await run_demo(Story(PlainScreen(shown), clock), clock, Chance(3))
+    await run_demo(Story(PlainScreen(shown), clock), clock, Random(3))
     return shown.getvalue()
 
 

@@ -11,16 +11,15 @@ from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
 from mooring.base.log import logger
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
 from mooring.dev.loglines import log_told_in
-from mooring.dev.repeats import KNOWN_MAX, Repeats
 from mooring.dev.screen import PlainScreen
-from mooring.dev.story import Story
-from mooring.dev.traced_cluster import WatchedCluster
+from mooring.dev.story import KNOWN_MAX, Repeats, Story
+from mooring.dev.traced_cluster import TracedCluster
 from mooring.driver.guard import CallRecord
 from mooring.kube.cluster import Patch, PatchType
-from tests.unit.dev.still import StillClock
+from tests.unit.dev.stepped_clock import StillClock
 
 _log = logger("mooring.test_repeats")
 
@@ -83,8 +82,8 @@ def test_a_logged_error_that_comes_again_says_when_the_next_try_is() -> None:
 
 async def test_an_event_that_is_counted_up_is_told_in_a_few_words() -> None:
     stream, clock = io.StringIO(), LoopClock()
-    local = LocalCluster(new_store(Chance(1), 0.0), clock=clock, chance=Chance(1))
-    cluster = WatchedCluster(local, "provisioner", Story(PlainScreen(stream), clock), clock)
+    local = LocalCluster(new_store(Random(1), 0.0), clock=clock, randomness=Random(1))
+    cluster = TracedCluster(local, "provisioner", Story(PlainScreen(stream), clock), clock)
     about = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "big"}
     event = {"metadata": {"name": "big.1"}, "involvedObject": about, "reason": "ProvisioningFailed", "message": "no room", "count": 1}
     await cluster.create(EVENTS.whole(), event, "default")

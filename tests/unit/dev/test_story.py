@@ -16,9 +16,9 @@ from mooring.csi.redact import redacted
 from mooring.dev.loglines import log_told_in
 from mooring.dev.screen import LiveScreen, PlainScreen, screen_for
 from mooring.dev.story import Happening, Story
-from mooring.dev.summary import LINE_MAX, VALUE_MAX, brief_message, brief_patch
+from mooring.dev.summary import LINE_MAX, VALUE_MAX, message_summary, patch_summary
 from mooring.driver.guard import CallRecord
-from tests.unit.dev.still import StillClock
+from tests.unit.dev.stepped_clock import StillClock
 from tests.unit.driver.calls import a_creation, a_publication
 
 _log = logger("mooring.test_story")
@@ -116,7 +116,7 @@ CAPABILITIES = csi.GetPluginCapabilitiesResponse(capabilities=[{"service": {"typ
 
 
 @pytest.mark.parametrize(
-    ("message", "brief"),
+    ("message", "summary"),
     [
         (csi.ProbeRequest(), ""),
         (
@@ -131,22 +131,22 @@ CAPABILITIES = csi.GetPluginCapabilitiesResponse(capabilities=[{"service": {"typ
         (CAPABILITIES, "capabilities=[CONTROLLER_SERVICE, ONLINE]"),
     ],
 )
-def test_messages_in_a_few_words(message: Message, brief: str) -> None:
-    assert brief == brief_message(redacted(message))
+def test_messages_in_a_few_words(message: Message, summary: str) -> None:
+    assert summary == message_summary(redacted(message))
 
 
 def test_patches_in_a_few_words() -> None:
-    assert "status.attached=true status.attachError=null" == brief_patch({"status": {"attached": True, "attachError": None}})
-    assert 'finalizers=["a"]' == brief_patch({"metadata": {"finalizers": ["a"]}})
+    assert "status.attached=true status.attachError=null" == patch_summary({"status": {"attached": True, "attachError": None}})
+    assert 'finalizers=["a"]' == patch_summary({"metadata": {"finalizers": ["a"]}})
     steps = [{"op": "test", "path": "/a", "value": 1}, {"op": "add", "path": "/b", "value": "c"}, {"op": "remove", "path": "/d"}]
-    assert "add /b c, remove /d" == brief_patch(steps)
+    assert "add /b c, remove /d" == patch_summary(steps)
 
 
 def test_a_line_stays_a_line() -> None:
-    text = brief_message(json.dumps({"name": "x" * 500}))
+    text = message_summary(json.dumps({"name": "x" * 500}))
     assert f"name={'x' * (VALUE_MAX - 1)}…" == text
     many = {f"key-{number}": "x" * 50 for number in range(100)}
-    text = brief_message(json.dumps({"volume_context": many}))
+    text = message_summary(json.dumps({"volume_context": many}))
     assert text.startswith("key-0=x")
     assert text.endswith(" …")
     assert len(text) < LINE_MAX + 10
@@ -155,18 +155,18 @@ def test_a_line_stays_a_line() -> None:
 def test_ids_are_never_cut() -> None:
     """Somebody may want to paste one."""
     long, many = "vol-" + "x" * 200, {f"key-{number}": "x" * 50 for number in range(100)}
-    assert brief_message(json.dumps({"context": many, "volume_id": long})).endswith(f" volume_id={long} …")
-    assert f"add /annotations/example.com~1node-id {long}" == brief_patch(
+    assert message_summary(json.dumps({"context": many, "volume_id": long})).endswith(f" volume_id={long} …")
+    assert f"add /annotations/example.com~1node-id {long}" == patch_summary(
         [{"op": "add", "path": "/annotations/example.com~1node-id", "value": long}]
     )
 
 
 def test_of_long_lists_the_first_are_shown() -> None:
     entries = [{"volume_id": str(number)} for number in range(7)]
-    assert brief_message(json.dumps({"entries": entries})) == (
+    assert message_summary(json.dumps({"entries": entries})) == (
         "entries=[volume_id=0, volume_id=1, volume_id=2, volume_id=3, volume_id=4] and 2 more"
     )
-    assert 'node_ids=["0", "1", "2", "3", "4"] and 1 more' == brief_message(json.dumps({"node_ids": [str(one) for one in range(6)]}))
+    assert 'node_ids=["0", "1", "2", "3", "4"] and 1 more' == message_summary(json.dumps({"node_ids": [str(one) for one in range(6)]}))
 
 
 PATH = f"/a/{'long/' * 20}path"

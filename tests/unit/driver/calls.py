@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath import HostPath
@@ -51,7 +51,7 @@ def an_expansion(volume_id: str, required_bytes: int, **fields: Any) -> csi.Cont
 
 
 def a_driver(folder: Path, **options: Any) -> HostPath:
-    options = {"node_ids": ("node-1", "node-2", "node-3"), "chance": Chance(7), **options}
+    options = {"node_ids": ("node-1", "node-2", "node-3"), "randomness": Random(7), **options}
     return HostPath(folder, **options)
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath import HostPath
 from mooring.driver.state import State
@@ -96,7 +96,7 @@ def write_files(folder: Path) -> None:
 
 
 async def work(folder: Path, answered: int, workers: int, laps: int, seed: int) -> None:
-    with HostPath(folder, node_ids=["node-1", "node-2"], chance=Chance(seed)) as driver:
+    with HostPath(folder, node_ids=["node-1", "node-2"], randomness=Random(seed)) as driver:
         async with asyncio.TaskGroup() as group:
             for number in range(workers):
                 group.create_task(worker(driver, f"pvc-{number}", answered, laps), name=f"worker/{number}")
@@ -181,9 +181,9 @@ def at_each_step(folder: Path, seed: int) -> int:
 
 
 def at_random_times(folder: Path, rounds: int, seed: int) -> int:
-    chance, before = random.Random(seed), dict[str, tuple[Seen, str]]()
+    randomness, before = random.Random(seed), dict[str, tuple[Seen, str]]()
     for number in range(rounds):
-        answers, killed = run_until_killed(folder, workers=5, laps=10_000, seed=seed + number, after_s=chance.uniform(0.0, 0.05))
+        answers, killed = run_until_killed(folder, workers=5, laps=10_000, seed=seed + number, after_s=randomness.uniform(0.0, 0.05))
         assert killed
         before = judge(folder, before, answers)
     return rounds

@@ -15,8 +15,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver import statefile
 from mooring.driver.journal import Journal
 from mooring.driver.state import State, Volume
-from mooring.driver.statefile import StateFolder, read_state
-from mooring.driver.statetext import decoded, encoded
+from mooring.driver.statefile import StateFolder, decoded, encoded, read_state
 from tests.unit.driver.calls import a_creation, a_driver, a_publication, created, published_nodes, refused
 
 ID = "vol-00000000-0000-4000-8000-000000000001"
@@ -184,7 +183,7 @@ async def test_changes_made_together_travel_in_one_write() -> None:
 
     async def change(number: int) -> None:
         journal.put(journal.state.with_volume(a_volume(f"{ID[:-3]}{number:03}", f"pvc-{number}")))
-        await journal.settled()
+        await journal.flushed()
         assert f"{ID[:-3]}{number:03}" in disk.written[-1].volumes
 
     await asyncio.gather(*(change(number) for number in range(50)))
@@ -194,7 +193,7 @@ async def test_changes_made_together_travel_in_one_write() -> None:
 
 async def test_nothing_changed_is_nothing_written() -> None:
     disk = Disk()
-    await Journal(State(), disk.write).settled()
+    await Journal(State(), disk.write).flushed()
     assert [] == disk.written
 
 
@@ -209,19 +208,19 @@ async def test_a_change_put_during_a_failing_write_fails_with_it() -> None:
 
         async def change() -> None:
             journal.put(journal.state.with_volume(a_volume(OTHER_ID, "two")))
-            await refused(journal.settled(), Code.INTERNAL, "Input/output error")
+            await refused(journal.flushed(), Code.INTERNAL, "Input/output error")
 
         async def begin() -> None:
             second.append(group.create_task(change(), name="second"))
 
         disk.on_write = lambda: asyncio.run_coroutine_threadsafe(begin(), loop).result(5)
         journal.put(journal.state.with_volume(a_volume()))
-        await refused(journal.settled(), Code.INTERNAL, "Input/output error")
+        await refused(journal.flushed(), Code.INTERNAL, "Input/output error")
     assert second[0].done()
     assert State() == journal.state
     disk.error, disk.on_write = None, lambda: None
     journal.put(journal.state.with_volume(a_volume()))
-    await journal.settled()
+    await journal.flushed()
     assert [ID] == list(disk.written[-1].volumes)
 
 
@@ -229,10 +228,10 @@ async def test_a_cancelled_caller_lets_the_write_end_and_nobody_writes_over_it()
     disk, loop = Disk(), asyncio.get_running_loop()
     journal = Journal(State(), disk.write)
     journal.put(journal.state.with_volume(a_volume()))
-    caller = asyncio.ensure_future(journal.settled())
+    caller = asyncio.ensure_future(journal.flushed())
     disk.on_write = lambda: loop.call_soon_threadsafe(caller.cancel) and None
     with pytest.raises(asyncio.CancelledError):
         await caller
     assert [ID] == list(disk.written[0].volumes)
-    await journal.settled()
+    await journal.flushed()
     assert 1 == len(disk.written)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.client.config import ClusterConfig
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import WatchEvent
@@ -18,7 +18,7 @@ VA: dict[str, Any] = {"metadata": {"name": "va", "resourceVersion": "7", "uid": 
 
 @contextlib.asynccontextmanager
 async def a_client(config: ClusterConfig, *, clock: InstantClock | None = None, **options: Any) -> AsyncIterator[HttpCluster]:
-    async with HttpCluster(config, clock=clock or InstantClock(), chance=Chance(1), user_agent="test/1", **options) as cluster:
+    async with HttpCluster(config, clock=clock or InstantClock(), randomness=Random(1), user_agent="test/1", **options) as cluster:
         yield cluster
 
 

@@ -11,14 +11,11 @@ from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.kube.client.codec import UNDECODABLE, codec_of, status_of
 from mooring.kube.cluster import EventType
 from mooring.kube.errors import Gone, ServerError
+from tests.support.builders import a_va
 from tests.unit.kube.kubeconfigs import SECRET
 
 TYPED = codec_of(VolumeAttachment)
 WHOLE = codec_of(dict)
-
-
-def an_attachment(name: str = "va", version: str = "7", **more: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name, "resourceVersion": version}, "spec": {"attacher": "a", "nodeName": "n"}, **more}
 
 
 def a_line(kind: str, obj: object) -> bytes:
@@ -30,7 +27,7 @@ def test_a_codec_is_made_once_per_type() -> None:
 
 
 def test_a_page_has_items_version_and_token() -> None:
-    body = json.dumps({"metadata": {"resourceVersion": "9", "continue": "tok"}, "items": [an_attachment("a"), an_attachment("b")]})
+    body = json.dumps({"metadata": {"resourceVersion": "9", "continue": "tok"}, "items": [a_va("a"), a_va("b")]})
     page = TYPED.page(VOLUME_ATTACHMENTS, body.encode())
     assert (["a", "b"], "9", "tok") == ([item.metadata.name for item in page.items], page.resource_version, page.continue_token)
 
@@ -43,8 +40,8 @@ def test_a_page_without_items_is_empty(body: bytes) -> None:
 @pytest.mark.parametrize(
     "broken",
     [
-        json.dumps(an_attachment("bad", spec={"attacher": 5})).encode(),
-        json.dumps(an_attachment("bad", status={"attachmentMetadata": {"a": {SECRET: SECRET}}})).encode(),
+        json.dumps({**a_va("bad"), "spec": {"attacher": 5}}).encode(),
+        json.dumps({**a_va("bad"), "status": {"attachmentMetadata": {"a": {SECRET: SECRET}}}}).encode(),
         b'{"metadata":{"name":"bad"},"spec":{"nodeName":"\xff' + SECRET.encode() + b'"}}',
         b'{"spec":{}}',
         b"null",
@@ -52,7 +49,7 @@ def test_a_page_without_items_is_empty(body: bytes) -> None:
     ],
 )
 def test_a_broken_item_is_skipped_and_named(broken: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    items = b",".join([json.dumps(an_attachment("a")).encode(), broken, json.dumps(an_attachment("b")).encode()])
+    items = b",".join([json.dumps(a_va("a")).encode(), broken, json.dumps(a_va("b")).encode()])
     page = TYPED.page(VOLUME_ATTACHMENTS, b'{"metadata":{"resourceVersion":"9","continue":"tok"},"items":[' + items + b"]}")
     assert (["a", "b"], "9", "tok") == ([item.metadata.name for item in page.items], page.resource_version, page.continue_token)
     told = capsys.readouterr().err
@@ -73,14 +70,14 @@ def test_what_is_no_list_is_no_page(body: bytes) -> None:
 
 @pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
 def test_changes_are_decoded_typed_or_whole(kind: str) -> None:
-    line = a_line(kind, an_attachment("größe", "12"))
+    line = a_line(kind, a_va("größe", resourceVersion="12"))
     typed, whole = TYPED.event(VOLUME_ATTACHMENTS, line), WHOLE.event(VOLUME_ATTACHMENTS.whole(), line)
     assert typed is not None
     assert whole is not None
     assert (EventType(kind), "12", EventType(kind), "12") == (typed.type, typed.resource_version, whole.type, whole.resource_version)
     assert typed.object is not None
     assert typed.object.metadata.name == "größe"
-    assert whole.object == an_attachment("größe", "12")
+    assert whole.object == a_va("größe", resourceVersion="12")
 
 
 def test_a_bookmark_has_only_a_version() -> None:
@@ -122,9 +119,9 @@ def test_an_error_event_that_makes_no_sense_is_an_error_too(status: object) -> N
 @pytest.mark.parametrize(
     "line",
     [
-        a_line("MODIFIED", an_attachment("bad", spec={"attacher": [SECRET]})),
+        a_line("MODIFIED", {**a_va("bad"), "spec": {"attacher": [SECRET]}}),
         b'{"type":"ADDED","object":{"metadata":{"name":"bad"},"spec":{"nodeName":"\xff"}}}',
-        a_line("NEWS", an_attachment("bad")),
+        a_line("NEWS", a_va("bad")),
     ],
 )
 def test_a_broken_event_is_skipped_and_told(line: bytes, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,10 +21,10 @@ from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control import Runtime
 from mooring.kube import Invalid, Kind, annotation, finalizers_of, key_of, load, merge_patch
-from tests.support.objects import a_pv, a_va
+from tests.support.builders import a_claim, a_held_pv, a_va
 from tests.support.pages import blocks
 from tests.support.programs import Program
 from tests.support.rest import Rest
@@ -36,11 +36,6 @@ DEFINITIONS: Final = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinitio
 
 
 BINDERS: Final = "kubernetes.io/pvc-protection"
-
-
-def a_pvc(name: str, size: str, finalizers: list[str] | None) -> dict[str, Any]:
-    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
-    return {"metadata": {"name": name, "finalizers": finalizers}, "spec": spec}
 
 
 def ran(code: str) -> dict[str, Any]:
@@ -56,11 +51,11 @@ class Running:
     def __init__(self, program: int) -> None:
         self.names = ran(blocks("library.md")[program])
         self._make = ("where", "guard")[program]
-        self.cluster = LocalCluster(new_store(Chance(1), 0.0), clock=LoopClock(0.0), chance=Chance(2))
+        self.cluster = LocalCluster(new_store(Random(1), 0.0), clock=LoopClock(0.0), randomness=Random(2))
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Running:
-        manager = self.names[self._make](Runtime(self.cluster, LoopClock(0.0), Chance(1), Metrics()))
+        manager = self.names[self._make](Runtime(self.cluster, LoopClock(0.0), Random(1), Metrics()))
         self._task = asyncio.create_task(manager.run())
         return self
 
@@ -84,7 +79,7 @@ async def test_where_notes_the_nodes_of_a_volume() -> None:
             await running.settled()
             return annotation(await cluster.get(PERSISTENT_VOLUMES, "pv1"), running.names["WHERE"])
 
-        await cluster.create(PERSISTENT_VOLUMES.whole(), a_pv())
+        await cluster.create(PERSISTENT_VOLUMES.whole(), a_held_pv())
         for node in ("node2", "node1"):
             await cluster.create(VOLUME_ATTACHMENTS.whole(), a_va(node, node=node))
             attached = merge_patch({"status": {"attached": True}})
@@ -101,8 +96,8 @@ async def test_guard_keeps_the_claims_that_are_as_big_as_its_guards_say() -> Non
     guards, cluster = running.names["CLAIM_GUARDS"], running.cluster
     await cluster.create(DEFINITIONS, definition)
     for name, size, finalizers in (("big", "10Gi", None), ("small", "10G", ["example.com/other"])):
-        await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), a_pvc(name, size, finalizers), "default")
-    await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), a_pvc("big", "10Gi", None), "kube-system")
+        await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), a_claim(name, size=size, finalizers=finalizers), "default")
+    await cluster.create(PERSISTENT_VOLUME_CLAIMS.whole(), a_claim("big", size="10Gi"), "kube-system")
 
     async def guarded() -> list[str]:
         await running.settled()
@@ -147,7 +142,7 @@ def test_the_example_runs_as_a_program_until_ctrl_c(tmp_path: Path) -> None:
         environment = {**os.environ, "KUBECONFIG": str(tmp_path / "dev" / "kubeconfig")}
         example = Program([sys.executable, tmp_path / "where.py"], tmp_path / "where.log", env=environment)
         try:
-            api.post("/api/v1/persistentvolumes", a_pv(annotations={"example.com/attached-to": "nowhere"}, finalizers=None)).ok(201)
+            api.post("/api/v1/persistentvolumes", a_held_pv(annotations={"example.com/attached-to": "nowhere"}, finalizers=None)).ok(201)
             seen = lambda: api.get("/api/v1/persistentvolumes/pv1").json["metadata"]["annotations"]["example.com/attached-to"]  # noqa: E731
             eventually(lambda: seen() == "", 20, "it has noted that the volume is attached nowhere")
             example.send(signal.SIGINT)

@@ -14,7 +14,7 @@ from mooring.api.core import PERSISTENT_VOLUMES, SECRETS
 from mooring.api.meta import ObjectMeta
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment, VolumeAttachmentSpec
 from mooring.base import log
-from mooring.kube.client.metrics import ClientMetrics
+from mooring.kube.client.retrying import ClientMetrics
 from mooring.kube.cluster import EventType, Selection
 from mooring.kube.errors import Unreachable
 from mooring.kube.patch import json_patch, merge_patch

@@ -20,7 +20,7 @@ from mooring.kube import errors
 from mooring.kube.client import http
 from mooring.kube.client.config import ClusterConfig, Pem, Tls, User
 from mooring.kube.client.http import HttpCluster
-from mooring.kube.client.metrics import ClientMetrics
+from mooring.kube.client.retrying import ClientMetrics
 from mooring.kube.patch import merge_patch
 from tests.unit.kube.bad_server import BadServer, Connection, Move, answer, bad_server, raw, refusal, reset, silence, stream
 from tests.unit.kube.certificates import authority_pem, other_authority, server_context

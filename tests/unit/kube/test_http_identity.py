@@ -11,7 +11,7 @@ import pytest
 
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.base.errors import ConfigError
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.client.config import ClusterConfig, ExecPlugin, Pem, Tls, User
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.errors import Unauthorized, Unreachable
@@ -153,7 +153,7 @@ async def test_a_plugin_that_fails_is_told_at_the_start_and_never_sends_a_reques
         with pytest.raises(ConfigError, match="ended with code 7"):
             async with a_client(config):
                 pass
-        cluster = HttpCluster(config, clock=InstantClock(), chance=Chance(1), user_agent="test/1")
+        cluster = HttpCluster(config, clock=InstantClock(), randomness=Random(1), user_agent="test/1")
         with pytest.raises(Unauthorized, match="ended with code 7"):
             await cluster.get(VOLUME_ATTACHMENTS, "va")
         await cluster.close()

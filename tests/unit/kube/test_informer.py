@@ -11,8 +11,8 @@ from mooring.api.core import PERSISTENT_VOLUMES as PVS
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
-from mooring.kube.cache.informer import RESYNC_PER_BREATH, Cause, Change, Informer
+from mooring.base.randomness import Random
+from mooring.kube.cache.informer import RESYNC_YIELD_EVERY, Cause, Change, Informer
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NOT_SERVED, ApiError, Forbidden, Gone, NotFound, NotServed, ServerError
 from tests.support.virtual_loop import in_virtual_time
@@ -29,7 +29,7 @@ class Followed:
             cluster,
             PVS,
             clock=LoopClock(),
-            chance=Chance(1),
+            randomness=Random(1),
             indexes={"driver": lambda pv: [pv.spec.csi.driver] if pv.spec.csi else []},
             **options,  # type: ignore[arg-type]
         )
@@ -291,7 +291,7 @@ async def test_resync_delivers_everything_again():
 
 @in_virtual_time
 async def test_resync_lets_others_have_their_turn_and_delivers_no_ghosts():
-    count = RESYNC_PER_BREATH + 50
+    count = RESYNC_YIELD_EVERY + 50
     cluster = a_cluster(*(f"pv{number:03}" for number in range(count)))
     followed = Followed(cluster, resync_s=600)
     last = f"pv{count - 1:03}"
@@ -305,7 +305,7 @@ async def test_resync_lets_others_have_their_turn_and_delivers_no_ghosts():
         task = group.create_task(followed.informer.run())
         await asyncio.sleep(601)
         task.cancel()
-    assert followed.told[count + RESYNC_PER_BREATH] == (Cause.WATCH, str(count), None)
+    assert followed.told[count + RESYNC_YIELD_EVERY] == (Cause.WATCH, str(count), None)
     assert [cause for cause, _, _ in followed.told].count(Cause.RESYNC) == count - 1
 
 
@@ -343,11 +343,11 @@ async def test_a_handler_that_comes_late_is_refused():
 @pytest.mark.parametrize("seed", range(10))
 async def test_whatever_happens_to_the_connection_the_store_is_true_in_the_end(seed: int):
     cluster = a_cluster("a", "b")
-    chance = Chance(seed)
+    randomness = Random(seed)
     async with following(cluster, page_limit=2) as followed:
         for _ in range(200):
-            name = "abcdef"[chance.below(6)]
-            match chance.below(8):
+            name = "abcdef"[randomness.below(6)]
+            match randomness.below(8):
                 case 0:
                     cluster.end_watches(lost())
                 case 1:
@@ -355,7 +355,7 @@ async def test_whatever_happens_to_the_connection_the_store_is_true_in_the_end(s
                 case 2:
                     cluster.forget_history()
                 case 3:
-                    cluster.fail(("list", "watch")[chance.below(2)], ServerError("boom"))
+                    cluster.fail(("list", "watch")[randomness.below(2)], ServerError("boom"))
                 case 4 if ("persistentvolumes", "", name) in cluster.objects:
                     cluster.remove(PVS, name)
                 case 5 if ("persistentvolumes", "", name) in cluster.objects:
@@ -364,7 +364,7 @@ async def test_whatever_happens_to_the_connection_the_store_is_true_in_the_end(s
                     )
                 case _:
                     cluster.put(PVS, name, spec={"volumeMode": str(cluster.version)})
-            await asyncio.sleep(chance.uniform(0, 2))
+            await asyncio.sleep(randomness.uniform(0, 2))
         cluster.faults.clear()
         await asyncio.sleep(120)
         truth = {place[2]: obj["metadata"]["resourceVersion"] for place, obj in cluster.objects.items()}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.kube.client.lines import LineSplitter, LineTooLong
+from mooring.kube.client.rest import LineSplitter, LineTooLong
 
 
 @given(st.lists(st.binary(max_size=8).map(lambda line: line.replace(b"\n", b"x")), max_size=8), st.data())

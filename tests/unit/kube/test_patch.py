@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mooring.kube import patch
 from mooring.kube.cluster import PatchType
 from mooring.kube.patch import merge_diff
-from tests.unit.kube.objects import a_volume
+from tests.unit.kube.objects import pv_at
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-2, 2) | st.text("ab/~", max_size=3)
 VALUES = st.recursive(
@@ -127,13 +127,13 @@ PATH: Final = "/metadata/finalizers"
     ],
 )
 def test_a_finalizer_is_added_beside_others(held: tuple[str, ...] | None, strictly: bool, steps: list[dict[str, Any]]) -> None:
-    built = patch.add_finalizer(a_volume(finalizers=held), "f", strictly=strictly)
+    built = patch.add_finalizer(pv_at(finalizers=held), "f", strictly=strictly)
     assert (PatchType.JSON, steps) == (built.type, built.body)
 
 
 @pytest.mark.parametrize("strictly", [True, False])
 def test_a_finalizer_is_removed_from_its_places_from_behind(strictly: bool) -> None:
-    built = patch.remove_finalizer(a_volume(finalizers=("f", "a", "f")), "f", strictly=strictly)
+    built = patch.remove_finalizer(pv_at(finalizers=("f", "a", "f")), "f", strictly=strictly)
     paths = f"{PATH}/2", f"{PATH}/0"
     steps = [step for path in paths for step in ({"op": "test", "path": path, "value": "f"}, {"op": "remove", "path": path})]
     assert (PatchType.JSON, [SAME, *steps] if strictly else steps) == (built.type, built.body)
@@ -141,6 +141,6 @@ def test_a_finalizer_is_removed_from_its_places_from_behind(strictly: bool) -> N
 
 def test_a_finalizer_patch_changes_something() -> None:
     with pytest.raises(AssertionError):
-        patch.add_finalizer(a_volume(finalizers=("f",)), "f")
+        patch.add_finalizer(pv_at(finalizers=("f",)), "f")
     with pytest.raises(AssertionError):
-        patch.remove_finalizer(a_volume(finalizers=("a",)), "f")
+        patch.remove_finalizer(pv_at(finalizers=("a",)), "f")

@@ -10,8 +10,8 @@ import pytest
 from mooring.api.core import PERSISTENT_VOLUMES as PVS
 from mooring.api.core import PersistentVolume
 from mooring.base.clock import LoopClock
-from mooring.base.randomness import Chance
-from mooring.kube.cache.reflector import EVENTS_PER_BREATH, PAGE_S, WATCH_GRACE_S, Reflector
+from mooring.base.randomness import Random
+from mooring.kube.cache.reflector import PAGE_S, WATCH_GRACE_S, YIELD_EVERY, Reflector
 from mooring.kube.cluster import EventType, WatchEvent
 from mooring.kube.errors import ApiError, Forbidden, Gone, ServerError, TooManyRequests, Unauthorized
 from tests.support.virtual_loop import in_virtual_time
@@ -45,7 +45,7 @@ class Record:
 @contextlib.asynccontextmanager
 async def reflecting(cluster: FakeCluster, *, page_limit: int = 500, seed: int = 1) -> AsyncIterator[Record]:
     record = Record()
-    reflector = Reflector(cluster, PVS, record, clock=LoopClock(), chance=Chance(seed), page_limit=page_limit)
+    reflector = Reflector(cluster, PVS, record, clock=LoopClock(), randomness=Random(seed), page_limit=page_limit)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(reflector.run(), name="reflector")
         await asyncio.sleep(0.01)
@@ -310,10 +310,10 @@ async def test_no_trick_of_a_server_makes_a_hot_loop(trick: Callable[[FakeCluste
 async def test_a_burst_of_events_lets_others_have_their_turn():
     cluster = a_cluster()
     async with reflecting(cluster) as record:
-        for number in range(10 * EVENTS_PER_BREATH):
+        for number in range(10 * YIELD_EVERY):
             cluster.put(PVS, f"pv{number}")
         turns = 0
-        while len(record.events) < 10 * EVENTS_PER_BREATH:
+        while len(record.events) < 10 * YIELD_EVERY:
             turns += 1
             await asyncio.sleep(0)
         assert turns >= 10
@@ -328,7 +328,7 @@ async def test_what_a_sink_raises_ends_the_reflector():
             raise ZeroDivisionError
 
     cluster = a_cluster()
-    reflector = Reflector(cluster, PVS, Broken(), clock=LoopClock(), chance=Chance(1))
+    reflector = Reflector(cluster, PVS, Broken(), clock=LoopClock(), randomness=Random(1))
     asyncio.get_running_loop().call_later(1, cluster.put, PVS, "a")
     with pytest.raises(ZeroDivisionError):
         await reflector.run()

@@ -6,7 +6,7 @@ from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key
 from mooring.kube.cache import store as store_module
 from mooring.kube.cache.store import Cause, Change, Store
-from tests.unit.kube.objects import a_volume
+from tests.unit.kube.objects import pv_at
 
 PV1 = Key("", "pv1")
 
@@ -24,7 +24,7 @@ def relist(store: Store[PersistentVolume], version: int, *objects: PersistentVol
 
 def test_what_the_watch_shows_is_found():
     store = a_store()
-    first, second = a_volume(version=1), a_volume(version=2)
+    first, second = pv_at(version=1), pv_at(version=2)
     assert store.apply(first) == (Change(None, first, Cause.WATCH),)
     assert store.apply(second) == (Change(first, second, Cause.WATCH),)
     assert store.get(PV1) is second
@@ -34,7 +34,7 @@ def test_what_the_watch_shows_is_found():
 
 
 def test_a_change_names_its_object_whether_it_came_changed_or_went():
-    first, second = a_volume(version=1), a_volume(version=2)
+    first, second = pv_at(version=1), pv_at(version=2)
     changes = Change(None, first, Cause.WATCH), Change(first, second, Cause.WATCH), Change(second, None, Cause.WATCH)
     assert [first, second, second] == [change.object for change in changes]
     assert [PV1] * 3 == [change.key for change in changes]
@@ -42,54 +42,54 @@ def test_a_change_names_its_object_whether_it_came_changed_or_went():
 
 def test_versions_are_compared_as_numbers():
     store = a_store()
-    store.apply(a_volume(version=9))
-    assert len(store.apply(a_volume(version=10))) == 1
-    assert store.apply(a_volume(version=9)) == ()
+    store.apply(pv_at(version=9))
+    assert len(store.apply(pv_at(version=10))) == 1
+    assert store.apply(pv_at(version=9)) == ()
 
 
 def test_an_event_that_is_not_newer_changes_nothing():
     store = a_store()
-    store.wrote(a_volume(version=5))
-    assert store.apply(a_volume(version=4)) == ()
-    assert store.apply(a_volume(version=5)) == ()
+    store.wrote(pv_at(version=5))
+    assert store.apply(pv_at(version=4)) == ()
+    assert store.apply(pv_at(version=5)) == ()
     assert store.get(PV1).metadata.resource_version == "5"
 
 
 def test_versions_that_are_no_numbers_count_in_the_order_of_arrival():
     store = a_store()
-    store.apply(a_volume(version="b"))
-    assert len(store.apply(a_volume(version="a"))) == 1
-    assert store.apply(a_volume(version="a")) == ()
-    assert len(store.delete(a_volume(version="c"))) == 1
+    store.apply(pv_at(version="b"))
+    assert len(store.apply(pv_at(version="a"))) == 1
+    assert store.apply(pv_at(version="a")) == ()
+    assert len(store.delete(pv_at(version="c"))) == 1
 
 
 def test_an_object_without_a_version_never_replaces_one_that_has_it():
     store = a_store()
-    store.apply(a_volume(version=1))
-    assert store.apply(a_volume(version="")) == ()
+    store.apply(pv_at(version=1))
+    assert store.apply(pv_at(version="")) == ()
     assert store.version == "1"
 
 
 def test_a_deletion_takes_the_object_out():
     store = a_store()
-    volume = a_volume(version=1)
+    volume = pv_at(version=1)
     store.apply(volume)
-    assert store.delete(a_volume(version=2)) == (Change(volume, None, Cause.WATCH),)
+    assert store.delete(pv_at(version=2)) == (Change(volume, None, Cause.WATCH),)
     assert store.get(PV1) is None
     assert store.by("driver", "csi.example.com") == ()
-    assert store.delete(a_volume(version=2)) == ()
+    assert store.delete(pv_at(version=2)) == ()
 
 
 def test_a_deletion_does_not_touch_a_later_namesake():
     store = a_store()
-    store.wrote(a_volume(version=7, uid="second"))
-    assert store.delete(a_volume(version=5, uid="first")) == ()
+    store.wrote(pv_at(version=7, uid="second"))
+    assert store.delete(pv_at(version=5, uid="first")) == ()
     assert store.get(PV1).metadata.uid == "second"
 
 
 def test_a_name_used_again_is_an_end_and_a_beginning():
     store = a_store()
-    first, second = a_volume(version=1, uid="first"), a_volume(version=5, uid="second")
+    first, second = pv_at(version=1, uid="first"), pv_at(version=5, uid="second")
     store.apply(first)
     assert store.apply(second) == (Change(first, None, Cause.WATCH), Change(None, second, Cause.WATCH))
     assert store.get(PV1) is second
@@ -97,54 +97,54 @@ def test_a_name_used_again_is_an_end_and_a_beginning():
 
 def test_an_own_write_is_seen_at_once_and_only_once():
     store = a_store()
-    store.apply(a_volume(version=1))
-    written = a_volume(version=2)
+    store.apply(pv_at(version=1))
+    written = pv_at(version=2)
     (change,) = store.wrote(written)
     assert (change.new, change.cause) == (written, Cause.OWN_WRITE)
-    assert store.apply(a_volume(version=2)) == ()
+    assert store.apply(pv_at(version=2)) == ()
 
 
 def test_an_answer_that_comes_after_its_deletion_does_not_bring_the_object_back():
     """The answer and the watch travel on two connections; nobody would ever take the ghost out again."""
     store = a_store()
-    store.apply(a_volume(version=1))
-    store.delete(a_volume(version=3))
-    assert store.wrote(a_volume(version=2)) == ()
+    store.apply(pv_at(version=1))
+    store.delete(pv_at(version=3))
+    assert store.wrote(pv_at(version=2)) == ()
     assert len(store) == 0
 
 
 def test_the_write_that_ends_an_object_ends_it_here_too():
     store = a_store()
-    volume = a_volume(version=1, deleting=True, finalizers=("f",))
+    volume = pv_at(version=1, deleting=True, finalizers=("f",))
     store.apply(volume)
-    assert store.bury(a_volume(version=1, deleting=True)) == (Change(volume, None, Cause.OWN_WRITE),)
-    assert store.apply(a_volume(version=2, deleting=True, finalizers=("f",))) == (), "an older event resurrected it"
-    assert store.delete(a_volume(version=3)) == ()
-    assert len(store.apply(a_volume(version=4, uid="another"))) == 1
+    assert store.bury(pv_at(version=1, deleting=True)) == (Change(volume, None, Cause.OWN_WRITE),)
+    assert store.apply(pv_at(version=2, deleting=True, finalizers=("f",))) == (), "an older event resurrected it"
+    assert store.delete(pv_at(version=3)) == ()
+    assert len(store.apply(pv_at(version=4, uid="another"))) == 1
 
 
 def test_an_object_that_our_write_found_replaced_does_not_come_back():
     """The watch is still to show its life and its end; when the newer one is ended too, those events would find the name free."""
     store = a_store()
-    store.apply(a_volume(version=1, uid="first"))
-    assert [None, "second"] == [change.new and change.new.metadata.uid for change in store.wrote(a_volume(version=5, uid="second"))]
-    store.bury(a_volume(version=5, uid="second", deleting=True))
-    assert store.apply(a_volume(version=2, uid="first")) == (), "an older event resurrected it"
-    assert store.delete(a_volume(version=3, uid="first")) == ()
+    store.apply(pv_at(version=1, uid="first"))
+    assert [None, "second"] == [change.new and change.new.metadata.uid for change in store.wrote(pv_at(version=5, uid="second"))]
+    store.bury(pv_at(version=5, uid="second", deleting=True))
+    assert store.apply(pv_at(version=2, uid="first")) == (), "an older event resurrected it"
+    assert store.delete(pv_at(version=3, uid="first")) == ()
     assert len(store) == 0
 
 
 def test_a_write_that_leaves_finalizers_ends_nothing():
     store = a_store()
-    store.apply(a_volume(version=1, deleting=True, finalizers=("f", "g")))
-    (change,) = store.wrote(a_volume(version=2, deleting=True, finalizers=("g",)))
+    store.apply(pv_at(version=1, deleting=True, finalizers=("f", "g")))
+    (change,) = store.wrote(pv_at(version=2, deleting=True, finalizers=("g",)))
     assert change.new is not None
 
 
 def test_the_end_of_an_older_namesake_leaves_the_newer_one():
     store = a_store()
-    store.apply(a_volume(version=9, uid="second"))
-    assert store.bury(a_volume(version=3, uid="first", deleting=True)) == ()
+    store.apply(pv_at(version=9, uid="second"))
+    assert store.bury(pv_at(version=3, uid="first", deleting=True)) == ()
     assert len(store) == 1
 
 
@@ -152,27 +152,27 @@ def test_tombstones_are_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(store_module, "TOMBSTONES_MAX", 3)
     store = a_store()
     for number in range(5):
-        store.apply(a_volume(f"pv{number}", number + 1))
-        store.bury(a_volume(f"pv{number}", number + 1, deleting=True))
+        store.apply(pv_at(f"pv{number}", number + 1))
+        store.bury(pv_at(f"pv{number}", number + 1, deleting=True))
     assert store.tombstones_lost == 2
-    assert store.apply(a_volume("pv4", 9)) == ()
+    assert store.apply(pv_at("pv4", 9)) == ()
 
 
 def test_the_watch_clears_a_tombstone():
     store = a_store()
-    store.apply(a_volume(version=1))
-    store.bury(a_volume(version=1, deleting=True))
-    store.delete(a_volume(version=2))
+    store.apply(pv_at(version=1))
+    store.bury(pv_at(version=1, deleting=True))
+    store.delete(pv_at(version=2))
     assert store._tombstones == {}
 
 
 def test_a_list_brings_what_is_new_and_takes_out_what_it_lacks():
     store = a_store()
-    gone, stays, changes = a_volume("gone", 1), a_volume("stays", 2), a_volume("changes", 3)
+    gone, stays, changes = pv_at("gone", 1), pv_at("stays", 2), pv_at("changes", 3)
     for volume in (gone, stays, changes):
         store.apply(volume)
-    changed, new = a_volume("changes", 8), a_volume("new", 9)
-    assert relist(store, 10, a_volume("stays", 2), changed, new) == [
+    changed, new = pv_at("changes", 8), pv_at("new", 9)
+    assert relist(store, 10, pv_at("stays", 2), changed, new) == [
         Change(changes, changed, Cause.RELIST),
         Change(None, new, Cause.RELIST),
         Change(gone, None, Cause.RELIST),
@@ -184,9 +184,9 @@ def test_a_list_brings_what_is_new_and_takes_out_what_it_lacks():
 def test_an_own_write_newer_than_the_list_survives_it():
     store = a_store()
     listing = store.relist()
-    store.wrote(a_volume("created", 11))
-    store.wrote(a_volume("changed", 12))
-    assert listing.page([a_volume("changed", 3)], "10") == []
+    store.wrote(pv_at("created", 11))
+    store.wrote(pv_at("changed", 12))
+    assert listing.page([pv_at("changed", 3)], "10") == []
     assert listing.end("10") == []
     assert {volume.metadata.resource_version for volume in store.values()} == {"11", "12"}
 
@@ -194,27 +194,27 @@ def test_an_own_write_newer_than_the_list_survives_it():
 def test_an_own_write_older_than_a_list_without_it_was_deleted_since():
     store = a_store()
     listing = store.relist()
-    store.wrote(a_volume("pv1", 7))
+    store.wrote(pv_at("pv1", 7))
     (change,) = listing.end("10")
     assert change.new is None
 
 
 def test_a_list_does_not_bring_back_what_we_ended_while_it_was_made():
     store = a_store()
-    store.apply(a_volume(version=1, deleting=True, finalizers=("f",)))
+    store.apply(pv_at(version=1, deleting=True, finalizers=("f",)))
     listing = store.relist()
-    store.bury(a_volume(version=1, deleting=True))
-    assert listing.page([a_volume(version=1, deleting=True, finalizers=("f",))], "1") == []
+    store.bury(pv_at(version=1, deleting=True))
+    assert listing.page([pv_at(version=1, deleting=True, finalizers=("f",))], "1") == []
     assert listing.end("1") == []
-    assert store.apply(a_volume(version=2, deleting=True)) == (), "the watch from that list may still show older states"
-    store.delete(a_volume(version=3))
+    assert store.apply(pv_at(version=2, deleting=True)) == (), "the watch from that list may still show older states"
+    store.delete(pv_at(version=3))
     assert store._tombstones == {}
 
 
 def test_a_list_begun_after_the_write_clears_its_tombstone():
     store = a_store()
-    store.apply(a_volume(version=1))
-    store.bury(a_volume(version=1, deleting=True))
+    store.apply(pv_at(version=1))
+    store.bury(pv_at(version=1, deleting=True))
     relist(store, 5)
     assert store._tombstones == {}
 
@@ -222,9 +222,9 @@ def test_a_list_begun_after_the_write_clears_its_tombstone():
 def test_pages_come_in_one_by_one():
     store = a_store()
     listing = store.relist()
-    assert len(listing.page([a_volume("a", 1)], "5")) == 1
+    assert len(listing.page([pv_at("a", 1)], "5")) == 1
     assert store.get(Key("", "a")) is not None
-    assert len(listing.page([a_volume("b", 2)], "5")) == 1
+    assert len(listing.page([pv_at("b", 2)], "5")) == 1
     assert listing.end("5") == []
     assert len(store) == 2
 
@@ -232,17 +232,17 @@ def test_pages_come_in_one_by_one():
 def test_a_server_set_back_is_believed():
     """Restored from a backup, its versions begin lower: no stored object may win by its number."""
     store = a_store()
-    store.apply(a_volume("kept", 900))
-    store.apply(a_volume("lost", 950))
-    store.bury(a_volume("kept", 900, deleting=True))
-    changes = relist(store, 500, a_volume("kept", 400))
+    store.apply(pv_at("kept", 900))
+    store.apply(pv_at("lost", 950))
+    store.bury(pv_at("kept", 900, deleting=True))
+    changes = relist(store, 500, pv_at("kept", 400))
     names = [(change.old and change.old.metadata.name, change.new and change.new.metadata.name) for change in changes]
     assert names == [
         (None, "kept"),
         ("lost", None),
     ]
     assert store.version == "500"
-    assert len(store.apply(a_volume("kept", 501))) == 1
+    assert len(store.apply(pv_at("kept", 501))) == 1
 
 
 def test_a_bookmark_moves_the_version_on_and_never_back():
@@ -250,35 +250,35 @@ def test_a_bookmark_moves_the_version_on_and_never_back():
     store.bookmark("10")
     store.bookmark("9")
     assert store.version == "10"
-    assert store.wrote(a_volume(version=10)) == ()
+    assert store.wrote(pv_at(version=10)) == ()
 
 
 def test_an_object_that_is_no_longer_ours_leaves():
     store = a_store()
-    volume = a_volume(version=3)
+    volume = pv_at(version=3)
     store.apply(volume)
-    assert store.exclude(a_volume(version=2), Cause.WATCH) == ()
-    assert store.exclude(a_volume(version=4), Cause.WATCH) == (Change(volume, None, Cause.WATCH),)
+    assert store.exclude(pv_at(version=2), Cause.WATCH) == ()
+    assert store.exclude(pv_at(version=4), Cause.WATCH) == (Change(volume, None, Cause.WATCH),)
 
 
 def test_an_index_follows_its_objects():
     store = a_store()
-    store.apply(a_volume("a", 1, driver="x", labels={"k": "one", "l": "two"}))
-    store.apply(a_volume("b", 2, driver="x", labels={"k": "one"}))
-    store.apply(a_volume("c", 3, driver="y", labels={"k": "one", "l": "one"}))
+    store.apply(pv_at("a", 1, driver="x", labels={"k": "one", "l": "two"}))
+    store.apply(pv_at("b", 2, driver="x", labels={"k": "one"}))
+    store.apply(pv_at("c", 3, driver="y", labels={"k": "one", "l": "one"}))
 
     def names(index: str, value: str) -> list[str]:
         return [volume.metadata.name for volume in store.by(index, value)]
 
     assert names("driver", "x") == ["a", "b"]
     assert names("label", "one") == ["a", "b", "c"]
-    store.apply(a_volume("a", 4, driver="y", labels={"l": "two"}))
+    store.apply(pv_at("a", 4, driver="y", labels={"l": "two"}))
     assert names("driver", "x") == ["b"]
     assert names("driver", "y") == ["c", "a"]
     assert names("label", "one") == ["b", "c"]
     assert names("label", "two") == ["a"]
-    store.delete(a_volume("b", 5))
-    store.delete(a_volume("c", 6))
+    store.delete(pv_at("b", 5))
+    store.delete(pv_at("c", 6))
     assert names("driver", "x") == []
     assert names("label", "one") == []
     assert list(store._indexes["driver"]._buckets) == ["y"], "an empty value stayed in memory"
@@ -300,7 +300,7 @@ def test_an_index_is_touched_only_where_it_changes():
 
     store = Store({"driver": driver_of})
     for number in range(1000):
-        store.apply(a_volume(f"pv{number}", number + 1))
+        store.apply(pv_at(f"pv{number}", number + 1))
     calls = 0
-    store.apply(a_volume("pv5", 5000))
+    store.apply(pv_at("pv5", 5000))
     assert calls == 2

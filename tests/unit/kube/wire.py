@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar
 
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.cluster import EVERYTHING, Cluster, Request, Selection, WatchEvent
 from tests.unit.kube.fake_cluster import FakeCluster, lost
 
@@ -16,9 +16,9 @@ T = TypeVar("T")
 class Wire(Cluster):
     """Implements `Cluster`. A request that its sender gave up takes effect all the same."""
 
-    def __init__(self, cluster: FakeCluster, chance: Chance) -> None:
+    def __init__(self, cluster: FakeCluster, randomness: Random) -> None:
         self.cluster = cluster
-        self.chance = chance
+        self.randomness = randomness
         self.delay_s_max = 0.0  # each way
         self.loss = 0.0  # how likely an answer is lost
         self.refusing = False  # every request fails at once
@@ -46,7 +46,7 @@ class Wire(Cluster):
             raise lost()
         if self.hanging:
             await asyncio.Event().wait()
-        before, after = (self.chance.uniform(0, self.delay_s_max) for _ in range(2))
+        before, after = (self.randomness.uniform(0, self.delay_s_max) for _ in range(2))
 
         async def effect() -> T:
             await asyncio.sleep(before)
@@ -59,7 +59,7 @@ class Wire(Cluster):
         await asyncio.sleep(after)
         if self.hanging:
             await asyncio.Event().wait()
-        if self.chance.happens(self.loss):
+        if self.randomness.happens(self.loss):
             raise lost()
         return answer
 

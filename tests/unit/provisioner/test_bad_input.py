@@ -10,19 +10,20 @@ from typing import Any
 import pytest
 
 from mooring.api.coordination import LEASES
-from mooring.api.core import EVENTS, SECRETS
-from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.api.core import EVENTS
+from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOTS
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.driver_capabilities import Rules
 from mooring.controllers.provisioner.intents import lease_codec
-from mooring.controllers.provisioner.intents.intent import Intent, MemoryIntents
+from mooring.controllers.provisioner.intents.intent import Intent, Intents
 from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
+from mooring.controllers.provisioner.options import Rules
 from mooring.csi.codes import Code
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import BadRequest, Invalid, ServerError
 from tests.support.binding import Forbids
+from tests.support.builders import a_content, a_pv, a_secret, a_snapshot
 from tests.support.provisioning import CLAIMS, CREATE, DELETE, DRIVER, PVS, AnsweringDriver, GiB, ProvisioningWorld, an_answer
 from tests.support.scripted_driver import RPC, Fail, Lose
 from tests.support.virtual_loop import in_virtual_time
@@ -102,7 +103,7 @@ def shown(text: str, parameters: Mapping[str, str]) -> str:
 async def test_secrets_that_can_not_be_used(data: Mapping[str, str] | None, text: str):
     world = await a_world().base(SECRET)
     if data is not None:
-        await world.create(SECRETS, {"metadata": {"name": "s", "namespace": "default"}, "data": dict(data)})
+        await world.create(a_secret("s", data))
     await refused(world, text)
 
 
@@ -240,9 +241,7 @@ async def with_origin(world: ProvisioningWorld, **answer: Any) -> ProvisioningWo
     """A claim to be cloned, and the claim of the clone. answer: the driver's first."""
     world.driver.controller = (*world.driver.controller, RPC.CLONE_VOLUME)
     origin = await world.make_claim("origin", ask=False, volumeName="pv")
-    ref = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "origin", "uid": origin["metadata"]["uid"]}
-    spec = {"csi": {"driver": DRIVER, "volumeHandle": "a/vol-1"}, "claimRef": ref, "capacity": {"storage": "1Gi"}}
-    await world.create(PVS, {"metadata": {"name": "pv"}, "spec": {**spec, "accessModes": ["ReadWriteOnce"]}, "status": {"phase": "Bound"}})
+    await world.create(a_pv("pv", "a/vol-1", claim=origin, phase="Bound"))
     await world.patch(CLAIMS, "origin", {"status": {"phase": "Bound"}}, "default", "status")
     world.driver.volumes["a/vol-1"] = GiB
     if await world.find(STORAGE_CLASSES, "sc") is None:
@@ -352,7 +351,7 @@ async def test_a_claim_that_has_got_another_volume_holds_its_source_no_more():
         assert names.CLONE_FINALIZER not in (await world.claim("origin"))["metadata"]["finalizers"]
 
 
-class SlowIntents(MemoryIntents):
+class SlowIntents(Intents):
     """A begin takes a while: before the intent is open, or after."""
 
     def __init__(self, wait_s: float, then_s: float) -> None:
@@ -429,14 +428,9 @@ async def test_snapshots_that_can_not_be_used(driver: str, ready: bool, text: st
     world = a_world()
     world.driver.controller = (*world.driver.controller, RPC.CREATE_DELETE_SNAPSHOT)
     await world.make_snapshot_kinds()
-    own = {"name": "snap", "namespace": "default"}
-    source = {"source": {"volumeSnapshotContentName": "content"}}
-    made = await world.create(VOLUME_SNAPSHOTS, {"metadata": own, "spec": source})
-    status = {"boundVolumeSnapshotContentName": "content", "readyToUse": ready}
-    await world.patch(VOLUME_SNAPSHOTS, "snap", {"status": status}, "default", "status")
-    of = {"driver": driver, "deletionPolicy": "Delete", "source": {"snapshotHandle": "h"}}
-    content = {**of, "volumeSnapshotRef": {**own, "uid": made["metadata"]["uid"]}}
-    await world.create(VOLUME_SNAPSHOT_CONTENTS, {"metadata": {"name": "content"}, "spec": content, "status": {"snapshotHandle": "h"}})
+    made = await world.create(a_snapshot(content="content", status={"readyToUse": ready}))
+    ref = {"name": "snap", "namespace": "default", "uid": made["metadata"]["uid"]}
+    await world.create(a_content("content", ref, driver=driver, deletionPolicy="Delete"))
     await world.base(dataSource={"apiGroup": GROUP, "kind": "VolumeSnapshot", "name": "snap"})
     await refused(world, text)
     assert names.SNAPSHOT_FINALIZER not in (await world.get(VOLUME_SNAPSHOTS, "snap", "default"))["metadata"].get("finalizers", [])

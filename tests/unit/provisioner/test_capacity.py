@@ -13,25 +13,24 @@ import pytest
 
 from mooring.api.core import NODES, PersistentVolume
 from mooring.api.meta import Kind
-from mooring.api.pods import PODS
 from mooring.api.storage import CSI_NODES, CSI_STORAGE_CAPACITIES, STORAGE_CLASSES, CSIStorageCapacity
 from mooring.apiserver.local import Faults
 from mooring.base.errors import ConfigError
-from mooring.control.runtime import Runtime
-from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.capacity import preflight
 from mooring.controllers.provisioner.capacity.controller import CapacityPublisher
 from mooring.controllers.provisioner.capacity.decide import matches
-from mooring.controllers.provisioner.capacity.items import Item, item_of, places_of
 from mooring.controllers.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_LABEL, manager_of
-from mooring.controllers.provisioner.capacity.requests import Capacity, capacity_of
-from mooring.controllers.provisioner.driver_capabilities import facts_of
+from mooring.controllers.provisioner.capacity.requests import capacity_of
+from mooring.controllers.provisioner.capacity.view import Capacity, Item, item_of, places_of
 from mooring.controllers.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions
 from mooring.csi.codes import Code
+from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.session import greet
+from mooring.csi.session import probe_and_identify
 from mooring.kube.errors import NOT_SERVED, ApiError, Conflict, Forbidden, NotFound, NotServed, ServerError, Unreachable
+from tests.support.builders import WFFC, a_capacity, a_class, a_csi_node, a_node, a_pod, a_pv, typed
 from tests.support.cluster_world import ClusterWorld, metric
 from tests.support.scripted_driver import RPC, Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
@@ -40,11 +39,10 @@ from tests.support.volume_driver import CAPACITY, GiB, VolumeDriver
 DRIVER = "csi.test"
 ZONE = "csi.test/zone"
 POST, PUT, DELETE = (f"{verb} csistoragecapacities" for verb in ("create", "update", "delete"))
-WFFC = "WaitForFirstConsumer"
 Table = dict[tuple[str, str], str | None]
 
 
-class World(ClusterWorld):
+class CapacityWorld(ClusterWorld):
     def __init__(self, faults: Faults | None = None, node: NodeOptions | None = None, *, retry_s: float = 1.0, **options: Any) -> None:
         super().__init__(faults)
         self.driver = VolumeDriver(controller=[RPC.GET_CAPACITY], topology={}, story=self.story)
@@ -55,44 +53,35 @@ class World(ClusterWorld):
     async def publishing(self, place: Mapping[str, str] | None = None) -> AsyncIterator[CapacityPublisher]:
         await self.make_namespace("ns")
         port = InProcessDriver(self.driver, clock=self.clock)
-        facts = facts_of(await greet(port, clock=self.clock))
-        caches = Caches(Runtime(self.cluster, self.clock, self.chance, self.metrics), facts, self.options)
-        runtime = Runtime(self.cluster, self.clock, self.chance, self.metrics)
-        capacity = CapacityPublisher(runtime, caches, port, facts, self.options, place=place)
-        async with self.running(*(informer.run() for informer in caches.shared.informers), self._after_sync(caches, capacity)):
+        facts = capabilities_of(await probe_and_identify(port, clock=self.clock))
+        caches = ProvisionerCaches(self.runtime, facts, self.options)
+        capacity = CapacityPublisher(self.runtime, caches, port, facts, self.options, place=place)
+        async with self.running_on(caches.shared, capacity.run):
             yield capacity
-
-    async def _after_sync(self, caches: Caches, capacity: CapacityPublisher) -> None:
-        for informer in caches.shared.informers:
-            await informer.synced()
-        await capacity.run()
 
     # -- objects
 
+    async def base(self) -> CapacityWorld:
+        """A node in zone a, and a class."""
+        await self.node("n1", "a")
+        await self.classes("one")
+        return self
+
     async def node(self, name: str, zone: str | None, keys: tuple[str, ...] = (ZONE,)) -> None:
         labels = {} if zone is None else {ZONE: zone}
-        await self.create(NODES, {"metadata": {"name": name, "labels": labels}})
-        entry = {"name": DRIVER, "nodeID": name, "topologyKeys": list(keys) or None}
-        await self.create(CSI_NODES, {"metadata": {"name": name}, "spec": {"drivers": [entry]}})
+        await self.create(a_node(name, labels=labels), a_csi_node(name, {DRIVER: name}, keys=keys))
 
     async def classes(self, *names: str, binding: str = WFFC, driver: str = DRIVER, **more: Any) -> None:
         for name in names:
-            await self.create(STORAGE_CLASSES, {"metadata": {"name": name}, "provisioner": driver, "volumeBindingMode": binding, **more})
+            await self.create(a_class(name, provisioner=driver, volumeBindingMode=binding, **more))
 
     async def stored(
         self, class_name: str, zone: str, value: str = "100Gi", driver: str = DRIVER, manager: str = "external-provisioner"
     ) -> str:
         """An object as an earlier provisioner left it; its name."""
         labels = {DRIVER_LABEL: driver, MANAGER_LABEL: manager}
-        made = await self.create(
-            CSI_STORAGE_CAPACITIES,
-            {
-                "metadata": {"generateName": "csisc-", "namespace": "ns", "labels": labels},
-                "storageClassName": class_name,
-                "nodeTopology": {"matchLabels": {ZONE: zone}},
-                "capacity": value,
-            },
-        )
+        fields = {"generateName": "csisc-", "namespace": "ns", "labels": labels, "nodeTopology": {"matchLabels": {ZONE: zone}}}
+        made = await self.create(a_capacity("", None, value, class_name, **fields))
         return str(made["metadata"]["name"])
 
     async def objects(self) -> list[dict[str, Any]]:
@@ -126,16 +115,13 @@ class World(ClusterWorld):
         return [step for step in self.story if step in (POST, PUT, DELETE)][1:]  # the first asks for the API's version
 
 
-async def two_zones(world: World | None = None) -> World:
-    world = world or World()
-    await world.create(PODS, a_pod("pod"))
+async def two_zones(world: CapacityWorld | None = None, *classes: str) -> CapacityWorld:
+    world = world or CapacityWorld()
+    await world.classes(*classes)
+    await world.create(a_pod("pod", namespace="ns"))
     for name, zone in (("n1", "a"), ("n2", "b"), ("n3", "a")):
         await world.node(name, zone)
     return world
-
-
-def a_pod(name: str, **metadata: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": "ns", **metadata}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
 
 
 @in_virtual_time
@@ -167,8 +153,7 @@ async def test_P82_our_own_objects_are_no_news_though_the_watch_shows_them_first
         async def after(self, verb: str, kind: Any, name: str) -> None:
             await asyncio.sleep(1 if verb in ("create", "replace") else 0)
 
-    world = await two_zones(World(Slow()))
-    await world.classes("one")
+    world = await two_zones(CapacityWorld(Slow()), "one")
     await world.stored("one", "b", "1")
     async with world.publishing():
         await world.settle(100)
@@ -178,8 +163,7 @@ async def test_P82_our_own_objects_are_no_news_though_the_watch_shows_them_first
 
 @in_virtual_time
 async def test_P82_a_second_run_finds_everything_as_it_should_be():
-    world = await two_zones()
-    await world.classes("one")
+    world = await two_zones(None, "one")
     for zone in "ab":
         await world.stored("one", zone, value="107374182400")
     async with world.publishing():
@@ -190,7 +174,7 @@ async def test_P82_a_second_run_finds_everything_as_it_should_be():
 
 @in_virtual_time
 async def test_P82_a_driver_without_keys_is_everywhere():
-    world = World()
+    world = CapacityWorld()
     await world.node("n1", None, keys=())
     await world.classes("one")
     async with world.publishing():
@@ -204,8 +188,7 @@ async def test_P82_a_driver_without_keys_is_everywhere():
 
 @in_virtual_time
 async def test_P83_a_changed_value_is_one_put():
-    world = await two_zones()
-    await world.classes("one")
+    world = await two_zones(None, "one")
     await world.stored("one", "b")
     await world.stored("one", "a")
     before = {obj["metadata"]["uid"]: obj for obj in await world.objects()}
@@ -223,8 +206,7 @@ async def test_P83_a_changed_value_is_one_put():
 
 @in_virtual_time
 async def test_P83_zero_and_the_largest_volume_are_published():
-    world = await two_zones()
-    await world.classes("one")
+    world = await two_zones(None, "one")
     world.driver.capacity_bytes, world.driver.maximum_volume_size = 0, GiB
     async with world.publishing():
         await world.has(("one", "a"), ("one", "b"))
@@ -255,9 +237,7 @@ def test_P83_less_than_nothing_is_nothing():
 
 @in_virtual_time
 async def test_P83_an_error_keeps_the_object_and_is_tried_again():
-    world = World()
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld().base()
     name = await world.stored("one", "a", "7Gi")
     world.driver.script(CAPACITY, Fail(Code.UNAVAILABLE), Fail(Code.INTERNAL))
     async with world.publishing():
@@ -272,9 +252,7 @@ async def test_P83_an_error_keeps_the_object_and_is_tried_again():
 @in_virtual_time
 async def test_P83_retries_and_polls_never_pile_up():
     """At the peer each poll of a failing item begins one more endless chain of retries."""
-    world = World(poll_interval_s=5.0, threads=4, retry_s=10.0)
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld(poll_interval_s=5.0, threads=4, retry_s=10.0).base()
     world.driver.always(CAPACITY, Fail(Code.UNAVAILABLE))
     async with world.publishing():
         await world.settle(3600)
@@ -285,9 +263,7 @@ async def test_P83_retries_and_polls_never_pile_up():
 
 @in_virtual_time
 async def test_P83_a_slow_driver_is_not_asked_twice_at_once():
-    world = World(poll_interval_s=1.0, threads=4)
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld(poll_interval_s=1.0, threads=4).base()
     world.driver.always(CAPACITY, Wait(5))
     async with world.publishing():
         await world.settle(100)
@@ -298,9 +274,7 @@ async def test_P83_a_slow_driver_is_not_asked_twice_at_once():
 @pytest.mark.parametrize(("class_name", "zone"), [("one", "a"), ("one", "z"), ("gone", "a")], ids=["duplicate", "place", "class"])
 @in_virtual_time
 async def test_P84_what_should_not_be_there_is_deleted(class_name: str, zone: str):
-    world = World()
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld().base()
     first = await world.stored("one", "a")
     await world.stored(class_name, zone)
     async with world.publishing():
@@ -322,9 +296,7 @@ async def test_P84_an_object_with_another_selector_means_no_item():
 
 @in_virtual_time
 async def test_P85_what_others_manage_is_left_alone():
-    world = World()
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld().base()
     await world.stored("gone", "a", manager="somebody")
     await world.stored("one", "a", driver="other")
     async with world.publishing():
@@ -336,7 +308,7 @@ async def test_P85_what_others_manage_is_left_alone():
 @pytest.mark.parametrize(("for_immediate", "expected"), [(False, []), (True, [("one", "a")])])
 @in_virtual_time
 async def test_P86_classes_with_immediate_binding(for_immediate: bool, expected: list[tuple[str, str]]):
-    world = World(for_immediate_binding=for_immediate)
+    world = CapacityWorld(for_immediate_binding=for_immediate)
     await world.node("n1", "a")
     await world.classes("one", binding="Immediate")
     await world.classes("foreign", driver="other")
@@ -347,7 +319,7 @@ async def test_P86_classes_with_immediate_binding(for_immediate: bool, expected:
 
 @in_virtual_time
 async def test_P86_a_class_comes_and_goes():
-    world = World()
+    world = CapacityWorld()
     await world.node("n1", "a")
     async with world.publishing():
         await world.settle(10)
@@ -364,9 +336,7 @@ async def test_P86_a_class_comes_and_goes():
 
 @in_virtual_time
 async def test_a_class_that_goes_while_the_driver_is_asked_is_not_published():
-    world = World()
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld().base()
     world.driver.always(CAPACITY, Wait(5))
     async with world.publishing():
         await world.settle(1)
@@ -378,8 +348,7 @@ async def test_a_class_that_goes_while_the_driver_is_asked_is_not_published():
 
 @in_virtual_time
 async def test_P87_a_place_lives_as_long_as_a_node_is_in_it():
-    world = await two_zones()
-    await world.classes("one")
+    world = await two_zones(None, "one")
     async with world.publishing():
         await world.has(("one", "a"), ("one", "b"))
         await world.node("n4", "a")
@@ -402,9 +371,7 @@ async def test_P87_a_place_lives_as_long_as_a_node_is_in_it():
 
 @in_virtual_time
 async def test_P84_what_somebody_deletes_or_changes_is_made_right():
-    world = World()
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld().base()
     name = await world.stored("one", "a")
     async with world.publishing():
         await world.settle(10)
@@ -423,7 +390,7 @@ async def test_P84_what_somebody_deletes_or_changes_is_made_right():
 @pytest.mark.parametrize("verb", [POST, PUT, DELETE])
 @in_virtual_time
 async def test_P83_a_write_that_fails_is_made_again(verb: str, error: ApiError):
-    world = World()
+    world = CapacityWorld()
     await world.node("n1", "a")
     if verb == PUT:
         await world.stored("one", "a", "1")
@@ -441,15 +408,13 @@ async def test_P83_a_write_that_fails_is_made_again(verb: str, error: ApiError):
         assert {("one", "a"): "100Gi", **left} == await world.table()
 
 
-async def asked_for_the_version(world: World) -> bool:
+async def asked_for_the_version(world: CapacityWorld) -> bool:
     return POST in world.story
 
 
 @in_virtual_time
 async def test_P82_an_api_server_that_fails_at_the_start_is_asked_again():
-    world = World()
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld().base()
     world.cluster.refuse(POST, times=3, error=ServerError("busy"))
     async with world.publishing():
         await world.until(lambda: asked_for_the_version(world))
@@ -473,30 +438,28 @@ async def test_P83_what_provisioning_does_is_asked_for_at_once():
             await world.settle(10)
             return world.zones()
 
-        assert ["a", "a"] == await asked_after(capacity.volume_made, a_volume(("In", ["a"])))
-        assert ["a", "b"] == await asked_after(capacity.volume_made, a_volume())
-        assert ["a", "b"] == await asked_after(capacity.making_failed, "two")
-        assert [] == await asked_after(capacity.making_failed, "unknown")
-        assert ["b", "b"] == await asked_after(capacity.volume_deleted, a_volume(("In", ["b"])))
-        assert [] == await asked_after(capacity.volume_deleted, a_volume(("In", ["z"])))
-        assert [] == await asked_after(capacity.volume_deleted, a_volume())
+        assert ["a", "a"] == await asked_after(capacity.volume_made, volume_in(("In", ["a"])))
+        assert ["a", "b"] == await asked_after(capacity.volume_made, volume_in())
+        assert ["a", "b"] == await asked_after(capacity.creation_failed, "two")
+        assert [] == await asked_after(capacity.creation_failed, "unknown")
+        assert ["b", "b"] == await asked_after(capacity.volume_deleted, volume_in(("In", ["b"])))
+        assert [] == await asked_after(capacity.volume_deleted, volume_in(("In", ["z"])))
+        assert [] == await asked_after(capacity.volume_deleted, volume_in())
 
 
-def a_volume(*expressions: tuple[str, list[str]]) -> PersistentVolume:
+def volume_in(*expressions: tuple[str, list[str]]) -> PersistentVolume:
     terms = [{"matchExpressions": [{"key": ZONE, "operator": operator, "values": values}]} for operator, values in expressions]
-    spec = {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}} if terms else {}
-    return msgspec.convert({"metadata": {}, "spec": {"storageClassName": "one", **spec}}, PersistentVolume)
+    affinity = {"required": {"nodeSelectorTerms": terms}} if terms else None
+    return typed(a_pv(storageClassName="one", nodeAffinity=affinity))
 
 
 def test_P83_only_plain_places_are_places():
-    assert (((ZONE, "a"),), ((ZONE, "b"),)) == places_of(a_volume(("In", ["a"]), ("In", ["b"]), ("In", ["c", "d"]), ("Exists", [])))
+    assert (((ZONE, "a"),), ((ZONE, "b"),)) == places_of(volume_in(("In", ["a"]), ("In", ["b"]), ("In", ["c", "d"]), ("Exists", [])))
 
 
 @in_virtual_time
 async def test_P83_the_drivers_return_ends_the_back_off():
-    world = World(retry_s=200.0)
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld(retry_s=200.0).base()
     world.driver.script(CAPACITY, Fail(Code.UNAVAILABLE))
     async with world.publishing() as capacity:
         await world.settle(1)
@@ -507,8 +470,7 @@ async def test_P83_the_drivers_return_ends_the_back_off():
 
 @in_virtual_time
 async def test_P83_a_limit_is_kept():
-    world = await two_zones(World(qps=0.1, burst=1))
-    await world.classes("one")
+    world = await two_zones(CapacityWorld(qps=0.1, burst=1), "one")
     async with world.publishing():
         await world.settle(5)
         assert 1 == len(await world.objects())
@@ -529,9 +491,7 @@ async def test_P82_a_driver_that_tells_no_capacity_is_not_asked():
 
 @in_virtual_time
 async def test_P91_a_drain_lets_the_call_end_and_its_answer_be_written():
-    world = World()
-    await world.node("n1", "a")
-    await world.classes("one")
+    world = await CapacityWorld().base()
     world.driver.always(CAPACITY, Wait(5))
     async with world.publishing() as capacity:
         await world.settle(1)
@@ -545,7 +505,7 @@ async def test_P91_a_drain_lets_the_call_end_and_its_answer_be_written():
 
 @in_virtual_time
 async def test_P88_a_nodes_instance_publishes_its_own_place():
-    world = World(node=NodeOptions("n1"))
+    world = CapacityWorld(node=NodeOptions("n1"))
     await world.classes("one")
     await world.stored("old", "b", manager="external-provisioner-n2")
     await world.stored("old", "b", manager="external-provisioner-n1")
@@ -581,10 +541,10 @@ def test_P88_a_node_whose_name_leaves_no_room_is_a_hash():
 
 @in_virtual_time
 async def test_P82_the_owner_is_the_pod_or_who_controls_it():
-    world = World()
+    world = CapacityWorld()
     rs = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "uid-rs", "controller": True}
     other = {**rs, "name": "other", "uid": "uid-other", "controller": False}
-    made = await world.create(PODS, a_pod("pod", ownerReferences=[other, rs]))
+    made = await world.create(a_pod("pod", ownerReferences=[other, rs], namespace="ns"))
     assert None is await preflight.owner_of(world.cluster, "ns", "pod", -1)
     pod = await preflight.owner_of(world.cluster, "ns", "pod", 0)
     assert pod is not None
@@ -597,15 +557,15 @@ async def test_P82_the_owner_is_the_pod_or_who_controls_it():
     assert "get replicasets" == world.story[-1]
     with pytest.raises(ConfigError, match="Pod ns/gone"):
         await preflight.owner_of(world.cluster, "ns", "gone", 0)
-    await world.create(PODS, a_pod("bare"))
+    await world.create(a_pod("bare", namespace="ns"))
     with pytest.raises(ConfigError, match="no controlling owner"):
         await preflight.owner_of(world.cluster, "ns", "bare", 1)
 
 
 @in_virtual_time
 async def test_P84_adoption_adds_the_owner_and_keeps_the_others():
-    world = World(owner_level=0, pod_name="pod")
-    pod = await world.create(PODS, a_pod("pod"))
+    world = CapacityWorld(owner_level=0, pod_name="pod")
+    pod = await world.create(a_pod("pod", namespace="ns"))
     await world.node("n1", "a")
     await world.classes("one", "new")
     name = await world.stored("one", "a")
@@ -623,8 +583,8 @@ async def test_P84_adoption_adds_the_owner_and_keeps_the_others():
 @in_virtual_time
 async def test_P84_of_all_owners_only_ours_controls():
     """After a rollout the former ReplicaSet still lives; the API server refuses an object with two controllers."""
-    world = World(owner_level=0, pod_name="pod")
-    pod = await world.create(PODS, a_pod("pod"))
+    world = CapacityWorld(owner_level=0, pod_name="pod")
+    pod = await world.create(a_pod("pod", namespace="ns"))
     await world.node("n1", "a")
     await world.classes("one")
     name = await world.stored("one", "a", "1")
@@ -651,16 +611,16 @@ class Answers(Faults):
 
 @in_virtual_time
 async def test_P82_the_api_is_asked_for_its_version():
-    world = World()
-    await world.create(PODS, a_pod("pod"))
+    world = CapacityWorld()
+    await world.create(a_pod("pod", namespace="ns"))
     assert "v1" == (await preflight.capacity_kind(world.cluster, "ns")).version
     missing = NotServed(NOT_SERVED, reason="NotFound")
     with pytest.raises(ConfigError, match="no CSIStorageCapacity"):
-        await preflight.capacity_kind(World(Answers(v1=missing)).cluster, "ns")
+        await preflight.capacity_kind(CapacityWorld(Answers(v1=missing)).cluster, "ns")
     with pytest.raises(ConfigError, match='namespaces "ns" not found'):
-        await preflight.capacity_kind(World(Answers(v1=NotFound('namespaces "ns" not found', reason="NotFound"))).cluster, "ns")
+        await preflight.capacity_kind(CapacityWorld(Answers(v1=NotFound('namespaces "ns" not found', reason="NotFound"))).cluster, "ns")
     with pytest.raises(ConfigError, match="can't be used"):
-        await preflight.capacity_kind(World(Answers(v1=Forbidden("no", reason="Forbidden"))).cluster, "ns")
+        await preflight.capacity_kind(CapacityWorld(Answers(v1=Forbidden("no", reason="Forbidden"))).cluster, "ns")
 
 
 @in_virtual_time

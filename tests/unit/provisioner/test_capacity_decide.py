@@ -12,27 +12,25 @@ from mooring.api.meta import OwnerReference
 from mooring.api.storage import CSIStorageCapacity, StorageClass
 from mooring.controllers.provisioner.capacity import reasons as why
 from mooring.controllers.provisioner.capacity.decide import Create, Decision, Remove, Update, decide_item, decide_write, is_news
-from mooring.controllers.provisioner.capacity.items import Item, Segment
-from mooring.controllers.provisioner.capacity.requests import Capacity
-from mooring.controllers.provisioner.capacity.view import CAPACITY_INDEXES, View
+from mooring.controllers.provisioner.capacity.view import CAPACITY_INDEXES, Capacity, Item, Segment, View
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.kube.cache.store import Store
+from tests.support.builders import WFFC, a_capacity, a_class, typed
+from tests.support.stores import store_of
 
 HERE: Segment = (("zone", "a"),)
 ITEM = Item("one", HERE)
 OWNER = OwnerReference("apps/v1", "ReplicaSet", "rs", "uid-rs", controller=True)
 
 
-def a_class(binding: str = "WaitForFirstConsumer", driver: str = "csi.test", **more: Any) -> StorageClass:
-    body = {"metadata": {"name": "one"}, "provisioner": driver, "volumeBindingMode": binding, **more}
-    return msgspec.convert(body, StorageClass)
+def class_with(binding: str = WFFC, driver: str = "csi.test", **more: Any) -> StorageClass:
+    return typed(a_class("one", provisioner=driver, volumeBindingMode=binding, **more))
 
 
 def an_object(name: str = "csisc-1", value: str = "1Gi", *, owner: OwnerReference | None = None, **more: Any) -> CSIStorageCapacity:
-    metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "1"}
-    metadata |= {"ownerReferences": [msgspec.to_builtins(owner)]} if owner else {}
-    body = {"storageClassName": "one", "nodeTopology": {"matchLabels": dict(HERE)}, "capacity": value, **more}
-    return msgspec.convert({"metadata": metadata, **body}, CSIStorageCapacity)
+    owners = [msgspec.to_builtins(owner)] if owner else None
+    metadata = {"namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "1", "ownerReferences": owners}
+    body = a_capacity(name, None, value, "one", **{"nodeTopology": {"matchLabels": dict(HERE)}, **metadata, **more})
+    return typed(body)
 
 
 FIRST, SECOND = an_object("csisc-1"), an_object("csisc-2", "2Gi")
@@ -45,12 +43,8 @@ def a_view(
     places: tuple[Segment, ...] = (HERE,),
     **more: Any,
 ) -> View:
-    classes: Store[StorageClass] = Store()
-    stored: Store[CSIStorageCapacity] = Store(CAPACITY_INDEXES)
-    if storage_class is not None:
-        classes.apply(storage_class)
-    for obj in objects:
-        stored.apply(obj)
+    classes = store_of(*([] if storage_class is None else [storage_class]))
+    stored = store_of(*objects, indexes=CAPACITY_INDEXES)
     return View(driver_name="csi.test", classes=classes, objects=stored, has_segment=places.__contains__, **more)
 
 
@@ -59,23 +53,23 @@ def asks(**parameters: str) -> csi.GetCapacityRequest:
 
 
 def test_P82_the_driver_is_asked_with_the_class_and_the_place():
-    assert Decision(why.Asked(), (), asks(a="b")) == decide_item(a_view((), a_class(parameters={"a": "b"})), ITEM)
-    everywhere = decide_item(a_view((), a_class(), places=((),)), Item("one", ())).ask
+    assert Decision(why.Asked(), (), asks(a="b")) == decide_item(a_view((), class_with(parameters={"a": "b"})), ITEM)
+    everywhere = decide_item(a_view((), class_with(), places=((),)), Item("one", ())).ask
     assert everywhere is not None
     assert everywhere.HasField("accessible_topology")
 
 
 def test_P84_of_several_objects_that_say_the_same_the_first_stays():
-    assert Decision(why.Asked(), (Remove(SECOND),), asks()) == decide_item(a_view((FIRST, SECOND), a_class()), ITEM)
+    assert Decision(why.Asked(), (Remove(SECOND),), asks()) == decide_item(a_view((FIRST, SECOND), class_with()), ITEM)
 
 
 @pytest.mark.parametrize(
     ("storage_class", "more"),
     [
         pytest.param(None, {}, id="P84-no-class"),
-        pytest.param(a_class(driver="other"), {}, id="P84-other-driver"),
-        pytest.param(a_class("Immediate"), {}, id="P86-immediate"),
-        pytest.param(a_class(), {"places": ()}, id="P87-no-node"),
+        pytest.param(class_with(driver="other"), {}, id="P84-other-driver"),
+        pytest.param(class_with("Immediate"), {}, id="P86-immediate"),
+        pytest.param(class_with(), {"places": ()}, id="P87-no-node"),
     ],
 )
 def test_what_is_not_wanted_is_removed_before_and_after_the_question(storage_class: StorageClass | None, more: dict[str, Any]):
@@ -86,7 +80,7 @@ def test_what_is_not_wanted_is_removed_before_and_after_the_question(storage_cla
 
 
 def test_P86_a_class_with_immediate_binding_counts_with_the_flag():
-    assert asks() == decide_item(a_view((), a_class("Immediate"), immediate_too=True), ITEM).ask
+    assert asks() == decide_item(a_view((), class_with("Immediate"), immediate_too=True), ITEM).ask
 
 
 @pytest.mark.parametrize(
@@ -110,18 +104,18 @@ def test_P86_a_class_with_immediate_binding_counts_with_the_flag():
 def test_what_the_drivers_answer_leads_to(
     objects: tuple[CSIStorageCapacity, ...], owner: OwnerReference | None, capacity: Capacity, expected: Decision
 ):
-    assert expected == decide_write(a_view(objects, a_class(), owner=owner), ITEM, capacity)
+    assert expected == decide_write(a_view(objects, class_with(), owner=owner), ITEM, capacity)
 
 
 @pytest.mark.parametrize(
     ("objects", "storage_class", "written", "expected"),
     [
-        ((FIRST,), a_class(), {ITEM: Capacity("1Gi")}, False),
-        ((FIRST,), a_class(), {ITEM: Capacity("2Gi")}, True),
-        ((FIRST, SECOND), a_class(), {ITEM: Capacity("1Gi")}, True),
-        ((FIRST,), a_class(), {}, True),
+        ((FIRST,), class_with(), {ITEM: Capacity("1Gi")}, False),
+        ((FIRST,), class_with(), {ITEM: Capacity("2Gi")}, True),
+        ((FIRST, SECOND), class_with(), {ITEM: Capacity("1Gi")}, True),
+        ((FIRST,), class_with(), {}, True),
         ((FIRST,), None, {}, True),
-        ((), a_class(), {ITEM: Capacity("1Gi")}, True),
+        ((), class_with(), {ITEM: Capacity("1Gi")}, True),
         ((), None, {}, False),
     ],
     ids=["as written", "changed", "another beside it", "not ours", "obsolete", "deleted", "deleted and obsolete"],

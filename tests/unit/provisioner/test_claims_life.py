@@ -10,9 +10,10 @@ import pytest
 from mooring.api.classes import CLASS_BETA
 from mooring.api.meta import Kind
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.driver_capabilities import Rules
+from mooring.controllers.provisioner.options import Rules
 from mooring.csi.codes import Code
 from mooring.kube.errors import ApiError, ServerError
+from tests.support.builders import a_pv
 from tests.support.cluster_world import metric
 from tests.support.provisioning import (
     CLAIMS,
@@ -170,8 +171,7 @@ async def test_the_beta_annotation_names_the_class():
 async def test_P09_the_volume_is_there_already():
     world = await ProvisioningWorld().base(ask=False)
     uid = (await world.claim())["metadata"]["uid"]
-    source = {"csi": {"driver": DRIVER, "volumeHandle": "earlier"}, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
-    await world.create(PVS, {"metadata": {"name": f"pvc-{uid}"}, "spec": source})
+    await world.create(a_pv(f"pvc-{uid}", "earlier"))
     async with world.provisioning():
         await world.annotate({names.STORAGE_PROVISIONER: DRIVER})
         await world.settle(2000)
@@ -312,8 +312,7 @@ async def test_a_claim_that_is_being_deleted_still_gets_its_volume():
 async def test_updates_during_a_call_do_not_repeat_it():
     world = await ProvisioningWorld().base()
     gate = world.driver.gate(CREATE)
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         for _ in range(5):
             await world.touch()
             await world.settle()
@@ -353,8 +352,7 @@ async def test_the_drivers_return_ends_the_wait():
 async def test_an_end_in_good_order_lets_the_call_end_and_stores_its_volume():
     world = await ProvisioningWorld().base()
     gate = world.driver.gate(CREATE)
-    async with world.provisioning() as provisioner:
-        await world.calls(1)
+    async with world.provisioning(calls=1) as provisioner:
         await world.make_claim("late")
         gate.set()
         assert await provisioner.drain(20.0)

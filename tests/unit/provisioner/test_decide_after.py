@@ -6,11 +6,9 @@ import dataclasses
 import itertools
 from typing import Any
 
-import msgspec
 import pytest
 
 from mooring.api.core import PersistentVolumeClaim
-from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims.decide_after import (
     RESCHEDULES_MAX,
     After,
@@ -23,17 +21,18 @@ from mooring.controllers.provisioner.claims.decide_after import (
     after_unusable,
     decide_after,
     depends_on_claim,
-    told_failure,
+    reported_failure,
 )
-from mooring.controllers.provisioner.claims.outcomes import Failure, RulesOut, Save, State
+from mooring.controllers.provisioner.claims.outcomes import Failure, ProvesAbsent, Save, State
 from mooring.controllers.provisioner.claims.requests import Order
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from tests.support.builders import a_claim, typed
 
 WANTED = "as the claim is now"
 ODD = Failure("odd", State.BACKGROUND, from_driver=True)
-GONE = {"state": State.FINISHED, "rules_out": RulesOut.VOLUME}
+GONE = {"state": State.FINISHED, "proves_absent": ProvesAbsent.VOLUME}
 
 
 def an_order(*, policy: str = "Delete", unattended: bool = False, former: bool = False, node: str = "") -> Order:
@@ -42,9 +41,8 @@ def an_order(*, policy: str = "Delete", unattended: bool = False, former: bool =
     return Order(intent, csi.CreateVolumeRequest(), fingerprint=None if former else WANTED)
 
 
-def a_claim(*, volume: str = "", node: str = "n1") -> PersistentVolumeClaim:
-    meta = {"name": "c", "namespace": "ns", "uid": "u", "annotations": {names.SELECTED_NODE: node}}
-    return msgspec.convert({"metadata": meta, "spec": {"volumeName": volume}}, PersistentVolumeClaim)
+def chosen_for(*, volume: str = "", node: str = "n1") -> PersistentVolumeClaim:
+    return typed(a_claim("c", namespace="ns", uid="u", selected=node, volume=volume))
 
 
 ORDER, FORMER, KEPT, UNATTENDED = an_order(), an_order(former=True), an_order(policy="Retain"), an_order(unattended=True)
@@ -111,13 +109,13 @@ def test_a_volume_that_was_deleted_is_ruled_out():
 
 def test_a_volume_that_could_not_be_deleted_may_be_there():
     failure = after_deletion(ORDER, dataclasses.replace(ODD, infeasible=True), DriverError(Code.INTERNAL, "no"))
-    assert (State.BACKGROUND, RulesOut.NOTHING, False) == (failure.state, failure.rules_out, failure.infeasible)
+    assert (State.BACKGROUND, ProvesAbsent.NOTHING, False) == (failure.state, failure.proves_absent, failure.infeasible)
     assert failure.error.startswith("odd. Cleanup of volume pvc-u failed, volume is orphaned: ")
 
 
 # -- a claim whose attempt has failed
 
-WAITS, BOUND = a_claim(), a_claim(volume="pvc-other")
+WAITS, BOUND = chosen_for(), chosen_for(volume="pvc-other")
 FINISHED, BACKGROUND = Failure("no", State.FINISHED), Failure("lost", State.BACKGROUND)
 UNCHANGED, FULL = Failure("not yet", State.NO_CHANGE), Failure("full", State.RESCHEDULE)
 INFEASIBLE = Failure("bad", State.FINISHED, infeasible=True)
@@ -125,7 +123,7 @@ ON_N1 = an_order(node="n1")
 
 
 def attempted(failure: Failure, order: Order | None = ORDER, claim: PersistentVolumeClaim | None = WAITS, **more: Any) -> Attempted:
-    return Attempted(told_failure(failure, order), order, claim, **more)
+    return Attempted(reported_failure(failure, order), order, claim, **more)
 
 
 AWAITED = {
@@ -157,7 +155,7 @@ RESCHEDULED = {
     "P38-full": (attempted(FULL, ON_N1, node_tried="n1"), OTHER),
     "P69-no-such-node": (attempted(FULL, None, node_tried="n1"), OTHER),
     "P39-no-node-selected": (attempted(FULL, node_tried=""), After(Then.RETRY)),
-    "another-node-is-selected-by-now": (attempted(FULL, ON_N1, a_claim(node="n2"), node_tried="n1"), After(Then.RETRY)),
+    "another-node-is-selected-by-now": (attempted(FULL, ON_N1, chosen_for(node="n2"), node_tried="n1"), After(Then.RETRY)),
     "its-claim-is-gone": (attempted(FULL, ON_N1, None, node_tried="n1"), After(Then.FORGET, releases_source=True)),
     "of-a-former-request": (
         attempted(FULL, an_order(node="n1", former=True), node_tried="n1"),
@@ -179,8 +177,8 @@ def test_many_nodes_in_a_row_make_every_other_one_wait():
 
 
 def test_what_a_former_request_was_refused_for_is_not_held_against_the_claim():
-    assert not told_failure(INFEASIBLE, FORMER).infeasible
-    assert INFEASIBLE == told_failure(INFEASIBLE, ORDER) == told_failure(INFEASIBLE, None)
+    assert not reported_failure(INFEASIBLE, FORMER).infeasible
+    assert INFEASIBLE == reported_failure(INFEASIBLE, ORDER) == reported_failure(INFEASIBLE, None)
 
 
 ALL = tuple(

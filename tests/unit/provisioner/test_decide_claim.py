@@ -15,53 +15,39 @@ from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims import reasons as why
 from mooring.controllers.provisioner.claims.decide import decide_claim, fingerprint
 from mooring.controllers.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
-from mooring.controllers.provisioner.claims.node_topology import NodePlaces
 from mooring.controllers.provisioner.claims.outcomes import State
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume, Rest
 from mooring.controllers.provisioner.claims.requests import Order, ordered_again
-from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, Looked, View, Wanted
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts, Rules
+from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, View, Wanted
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.states import IntentState
+from mooring.controllers.provisioner.options import Rules
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.store import Store
 from mooring.kube.errors import Forbidden, NotFound
+from tests.support.builders import DRIVER, Json, a_claim, a_class, a_pv, typed
+from tests.support.stores import store_of
 
-DRIVER, UID, NAME = "csi.test", "u", "pvc-u"
+UID, NAME = "u", "pvc-u"
 ASKED = {names.STORAGE_PROVISIONER: DRIVER}
 NOW = 1000.0
 SECRET = {"csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "ns"}
-IN_TREE = DriverFacts("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
+IN_TREE = DriverCapabilities("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
 FOO = {"apiGroup": "x.io", "kind": "Foo", "name": "f"}
-Json = dict[str, Any]
 
 
-def a_claim(annotations: Mapping[str, str] | None = None, size: str = "1Gi", **spec: Any) -> PersistentVolumeClaim:
-    meta = {
-        "name": "c",
-        "namespace": "ns",
-        "uid": UID,
-        "resourceVersion": "1",
-        "annotations": ASKED if annotations is None else annotations,
-    }
-    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, "storageClassName": "sc", **spec}
-    return msgspec.convert({"metadata": meta, "spec": wanted, "status": {"phase": "Pending"}}, PersistentVolumeClaim)
+def asking(annotations: Mapping[str, str] | None = None, size: str = "1Gi", **spec: Any) -> PersistentVolumeClaim:
+    metadata = {"namespace": "ns", "uid": UID, "resourceVersion": "1", "annotations": ASKED if annotations is None else annotations}
+    return typed(a_claim("c", size=size, **metadata, **spec))
 
 
-def a_class(parameters: Json | None = None, provisioner: str = DRIVER, **more: Any) -> StorageClass:
-    body = {"metadata": {"name": "sc", "uid": "sc"}, "provisioner": provisioner, "parameters": parameters or {}, **more}
-    return msgspec.convert(body, StorageClass)
+def class_with(parameters: Json | None = None, provisioner: str = DRIVER, **more: Any) -> StorageClass:
+    return typed(a_class(uid="sc", provisioner=provisioner, parameters=parameters or {}, **more))
 
 
-def a_pv(claim_uid: str = UID, claim_name: str = "c", **spec: Any) -> PersistentVolume:
+def pv_for(claim_uid: str = UID, claim_name: str = "c", **spec: Any) -> PersistentVolume:
     ref = {"namespace": "ns", "name": claim_name, "uid": claim_uid}
-    return msgspec.convert({"metadata": {"name": NAME, "resourceVersion": "1"}, "spec": {"claimRef": ref, **spec}}, PersistentVolume)
-
-
-def a_store(*objects: Any, indexes: Any = None) -> Store[Any]:
-    store: Store[Any] = Store(indexes)
-    for obj in objects:
-        store.apply(obj)
-    return store
+    return typed(a_pv(NAME, resourceVersion="1", claimRef=ref, **spec))
 
 
 def a_view(
@@ -69,28 +55,28 @@ def a_view(
     storage_class: StorageClass | None = None,
     *volumes: PersistentVolume,
     intent: Intent | None = None,
-    driver: DriverFacts | None = None,
+    driver: DriverCapabilities | None = None,
     rules: Rules | None = None,
     node_name: str = "",
     **remembered: Any,
 ) -> View:
     """remembered: fields of the claim's record; an intent is open unless they say otherwise."""
-    csi_nodes: Store[CSINode] = a_store()
+    csi_nodes: Store[CSINode] = store_of()
     records = ClaimRecords()
     if intent is not None:
         remembered.setdefault("state", IntentState.OPEN)
     for field, value in remembered.items():
         setattr(records.of(UID), field, value)
     return View(
-        driver=driver or DriverFacts(DRIVER),
+        driver=driver or DriverCapabilities(DRIVER),
         rules=rules or Rules(),
-        claims=a_store(*([] if claim is None else [claim]), indexes=CLAIM_INDEXES),
-        volumes=a_store(*volumes),
-        classes=a_store(*([] if storage_class is None else [storage_class])),
+        claims=store_of(*([] if claim is None else [claim]), indexes=CLAIM_INDEXES),
+        volumes=store_of(*volumes),
+        classes=store_of(*([] if storage_class is None else [storage_class])),
         csi_nodes=csi_nodes,
-        nodes=a_store(),
-        grants=a_store(),
-        places=NodePlaces(csi_nodes, a_store()),
+        nodes=store_of(),
+        grants=store_of(),
+        places=ClusterTopology(csi_nodes, store_of()),
         intents={} if intent is None else {UID: intent},
         records=records,
         node_name=node_name,
@@ -108,10 +94,10 @@ def order_of(decision: Decision) -> Order:
 
 def an_intent(claim: PersistentVolumeClaim | None = None, parameters: Json | None = None, looked: Looked | None = None) -> Intent:
     """What such a claim is begun with."""
-    return order_of(decided(a_view(claim or a_claim(), a_class(parameters)), looked)).intent
+    return order_of(decided(a_view(claim or asking(), class_with(parameters)), looked)).intent
 
 
-def a_secret(found: Any) -> Looked:
+def with_secret(found: Any) -> Looked:
     return Looked({Wanted(SECRETS, "s", "ns"): found})
 
 
@@ -121,31 +107,31 @@ GONE = NotFound("no such secret")
 
 NOTHING_TO_TRY = {
     "P03-the-ga-annotation-wins": (
-        a_view(a_claim({names.STORAGE_PROVISIONER: "other", names.STORAGE_PROVISIONER_BETA: DRIVER}), a_class()),
+        a_view(asking({names.STORAGE_PROVISIONER: "other", names.STORAGE_PROVISIONER_BETA: DRIVER}), class_with()),
         Decision(why.NotAsked("other")),
     ),
-    "P04-nobody-asked": (a_view(a_claim({}), a_class()), Decision(why.NotAsked(""))),
-    "P05-it-has-a-volume": (a_view(a_claim(volumeName="pv"), a_class()), Decision(why.HasVolume("pv"), has_volume=True)),
-    "P06-no-node-yet": (a_view(a_claim(), a_class(volumeBindingMode="WaitForFirstConsumer")), Decision(why.WaitsForNode())),
+    "P04-nobody-asked": (a_view(asking({}), class_with()), Decision(why.NotAsked(""))),
+    "P05-it-has-a-volume": (a_view(asking(volumeName="pv"), class_with()), Decision(why.HasVolume("pv"), has_volume=True)),
+    "P06-no-node-yet": (a_view(asking(), class_with(volumeBindingMode="WaitForFirstConsumer")), Decision(why.WaitsForNode())),
     "P06-an-empty-node": (
-        a_view(a_claim({**ASKED, names.SELECTED_NODE: ""}), a_class(volumeBindingMode="WaitForFirstConsumer")),
+        a_view(asking({**ASKED, names.SELECTED_NODE: ""}), class_with(volumeBindingMode="WaitForFirstConsumer")),
         Decision(why.WaitsForNode()),
     ),
     "P06-the-alpha-annotation-makes-nothing-due": (
-        a_view(a_claim({**ASKED, names.SELECTED_NODE_ALPHA: "n"}), a_class(volumeBindingMode="WaitForFirstConsumer")),
+        a_view(asking({**ASKED, names.SELECTED_NODE_ALPHA: "n"}), class_with(volumeBindingMode="WaitForFirstConsumer")),
         Decision(why.WaitsForNode()),
     ),
-    "P07-no-class": (a_view(a_claim()), Decision(why.ClassMissing("sc"), counts_failure=True, class_name="sc")),
-    "P08-a-class-of-another": (a_view(a_claim(), a_class(provisioner="other")), Decision(why.ClassOfAnother("sc", "other"))),
-    "P09-the-volume-is-there": (a_view(a_claim(), a_class(), a_pv()), Decision(why.Provisioned(NAME), has_volume=True)),
+    "P07-no-class": (a_view(asking()), Decision(why.ClassMissing("sc"), counts_failure=True, class_name="sc")),
+    "P08-a-class-of-another": (a_view(asking(), class_with(provisioner="other")), Decision(why.ClassOfAnother("sc", "other"))),
+    "P09-the-volume-is-there": (a_view(asking(), class_with(), pv_for()), Decision(why.Provisioned(NAME), has_volume=True)),
     "P88-another-node": (
-        a_view(a_claim({**ASKED, names.SELECTED_NODE: "n2"}), a_class(), node_name="n1"),
+        a_view(asking({**ASKED, names.SELECTED_NODE: "n2"}), class_with(), node_name="n1"),
         Decision(why.OfAnotherNode("n2")),
     ),
-    "P88-no-node-has-taken-it": (a_view(a_claim(), a_class(), node_name="n1"), Decision(why.OfAnotherNode(""))),
+    "P88-no-node-has-taken-it": (a_view(asking(), class_with(), node_name="n1"), Decision(why.OfAnotherNode(""))),
     "P44-gone-and-nothing-open": (a_view(), Decision(why.Gone(UID))),
     "in-tree-and-not-migrated": (
-        a_view(a_claim({names.STORAGE_PROVISIONER: "kubernetes.io/aws-ebs"}), a_class(), driver=IN_TREE),
+        a_view(asking({names.STORAGE_PROVISIONER: "kubernetes.io/aws-ebs"}), class_with(), driver=IN_TREE),
         Decision(why.NotAsked("kubernetes.io/aws-ebs")),
     ),
 }
@@ -162,13 +148,13 @@ def test_nothing_is_tried(view: View, decision: Decision):
 @pytest.mark.parametrize(
     ("claim", "view"),
     [
-        pytest.param(a_claim(), {}, id="P01"),
-        pytest.param(a_claim({names.STORAGE_PROVISIONER_BETA: DRIVER}), {}, id="P02"),
-        pytest.param(a_claim({**ASKED, names.SELECTED_NODE: "n1"}), {"node_name": "n1"}, id="P88-our-node"),
+        pytest.param(asking(), {}, id="P01"),
+        pytest.param(asking({names.STORAGE_PROVISIONER_BETA: DRIVER}), {}, id="P02"),
+        pytest.param(asking({**ASKED, names.SELECTED_NODE: "n1"}), {"node_name": "n1"}, id="P88-our-node"),
     ],
 )
 def test_a_volume_is_asked_for(claim: PersistentVolumeClaim, view: Json):
-    decision = decided(a_view(claim, a_class(), **view))
+    decision = decided(a_view(claim, class_with(), **view))
     order = order_of(decision)
     assert (NAME, False, False) == (order.request.name, order.is_former, order.is_retained)
     assert (why.Creating(NAME), True, "sc", "") == (decision.because, decision.attempting, decision.class_name, decision.source_kind)
@@ -176,13 +162,13 @@ def test_a_volume_is_asked_for(claim: PersistentVolumeClaim, view: Json):
 
 def test_P10_the_name_is_made_by_the_flags():
     rules = Rules(volume_name_prefix="vol", volume_name_uuid_length=1)
-    assert "vol-u" == order_of(decided(a_view(a_claim(), a_class(), rules=rules))).request.name
+    assert "vol-u" == order_of(decided(a_view(asking(), class_with(), rules=rules))).request.name
 
 
 FAILURES = {
     "P11-no-prefix": ({"rules": Rules(volume_name_prefix="")}, {}, "volume name prefix cannot be of length 0", State.FINISHED),
     "P12-a-selector": ({}, {"selector": {"matchLabels": {"a": "b"}}}, "claim Selector is not supported", State.FINISHED),
-    "P48-it-creates-nothing": ({"driver": DriverFacts(DRIVER, creates=False)}, {}, "CREATE_DELETE_VOLUME", State.FINISHED),
+    "P48-it-creates-nothing": ({"driver": DriverCapabilities(DRIVER, creates=False)}, {}, "CREATE_DELETE_VOLUME", State.FINISHED),
     "P64-it-modifies-nothing": ({}, {"volumeAttributesClassName": "gold"}, "MODIFY_VOLUME", State.FINISHED),
 }
 
@@ -190,30 +176,30 @@ FAILURES = {
 @pytest.mark.parametrize(("view", "spec", "text", "state"), [pytest.param(*row, id=name) for name, row in FAILURES.items()])
 def test_an_attempt_that_fails_before_the_driver_is_asked(view: Json, spec: Json, text: str, state: State):
     looked = Looked({Wanted(VOLUME_ATTRIBUTES_CLASSES, "gold"): NotFound("no such class")})
-    decision = decided(a_view(a_claim(**spec), a_class(), **view), looked)
+    decision = decided(a_view(asking(**spec), class_with(), **view), looked)
     assert decision.failure is not None
     assert (True, None, state) == (decision.attempting, decision.action, decision.failure.state)
     assert text in decision.failure.error
 
 
 def test_names_cut_short_that_meet_are_told():
-    decision = decided(a_view(a_claim(), a_class(), a_pv("other", "other")))
+    decision = decided(a_view(asking(), class_with(), pv_for("other", "other")))
     assert decision.failure is not None
     assert 'belongs to claim "ns/other" already' in decision.failure.error
 
 
 def test_P33_a_secret_is_looked_up_first_and_its_absence_is_told():
-    view = a_view(a_claim(), a_class(SECRET))
+    view = a_view(asking(), class_with(SECRET))
     decision = decided(view)
     assert (LookUp(Wanted(SECRETS, "s", "ns")), True) == (decision.action, decision.attempting)
-    missing = decided(view, a_secret(GONE))
+    missing = decided(view, with_secret(GONE))
     assert missing.failure is not None
     assert State.NO_CHANGE is missing.failure.state
-    assert SecretReference(name="s", namespace="ns") == order_of(decided(view, a_secret({"user": "me"}))).intent.secret
+    assert SecretReference(name="s", namespace="ns") == order_of(decided(view, with_secret({"user": "me"}))).intent.secret
 
 
 def test_P49_a_claim_with_a_foreign_source_is_left_to_a_populator():
-    decision = decided(a_view(a_claim(dataSourceRef=FOO), a_class()))
+    decision = decided(a_view(asking(dataSourceRef=FOO), class_with()))
     assert (why.Populated("Foo"), LeaveToPopulator(), True) == (decision.because, decision.action, decision.attempting)
 
 
@@ -227,16 +213,16 @@ def resting(claim: PersistentVolumeClaim, storage_class: StorageClass, until: fl
 @pytest.mark.parametrize(
     ("rest", "rests"),
     [
-        pytest.param(resting(a_claim(), a_class()), True, id="P45-as-it-was"),
-        pytest.param(resting(a_claim(), a_class(), NOW), False, id="P45-the-rest-is-over"),
-        pytest.param(resting(a_claim(size="2Gi"), a_class()), False, id="P45-the-claim-changed"),
-        pytest.param(resting(a_claim(), a_class({"a": "b"})), False, id="P45-the-class-changed"),
-        pytest.param(resting(a_claim({**ASKED, names.SELECTED_NODE: "n2"}), a_class()), False, id="P45-another-node"),
-        pytest.param(resting(a_claim({**ASKED, "touched": "yes"}), a_class()), True, id="P45-what-nobody-reads-changed"),
+        pytest.param(resting(asking(), class_with()), True, id="P45-as-it-was"),
+        pytest.param(resting(asking(), class_with(), NOW), False, id="P45-the-rest-is-over"),
+        pytest.param(resting(asking(size="2Gi"), class_with()), False, id="P45-the-claim-changed"),
+        pytest.param(resting(asking(), class_with({"a": "b"})), False, id="P45-the-class-changed"),
+        pytest.param(resting(asking({**ASKED, names.SELECTED_NODE: "n2"}), class_with()), False, id="P45-another-node"),
+        pytest.param(resting(asking({**ASKED, "touched": "yes"}), class_with()), True, id="P45-what-nobody-reads-changed"),
     ],
 )
 def test_an_infeasible_claim_rests_until_it_or_its_class_changes(rest: Rest, rests: bool):
-    decision = decided(a_view(a_claim(), a_class(), rest=rest))
+    decision = decided(a_view(asking(), class_with(), rest=rest))
     assert rests == (Decision(why.NotYetAgain("bad", 5.0), wait_s=5.0, class_name="sc") == decision)
     assert rests != isinstance(decision.action, Create)
 
@@ -244,7 +230,7 @@ def test_an_infeasible_claim_rests_until_it_or_its_class_changes(rest: Rest, res
 # -- open intents
 
 OPEN = an_intent()
-BIGGER = an_intent(a_claim(size="2Gi"))
+BIGGER = an_intent(asking(size="2Gi"))
 
 
 def is_asked_as(decision: Decision, intent: Intent, *, former: bool) -> bool:
@@ -256,16 +242,16 @@ def is_asked_as(decision: Decision, intent: Intent, *, former: bool) -> bool:
 @pytest.mark.parametrize(
     ("view", "former"),
     [
-        pytest.param(a_view(a_claim(), a_class(), intent=OPEN), False, id="P40-as-it-is-wanted"),
+        pytest.param(a_view(asking(), class_with(), intent=OPEN), False, id="P40-as-it-is-wanted"),
         pytest.param(a_view(None, None, intent=OPEN), True, id="P41-the-claim-is-gone"),
-        pytest.param(a_view(a_claim(), None, intent=OPEN), True, id="the-class-is-gone"),
-        pytest.param(a_view(a_claim(size="2Gi"), a_class(), intent=OPEN), True, id="the-claim-has-changed"),
-        pytest.param(a_view(a_claim(), a_class({"a": "b"}), intent=OPEN), True, id="the-class-has-changed"),
-        pytest.param(a_view(a_claim(selector={}), a_class(), intent=OPEN), True, id="the-claim-can-not-be-served-any-more"),
-        pytest.param(a_view(a_claim(volumeName="other"), a_class(), intent=OPEN), True, id="P42-it-has-another-volume"),
+        pytest.param(a_view(asking(), None, intent=OPEN), True, id="the-class-is-gone"),
+        pytest.param(a_view(asking(size="2Gi"), class_with(), intent=OPEN), True, id="the-claim-has-changed"),
+        pytest.param(a_view(asking(), class_with({"a": "b"}), intent=OPEN), True, id="the-class-has-changed"),
+        pytest.param(a_view(asking(selector={}), class_with(), intent=OPEN), True, id="the-claim-can-not-be-served-any-more"),
+        pytest.param(a_view(asking(volumeName="other"), class_with(), intent=OPEN), True, id="P42-it-has-another-volume"),
         pytest.param(a_view(None, None, intent=OPEN, state=IntentState.UNRESOLVED), True, id="P42-refused-and-the-claim-is-gone"),
         pytest.param(
-            a_view(a_claim(volumeName="other"), a_class(), intent=OPEN, state=IntentState.UNRESOLVED),
+            a_view(asking(volumeName="other"), class_with(), intent=OPEN, state=IntentState.UNRESOLVED),
             True,
             id="P42-refused-and-it-has-another-volume",
         ),
@@ -276,7 +262,7 @@ def test_what_may_exist_is_asked_for_as_it_was(view: View, former: bool):
 
 
 def test_P42_what_was_refused_is_asked_for_as_it_is_wanted_by_now():
-    decision = decided(a_view(a_claim(size="2Gi"), a_class(), intent=OPEN, state=IntentState.UNRESOLVED))
+    decision = decided(a_view(asking(size="2Gi"), class_with(), intent=OPEN, state=IntentState.UNRESOLVED))
     assert is_asked_as(decision, BIGGER, former=False)
 
 
@@ -290,19 +276,19 @@ def test_P42_what_nobody_waits_for_any_more_is_asked_for_seldom():
 @pytest.mark.parametrize(
     ("claim", "decision"),
     [
-        pytest.param(None, Decision(why.Provisioned(NAME), settled=True, has_volume=True), id="gone"),
-        pytest.param(a_claim(), Decision(why.Provisioned(NAME), settled=True, has_volume=True), id="there"),
-        pytest.param(a_claim(volumeName=NAME), Decision(why.HasVolume(NAME), settled=True, has_volume=True), id="bound"),
+        pytest.param(None, Decision(why.Provisioned(NAME), closes_intent=True, has_volume=True), id="gone"),
+        pytest.param(asking(), Decision(why.Provisioned(NAME), closes_intent=True, has_volume=True), id="there"),
+        pytest.param(asking(volumeName=NAME), Decision(why.HasVolume(NAME), closes_intent=True, has_volume=True), id="bound"),
     ],
 )
 def test_P47_an_intent_whose_volume_is_stored_is_closed(claim: PersistentVolumeClaim | None, decision: Decision):
-    assert decision == decided(a_view(claim, a_class(), a_pv(), intent=OPEN))
+    assert decision == decided(a_view(claim, class_with(), pv_for(), intent=OPEN))
 
 
-@pytest.mark.parametrize("claim", [None, a_claim(), a_claim(size="2Gi")])
+@pytest.mark.parametrize("claim", [None, asking(), asking(size="2Gi")])
 def test_P46_a_volume_that_is_to_be_stored_is_not_asked_for(claim: PersistentVolumeClaim | None):
     pending = PendingVolume(ordered_again(OPEN), "vol", {}, NOW)
-    assert Decision(why.Saving(NAME)) == decided(a_view(claim, a_class(), intent=OPEN, state=IntentState.PENDING, pending=pending))
+    assert Decision(why.Saving(NAME)) == decided(a_view(claim, class_with(), intent=OPEN, state=IntentState.PENDING, pending=pending))
 
 
 UNATTENDED = dataclasses.replace(OPEN, unattended=True)
@@ -312,12 +298,12 @@ def test_a_volume_that_may_have_been_kept_is_retained_once_its_claim_is_gone():
     order = order_of(decided(a_view(None, None, intent=UNATTENDED)))
     assert order.is_retained
     assert "Retain" == msgspec.json.decode(order.intent.volume)["spec"]["persistentVolumeReclaimPolicy"]
-    assert not order_of(decided(a_view(a_claim(), a_class(), intent=UNATTENDED))).is_retained, (
+    assert not order_of(decided(a_view(asking(), class_with(), intent=UNATTENDED))).is_retained, (
         "nobody takes a volume out of a claim that waits"
     )
 
 
-WITH_SECRET = an_intent(None, SECRET, a_secret({"user": "me"}))
+WITH_SECRET = an_intent(None, SECRET, with_secret({"user": "me"}))
 
 
 @pytest.mark.parametrize(
@@ -331,7 +317,7 @@ WITH_SECRET = an_intent(None, SECRET, a_secret({"user": "me"}))
     ],
 )
 def test_what_may_exist_is_asked_for_without_a_secret_that_is_lost(orphaned_at: float | None, found: Any, is_lost: bool):
-    decision = decided(a_view(None, None, intent=WITH_SECRET, orphaned_at=orphaned_at), a_secret(found))
+    decision = decided(a_view(None, None, intent=WITH_SECRET, orphaned_at=orphaned_at), with_secret(found))
     if isinstance(found, dict) or is_lost:
         assert is_lost == order_of(decision).secret_is_lost
     else:

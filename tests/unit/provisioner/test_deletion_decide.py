@@ -11,7 +11,7 @@ import pytest
 
 from mooring.api.classes import CLASS_BETA
 from mooring.api.core import PersistentVolume, SecretReference
-from mooring.api.storage import StorageClass, VolumeAttachment
+from mooring.api.storage import VolumeAttachment
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.deletion import reasons as why
 from mooring.controllers.provisioner.deletion.decide import (
@@ -33,8 +33,9 @@ from mooring.controllers.provisioner.deletion.view import (
     detached,
     keeps_attachment,
 )
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts
-from mooring.kube.cache.store import Store
+from mooring.csi.driver_capabilities import DriverCapabilities
+from tests.support.builders import a_class, a_pv, a_va, typed
+from tests.support.stores import store_of
 
 DRIVER = "d"
 OURS = {names.PROVISIONED_BY: DRIVER}
@@ -46,27 +47,20 @@ SECRET_PARAMETERS = {
 }
 
 
-def a_pv(
+def pv_with(
     *,
     phase: str = "Released",
     policy: str = "Delete",
     finalizers: Iterable[str] = (names.VOLUME_FINALIZER,),
     annotations: Mapping[str, str] | None = None,
-    deleting: bool = False,
     csi: Mapping[str, Any] | None = None,
-    **spec: Any,
+    **more: Any,
 ) -> PersistentVolume:
-    metadata = {
-        "name": "pv1",
-        "uid": "uid1",
-        "resourceVersion": "1",
-        "finalizers": list(finalizers),
-        "annotations": {**OURS, **NO_SECRET} if annotations is None else dict(annotations),
-        **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}),
-    }
-    source = {"driver": DRIVER, "volumeHandle": "handle1"} if csi is None else csi
-    body = {"persistentVolumeReclaimPolicy": policy, "storageClassName": "sc", "csi": source or None, **spec}
-    return msgspec.convert({"metadata": metadata, "spec": body, "status": {"phase": phase}}, PersistentVolume)
+    noted = {**OURS, **NO_SECRET} if annotations is None else dict(annotations)
+    metadata = {"uid": "uid1", "resourceVersion": "1", "finalizers": list(finalizers), "annotations": noted}
+    source = {"csi": ({"driver": DRIVER, "volumeHandle": "handle1"} if csi is None else csi) or None}
+    spec = {"persistentVolumeReclaimPolicy": policy, "storageClassName": "sc", **more}
+    return typed(a_pv("pv1", source=source, phase=phase, **metadata, **spec))
 
 
 def a_view(
@@ -79,20 +73,16 @@ def a_view(
     **more: Any,
 ) -> View:
     """parameters, provisioner, allowed_topologies: of the class."""
-    volumes: Store[PersistentVolume] = Store()
-    classes: Store[StorageClass] = Store()
-    attachments: Store[VolumeAttachment] = Store(ATTACHMENT_INDEXES)
-    if pv is not None:
-        volumes.apply(pv)
-    if parameters is not None:
-        meta = {"name": "sc", "resourceVersion": "1"}
-        body = {"provisioner": provisioner, "parameters": dict(parameters), "allowedTopologies": list(allowed_topologies)}
-        classes.apply(msgspec.convert({"metadata": meta, **body}, StorageClass))
-    for number, node in enumerate(attached, start=1):
-        spec = {"attacher": DRIVER, "nodeName": node, "source": {"persistentVolumeName": "pv1"}}
-        attachment = msgspec.convert({"metadata": {"name": node, "resourceVersion": str(number)}, "spec": spec}, VolumeAttachment)
-        attachments.apply(ATTACHMENT.of(attachment))
-    return View(**{"driver": DriverFacts(DRIVER), "volumes": volumes, "classes": classes, "attachments": attachments, **more})
+    of_class = {"provisioner": provisioner, "parameters": parameters, "allowedTopologies": list(allowed_topologies)}
+    classes = [] if parameters is None else [typed(a_class(resourceVersion="1", **of_class))]
+    found = [
+        ATTACHMENT.of(typed(a_va(node, node=node, attacher=DRIVER, resourceVersion=str(number))))
+        for number, node in enumerate(attached, start=1)
+    ]
+    volumes, attachments = store_of(*([] if pv is None else [pv])), store_of(*found, indexes=ATTACHMENT_INDEXES)
+    return View(
+        **{"driver": DriverCapabilities(DRIVER), "volumes": volumes, "classes": store_of(*classes), "attachments": attachments, **more}
+    )
 
 
 def decided(pv: PersistentVolume | None, **view: Any) -> Decision:
@@ -100,7 +90,7 @@ def decided(pv: PersistentVolume | None, **view: Any) -> Decision:
 
 
 def test_P74_a_released_volume_is_deleted_then_its_object():
-    decision = decided(a_pv())
+    decision = decided(pv_with())
     assert (DELETE, why.Deleting("handle1"), None) == (decision.actions, decision.because, decision.problem)
 
 
@@ -124,56 +114,56 @@ def test_P74_nothing_to_do_for_what_is_gone():
     ],
 )
 def test_P74_whose_volume_it_is(annotations: dict[str, str], csi: dict[str, str] | None, is_ours: bool):
-    view = a_view(None, driver=DriverFacts(DRIVER, in_tree_name="in/tree"))
-    assert is_ours == view.is_ours(a_pv(annotations=annotations, csi=csi))
+    view = a_view(None, driver=DriverCapabilities(DRIVER, in_tree_name="in/tree"))
+    assert is_ours == view.is_ours(pv_with(annotations=annotations, csi=csi))
 
 
 @pytest.mark.parametrize("phase", ["", "Available", "Pending", "Bound", "Failed"])
 def test_P74_only_released_is_enough(phase: str):
-    assert Decision(why.InUse(phase)) == decided(a_pv(phase=phase))
+    assert Decision(why.InUse(phase)) == decided(pv_with(phase=phase))
 
 
 def test_P75_a_volume_to_be_kept_loses_the_finalizer_and_nothing_else():
-    assert Decision(why.Kept("Retain"), (Release(),)) == decided(a_pv(policy="Retain"))
-    assert Decision(why.Kept("Retain"), (Release(),)) == decided(a_pv(policy="Retain", phase="Bound", deleting=True))
-    assert Decision(why.Kept("Retain")) == decided(a_pv(policy="Retain", finalizers=()))
+    assert Decision(why.Kept("Retain"), (Release(),)) == decided(pv_with(policy="Retain"))
+    assert Decision(why.Kept("Retain"), (Release(),)) == decided(pv_with(policy="Retain", phase="Bound", deleting=True))
+    assert Decision(why.Kept("Retain")) == decided(pv_with(policy="Retain", finalizers=()))
 
 
 def test_P76_any_attachment_holds_it_back():
-    decision = decided(a_pv(), attached=("n2", "n1"))
+    decision = decided(pv_with(), attached=("n2", "n1"))
     assert decision.problem == decision.because == why.StillAttached("pv1", ("n1", "n2"))
     assert "persistentvolume pv1 is still attached to node n1" == decision.problem.error
     assert ((), {detached("pv1")}) == (decision.actions, decision.waits_for)
 
 
 def test_P76_attachments_do_not_matter_to_a_driver_that_does_not_publish():
-    assert DELETE == decided(a_pv(), attached=("n1",), attachments=None).actions
+    assert DELETE == decided(pv_with(), attached=("n1",), attachments=None).actions
 
 
 def test_P77_the_noted_secret_is_used():
     notes = {**OURS, names.DELETION_SECRET_NAME: "s", names.DELETION_SECRET_NAMESPACE: "ns"}
-    assert (LoadSecret(SecretReference("s", "ns")), *DELETE) == decided(a_pv(annotations=notes)).actions
+    assert (LoadSecret(SecretReference("s", "ns")), *DELETE) == decided(pv_with(annotations=notes)).actions
 
 
 @pytest.mark.parametrize("noted", [("", ""), ("s", ""), ("", "ns")])
 def test_P78_an_empty_note_means_no_secret_whatever_the_class_says(noted: tuple[str, str]):
     notes = {**OURS, names.DELETION_SECRET_NAME: noted[0], names.DELETION_SECRET_NAMESPACE: noted[1]}
-    assert DELETE == decided(a_pv(annotations=notes), parameters=SECRET_PARAMETERS).actions
+    assert DELETE == decided(pv_with(annotations=notes), parameters=SECRET_PARAMETERS).actions
 
 
 def test_P78_without_notes_the_class_says_which_secret():
     claim = {"name": "c", "namespace": "ns"}
-    decision = decided(a_pv(annotations=OURS, claimRef=claim), parameters=SECRET_PARAMETERS)
+    decision = decided(pv_with(annotations=OURS, claimRef=claim), parameters=SECRET_PARAMETERS)
     assert (LoadSecret(SecretReference("s-c", "ns")), *DELETE) == decision.actions
-    assert DELETE == decided(a_pv(annotations=OURS), parameters=SECRET_PARAMETERS).actions, "no claim to fill the template from"
-    assert DELETE == decided(a_pv(annotations=OURS, claimRef=claim)).actions, "no class"
+    assert DELETE == decided(pv_with(annotations=OURS), parameters=SECRET_PARAMETERS).actions, "no claim to fill the template from"
+    assert DELETE == decided(pv_with(annotations=OURS, claimRef=claim)).actions, "no class"
 
 
 def test_P78_the_beta_annotation_names_the_class():
     claim = {"name": "c", "namespace": "ns"}
-    older = a_pv(annotations={**OURS, CLASS_BETA: "sc"}, claimRef=claim, storageClassName="")
+    older = pv_with(annotations={**OURS, CLASS_BETA: "sc"}, claimRef=claim, storageClassName="")
     assert (LoadSecret(SecretReference("s-c", "ns")), *DELETE) == decided(older, parameters=SECRET_PARAMETERS).actions
-    none = a_pv(annotations={**OURS, CLASS_BETA: ""}, claimRef=claim)
+    none = pv_with(annotations={**OURS, CLASS_BETA: ""}, claimRef=claim)
     assert DELETE == decided(none, parameters=SECRET_PARAMETERS).actions
 
 
@@ -182,9 +172,9 @@ PORTWORX_SECRET = {"openstorage.io/auth-secret-name": "px", "openstorage.io/auth
 
 
 def test_P78_the_class_of_an_in_tree_volume_is_read_as_its_driver_reads_it():
-    driver = DriverFacts("pxd.portworx.com", in_tree_name=PORTWORX)
+    driver = DriverCapabilities("pxd.portworx.com", in_tree_name=PORTWORX)
     claim = {"name": "c", "namespace": "ns"}
-    pv = a_pv(annotations={names.PROVISIONED_BY: PORTWORX}, csi={}, claimRef=claim, portworxVolume={"volumeID": "1"})
+    pv = pv_with(annotations={names.PROVISIONED_BY: PORTWORX}, csi={}, claimRef=claim, portworxVolume={"volumeID": "1"})
     decision = decided(pv, driver=driver, parameters=PORTWORX_SECRET, provisioner=PORTWORX)
     assert (LoadSecret(SecretReference("px", "ns")), DeleteVolume("1", migrated=True)) == decision.actions[:2]
     own = decided(pv, driver=driver, parameters=PORTWORX_SECRET, provisioner="pxd.portworx.com")
@@ -192,10 +182,10 @@ def test_P78_the_class_of_an_in_tree_volume_is_read_as_its_driver_reads_it():
 
 
 def test_P78_an_in_tree_class_that_nobody_can_read_is_told_of():
-    driver = DriverFacts("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
+    driver = DriverCapabilities("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
     claim = {"name": "c", "namespace": "ns"}
     volume = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
-    pv = a_pv(annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"}, csi={}, claimRef=claim, **volume)
+    pv = pv_with(annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"}, csi={}, claimRef=claim, **volume)
     topologies = [{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]
     decision = decided(pv, driver=driver, parameters={"zone": "a"}, provisioner="kubernetes.io/aws-ebs", allowed_topologies=topologies)
     assert decision.problem is not None
@@ -205,26 +195,26 @@ def test_P78_an_in_tree_class_that_nobody_can_read_is_told_of():
 
 def test_P78_a_template_that_needs_the_claims_annotations_can_not_be_resolved():
     parameters = {**SECRET_PARAMETERS, "csi.storage.k8s.io/provisioner-secret-name": "${pvc.annotations['team']}"}
-    decision = decided(a_pv(annotations=OURS, claimRef={"name": "c", "namespace": "ns"}), parameters=parameters)
+    decision = decided(pv_with(annotations=OURS, claimRef={"name": "c", "namespace": "ns"}), parameters=parameters)
     assert decision.problem is not None
     assert decision.problem.error.startswith("failed to get secretreference for volume pv1: error resolving value")
     assert ((), {class_changed("sc")}) == (decision.actions, decision.waits_for)
 
 
 def test_P79_a_static_volume_gets_the_finalizer_once_it_is_bound():
-    assert (Hold(),) == decided(a_pv(annotations={}, phase="Bound", finalizers=())).actions
-    assert () == decided(a_pv(annotations={}, phase="Available", finalizers=())).actions
-    assert () == decided(a_pv(annotations={}, phase="Bound", finalizers=(), deleting=True)).actions
+    assert (Hold(),) == decided(pv_with(annotations={}, phase="Bound", finalizers=())).actions
+    assert () == decided(pv_with(annotations={}, phase="Available", finalizers=())).actions
+    assert () == decided(pv_with(annotations={}, phase="Bound", finalizers=(), deleting=True)).actions
 
 
 def test_P79_a_static_volume_is_deleted_too():
-    assert DELETE[:2] == decided(a_pv(annotations={}, finalizers=())).actions
+    assert DELETE[:2] == decided(pv_with(annotations={}, finalizers=())).actions
 
 
 def test_P80_a_bound_volume_that_a_user_deletes_waits_for_its_release():
-    assert Decision(why.InUse("Bound")) == decided(a_pv(phase="Bound", deleting=True))
-    assert (DeleteVolume("handle1"), Release()) == decided(a_pv(deleting=True)).actions, "its deletion has been asked for already"
-    assert Decision(why.LetGo()) == decided(a_pv(deleting=True, finalizers=()))
+    assert Decision(why.InUse("Bound")) == decided(pv_with(phase="Bound", deleting=True))
+    assert (DeleteVolume("handle1"), Release()) == decided(pv_with(deleting=True)).actions, "its deletion has been asked for already"
+    assert Decision(why.WithoutFinalizer()) == decided(pv_with(deleting=True, finalizers=()))
 
 
 @pytest.mark.parametrize(
@@ -232,22 +222,22 @@ def test_P80_a_bound_volume_that_a_user_deletes_waits_for_its_release():
     [({"has_controller": False}, "plugin CONTROLLER_SERVICE"), ({"creates": False}, "controller CREATE_DELETE_VOLUME")],
 )
 def test_P81_a_driver_that_can_not_delete_is_not_asked(facts: dict[str, bool], what: str):
-    decision = decided(a_pv(), driver=dataclasses.replace(DriverFacts(DRIVER), **facts))
+    decision = decided(pv_with(), driver=dataclasses.replace(DriverCapabilities(DRIVER), **facts))
     assert decision.problem is not None
     assert f"CSI driver does not support dynamic provisioning: {what} capability is not reported" == decision.problem.error
 
 
 def test_P81_what_has_no_csi_source_can_not_be_deleted():
-    decision = decided(a_pv(csi={}))
+    decision = decided(pv_with(csi={}))
     assert decision.problem is not None
     assert "invalid CSI PV" == decision.problem.error
 
 
 def test_P81_an_in_tree_volume_is_deleted_under_its_drivers_handle():
-    driver = DriverFacts("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
-    pv = a_pv(annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"}, csi={}, awsElasticBlockStore={"volumeID": "vol-1"})
+    driver = DriverCapabilities("ebs.csi.aws.com", in_tree_name="kubernetes.io/aws-ebs")
+    pv = pv_with(annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"}, csi={}, awsElasticBlockStore={"volumeID": "vol-1"})
     assert DeleteVolume("vol-1", migrated=True) == decided(pv, driver=driver).actions[0]
-    odd = a_pv(annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"}, csi={}, awsElasticBlockStore={"volumeID": "aws://nothing"})
+    odd = pv_with(annotations={names.PROVISIONED_BY: "kubernetes.io/aws-ebs"}, csi={}, awsElasticBlockStore={"volumeID": "aws://nothing"})
     problem = decided(odd, driver=driver).problem
     assert problem is None or problem.error.startswith("failed to translate")
 
@@ -263,23 +253,33 @@ def test_P81_an_in_tree_volume_is_deleted_under_its_drivers_handle():
 )
 def test_P90_a_node_deletes_what_it_can_reach(affinity: list[dict[str, Any]] | None, is_here: bool):
     terms = {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": affinity}]}}} if affinity else {}
-    decision = decided(a_pv(**terms), here=Here("n1", {"host": "n1"}))
+    decision = decided(pv_with(**terms), here=Here("n1", {"host": "n1"}))
     assert (DELETE if is_here else ()) == decision.actions
     assert is_here == (decision.because != why.Elsewhere("n1"))
 
 
 def test_P74_what_was_done_is_not_done_again():
     """The cache shows neither the call nor, at first, the deletion of the object."""
-    assert (DeleteObject(), Release()) == decided(a_pv(), progress={"pv1": Progress("uid1")}).actions
-    assert (Release(),) == decided(a_pv(), progress={"pv1": Progress("uid1", object_deleted=True)}).actions
-    assert () == decided(a_pv(finalizers=()), progress={"pv1": Progress("uid1", object_deleted=True)}).actions
-    assert DELETE == decided(a_pv(), progress={"pv1": Progress("another")}).actions
-    assert (DeleteObject(), Release()) == decided(a_pv(policy="Retain"), progress={"pv1": Progress("uid1")}).actions
+    assert (DeleteObject(), Release()) == decided(pv_with(), progress={"pv1": Progress("uid1")}).actions
+    assert (Release(),) == decided(pv_with(), progress={"pv1": Progress("uid1", object_deleted=True)}).actions
+    assert () == decided(pv_with(finalizers=()), progress={"pv1": Progress("uid1", object_deleted=True)}).actions
+    assert DELETE == decided(pv_with(), progress={"pv1": Progress("another")}).actions
+    assert (DeleteObject(), Release()) == decided(pv_with(policy="Retain"), progress={"pv1": Progress("uid1")}).actions
 
 
 def test_P76_reasons_are_told_in_words():
-    everything = [decided(None), decided(a_pv()), decided(a_pv(phase="Bound")), decided(a_pv(policy="Retain")), decided(a_pv(csi={}))]
-    everything += [decided(a_pv(), attached=("n1",)), decided(a_pv(), here=Here("n1", {})), decided(a_pv(deleting=True, finalizers=()))]
+    everything = [
+        decided(None),
+        decided(pv_with()),
+        decided(pv_with(phase="Bound")),
+        decided(pv_with(policy="Retain")),
+        decided(pv_with(csi={})),
+    ]
+    everything += [
+        decided(pv_with(), attached=("n1",)),
+        decided(pv_with(), here=Here("n1", {})),
+        decided(pv_with(deleting=True, finalizers=())),
+    ]
     assert all(" " in str(decision.because) for decision in everything)
 
 

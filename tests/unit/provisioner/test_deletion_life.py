@@ -10,25 +10,25 @@ from typing import Any
 
 import pytest
 
-from mooring.api.core import PERSISTENT_VOLUMES, SECRETS
+from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.apiserver.local import Faults
-from mooring.base.randomness import Chance
-from mooring.control.runtime import Runtime
+from mooring.base.randomness import Random
 from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.caches import Caches
-from mooring.controllers.provisioner.deletion.attachments import SILENCE_S_MAX
+from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.deletion.controller import FAILED_DELETE, VolumeDeletion
-from mooring.controllers.provisioner.driver_capabilities import facts_of
+from mooring.controllers.provisioner.deletion.reconcile import SILENCE_S_MAX
+from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.intents.intent import STILL_OPEN
 from mooring.controllers.provisioner.options import NodeOptions, ProvisionerOptions
 from mooring.csi.codes import Code
+from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.in_process import InProcessDriver
-from mooring.csi.session import greet
+from mooring.csi.session import probe_and_identify
 from mooring.kube.errors import ApiError, Conflict, Forbidden, ServerError, Unreachable
+from tests.support.builders import a_class, a_held_pv, a_secret, a_va
 from tests.support.cluster_world import ClusterWorld, metric
-from tests.support.objects import a_pv, a_va
 from tests.support.scripted_driver import RPC, Fail, Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.volume_driver import DELETE, VolumeDriver
@@ -38,7 +38,7 @@ WHOLE = [DELETE, DELETE_PV, PATCH_PV]
 DRIVER = "csi.test"
 
 
-class World(ClusterWorld):
+class DeletionWorld(ClusterWorld):
     """Released volumes, and a provisioner that deletes them."""
 
     def __init__(self, driver: VolumeDriver | None = None, faults: Faults | None = None, **options: Any) -> None:
@@ -51,7 +51,7 @@ class World(ClusterWorld):
         self.settled_uids: list[str] = []
         self.unsettled: list[ApiError] = []  # what keeps ends from being written down, one each time
 
-    async def settled(self, uid: str) -> None:
+    async def wait_for_end(self, uid: str) -> None:
         self.settled_uids.append(uid)
         if self.unsettled:
             raise self.unsettled.pop(0)
@@ -59,28 +59,17 @@ class World(ClusterWorld):
     @contextlib.asynccontextmanager
     async def deleting(self, segments: Mapping[str, str] | None = None) -> AsyncIterator[VolumeDeletion]:
         port = InProcessDriver(self.driver, clock=self.clock)
-        facts = facts_of(await greet(port, clock=self.clock))
-        caches = Caches(Runtime(self.cluster, self.clock, self.chance, self.metrics), facts, self.options)
+        facts = capabilities_of(await probe_and_identify(port, clock=self.clock))
+        caches = ProvisionerCaches(self.runtime, facts, self.options)
         secrets = SecretCache(self.cluster, self.clock)
         self.deletion = VolumeDeletion(
-            Runtime(self.cluster, self.clock, self.chance, self.metrics),
-            caches,
-            port,
-            facts,
-            self.options,
-            self.recorder,
-            secrets,
-            settled=self.settled,
+            Environment(self.runtime, port, facts, self.options, caches, self.recorder, secrets),
+            wait_for_end=self.wait_for_end,
             segments=segments,
             deleted=lambda pv: self.room.append(pv.metadata.name),
         )
-        async with self.running(*(informer.run() for informer in caches.shared.informers), self._after_sync(caches, self.deletion)):
+        async with self.running_on(caches.shared, self.deletion.run):
             yield self.deletion
-
-    async def _after_sync(self, caches: Caches, deletion: VolumeDeletion) -> None:
-        for informer in caches.shared.informers:
-            await informer.synced()
-        await deletion.worker.run()
 
     async def released(
         self,
@@ -97,12 +86,17 @@ class World(ClusterWorld):
         """A PersistentVolume as the provisioner wrote it, with its claim gone."""
         notes = {names.PROVISIONED_BY: DRIVER, names.DELETION_SECRET_NAME: secret[0], names.DELETION_SECRET_NAMESPACE: secret[1]}
         more = {"persistentVolumeReclaimPolicy": policy, "storageClassName": "sc", **spec}
-        await self.create(PERSISTENT_VOLUMES, a_pv(name, handle, finalizers=finalizers, annotations=notes, spec=more))
+        await self.create(a_held_pv(name, handle, finalizers=finalizers, annotations=notes, spec=more))
         held = [*(["kubernetes.io/pv-protection"] if protected else []), *finalizers]
         await self.patch(PERSISTENT_VOLUMES, name, {"metadata": {"finalizers": held or None}})
         if phase:
             await self.to_phase(phase, name)
         self.driver.volumes.setdefault(handle, 1)
+
+    async def base(self, *args: Any, **how: Any) -> DeletionWorld:
+        """One such volume."""
+        await self.released(*args, **how)
+        return self
 
     async def to_phase(self, phase: str, name: str = "pv1") -> None:
         await self.patch(PERSISTENT_VOLUMES, name, {"status": {"phase": phase}}, subresource="status")
@@ -120,8 +114,7 @@ class World(ClusterWorld):
 
 @in_virtual_time
 async def test_P74_the_volume_then_the_object_then_the_finalizer():
-    world = World()
-    await world.released()
+    world = await DeletionWorld().base()
     async with world.deleting():
         await world.only_protection_left()
         await world.settle()
@@ -137,7 +130,7 @@ async def test_P74_the_volume_then_the_object_then_the_finalizer():
 async def test_P74_each_is_deleted_exactly_once_whatever_the_watch_shows_first(seed: int):
     """The peer often calls DeleteVolume twice: it sees its own DELETE before its own PATCH."""
 
-    luck = Chance(seed)
+    luck = Random(seed)
 
     class Slow(Faults):
         async def after(self, verb: str, kind: Any, name: str) -> None:
@@ -146,7 +139,7 @@ async def test_P74_each_is_deleted_exactly_once_whatever_the_watch_shows_first(s
         async def deliver(self, kind: Any, event: Any) -> None:
             await asyncio.sleep(luck.uniform(0, 0.05))
 
-    world = World(faults=Slow())
+    world = DeletionWorld(faults=Slow())
     for number in range(6):
         finalizers = (names.VOLUME_FINALIZER,) if number < 4 else ()
         await world.released(f"pv{number}", handle=f"h{number}", protected=number % 2 == 0, finalizers=finalizers)
@@ -156,15 +149,14 @@ async def test_P74_each_is_deleted_exactly_once_whatever_the_watch_shows_first(s
     assert {DELETE: 6, DELETE_PV: 6, PATCH_PV: 4} == {step: world.story.count(step) for step in world.story}
 
 
-async def _all_deleted(world: World) -> bool:
+async def _all_deleted(world: DeletionWorld) -> bool:
     left = await world.list(PERSISTENT_VOLUMES)
     return all(pv["metadata"].get("finalizers") == ["kubernetes.io/pv-protection"] and "deletionTimestamp" in pv["metadata"] for pv in left)
 
 
 @in_virtual_time
 async def test_P74_a_release_while_it_runs():
-    world = World()
-    await world.released(phase="Bound")
+    world = await DeletionWorld().base(phase="Bound")
     async with world.deleting():
         await world.settle(2000)
         assert [] == world.story
@@ -175,8 +167,7 @@ async def test_P74_a_release_while_it_runs():
 
 @in_virtual_time
 async def test_P74_patches_lose_nobody_elses_finalizer():
-    world = World()
-    await world.released(protected=False)
+    world = await DeletionWorld().base(protected=False)
     gate = world.driver.gate(DELETE)
     async with world.deleting():
         await world.until(lambda: _called(world))
@@ -187,14 +178,13 @@ async def test_P74_patches_lose_nobody_elses_finalizer():
     assert WHOLE == world.story
 
 
-async def _called(world: World) -> bool:
+async def _called(world: DeletionWorld) -> bool:
     return bool(world.driver.made(DELETE))
 
 
 @in_virtual_time
 async def test_P75_retain_costs_one_patch():
-    world = World()
-    await world.released(policy="Retain")
+    world = await DeletionWorld().base(policy="Retain")
     async with world.deleting():
         await world.settle()
         pv = await world.get(PERSISTENT_VOLUMES, "pv1")
@@ -205,10 +195,9 @@ async def test_P75_retain_costs_one_patch():
 
 @in_virtual_time
 async def test_P76_told_once_and_woken_by_the_end_of_the_attachment():
-    world = World(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]))
-    await world.released()
+    world = await DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME])).base()
     for node in ("n1", "n2"):
-        await world.create(VOLUME_ATTACHMENTS, a_va(f"va-{node}", "pv1", node))
+        await world.create(a_va(f"va-{node}", "pv1", node))
     async with world.deleting():
         await world.settle(2000)
         assert [] == world.story
@@ -246,12 +235,12 @@ class Deaf(Faults):
 @in_virtual_time
 async def test_P76_an_attachment_that_a_silent_watch_hides_is_looked_up():
     deaf = Deaf()
-    world = World(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), deaf)
+    world = DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), deaf)
     for number in range(4):
         await world.released(f"pv{number}", handle=f"h{number}", phase="Bound")
     async with world.deleting():
         await world.settle(SILENCE_S_MAX + 1)
-        await world.create(VOLUME_ATTACHMENTS, a_va("va", "pv1", "n1"))
+        await world.create(a_va("va", "pv1", "n1"))
         for number in range(4):
             await world.to_phase("Released", f"pv{number}")
         await world.settle(20)
@@ -266,8 +255,9 @@ async def test_P76_an_attachment_that_a_silent_watch_hides_is_looked_up():
 
 @in_virtual_time
 async def test_P76_without_a_look_at_the_attachments_nothing_is_deleted():
-    world = World(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), Deaf(Forbidden("no", reason="Forbidden")))
-    await world.released(phase="Bound")
+    world = await DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), Deaf(Forbidden("no", reason="Forbidden"))).base(
+        phase="Bound"
+    )
     async with world.deleting():
         await world.settle(SILENCE_S_MAX + 1)
         await world.to_phase("Released")
@@ -280,8 +270,7 @@ async def test_P76_without_a_look_at_the_attachments_nothing_is_deleted():
 async def test_P76_a_watch_that_is_heard_of_is_believed():
     deaf = Deaf()
     deaf.hears.set()
-    world = World(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), deaf)
-    await world.released(phase="Bound")
+    world = await DeletionWorld(VolumeDriver(controller=[RPC.PUBLISH_UNPUBLISH_VOLUME]), deaf).base(phase="Bound")
     async with world.deleting():
         await world.settle(5000)
         await world.to_phase("Released")
@@ -291,8 +280,8 @@ async def test_P76_a_watch_that_is_heard_of_is_believed():
 
 @in_virtual_time
 async def test_P77_the_secrets_values_go_to_the_driver():
-    world = World()
-    await world.create(SECRETS, {"metadata": {"name": "s", "namespace": "ns"}, "data": {"a": "Yg=="}})
+    world = DeletionWorld()
+    await world.create(a_secret("s", {"a": "Yg=="}, namespace="ns"))
     await world.released(secret=("s", "ns"))
     async with world.deleting():
         await world.only_protection_left()
@@ -303,7 +292,7 @@ async def test_P77_the_secrets_values_go_to_the_driver():
 @pytest.mark.parametrize("error", [None, Forbidden("no", reason="Forbidden")])
 @in_virtual_time
 async def test_P77_a_secret_that_is_gone_holds_nothing_up(error: Exception | None):
-    world = World()
+    world = DeletionWorld()
     if error is not None:
         world.cluster.refuse(GET_SECRET, error=error)  # type: ignore[arg-type]
     await world.released(secret=("s", "ns"))
@@ -316,8 +305,8 @@ async def test_P77_a_secret_that_is_gone_holds_nothing_up(error: Exception | Non
 @in_virtual_time
 async def test_P77_a_server_that_fails_is_asked_again():
     """Differs from the peer, which would then call the driver without credentials."""
-    world = World()
-    await world.create(SECRETS, {"metadata": {"name": "s", "namespace": "ns"}, "data": {"a": "Yg=="}})
+    world = DeletionWorld()
+    await world.create(a_secret("s", {"a": "Yg=="}, namespace="ns"))
     world.cluster.refuse(GET_SECRET, error=ServerError("busy"))
     await world.released(secret=("s", "ns"))
     async with world.deleting():
@@ -328,12 +317,12 @@ async def test_P77_a_server_that_fails_is_asked_again():
 
 @in_virtual_time
 async def test_P78_the_return_of_the_class_wakes_what_its_templates_held_up():
-    world = World()
+    world = DeletionWorld()
     parameters = {
         "csi.storage.k8s.io/provisioner-secret-name": "${pvc.annotations['team']}",
         "csi.storage.k8s.io/provisioner-secret-namespace": "ns",
     }
-    await world.create(STORAGE_CLASSES, {"metadata": {"name": "sc"}, "provisioner": DRIVER, "parameters": parameters})
+    await world.create(a_class(parameters=parameters))
     await world.released(claimRef={"namespace": "ns", "name": "c", "uid": "u"})
     await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"annotations": {names.DELETION_SECRET_NAME: None}}})
     async with world.deleting():
@@ -347,8 +336,7 @@ async def test_P78_the_return_of_the_class_wakes_what_its_templates_held_up():
 
 @in_virtual_time
 async def test_P79_a_static_volume_gets_the_finalizer():
-    world = World()
-    await world.released(phase="Bound", finalizers=())
+    world = await DeletionWorld().base(phase="Bound", finalizers=())
     async with world.deleting():
         await world.settle()
         finalizers = (await world.get(PERSISTENT_VOLUMES, "pv1"))["metadata"]["finalizers"]
@@ -366,8 +354,7 @@ async def test_P79_a_release_that_only_the_answer_to_our_patch_shows_is_seen():
         async def deliver(self, kind: Any, event: Any) -> None:
             await asyncio.sleep(50)
 
-    world = World(faults=Late())
-    await world.released(phase="Bound", finalizers=())
+    world = await DeletionWorld(faults=Late()).base(phase="Bound", finalizers=())
     async with world.deleting():
         await world.settle(2)
     assert [PATCH_PV, *WHOLE] == world.story
@@ -375,8 +362,7 @@ async def test_P79_a_release_that_only_the_answer_to_our_patch_shows_is_seen():
 
 @in_virtual_time
 async def test_P80_whatever_the_order_of_deletion_the_volume_goes_after_its_release():
-    world = World()
-    await world.released(phase="Bound")
+    world = await DeletionWorld().base(phase="Bound")
     await world.delete(PERSISTENT_VOLUMES, "pv1")
     async with world.deleting():
         await world.settle(100)
@@ -389,8 +375,7 @@ async def test_P80_whatever_the_order_of_deletion_the_volume_goes_after_its_rele
 @pytest.mark.parametrize("code", [code for code in Code if code not in (Code.OK, Code.NOT_FOUND)])
 @in_virtual_time
 async def test_P81_every_code_is_told_and_tried_again_later_and_later(code: Code):
-    world = World(retry_interval_start_s=1.0, retry_interval_max_s=3.0)
-    await world.released()
+    world = await DeletionWorld(retry_interval_start_s=1.0, retry_interval_max_s=3.0).base()
     world.driver.script(DELETE, *[Fail(code, "busy")] * 4)
     async with world.deleting():
         await world.only_protection_left()
@@ -406,8 +391,7 @@ async def test_P81_every_code_is_told_and_tried_again_later_and_later(code: Code
 @in_virtual_time
 async def test_P81_not_found_is_done():
     """CSI asks for OK there; the peer retries for ever."""
-    world = World()
-    await world.released()
+    world = await DeletionWorld().base()
     world.driver.always(DELETE, Fail(Code.NOT_FOUND))
     async with world.deleting():
         await world.only_protection_left()
@@ -416,8 +400,7 @@ async def test_P81_not_found_is_done():
 
 @in_virtual_time
 async def test_P81_no_answer_in_time_is_a_failure_to_be_tried_again():
-    world = World(timeout_s=5.0)
-    await world.released()
+    world = await DeletionWorld(timeout_s=5.0).base()
     world.driver.script(DELETE, Wait(60))
     async with world.deleting():
         await world.only_protection_left()
@@ -427,8 +410,7 @@ async def test_P81_no_answer_in_time_is_a_failure_to_be_tried_again():
 
 @in_virtual_time
 async def test_P81_what_is_torn_away_is_let_go():
-    world = World()
-    await world.released()
+    world = await DeletionWorld().base()
     world.driver.always(DELETE, Fail(Code.INTERNAL))
     async with world.deleting():
         await world.until(lambda: _called(world))
@@ -447,8 +429,7 @@ async def test_P81_what_is_torn_away_is_let_go():
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
 @in_virtual_time
 async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(short: str, error: Exception, lost: bool):
-    world = World()
-    await world.released()
+    world = await DeletionWorld().base()
     world.cluster.refuse(short, error=error, after=lost)  # type: ignore[arg-type]
     async with world.deleting():
         await world.only_protection_left()
@@ -461,8 +442,7 @@ async def test_P81_a_write_that_fails_is_made_again_without_a_second_call(short:
 @pytest.mark.parametrize("protected", [False, True])
 @in_virtual_time
 async def test_P81_a_volume_counts_as_deleted_once_though_its_object_goes_later(short: str, lost: bool, protected: bool):
-    world = World()
-    await world.released(protected=protected)
+    world = await DeletionWorld().base(protected=protected)
     world.cluster.refuse(short, error=ServerError("busy"), after=lost)
     async with world.deleting():
         await world.settle(50)
@@ -477,8 +457,7 @@ CLAIM_REF = {"namespace": "ns", "name": "c", "uid": "u"}
 @pytest.mark.parametrize("policy", ["Delete", "Retain"])
 @in_virtual_time
 async def test_P74_a_volume_is_let_go_once_its_creation_is_written_off(policy: str):
-    world = World()
-    await world.released(policy=policy, claimRef=CLAIM_REF)
+    world = await DeletionWorld().base(policy=policy, claimRef=CLAIM_REF)
     world.unsettled = [Forbidden("leases are forbidden", reason="Forbidden")]
     async with world.deleting():
         await world.settle(0.1)
@@ -492,8 +471,7 @@ async def test_P74_a_volume_is_let_go_once_its_creation_is_written_off(policy: s
 @pytest.mark.parametrize("error", [ServerError("busy"), Unreachable("cut"), Conflict(STILL_OPEN)])
 @in_virtual_time
 async def test_P81_what_passes_by_itself_is_told_when_it_lasts(error: ApiError):
-    world = World(retry_interval_start_s=1.0, retry_interval_max_s=1.0)
-    await world.released(claimRef=CLAIM_REF)
+    world = await DeletionWorld(retry_interval_start_s=1.0, retry_interval_max_s=1.0).base(claimRef=CLAIM_REF)
     world.unsettled = [error] * 10
     async with world.deleting():
         await world.settle(3)
@@ -505,8 +483,7 @@ async def test_P81_what_passes_by_itself_is_told_when_it_lasts(error: ApiError):
 
 @in_virtual_time
 async def test_P74_a_creation_that_is_over_at_last_ends_the_wait():
-    world = World(retry_interval_start_s=100.0)
-    await world.released(claimRef=CLAIM_REF)
+    world = await DeletionWorld(retry_interval_start_s=100.0).base(claimRef=CLAIM_REF)
     world.unsettled = [Conflict(STILL_OPEN)]
     async with world.deleting() as deletion:
         await world.settle()
@@ -519,8 +496,7 @@ async def test_P74_a_creation_that_is_over_at_last_ends_the_wait():
 @in_virtual_time
 async def test_P81_a_finalizer_that_can_not_be_taken_off_is_told_of():
     """Else the object is Terminating for ever, and nobody knows why."""
-    world = World()
-    await world.released(policy="Retain")
+    world = await DeletionWorld().base(policy="Retain")
     world.cluster.refuse(PATCH_PV, times=8, error=Forbidden("no", reason="Forbidden"))
     async with world.deleting():
         await world.settle(100)
@@ -529,8 +505,7 @@ async def test_P81_a_finalizer_that_can_not_be_taken_off_is_told_of():
 
 @in_virtual_time
 async def test_P79_a_static_volume_has_no_creation_to_be_written_off():
-    world = World()
-    await world.released(claimRef=CLAIM_REF)
+    world = await DeletionWorld().base(claimRef=CLAIM_REF)
     await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"annotations": {names.PROVISIONED_BY: None}}})
     world.unsettled = [Forbidden("no", reason="Forbidden")] * 10
     async with world.deleting():
@@ -541,8 +516,7 @@ async def test_P79_a_static_volume_has_no_creation_to_be_written_off():
 
 @in_virtual_time
 async def test_P81_another_object_under_the_name_is_left_alone():
-    world = World()
-    await world.released()
+    world = await DeletionWorld().base()
     gate = world.driver.gate(DELETE)
     async with world.deleting():
         await world.settle(1)
@@ -559,8 +533,7 @@ async def test_P81_another_object_under_the_name_is_left_alone():
 @in_virtual_time
 async def test_P81_a_conflict_with_somebodys_write_is_tried_again():
     """Else the object would stay for ever, and its volume is gone."""
-    world = World()
-    await world.released()
+    world = await DeletionWorld().base()
     world.cluster.refuse(DELETE_PV, error=Conflict("the object has been modified", reason="Conflict"))
     world.cluster.refuse(PATCH_PV, error=Conflict("the object has been modified", reason="Conflict"))
     async with world.deleting():
@@ -577,8 +550,7 @@ async def test_P81_a_volume_that_is_to_be_kept_at_the_last_moment_is_kept():
             if (verb, kind.plural) == ("get", "secrets"):
                 await asyncio.sleep(5)
 
-    world = World(faults=SlowSecrets())
-    await world.released(secret=("s", "default"))
+    world = await DeletionWorld(faults=SlowSecrets()).base(secret=("s", "default"))
     async with world.deleting():
         await world.settle(1)
         await world.patch(PERSISTENT_VOLUMES, "pv1", {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
@@ -588,8 +560,7 @@ async def test_P81_a_volume_that_is_to_be_kept_at_the_last_moment_is_kept():
 
 @in_virtual_time
 async def test_P81_the_drivers_return_ends_the_back_off():
-    world = World(retry_interval_start_s=100.0)
-    await world.released()
+    world = await DeletionWorld(retry_interval_start_s=100.0).base()
     world.driver.script(DELETE, Fail(Code.UNAVAILABLE))
     async with world.deleting() as deletion:
         await world.settle(1)
@@ -600,7 +571,7 @@ async def test_P81_the_drivers_return_ends_the_back_off():
 
 @in_virtual_time
 async def test_P81_a_driver_that_can_not_delete_is_told_of_once():
-    world = World()
+    world = DeletionWorld()
     world.driver.controller = (RPC.LIST_VOLUMES,)
     await world.released()
     async with world.deleting():
@@ -612,7 +583,7 @@ async def test_P81_a_driver_that_can_not_delete_is_told_of_once():
 
 @in_virtual_time
 async def test_P90_a_nodes_instance_deletes_what_is_there():
-    world = World(node=NodeOptions("n1"))
+    world = DeletionWorld(node=NodeOptions("n1"))
     for name in ("n1", "n2"):
         term = {"matchExpressions": [{"key": "host", "operator": "In", "values": [name]}]}
         await world.released(f"pv-{name}", handle=name, nodeAffinity={"required": {"nodeSelectorTerms": [term]}})
@@ -624,30 +595,28 @@ async def test_P90_a_nodes_instance_deletes_what_is_there():
 
 @in_virtual_time
 async def test_P91_drained_work_ends_and_is_stored():
-    world = World()
-    await world.released()
+    world = await DeletionWorld().base()
     await world.released("pv2", handle="h2", phase="Bound")
     world.driver.script(DELETE, Wait(5))
     async with world.deleting() as deletion:
         await world.until(lambda: _called(world))
         await world.to_phase("Released", "pv2")
-        assert await deletion.worker.drain(20)
+        assert await deletion.drain(20)
     assert WHOLE == world.story
 
 
 @in_virtual_time
 async def test_P91_a_drain_has_its_limit():
-    world = World()
-    await world.released()
+    world = await DeletionWorld().base()
     world.driver.script(DELETE, Wait(9))
     async with world.deleting() as deletion:
         await world.until(lambda: _called(world))
-        assert not await deletion.worker.drain(1)
+        assert not await deletion.drain(1)
 
 
 @in_virtual_time
 async def test_P74_a_slow_volume_holds_up_no_other():
-    world = World()
+    world = DeletionWorld()
     world.driver.always(DELETE, lambda request: Wait(9) if request.volume_id == "slow" else None)
     await world.released("slow", handle="slow")
     await world.released("quick", handle="quick")

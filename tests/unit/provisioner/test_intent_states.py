@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from mooring.controllers.provisioner.claims.outcomes import RulesOut
+from mooring.controllers.provisioner.claims.outcomes import ProvesAbsent
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.states import NEXT, IntentEvent, IntentState
 from mooring.controllers.provisioner.intents.tracker import still_unknown
@@ -62,14 +62,14 @@ ONE, OTHER = (Intent("u", "ns", "c", "pvc-u", f'{{"name":"{name}"}}', "{}") for 
 
 
 @pytest.mark.parametrize(
-    ("rules_out", "unknown", "left"),
+    ("proves_absent", "unknown", "left"),
     [
-        (RulesOut.NOTHING, [ONE, OTHER], [ONE, OTHER]),
-        (RulesOut.REQUEST, [ONE, OTHER], [OTHER]),
-        (RulesOut.REQUEST, [ONE], []),
-        (RulesOut.VOLUME, [ONE, OTHER], []),
-        (RulesOut.NOTHING, [], []),
+        (ProvesAbsent.NOTHING, [ONE, OTHER], [ONE, OTHER]),
+        (ProvesAbsent.REQUEST, [ONE, OTHER], [OTHER]),
+        (ProvesAbsent.REQUEST, [ONE], []),
+        (ProvesAbsent.VOLUME, [ONE, OTHER], []),
+        (ProvesAbsent.NOTHING, [], []),
     ],
 )
-def test_P42_what_a_refusal_leaves_unknown(rules_out: RulesOut, unknown: list[Intent], left: list[Intent]):
-    assert left == still_unknown(unknown, ONE, rules_out)
+def test_P42_what_a_refusal_leaves_unknown(proves_absent: ProvesAbsent, unknown: list[Intent], left: list[Intent]):
+    assert left == still_unknown(unknown, ONE, proves_absent)

@@ -14,22 +14,19 @@ from typing import Any
 import pytest
 
 from mooring.api.coordination import LEASES
-from mooring.api.core import NAMESPACES, NODES, PERSISTENT_VOLUMES, SecretReference
+from mooring.api.core import NODES, PERSISTENT_VOLUMES, SecretReference
 from mooring.api.meta import Kind
-from mooring.apiserver.bootstrap import new_store
-from mooring.apiserver.local import LocalCluster
-from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
-from mooring.base.randomness import Chance
-from mooring.controllers.provisioner.intents import lease_codec, lease_store
+from mooring.controllers.provisioner.intents import lease_codec, pages
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.journal import TIDY_S, Journal
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
-from mooring.controllers.provisioner.intents.lease_store import AGAIN_S, REFRESH_S, RETAKE_S, UNATTENDED_S, Superseded
+from mooring.controllers.provisioner.intents.lease_store import AGAIN_S, REFRESH_S, RETAKE_S, Superseded
+from mooring.controllers.provisioner.intents.pages import UNATTENDED_S
 from mooring.controllers.provisioner.metrics import JournalMetrics
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NOT_SERVED, Conflict, Forbidden, NotServed, ServerError, TooLarge, Unreachable
-from tests.support.cluster_world import metric
+from tests.support.cluster_world import ClusterWorld, metric
 from tests.support.provisioning import CREATE as CREATE_VOLUME
 from tests.support.provisioning import DELETE as DELETE_VOLUME
 from tests.support.provisioning import ProvisioningWorld
@@ -47,18 +44,9 @@ def an_intent(uid: str = "u1", **more: Any) -> Intent:
     return Intent(uid, "default", f"claim-{uid}", f"pvc-{uid}", **values)
 
 
-class World:
-    def __init__(self) -> None:
-        self.clock, self.chance = LoopClock(1_780_000_000.0), Chance(3)
-        self.local = LocalCluster(new_store(self.chance, 1_780_000_000.0), clock=self.clock, chance=self.chance)
-        self.cluster = RecordingCluster(self.local, [])
-
-    @property
-    def story(self) -> list[str]:
-        return self.cluster.story
-
-    async def base(self) -> World:
-        await self.local.create(NAMESPACES.whole(), {"metadata": {"name": "storage"}})
+class JournalWorld(ClusterWorld):
+    async def base(self) -> JournalWorld:
+        await self.make_namespace("storage")
         return self
 
     @contextlib.asynccontextmanager
@@ -77,18 +65,18 @@ class World:
 
     async def stored(self, place: JournalLocation = PLACE) -> dict[str, Intent]:
         """What a new holder would find."""
-        found = {lease["metadata"]["name"]: lease for lease in (await self.local.list(LEASES.whole())).items}
+        found = {lease["metadata"]["name"]: lease for lease in (await self.users.list(LEASES.whole())).items}
         count = lease_codec.count_of(found.get(place.page_name(0))) or len(found)
         leases = [found[name] for number in range(count) if (name := place.page_name(number)) in found]
         return {intent.uid: intent for lease in leases for intent in lease_codec.entries_of(lease)}
 
     async def page(self, number: int = 0) -> dict[str, Any]:
-        return await self.local.get(LEASES.whole(), PLACE.page_name(number), "storage")
+        return await self.users.get(LEASES.whole(), PLACE.page_name(number), "storage")
 
 
 @in_virtual_time
 async def test_what_was_begun_is_stored_and_found_by_the_next_holder():
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal("first") as journal:
         await journal.begin(an_intent())
         assert {"u1": an_intent()} == await world.stored() == journal.open()
@@ -106,7 +94,7 @@ def test_an_intent_that_an_earlier_version_wrote_can_be_read():
 
 @in_virtual_time
 async def test_what_the_claim_wanted_before_is_found_with_what_it_wants_now():
-    world = await World().base()
+    world = await JournalWorld().base()
     intent = an_intent(doubts=(an_intent(node_name="n1"), an_intent(request="{}", secret=None)))
     async with world.journal("first") as journal:
         await journal.begin(intent)
@@ -116,7 +104,7 @@ async def test_what_the_claim_wanted_before_is_found_with_what_it_wants_now():
 
 @in_virtual_time
 async def test_all_who_come_while_a_write_is_under_way_share_the_next():
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal() as journal:
         await asyncio.gather(*(journal.begin(an_intent(f"u{number}")) for number in range(100)))
         assert 100 == len(await world.stored())
@@ -126,7 +114,7 @@ async def test_all_who_come_while_a_write_is_under_way_share_the_next():
 
 @in_virtual_time
 async def test_an_end_goes_along_with_the_next_begin():
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal() as journal:
         await journal.begin(an_intent("u1"))
         await journal.end("u1")
@@ -139,7 +127,7 @@ async def test_an_end_goes_along_with_the_next_begin():
 
 @in_virtual_time
 async def test_an_end_alone_is_stored_after_some_seconds():
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal() as journal:
         await journal.begin(an_intent())
         await journal.end("u1")
@@ -152,23 +140,23 @@ async def test_an_end_alone_is_stored_after_some_seconds():
 
 @in_virtual_time
 async def test_who_lets_a_volume_go_waits_until_its_end_is_stored():
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal() as journal:
         await journal.begin(an_intent())
         with pytest.raises(Conflict, match="not over yet"):
-            await journal.settled("u1")
+            await journal.wait_for_end("u1")
         await journal.end("u1")
-        await journal.settled("u1")
+        await journal.wait_for_end("u1")
         assert {} == await world.stored()
         done = len(world.story)
-        await journal.settled("u1")
-        await journal.settled("unknown")
+        await journal.wait_for_end("u1")
+        await journal.wait_for_end("unknown")
         assert done == len(world.story)
 
 
 @in_virtual_time
 async def test_an_end_in_good_order_leaves_nothing_behind():
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal() as journal:
         await journal.begin(an_intent())
         await journal.end("u1")
@@ -178,7 +166,7 @@ async def test_an_end_in_good_order_leaves_nothing_behind():
 
 @in_virtual_time
 async def test_the_same_intent_again_is_not_written_again():
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal() as journal:
         await journal.begin(an_intent())
         done = len(world.story)
@@ -191,7 +179,7 @@ async def test_the_same_intent_again_is_not_written_again():
 @in_virtual_time
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
 async def test_who_was_refused_has_begun_nothing(after):
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal() as journal:
         world.cluster.refuse(UPDATE, error=Unreachable("connection reset"), after=after)
         with pytest.raises(Unreachable):
@@ -205,7 +193,7 @@ async def test_who_was_refused_has_begun_nothing(after):
 
 @in_virtual_time
 async def test_a_refused_change_leaves_what_was_open_before():
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal() as journal:
         await journal.begin(an_intent())
         world.cluster.refuse(UPDATE, error=ServerError("no"))
@@ -218,7 +206,7 @@ async def test_a_refused_change_leaves_what_was_open_before():
 @in_virtual_time
 async def test_an_intent_is_written_again_when_a_change_of_it_may_have_been_stored():
     """Else the next process would repeat the call that was never made."""
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal() as journal:
         await journal.begin(an_intent())
         world.cluster.refuse(UPDATE, error=Unreachable("connection reset"), after=True)
@@ -233,21 +221,21 @@ async def test_an_intent_is_written_again_when_a_change_of_it_may_have_been_stor
 @in_virtual_time
 async def test_who_lets_a_volume_go_waits_though_its_begin_may_not_have_been_stored():
     """The write was taken, and only its answer lost: the next process would find the intent open."""
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal() as journal:
         await journal.begin(an_intent("u2"))
         world.cluster.refuse(UPDATE, error=Unreachable("connection reset"), after=True)
         with pytest.raises(Unreachable):
             await journal.begin(an_intent("u1"))
         assert {"u1", "u2"} == set(await world.stored())
-        await journal.settled("u1")
+        await journal.wait_for_end("u1")
         assert {"u2"} == set(await world.stored())
 
 
 @in_virtual_time
 async def test_without_the_right_to_write_there_nothing_is_begun_until_it_is_granted():
     """Whoever is about to create a volume hears which right is missing, and so does its user."""
-    world = await World().base()
+    world = await JournalWorld().base()
     rule = world.cluster.refuse(CREATE, times=None, error=Forbidden("leases is forbidden"))
     async with world.journal() as journal:
         for _ in range(3):
@@ -278,9 +266,9 @@ class Reviewed(RecordingCluster):
         return {**body, "status": {"allowed": attributes["verb"] in self.rights, "evaluationError": self.evaluation_error}}
 
 
-async def without_rights(rights: frozenset[str] | None = frozenset(), evaluation_error: str = "") -> World:
-    world = await World().base()
-    world.cluster = cluster = Reviewed(world.local, [])
+async def without_rights(rights: frozenset[str] | None = frozenset(), evaluation_error: str = "") -> JournalWorld:
+    world = await JournalWorld().base()
+    world.cluster = cluster = Reviewed(world.users, world.story)
     cluster.rights, cluster.evaluation_error = rights, evaluation_error
     for verb in ("create", "update", "get"):
         cluster.refuse(f"{verb} leases", times=None, error=Forbidden("leases is forbidden"))
@@ -298,9 +286,9 @@ async def test_who_may_not_write_there_for_certain_goes_on_in_memory(rights):
         await journal.begin(an_intent())
         assert {"u1": an_intent()} == journal.open()
         with pytest.raises(Conflict):
-            await journal.settled("u1")
+            await journal.wait_for_end("u1")
         await journal.end("u1")
-        await journal.settled("u1")
+        await journal.wait_for_end("u1")
         await journal.tidy()
         await asyncio.sleep(100)
         assert {} == journal.open()
@@ -328,10 +316,11 @@ async def test_where_no_right_is_missing_for_certain_nothing_is_begun(rights, ev
 @in_virtual_time
 async def test_in_memory_nothing_is_adopted_that_an_earlier_provisioner_left(capsys: pytest.CaptureFixture[str]):
     """Who may read there and not write can't end it. Its volume's object stays, for it would be found again as a lost one."""
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal("first") as first:
         await first.begin(an_intent("u1"))
-    world.cluster = cluster = Reviewed(world.local, [])
+    world.story.clear()
+    world.cluster = cluster = Reviewed(world.users, world.story)
     cluster.rights = frozenset({"get"})
     cluster.refuse(UPDATE, times=None, error=Forbidden("leases is forbidden"))
     async with world.journal("second") as journal:
@@ -343,9 +332,9 @@ async def test_in_memory_nothing_is_adopted_that_an_earlier_provisioner_left(cap
         await asyncio.sleep(2 * REFRESH_S)
         assert ["u2"] == list(journal.open())
         await journal.end("u2")
-        await journal.settled("u2")
+        await journal.wait_for_end("u2")
         with pytest.raises(Forbidden, match="no right to write that it is over"):
-            await journal.settled("u1")
+            await journal.wait_for_end("u1")
         await journal.tidy()
         await asyncio.sleep(2 * TIDY_S)
     assert [] == found
@@ -355,8 +344,8 @@ async def test_in_memory_nothing_is_adopted_that_an_earlier_provisioner_left(cap
 
 @in_virtual_time
 async def test_rights_that_are_lost_later_make_nobody_forgetful():
-    world = await World().base()
-    world.cluster = Reviewed(world.local, [])
+    world = await JournalWorld().base()
+    world.cluster = Reviewed(world.users, world.story)
     async with world.journal() as journal:
         await journal.begin(an_intent("u1"))
         world.cluster.refuse(UPDATE, times=None, error=Forbidden("leases is forbidden"))
@@ -369,7 +358,7 @@ async def test_rights_that_are_lost_later_make_nobody_forgetful():
 
 @in_virtual_time
 async def test_a_journal_that_is_found_late_goes_before_what_was_about_to_be_begun():
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal("first") as first:
         await first.begin(an_intent(node_name="n1"))
     found: list[str] = []
@@ -388,7 +377,7 @@ async def test_a_journal_that_is_found_late_goes_before_what_was_about_to_be_beg
 @in_virtual_time
 async def test_what_a_living_holder_has_open_is_not_taken_over_before_its_journal_is():
     """It may end it, and its user keep the volume."""
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal("first") as first:
         await first.begin(an_intent("u1"))
         await asyncio.sleep(2 * REFRESH_S)
@@ -400,7 +389,7 @@ async def test_what_a_living_holder_has_open_is_not_taken_over_before_its_journa
             assert ([], {}) == (found, second.open())
             rule.times = 0
             await first.end("u1")
-            await first.settled("u1")
+            await first.wait_for_end("u1")
             await asyncio.sleep(2 * AGAIN_S)
             await second.begin(an_intent("u2"))
             assert ([], ["u2"]) == (found, list(second.open()))
@@ -408,7 +397,7 @@ async def test_what_a_living_holder_has_open_is_not_taken_over_before_its_journa
 
 @in_virtual_time
 async def test_a_former_holder_begins_nothing_more():
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal("first") as first:
         await first.begin(an_intent("u1"))
         async with world.journal("second") as second:
@@ -421,7 +410,7 @@ async def test_a_former_holder_begins_nothing_more():
 @in_virtual_time
 async def test_a_former_holder_begins_nothing_on_a_new_page_either():
     """The new holder has not listed that page, so it must not count."""
-    world = await World().base()
+    world = await JournalWorld().base()
     large = "x" * (lease_codec.PAGE_BYTES_MAX - 500)
     async with world.journal("first") as first:
         await first.begin(an_intent("u1", request=large))
@@ -433,8 +422,8 @@ async def test_a_former_holder_begins_nothing_on_a_new_page_either():
 class Gated(RecordingCluster):
     """Its writes wait until they are let through."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world.local, [])
+    def __init__(self, world: JournalWorld) -> None:
+        super().__init__(world.users, [])
         self.waits, self.goes_on = asyncio.Event(), asyncio.Event()
 
     async def replace(self, *args: Any, **kwargs: Any) -> Any:
@@ -444,7 +433,7 @@ class Gated(RecordingCluster):
 
 
 @contextlib.asynccontextmanager
-async def taken_over_meanwhile(world: World) -> AsyncIterator[Journal]:
+async def taken_over_meanwhile(world: JournalWorld) -> AsyncIterator[Journal]:
     """The second journal has read all pages before the first begins u2 on a new page, whose last write gets no answer."""
     large, gated = "x" * (lease_codec.PAGE_BYTES_MAX - 500), Gated(world)
     async with world.journal("first") as first:
@@ -467,12 +456,12 @@ async def taken_over_meanwhile(world: World) -> AsyncIterator[Journal]:
 
 @in_virtual_time
 async def test_what_a_former_holder_left_on_a_page_that_does_not_count_was_never_begun():
-    world = await World().base()
+    world = await JournalWorld().base()
     async with taken_over_meanwhile(world) as second:
         assert {"u1"} == set(second.open())
         await second.begin(an_intent("u2"))
         await second.end("u2")
-        await second.settled("u2")
+        await second.wait_for_end("u2")
         async with world.journal("third") as third:
             assert {"u1"} == set(third.open())
             assert () == lease_codec.entries_of(await world.page(1)), "nobody else shall find it either"
@@ -480,7 +469,7 @@ async def test_what_a_former_holder_left_on_a_page_that_does_not_count_was_never
 
 @in_virtual_time
 async def test_a_new_page_is_used_though_a_former_holder_has_left_it_behind():
-    world = await World().base()
+    world = await JournalWorld().base()
     async with taken_over_meanwhile(world) as second:
         await second.begin(an_intent("u3", request="x" * 1000))
         async with world.journal("third") as third:
@@ -490,7 +479,7 @@ async def test_a_new_page_is_used_though_a_former_holder_has_left_it_behind():
 @in_virtual_time
 async def test_what_a_former_holder_ends_while_it_is_taken_over_is_not_open():
     """It may have let the volume go by then, which somebody wants to keep."""
-    world = await World().base()
+    world = await JournalWorld().base()
     gated = Gated(world)
     async with world.journal("first") as first:
         await first.begin(an_intent("u1"))
@@ -498,7 +487,7 @@ async def test_what_a_former_holder_ends_while_it_is_taken_over_is_not_open():
         starting = asyncio.create_task(second.start(), name="second")
         await gated.waits.wait()
         await first.end("u1")
-        await first.settled("u1")
+        await first.wait_for_end("u1")
         await first.begin(an_intent("u2"))
         gated.goes_on.set()
         await starting
@@ -508,7 +497,7 @@ async def test_what_a_former_holder_ends_while_it_is_taken_over_is_not_open():
 @in_virtual_time
 async def test_who_takes_the_journal_back_keeps_open_what_the_other_one_has_open():
     """Also what it had ended itself, if that was not stored by then: the other one relies on what it has read."""
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal("first") as first:
         await first.begin(an_intent("u1"))
         await first.end("u1")
@@ -526,16 +515,16 @@ async def test_who_takes_the_journal_back_keeps_open_what_the_other_one_has_open
 @in_virtual_time
 async def test_a_page_is_found_by_its_name_alone(lost: str):
     """Labels and annotations come off: by kubectl, by a restored backup, by a webhook."""
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal("first") as journal:
         for uid in ("u0", "u1"):
             await journal.begin(an_intent(uid, request="y" * 150_000))
     if lost == "page 0":
-        await world.local.delete(LEASES, PLACE.page_name(0), "storage")
+        await world.users.delete(LEASES, PLACE.page_name(0), "storage")
     else:
         body = {"metadata": {"labels": None} if lost == "labels" else {"annotations": {lease_codec.DRIVER: None}}}
         for number in (0, 1):
-            await world.local.patch(LEASES, PLACE.page_name(number), Patch(PatchType.MERGE, body), "storage")
+            await world.users.patch(LEASES, PLACE.page_name(number), Patch(PatchType.MERGE, body), "storage")
     async with world.journal("second") as journal:
         assert ({"u1"} if lost == "page 0" else {"u0", "u1"}) == set(journal.open())
         await journal.begin(an_intent("u2"))
@@ -547,7 +536,7 @@ async def test_a_page_is_found_by_its_name_alone(lost: str):
 @in_virtual_time
 async def test_an_intent_that_grows_beyond_its_page_stands_in_one_place():
     """Else its end would leave the former text behind."""
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal("first") as journal:
         await journal.begin(an_intent("u0", request="y" * 150_000))
         await journal.begin(an_intent("u2", request="y" * 100_000))
@@ -557,13 +546,13 @@ async def test_an_intent_that_grows_beyond_its_page_stands_in_one_place():
         async with world.journal("second") as second:
             assert grown == second.open()["u1"]
             await second.end("u1")
-            await second.settled("u1")
+            await second.wait_for_end("u1")
             assert {"u0", "u2"} == set(await world.stored())
 
 
 @in_virtual_time
 async def test_an_intent_that_moves_to_another_page_is_missing_on_neither():
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal() as journal:
         await journal.begin(an_intent("u0", request="y" * 150_000))
         await journal.begin(an_intent("u1"))
@@ -576,7 +565,7 @@ async def test_an_intent_that_moves_to_another_page_is_missing_on_neither():
 
 @in_virtual_time
 async def test_an_intent_whose_change_was_refused_stays_where_it_stands():
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal() as journal:
         await journal.begin(an_intent("u1", request="y" * 100_000))
         world.cluster.refuse(UPDATE, error=ServerError("no"))
@@ -589,7 +578,7 @@ async def test_an_intent_whose_change_was_refused_stays_where_it_stands():
 
 @in_virtual_time
 async def test_nothing_is_kept_of_what_has_ended():
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal() as journal:
         for number in range(10):
             await journal.begin(an_intent(f"u{number}"))
@@ -601,7 +590,7 @@ async def test_nothing_is_kept_of_what_has_ended():
 @in_virtual_time
 async def test_an_error_that_is_told_again_and_again_does_not_grow():
     """An exception that is raised anew keeps the frames of all who ever met it, and what they held."""
-    world = await World().base()
+    world = await JournalWorld().base()
     world.cluster.refuse(CREATE, times=None, error=ServerError("no"))
     depths = set()
     async with world.journal() as journal:
@@ -615,13 +604,13 @@ async def test_an_error_that_is_told_again_and_again_does_not_grow():
 @in_virtual_time
 async def test_who_asks_hears_what_keeps_the_journal_and_what_comes_next():
     """Deletion shows it on the PersistentVolume, creation on the claim: always in the same words, so that events are counted up."""
-    world = await World().base()
+    world = await JournalWorld().base()
     rule = world.cluster.refuse(CREATE, times=None, error=Forbidden("leases is forbidden"))
     told = set()
     async with world.journal("first") as first:
         for wait_s in (0.0, 1.0, AGAIN_S):
             await asyncio.sleep(wait_s)
-            for asked in (first.begin(an_intent()), first.settled("u1")):
+            for asked in (first.begin(an_intent()), first.wait_for_end("u1")):
                 with pytest.raises(Forbidden) as caught:
                     await asked
                 told.add(str(caught.value))
@@ -629,7 +618,7 @@ async def test_who_asks_hears_what_keeps_the_journal_and_what_comes_next():
         rule.times = 0
         await asyncio.sleep(AGAIN_S)
         async with world.journal("second"):
-            for asked in (first.begin(an_intent()), first.settled("u1")):
+            for asked in (first.begin(an_intent()), first.wait_for_end("u1")):
                 with pytest.raises(Superseded, match="end one of the two, or let them elect a leader"):
                     await asked
 
@@ -637,28 +626,28 @@ async def test_who_asks_hears_what_keeps_the_journal_and_what_comes_next():
 @pytest.mark.parametrize("there", [True, False])
 @in_virtual_time
 async def test_the_journal_of_one_node_goes_with_its_node(there: bool):
-    world, place = await World().base(), JournalLocation("storage", "csi.test", "node1")
+    world, place = await JournalWorld().base(), JournalLocation("storage", "csi.test", "node1")
     wanted = None
     if there:
-        node = await world.local.create(NODES.whole(), {"metadata": {"name": "node1"}})
+        node = await world.users.create(NODES.whole(), {"metadata": {"name": "node1"}})
         wanted = [{"apiVersion": "v1", "kind": "Node", "name": "node1", "uid": node["metadata"]["uid"]}]
     async with world.journal(place=place) as journal:
         await journal.begin(an_intent())
-        page = await world.local.get(LEASES.whole(), place.page_name(0), "storage")
+        page = await world.users.get(LEASES.whole(), place.page_name(0), "storage")
         assert wanted == page["metadata"].get("ownerReferences")
 
 
 class Overtaken(RecordingCluster):
     """Before the GET of this number, from 1, somebody else takes the journal over and begins u9."""
 
-    def __init__(self, world: World, at: int) -> None:
-        super().__init__(world.local, [])
+    def __init__(self, world: JournalWorld, at: int) -> None:
+        super().__init__(world.users, [])
         self._world, self.left = world, at
 
     async def get(self, kind: Kind[Any], name: str, namespace: str = "") -> Any:
         self.left -= 1
         if self.left == 0:
-            other = Journal(self._world.local, PLACE, "other", self._world.clock)
+            other = Journal(self._world.users, PLACE, "other", self._world.clock)
             await other.start()
             running = asyncio.create_task(other.run(), name="other")
             await other.begin(an_intent("u9"))
@@ -671,16 +660,16 @@ class Overtaken(RecordingCluster):
 @in_virtual_time
 async def test_who_is_overtaken_while_it_looks_again_writes_nothing_over(counts: bool, at: int):
     """A page that it reads after it has made sure that it holds the journal may be the new holder's by then."""
-    world = await World().base()
+    world = await JournalWorld().base()
     large = "x" * (lease_codec.PAGE_BYTES_MAX - 500)
     world.cluster = cluster = Overtaken(world, 0)
     async with world.journal("first") as first:
         await first.begin(an_intent("u1", request=large))
         if counts:
             await first.begin(an_intent("u2"))
-            await world.local.patch(LEASES, PLACE.page_name(1), Patch(PatchType.MERGE, {"metadata": {"labels": {"a": "b"}}}), "storage")
+            await world.users.patch(LEASES, PLACE.page_name(1), Patch(PatchType.MERGE, {"metadata": {"labels": {"a": "b"}}}), "storage")
         else:
-            await world.local.create(LEASES.whole(), {"metadata": {"name": PLACE.page_name(1)}}, "storage")
+            await world.users.create(LEASES.whole(), {"metadata": {"name": PLACE.page_name(1)}}, "storage")
         cluster.left = at
         with contextlib.suppress(Superseded):
             await first.begin(an_intent("u3"))
@@ -691,7 +680,7 @@ async def test_who_is_overtaken_while_it_looks_again_writes_nothing_over(counts:
 @in_virtual_time
 async def test_after_a_while_a_living_former_holder_takes_the_journal_back(capsys: pytest.CaptureFixture[str]):
     """Two provisioners without an election: neither may end, and neither loses what the other has begun."""
-    world = await World().base()
+    world = await JournalWorld().base()
     found: list[str] = []
     async with world.journal("first") as first:
         first.on_found(lambda intents: found.extend(intents))
@@ -710,33 +699,33 @@ async def test_after_a_while_a_living_former_holder_takes_the_journal_back(capsy
 
 @in_virtual_time
 async def test_what_others_do_to_the_lease_does_not_stop_the_holder():
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal() as journal:
         await journal.begin(an_intent("u1"))
         touched = Patch(PatchType.MERGE, {"metadata": {"labels": {"seen": "yes"}}})
-        await world.local.patch(LEASES, PLACE.page_name(0), touched, "storage")
+        await world.users.patch(LEASES, PLACE.page_name(0), touched, "storage")
         await journal.begin(an_intent("u2"))
-        await world.local.delete(LEASES, PLACE.page_name(0), "storage")
+        await world.users.delete(LEASES, PLACE.page_name(0), "storage")
         await journal.begin(an_intent("u3"))
         assert {"u1", "u2", "u3"} == set(await world.stored())
 
 
 @in_virtual_time
 async def test_many_intents_take_several_pages_and_all_are_found():
-    world = await World().base()
+    world = await JournalWorld().base()
     wanted = {f"u{number}": an_intent(f"u{number}", request="y" * 60_000) for number in range(8)}
     async with world.journal("first") as journal:
         for intent in wanted.values():
             await journal.begin(intent)
-        assert 3 <= len((await world.local.list(LEASES)).items) <= 4
+        assert 3 <= len((await world.users.list(LEASES)).items) <= 4
     async with world.journal("second") as journal:
         assert wanted == journal.open()
 
 
 @in_virtual_time
 async def test_the_journal_has_an_end(monkeypatch):
-    monkeypatch.setattr(lease_store, "PAGES_MAX", 1)
-    world = await World().base()
+    monkeypatch.setattr(pages, "PAGES_MAX", 1)
+    world = await JournalWorld().base()
     async with world.journal() as journal:
         await journal.begin(an_intent("u1", request="y" * 150_000))
         with pytest.raises(TooLarge):
@@ -746,11 +735,11 @@ async def test_the_journal_has_an_end(monkeypatch):
 
 @in_virtual_time
 async def test_a_damaged_page_is_kept_as_it_is_and_another_one_used():
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal("first") as journal:
         await journal.begin(an_intent("u1"))
     damage = {"metadata": {"annotations": {lease_codec.ENTRIES: "9:whatever"}}}
-    await world.local.patch(LEASES, PLACE.page_name(0), Patch(PatchType.MERGE, damage), "storage")
+    await world.users.patch(LEASES, PLACE.page_name(0), Patch(PatchType.MERGE, damage), "storage")
     async with world.journal("second") as journal:
         await journal.begin(an_intent("u2"))
         assert "9:whatever" == (await world.page())["metadata"]["annotations"][lease_codec.ENTRIES]
@@ -762,7 +751,7 @@ async def test_a_damaged_page_is_kept_as_it_is_and_another_one_used():
 @pytest.mark.parametrize("harm", ["deleted", "garbled", "emptied", "of-another-driver"])
 @in_virtual_time
 async def test_whatever_is_done_to_a_page_what_was_begun_is_stored(number: int, harm: str):
-    world = await World().base()
+    world = await JournalWorld().base()
     notes = {
         "garbled": {lease_codec.ENTRIES: "9:whatever"},
         "emptied": {lease_codec.ENTRIES: None},
@@ -773,9 +762,9 @@ async def test_whatever_is_done_to_a_page_what_was_begun_is_stored(number: int, 
             await journal.begin(an_intent(uid, request="y" * 150_000))
         name = PLACE.page_name(number)
         if harm == "deleted":
-            await world.local.delete(LEASES, name, "storage")
+            await world.users.delete(LEASES, name, "storage")
         else:
-            await world.local.patch(
+            await world.users.patch(
                 LEASES, name, Patch(PatchType.MERGE, {"metadata": {"annotations": notes[harm], "labels": None}}), "storage"
             )
         again = an_intent(f"u{number}", request="z" * 1000)
@@ -788,10 +777,10 @@ async def test_whatever_is_done_to_a_page_what_was_begun_is_stored(number: int, 
 
 @in_virtual_time
 async def test_a_page_that_was_there_already_and_does_not_count_is_written_anew():
-    world = await World().base()
+    world = await JournalWorld().base()
     body = {"metadata": {"name": PLACE.page_name(1), "annotations": {lease_codec.ENTRIES: "9:whatever", lease_codec.DRIVER: "csi.test"}}}
     async with world.journal() as journal:
-        await world.local.create(LEASES.whole(), body, "storage")
+        await world.users.create(LEASES.whole(), body, "storage")
         await journal.begin(an_intent("u0", request="y" * 150_000))
         await journal.begin(an_intent("u1", request="y" * 150_000))
         assert ["u1"] == [intent.uid for intent in lease_codec.entries_of(await world.page(1))]
@@ -799,7 +788,7 @@ async def test_a_page_that_was_there_already_and_does_not_count_is_written_anew(
 
 @in_virtual_time
 async def test_two_drivers_and_two_nodes_have_journals_of_their_own():
-    world = await World().base()
+    world = await JournalWorld().base()
     alike = (
         JournalLocation("storage", "csi-test"),
         JournalLocation("storage", "csi.test", "node1"),
@@ -814,7 +803,7 @@ async def test_two_drivers_and_two_nodes_have_journals_of_their_own():
 
 @in_virtual_time
 async def test_a_start_whose_answer_was_lost_is_made_good():
-    world = await World().base()
+    world = await JournalWorld().base()
     world.cluster.refuse(CREATE, error=Unreachable("gone"), after=True)
     async with world.journal() as journal:
         await asyncio.sleep(AGAIN_S + 1)
@@ -828,7 +817,7 @@ async def test_a_start_whose_answer_was_lost_is_made_good():
 @pytest.mark.parametrize(("away_s", "unattended"), [(UNATTENDED_S - 1, False), (UNATTENDED_S + 1, True)])
 @in_virtual_time
 async def test_what_is_found_late_is_marked_for_good(away_s: float, unattended: bool):
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal("first") as journal:
         await journal.begin(an_intent())
     await asyncio.sleep(away_s)
@@ -839,7 +828,7 @@ async def test_what_is_found_late_is_marked_for_good(away_s: float, unattended: 
 
 @in_virtual_time
 async def test_what_is_open_for_long_is_not_taken_for_unattended():
-    world = await World().base()
+    world = await JournalWorld().base()
     async with world.journal("first") as journal:
         await journal.begin(an_intent())
         await asyncio.sleep(10 * UNATTENDED_S)
@@ -884,8 +873,7 @@ async def test_nobody_keeps_a_volume_whose_claim_still_waits_for_it():
         await world.failed()
     await asyncio.sleep(2 * UNATTENDED_S)
     world.intents = Journal(world.users, JournalLocation("default", "csi.test"), "second", world.clock)
-    async with world.provisioning():
-        await world.calls(2)
+    async with world.provisioning(calls=2):
         await world.delete_claim()
         assert "Delete" == (await world.volume(name))["spec"]["persistentVolumeReclaimPolicy"]
 

@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, SECRETS
-from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
-from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
+from mooring.api.snapshot import VOLUME_SNAPSHOTS
+from mooring.api.storage import CSI_NODES, STORAGE_CLASSES
 from mooring.controllers.provisioner import names, volumes
-from mooring.controllers.provisioner.driver_capabilities import Rules
-from mooring.controllers.provisioner.intents.intent import MemoryIntents
+from mooring.controllers.provisioner.intents.intent import Intents
 from mooring.controllers.provisioner.intents.journal import Journal
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
+from mooring.controllers.provisioner.options import Rules
 from mooring.csi.codes import Code, go_name
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError
+from tests.support.builders import a_content, a_pv, a_reference, a_snapshot, an_attributes_class
 from tests.support.cluster_world import metric
 from tests.support.provisioning import (
     CLAIMS,
@@ -125,10 +126,7 @@ async def test_P55_a_volume_that_was_not_filled_is_deleted_and_asked_for_again()
     world = answering(an_answer(capacity_bytes=GiB), controller=[RPC.CLONE_VOLUME])
     await world.base(dataSource={"kind": "PersistentVolumeClaim", "name": "origin"})
     origin = await world.make_claim("origin", ask=False, volumeName="pv")
-    ref = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "origin", "uid": origin["metadata"]["uid"]}
-    source = {"csi": {"driver": "csi.test", "volumeHandle": "h"}, "claimRef": ref}
-    spec = {**source, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
-    await world.create(PVS, {"metadata": {"name": "pv"}, "spec": spec, "status": {"phase": "Bound"}})
+    await world.create(a_pv("pv", "h", claim=origin, phase="Bound"))
     await world.patch(CLAIMS, "origin", {"status": {"phase": "Bound"}}, "default", "status")
     async with world.provisioning():
         assert (await world.failed()).endswith("volume content source missing")
@@ -156,8 +154,7 @@ async def test_P37_whatever_failed_is_asked_again(code):
 async def test_P43_a_final_error_and_the_claim_is_deleted(code):
     world = await ProvisioningWorld().base()
     world.driver.always(CREATE, Fail(code))
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.delete_claim()  # which is a change of the claim, too
         await world.settle()
         asked = world.told.count(CREATE)
@@ -173,8 +170,7 @@ async def test_P41_the_volume_may_exist_and_the_claim_is_deleted(code):
     world = await ProvisioningWorld().base()
     world.driver.script(CREATE, Lose(code))
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.delete_claim()
         await world.volume(name)
         await world.patch(PVS, name, {"status": {"phase": "Released"}}, subresource="status")
@@ -191,8 +187,7 @@ async def test_P41_the_volume_may_exist_and_the_claim_is_deleted(code):
 async def test_the_volume_may_exist_and_its_class_is_gone(vanished):
     world = await ProvisioningWorld().base({"a": "b"})
     world.driver.script(CREATE, Lose())
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.delete(STORAGE_CLASSES, "sc")
         if vanished != "class":
             await world.make_class({"csi.storage.k8s.io/unknown": "key"})
@@ -219,8 +214,7 @@ async def test_P42_in_background_then_a_final_error(code):
     world = await ProvisioningWorld().base()
     world.driver.script(CREATE, Fail(Code.ABORTED), Fail(Code.ABORTED))
     world.driver.always(CREATE, Fail(code))
-    async with world.provisioning():
-        await world.calls(2)
+    async with world.provisioning(calls=2):
         await world.delete_claim()
         await world.settle(2000)
     assert [CREATE] * 3 == world.told
@@ -256,8 +250,7 @@ async def test_P42_what_may_be_a_volume_is_asked_for_again_once_the_claim_has_an
     world = await ProvisioningWorld().base()
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
     world.driver.script(CREATE, Lose(), *[Fail(Code.INTERNAL)] * 2)
-    async with world.provisioning():
-        await world.calls(2)
+    async with world.provisioning(calls=2):
         await world.patch(PERSISTENT_VOLUME_CLAIMS, "c", {"spec": {"volumeName": "static"}}, "default")
         await world.calls(3)
         await world.settle(200)
@@ -290,8 +283,7 @@ async def test_P42_what_another_request_is_refused_for_says_nothing_of_the_first
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
     world.driver.script(CREATE, Lose(), Fail(Code.INTERNAL))
     world.driver.always(CREATE, lambda request: Fail(code, "no iron") if request.parameters["tier"] == "iron" else None)
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.delete(STORAGE_CLASSES, "sc")
         await world.make_class({"tier": "iron"})
         await world.failed("no iron")
@@ -311,8 +303,7 @@ async def test_P42_a_found_intent_has_been_in_doubt_since_its_process_died():
         await world.calls(1)
     await world.settle(2)
     world.intents = Journal(world.users, JournalLocation("default", DRIVER), "second", world.clock)
-    async with world.provisioning():
-        await world.calls(2)
+    async with world.provisioning(calls=2):
         await world.delete_claim()
         await world.volume(name)
 
@@ -325,8 +316,7 @@ async def test_P44_in_background_then_the_secret_is_gone():
     await world.base(WITH_SECRET)
     world.driver.script(CREATE, Lose())
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.delete(SECRETS, "s", "default")
         await world.failed("error getting secret s in namespace default: ")
         await world.delete_claim()
@@ -345,8 +335,7 @@ async def test_P44_the_claim_is_gone_and_its_secret_can_not_be_had_any_more(lost
     await world.base(WITH_SECRET)
     world.driver.script(CREATE, Lose())
     name = f"pvc-{(await world.claim())['metadata']['uid']}"
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         if lost == "gone":
             await world.delete(SECRETS, "s", "default")
         elif lost == "forbidden":
@@ -395,8 +384,7 @@ async def test_a_claim_that_is_gone_is_forgotten_with_its_intent():
     world = await ProvisioningWorld().base()
     uid = (await world.claim())["metadata"]["uid"]
     world.driver.always(CREATE, Fail(Code.ABORTED))
-    async with world.provisioning() as provisioner:
-        await world.calls(1)
+    async with world.provisioning(calls=1) as provisioner:
         await world.delete_claim()
         await world.settle()
         world.driver.forget_scripts()
@@ -431,7 +419,7 @@ async def test_who_leads_no_more_shows_nothing_of_what_may_exist():
             assert 1 == metric(world.metrics, "mooring_provisioner_intents_open")
         assert 0 == metric(world.metrics, "mooring_provisioner_intents_open")
         assert 0 == metric(world.metrics, "mooring_provisioner_intents_oldest_seconds")
-        world.intents = MemoryIntents()
+        world.intents = Intents()
 
 
 @in_virtual_time
@@ -513,8 +501,7 @@ async def test_a_volume_that_is_to_be_retained_is_not_deleted_for_a_refusal_once
     world.cluster.refuse(POST_PV, error=Invalid("not now", reason="Invalid"))
     if claim == "unknown":
         world.cluster.refuse("get persistentvolumeclaims", error=ServerError("overloaded", code=500))
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         if claim == "gone":
             await world.delete_claim()
         gate.set()
@@ -569,8 +556,7 @@ async def test_P42_a_bug_of_ours_after_the_call_does_not_let_a_later_error_hide_
     world.driver.script(CREATE, None)
     world.driver.always(CREATE, Fail(Code.INTERNAL))
     monkeypatch.setattr(volumes, "completed", None)
-    async with world.provisioning():
-        await world.calls(2)
+    async with world.provisioning(calls=2):
         monkeypatch.undo()
         await world.delete_claim()
         await world.settle()
@@ -612,12 +598,9 @@ async def test_an_object_of_another_claim_is_not_taken_for_our_own(about):
     world = await ProvisioningWorld(rules=Rules(volume_name_uuid_length=4)).base()
     name = f"pvc-{(await world.claim())['metadata']['uid'].replace('-', '')[:4]}"
     gate = world.driver.gate(CREATE)
-    async with world.provisioning():
-        await world.calls(1)
-        other = {"namespace": "default", "name": "other", "uid": "u", "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
-        csi = {"driver": "csi.test", "volumeHandle": f"vol-{name}" if about == "this volume" else "h"}
-        source = {"csi": csi, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
-        await world.create(PVS, {"metadata": {"name": name}, "spec": {**source, "claimRef": other}})
+    async with world.provisioning(calls=1):
+        handle = f"vol-{name}" if about == "this volume" else "h"
+        await world.create(a_pv(name, handle, claimRef=a_reference("other", "u")))
         gate.set()
         text = await world.failed()
         assert ('belongs to claim "default/other" already' if about == "this volume" else "is about another volume") in text
@@ -633,16 +616,13 @@ async def test_an_object_of_another_driver_names_none_of_our_volumes(source: str
     world = await ProvisioningWorld(rules=Rules(volume_name_uuid_length=4)).base()
     name = f"pvc-{(await world.claim())['metadata']['uid'].replace('-', '')[:4]}"
     gate = world.driver.gate(CREATE)
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         sources = {
             "nfs": {"nfs": {"server": "nfs.example.com", "path": "/"}},
             "another driver's": {"csi": {"driver": "other.example.com", "volumeHandle": f"vol-{name}"}},
             "in-tree": {"awsElasticBlockStore": {"volumeID": f"vol-{name}"}},
         }
-        claim_ref = ref and {"namespace": "default", "name": ref, "uid": "u", "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
-        spec = {**sources[source], "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "claimRef": claim_ref}
-        await world.create(PVS, {"metadata": {"name": name}, "spec": spec})
+        await world.create(a_pv(name, source=sources[source], claimRef=ref and a_reference(ref, "u")))
         gate.set()
         assert "is about another volume" in await world.failed()
         assert {} == world.driver.volumes == world.intents.open()
@@ -653,13 +633,10 @@ async def test_an_object_of_another_driver_names_none_of_our_volumes(source: str
 async def test_an_object_of_the_claim_that_is_about_another_volume_is_not_taken_for_this_ones():
     """A driver that does not know its volumes by name: which of the two is in use nobody can tell."""
     world = await ProvisioningWorld().base()
-    meta = (await world.claim())["metadata"]
+    uid = (await world.claim())["metadata"]["uid"]
     gate = world.driver.gate(CREATE)
-    async with world.provisioning():
-        await world.calls(1)
-        ref = {"namespace": "default", "name": "c", "uid": meta["uid"], "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
-        source = {"csi": {"driver": DRIVER, "volumeHandle": "h"}, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
-        await world.create(PVS, {"metadata": {"name": f"pvc-{meta['uid']}"}, "spec": {**source, "claimRef": ref}})
+    async with world.provisioning(calls=1):
+        await world.create(a_pv(f"pvc-{uid}", "h", claimRef=a_reference("c", uid)))
         gate.set()
         assert "is about another volume" in await world.failed()
         await world.settle()
@@ -677,18 +654,10 @@ async def test_a_volume_that_an_object_names_is_not_deleted_for_an_odd_answer(wh
     name = f"pvc-{uid.replace('-', '')[:4]}"
     world.driver.names[name], world.driver.volumes[f"vol-{name}"] = f"vol-{name}", GiB
     gate = world.driver.gate(CREATE)
-    async with world.provisioning():
-        await world.calls(1)
-        ref = {"namespace": "default", "name": "other", "uid": "u", "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
-        if whose == "the claim's own":
-            ref |= {"name": "c", "uid": uid}
-        source = {
-            "csi": {"driver": DRIVER, "volumeHandle": f"vol-{name}"},
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-        }
+    async with world.provisioning(calls=1):
+        ref = a_reference("c", uid) if whose == "the claim's own" else a_reference("other", "u")
         if whose != "nobody's":
-            await world.create(PVS, {"metadata": {"name": name}, "spec": {**source, "claimRef": ref}})
+            await world.create(a_pv(name, f"vol-{name}", claimRef=ref))
         if whose == "unknown":
             world.cluster.refuse("get persistentvolumes", error=ServerError("overloaded", code=500))
         gate.set()
@@ -713,8 +682,7 @@ async def test_an_answer_without_a_volume_is_told_and_asked_again(answer, missin
 
 
 async def make_attributes(world: ProvisioningWorld, driver: str = "csi.test") -> None:
-    body = {"metadata": {"name": "gold"}, "driverName": driver, "parameters": {"iops": "9"}}
-    await world.create(VOLUME_ATTRIBUTES_CLASSES, body)
+    await world.create(an_attributes_class(driverName=driver, parameters={"iops": "9"}))
 
 
 def modifying() -> ProvisioningWorld:
@@ -825,8 +793,7 @@ async def test_P38_a_volume_that_may_exist_is_not_forgotten_with_its_node():
 async def test_P38_the_back_off_begins_anew_with_another_node_and_for_who_was_of_no_business(by):
     world = await delayed()
     world.driver.script(CREATE, *[Fail(Code.INTERNAL)] * 5)
-    async with world.provisioning():
-        await world.calls(5)
+    async with world.provisioning(calls=5):
         world.driver.script(CREATE, *[Fail(Code.RESOURCE_EXHAUSTED, "full")] * (by == "another node"), Fail(Code.INTERNAL, "broken"))
         if by == "another node":
             await until_selected(world, None)
@@ -891,8 +858,7 @@ async def test_a_scheduler_that_never_learns_does_not_make_a_hot_loop():
 async def test_what_may_be_under_way_is_asked_for_in_the_same_place_though_its_node_is_gone():
     world = await delayed()
     world.driver.script(CREATE, Lose(Code.DEADLINE_EXCEEDED))
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.delete(CSI_NODES, "n1")
         await world.delete(NODES, "n1")
         await world.provisioned()
@@ -906,8 +872,7 @@ async def test_what_may_be_under_way_is_asked_for_in_the_same_place_though_anoth
     """To another request the driver could say no, and the volume be there."""
     world = await delayed()
     world.driver.script(CREATE, Lose(Code.DEADLINE_EXCEEDED))
-    async with world.provisioning():
-        await world.calls(1)
+    async with world.provisioning(calls=1):
         await world.annotate({names.SELECTED_NODE: "n2"})
         await world.provisioned()
     places = [call.request.accessibility_requirements.preferred[0].segments["zone"] for call in world.driver.made(CREATE)]
@@ -962,12 +927,8 @@ async def restoring(retry_s: float) -> ProvisioningWorld:
         AnsweringDriver(controller=[RPC.CREATE_DELETE_SNAPSHOT]), retry_interval_start_s=retry_s, retry_interval_max_s=600.0
     )
     await world.make_snapshot_kinds()
-    content = {"boundVolumeSnapshotContentName": "sc1"}
-    body = {"metadata": {"name": "s", "namespace": "default"}, "spec": {"source": {"volumeSnapshotContentName": "sc1"}}, "status": content}
-    made = await world.create(VOLUME_SNAPSHOTS, body)
-    ref = {"namespace": "default", "name": "s", "uid": made["metadata"]["uid"]}
-    spec = {"driver": "csi.test", "deletionPolicy": "Retain", "source": {"snapshotHandle": "h"}, "volumeSnapshotRef": ref}
-    await world.create(VOLUME_SNAPSHOT_CONTENTS, {"metadata": {"name": "sc1"}, "spec": spec, "status": {"snapshotHandle": "h"}})
+    made = await world.create(a_snapshot("s", content="sc1"))
+    await world.create(a_content("sc1", {"namespace": "default", "name": "s", "uid": made["metadata"]["uid"]}))
     await world.base(dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"})
     return world
 
@@ -1002,12 +963,10 @@ async def test_what_may_be_a_volume_of_a_claim_that_is_gone_does_not_hold_its_so
     await world.patch(VOLUME_SNAPSHOTS, "s", {"status": {"readyToUse": True}}, "default", "status")
     world.driver.script(CREATE, Fail(Code.UNAVAILABLE))
     world.driver.always(CREATE, Fail(Code.NOT_FOUND, "no such snapshot"))
-    async with world.provisioning():
-        await world.calls(2)
+    async with world.provisioning(calls=2):
         await world.delete_claim()
         await world.settle(2)
-        await world.delete(VOLUME_SNAPSHOTS, "s", "default")
-        await world.gone(VOLUME_SNAPSHOTS, "s", "default")
+        await world.remove(VOLUME_SNAPSHOTS, "s", "default")
         calls = len(world.driver.made(CREATE))
         await world.settle(1000)
         assert calls < len(world.driver.made(CREATE))
@@ -1020,8 +979,7 @@ async def test_a_source_that_was_let_go_is_not_held_again_for_a_volume_that_nobo
     await world.patch(VOLUME_SNAPSHOTS, "s", {"status": {"readyToUse": True}}, "default", "status")
     world.driver.script(CREATE, Fail(Code.UNAVAILABLE))
     world.driver.always(CREATE, Fail(Code.NOT_FOUND, "no such snapshot"))
-    async with world.provisioning():
-        await world.calls(2)
+    async with world.provisioning(calls=2):
         await world.delete_claim()
         await world.settle(2)
         writes = world.story.count("update volumesnapshots")

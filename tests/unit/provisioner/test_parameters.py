@@ -7,14 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.api.core import SecretReference
-from mooring.controllers.provisioner.claims.parameters import ParameterError, Places, SecretKind, for_driver, fs_type, secret_of
-from mooring.controllers.provisioner.templates import InvalidTokens, expanded
+from mooring.controllers.provisioner.claims.parameters import (
+    InvalidTokens,
+    ParameterError,
+    SecretKind,
+    TemplateValues,
+    expanded,
+    for_driver,
+    fs_type,
+    secret_of,
+)
 
-PLACES = Places("pvc-u", "ns", "c", {"team": "a"})
+PLACES = TemplateValues("pvc-u", "ns", "c", {"team": "a"})
 REFS = [kind for kind in SecretKind if kind is not SecretKind.DEFAULT]
 
 
-def secret(kind: SecretKind = SecretKind.PROVISIONER, places: Places = PLACES, **parameters: str) -> SecretReference | None:
+def secret(kind: SecretKind = SecretKind.PROVISIONER, places: TemplateValues = PLACES, **parameters: str) -> SecretReference | None:
     """Parameters with `_` for what a word can't hold: `provisioner_secret_name`."""
     return secret_of(kind, {f"csi.storage.k8s.io/{key.replace('_', '-')}": value for key, value in parameters.items()}, places)
 
@@ -115,7 +123,7 @@ def test_P32_what_comes_out_must_be_a_name():
 
 
 def test_at_deletion_the_claim_is_not_known():
-    places = Places("pvc-u", "ns")
+    places = TemplateValues("pvc-u", "ns")
     assert SecretReference("pvc-u", "ns") == secret(places=places, secret_name="${pv.name}", secret_namespace="${pvc.namespace}")
     with pytest.raises(ParameterError, match="invalid tokens"):
         secret(places=places, secret_name="${pvc.annotations['team']}", secret_namespace="n")

@@ -7,76 +7,66 @@ from typing import Any
 import msgspec
 import pytest
 
-from mooring.api.core import PERSISTENT_VOLUMES, SECRETS, Node, PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import PERSISTENT_VOLUMES, SECRETS, Node, PersistentVolumeClaim
 from mooring.api.gateway import ReferenceGrant
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotContent
 from mooring.api.storage import CSINode, StorageClass
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims import topics
 from mooring.controllers.provisioner.claims.claim import Source
-from mooring.controllers.provisioner.claims.node_topology import NodePlaces
 from mooring.controllers.provisioner.claims.outcomes import Failed, State
 from mooring.controllers.provisioner.claims.prepare import LeftToPopulator, prepared
 from mooring.controllers.provisioner.claims.record import ClaimRecords
 from mooring.controllers.provisioner.claims.requests import Order, is_same_request, ordered_again, request_text
-from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, Looked, NotLookedUp, View, Wanted
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts, Rules
+from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, NotLookedUp, View, Wanted
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.lease_codec import encoded
+from mooring.controllers.provisioner.options import Rules
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.store import Store
 from mooring.kube.errors import NotFound
+from tests.support.builders import Json, a_claim, a_class, a_content, a_pv, a_snapshot, typed
+from tests.support.stores import store_of
 
 GiB = 1 << 30
 PREFIX = "csi.storage.k8s.io/"
 GROUP = "snapshot.storage.k8s.io"
 RWO, RWOP, ROX, RWX = "ReadWriteOnce", "ReadWriteOncePod", "ReadOnlyMany", "ReadWriteMany"
-ABLE = DriverFacts("csi.test", snapshots=True, clones=True)
-Json = dict[str, Any]
+ABLE = DriverCapabilities("csi.test", snapshots=True, clones=True)
 
 
-def a_claim(
-    name: str = "c", namespace: str = "ns", *, size: str = "1Gi", annotations: Json | None = None, **spec: Any
-) -> PersistentVolumeClaim:
-    wanted = {"accessModes": [RWO], "resources": {"requests": {"storage": size}}, "storageClassName": "sc", **spec}
-    meta = {"name": name, "namespace": namespace, "uid": f"uid-of-{name}", "resourceVersion": "1", "annotations": annotations or {}}
-    return msgspec.convert({"metadata": meta, "spec": wanted, "status": {"phase": "Pending"}}, PersistentVolumeClaim)
+def asking(name: str = "c", namespace: str = "ns", *, annotations: Json | None = None, **spec: Any) -> PersistentVolumeClaim:
+    metadata = {"namespace": namespace, "uid": f"uid-of-{name}", "resourceVersion": "1", "annotations": annotations or {}}
+    return typed(a_claim(name, **metadata, **spec))
 
 
-def a_class(parameters: Json | None = None, **more: Any) -> StorageClass:
-    body = {"metadata": {"name": "sc"}, "provisioner": "csi.test", "parameters": parameters or {}, "reclaimPolicy": "Delete", **more}
-    return msgspec.convert(body, StorageClass)
-
-
-def a_store(*objects: Any, indexes: Any = None) -> Store[Any]:
-    store: Store[Any] = Store(indexes)
-    for obj in objects:
-        store.apply(obj)
-    return store
+def class_with(parameters: Json | None = None, **more: Any) -> StorageClass:
+    return typed(a_class(**{"parameters": parameters or {}, "reclaimPolicy": "Delete", **more}))
 
 
 def a_view(
-    driver: DriverFacts = ABLE, rules: Rules | None = None, claims: tuple[Any, ...] = (), grants: tuple[ReferenceGrant, ...] = ()
+    driver: DriverCapabilities = ABLE, rules: Rules | None = None, claims: tuple[Any, ...] = (), grants: tuple[ReferenceGrant, ...] = ()
 ) -> View:
-    csi_nodes: Store[CSINode] = a_store()
-    nodes: Store[Node] = a_store()
+    csi_nodes: Store[CSINode] = store_of()
+    nodes: Store[Node] = store_of()
     return View(
         driver=driver,
         rules=rules or Rules(),
-        claims=a_store(*claims, indexes=CLAIM_INDEXES),
-        volumes=a_store(),
-        classes=a_store(),
+        claims=store_of(*claims, indexes=CLAIM_INDEXES),
+        volumes=store_of(),
+        classes=store_of(),
         csi_nodes=csi_nodes,
         nodes=nodes,
-        grants=a_store(*grants),
-        places=NodePlaces(csi_nodes, nodes),
+        grants=store_of(*grants),
+        places=ClusterTopology(csi_nodes, nodes),
         intents={},
         records=ClaimRecords(),
     )
 
 
 def an_order(claim: PersistentVolumeClaim, parameters: Json | None = None, looked: Looked | None = None, **view: Any) -> Order:
-    return prepared(a_view(**view), claim, a_class(parameters), looked or Looked())
+    return prepared(a_view(**view), claim, class_with(parameters), looked or Looked())
 
 
 def refused(claim: PersistentVolumeClaim, parameters: Json | None = None, looked: Looked | None = None, **view: Any) -> Failed:
@@ -107,7 +97,7 @@ def looked_up(*objects: tuple[Any, Any]) -> Looked:
     ],
 )
 def test_the_file_system(parameters, default, fs_type, passed):
-    order = an_order(a_claim(), parameters, rules=Rules(default_fstype=default))
+    order = an_order(asking(), parameters, rules=Rules(default_fstype=default))
     assert fs_type == order.request.volume_capabilities[0].mount.fs_type
     assert passed == dict(order.request.parameters)
     assert fs_type == volume_of(order)["spec"]["csi"].get("fsType", "")
@@ -122,11 +112,11 @@ def test_the_file_system(parameters, default, fs_type, passed):
     ],
 )
 def test_classes_that_can_not_be_used(parameters, state):
-    assert state is refused(a_claim(), parameters).failure.state
+    assert state is refused(asking(), parameters).failure.state
 
 
 def test_P18_a_block_volume_has_no_file_system():
-    order = an_order(a_claim(volumeMode="Block"), {PREFIX + "fstype": "ext4"})
+    order = an_order(asking(volumeMode="Block"), {PREFIX + "fstype": "ext4"})
     [capability] = order.request.volume_capabilities
     assert "block" == capability.WhichOneof("access_type")
     assert "Block" == volume_of(order)["spec"]["volumeMode"]
@@ -147,13 +137,13 @@ def test_P18_a_block_volume_has_no_file_system():
     ],
 )
 def test_one_capability_for_each_access_mode(modes, multi_writer, numbers):
-    order = an_order(a_claim(accessModes=modes), driver=DriverFacts("csi.test", single_node_multi_writer=multi_writer))
+    order = an_order(asking(accessModes=modes), driver=DriverCapabilities("csi.test", single_node_multi_writer=multi_writer))
     assert numbers == [one.access_mode.mode for one in order.request.volume_capabilities]
     assert modes == volume_of(order)["spec"]["accessModes"]
 
 
 def test_an_access_mode_that_nobody_knows():
-    assert "unsupported AccessMode combination: [Odd]" == str(refused(a_claim(accessModes=["Odd"])))
+    assert "unsupported AccessMode combination: [Odd]" == str(refused(asking(accessModes=["Odd"])))
 
 
 @pytest.mark.parametrize(
@@ -161,17 +151,17 @@ def test_an_access_mode_that_nobody_knows():
     [pytest.param([ROX], True, True, id="P22-on"), pytest.param([ROX], False, False, id="P22-off"), ([ROX, RWO], True, False)],
 )
 def test_volumes_for_readers(modes, flag, read_only):
-    order = an_order(a_claim(accessModes=modes), rules=Rules(controller_publish_readonly=flag))
+    order = an_order(asking(accessModes=modes), rules=Rules(controller_publish_readonly=flag))
     assert read_only is volume_of(order)["spec"]["csi"].get("readOnly", False)
 
 
 def test_P23_mount_options():
-    order = prepared(a_view(), a_claim(), a_class(mountOptions=["noatime"]), Looked())
+    order = prepared(a_view(), asking(), class_with(mountOptions=["noatime"]), Looked())
     assert ["noatime"] == order.request.volume_capabilities[0].mount.mount_flags == volume_of(order)["spec"]["mountOptions"]
 
 
 def test_P24_the_names_of_claim_and_volume_for_drivers_that_want_them():
-    order = an_order(a_claim(), {"a": "b"}, rules=Rules(extra_create_metadata=True))
+    order = an_order(asking(), {"a": "b"}, rules=Rules(extra_create_metadata=True))
     extra = {PREFIX + "pvc/name": "c", PREFIX + "pvc/namespace": "ns", PREFIX + "pv/name": "pvc-uid-of-c"}
     assert {"a": "b", **extra} == dict(order.request.parameters)
 
@@ -181,16 +171,16 @@ def test_P24_the_names_of_claim_and_volume_for_drivers_that_want_them():
 
 @pytest.mark.parametrize(("text", "size"), [("1500m", 2), ("1Gi", GiB), ("0", 0), ("8Ei", 2**63 - 1)])
 def test_sizes_are_rounded_up(text, size):
-    assert size == an_order(a_claim(size=text)).required_bytes
+    assert size == an_order(asking(size=text)).required_bytes
 
 
 @pytest.mark.parametrize("text", ["9223372036854775808", "9e30", "1e9999"])
 def test_a_size_that_64_bits_cannot_hold_is_refused(text):
-    assert "a volume of 9223372036854775808 bytes can't be asked for" == str(refused(a_claim(size=text)))
+    assert "a volume of 9223372036854775808 bytes can't be asked for" == str(refused(asking(size=text)))
 
 
 def test_a_negative_size_is_refused():
-    assert "a volume of -1073741824 bytes can't be asked for" == str(refused(a_claim(size="-1Gi")))
+    assert "a volume of -1073741824 bytes can't be asked for" == str(refused(asking(size="-1Gi")))
 
 
 # -- secrets
@@ -199,9 +189,9 @@ def test_a_negative_size_is_refused():
 def test_P25_the_provisioners_secret_is_read_first_and_never_in_the_intent():
     parameters = {PREFIX + "provisioner-secret-name": "s", PREFIX + "provisioner-secret-namespace": "ns"}
     with pytest.raises(NotLookedUp) as missing:
-        an_order(a_claim(), parameters)
+        an_order(asking(), parameters)
     assert Wanted(SECRETS, "s", "ns") == missing.value.wanted
-    order = an_order(a_claim(), parameters, Looked({missing.value.wanted: {"password": "hidden"}}))
+    order = an_order(asking(), parameters, Looked({missing.value.wanted: {"password": "hidden"}}))
     assert "hidden" not in order.intent.request + order.intent.volume + repr(order)
     assert {"password": "hidden"} == dict(order.with_secrets({"password": "hidden"}).secrets)
     notes = volume_of(order)["metadata"]["annotations"]
@@ -211,7 +201,7 @@ def test_P25_the_provisioners_secret_is_read_first_and_never_in_the_intent():
 def test_P33_a_secret_that_is_missing():
     parameters = {PREFIX + "provisioner-secret-name": "s", PREFIX + "provisioner-secret-namespace": "ns"}
     looked = Looked({Wanted(SECRETS, "s", "ns"): NotFound('secrets "s" not found')})
-    failed = refused(a_claim(), parameters, looked)
+    failed = refused(asking(), parameters, looked)
     assert 'error getting secret s in namespace ns: secrets "s" not found' == str(failed)
     assert State.NO_CHANGE is failed.failure.state
 
@@ -227,7 +217,7 @@ def test_every_kind_of_secret_has_its_place():
     parameters: Json = {}
     for kind in (*kinds, "controller-modify"):
         parameters |= {f"{PREFIX}{kind}-secret-name": kind, f"{PREFIX}{kind}-secret-namespace": "of"}
-    volume = volume_of(an_order(a_claim(), parameters))
+    volume = volume_of(an_order(asking(), parameters))
     assert {field: {"name": kind, "namespace": "of"} for kind, field in kinds.items()}.items() <= volume["spec"]["csi"].items()
     assert ("controller-modify", "of") == (
         volume["metadata"]["annotations"][names.MODIFY_SECRET_NAME],
@@ -238,7 +228,7 @@ def test_every_kind_of_secret_has_its_place():
 def test_P29_the_default_secret_is_in_every_place():
     secret = {"name": "s", "namespace": "of"}
     looked = Looked({Wanted(SECRETS, "s", "of"): {}})
-    volume = volume_of(an_order(a_claim(), {f"{PREFIX}secret-{key}": value for key, value in secret.items()}, looked))
+    volume = volume_of(an_order(asking(), {f"{PREFIX}secret-{key}": value for key, value in secret.items()}, looked))
     places = ("controllerPublish", "nodeStage", "nodePublish", "controllerExpand", "nodeExpand")
     assert {f"{place}SecretRef": secret for place in places}.items() <= volume["spec"]["csi"].items()
     notes = volume["metadata"]["annotations"]
@@ -254,12 +244,12 @@ def test_P29_the_default_secret_is_in_every_place():
 
 def test_P49_a_source_that_only_a_populator_knows():
     with pytest.raises(LeftToPopulator) as other:
-        an_order(a_claim(dataSourceRef={"apiGroup": "x.io", "kind": "Foo", "name": "f"}))
+        an_order(asking(dataSourceRef={"apiGroup": "x.io", "kind": "Foo", "name": "f"}))
     assert "Foo" == other.value.kind
 
 
 def test_a_snapshot_of_another_group():
-    failed = refused(a_claim(dataSource={"apiGroup": "x.io", "kind": "VolumeSnapshot", "name": "s"}))
+    failed = refused(asking(dataSource={"apiGroup": "x.io", "kind": "VolumeSnapshot", "name": "s"}))
     assert f"the PVC source does not belong to the right APIGroup. Expected {GROUP}, Got x.io" == str(failed)
 
 
@@ -267,27 +257,22 @@ FROM_SNAPSHOT = {"dataSource": {"apiGroup": GROUP, "kind": "VolumeSnapshot", "na
 READY = {"boundVolumeSnapshotContentName": "sc1", "readyToUse": True, "restoreSize": "1Gi"}
 
 
-def a_snapshot(status: Json | None = None, **meta: Any) -> VolumeSnapshot:
-    body = {"metadata": {"name": "s", "namespace": "ns", "uid": "us", **meta}, "status": {**READY, **(status or {})}}
-    return msgspec.convert(body, VolumeSnapshot)
+def snapshot_with(status: Json | None = None, **metadata: Any) -> VolumeSnapshot:
+    body = a_snapshot("s", status={**READY, **(status or {})}, **{"namespace": "ns", "uid": "us", **metadata})
+    return typed(body)
 
 
-def a_content(annotations: Json | None = None, handle: str | None = "h", ref: Json | None = None, **spec: Any) -> VolumeSnapshotContent:
+def content_with(annotations: Json | None = None, handle: str | None = "h", ref: Json | None = None, **spec: Any) -> VolumeSnapshotContent:
     of = {"name": "s", "namespace": "ns", "uid": "us", **(ref or {})}
-    body = {
-        "metadata": {"name": "sc1", "annotations": annotations},
-        "spec": {"driver": "csi.test", "volumeSnapshotRef": of, **spec},
-        "status": {"snapshotHandle": handle, "readyToUse": True},
-    }
-    return msgspec.convert(body, VolumeSnapshotContent)
+    return typed(a_content("sc1", of, handle=handle, annotations=annotations, **spec))
 
 
 def with_snapshot(snapshot: VolumeSnapshot | None = None, content: VolumeSnapshotContent | None = None) -> Looked:
-    return looked_up((VOLUME_SNAPSHOTS, snapshot or a_snapshot()), (VOLUME_SNAPSHOT_CONTENTS, content or a_content()))
+    return looked_up((VOLUME_SNAPSHOTS, snapshot or snapshot_with()), (VOLUME_SNAPSHOT_CONTENTS, content or content_with()))
 
 
 def test_P50_from_a_snapshot():
-    order = an_order(a_claim(**FROM_SNAPSHOT), looked=with_snapshot())
+    order = an_order(asking(**FROM_SNAPSHOT), looked=with_snapshot())
     assert "h" == order.request.volume_content_source.snapshot.snapshot_id
     assert order.source is not None
     assert ("VolumeSnapshot", "ns", "s") == (order.source.kind, order.source.namespace, order.source.name)
@@ -295,7 +280,7 @@ def test_P50_from_a_snapshot():
 
 def test_an_intent_says_what_its_volume_is_made_from():
     """Its claim may be gone when the call is repeated, and the source be needed still."""
-    order = an_order(a_claim(**FROM_SNAPSHOT), looked=with_snapshot())
+    order = an_order(asking(**FROM_SNAPSHOT), looked=with_snapshot())
     assert Source("VolumeSnapshot", GROUP, "ns", "s") == order.intent.source
     assert order == ordered_again(order.intent)
     assert order.intent == msgspec.json.decode(encoded(order.intent), type=Intent)
@@ -326,7 +311,7 @@ def test_the_same_request_has_the_same_text_in_every_process():
     ],
 )
 def test_snapshots_that_can_not_be_restored(snapshot, content, why):
-    failed = refused(a_claim(**FROM_SNAPSHOT), looked=with_snapshot(a_snapshot(**snapshot), a_content(**content)))
+    failed = refused(asking(**FROM_SNAPSHOT), looked=with_snapshot(snapshot_with(**snapshot), content_with(**content)))
     assert str(failed).startswith("error getting handle for DataSource Type VolumeSnapshot by Name s: ")
     assert str(failed).endswith(why)
     assert State.NO_CHANGE is failed.failure.state
@@ -334,8 +319,8 @@ def test_snapshots_that_can_not_be_restored(snapshot, content, why):
 
 
 def test_P53_a_snapshot_that_is_held_for_us_may_be_going():
-    going = a_snapshot(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=[names.SNAPSHOT_FINALIZER])
-    assert an_order(a_claim(**FROM_SNAPSHOT), looked=with_snapshot(going)).source is not None
+    going = snapshot_with(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=[names.SNAPSHOT_FINALIZER])
+    assert an_order(asking(**FROM_SNAPSHOT), looked=with_snapshot(going)).source is not None
 
 
 @pytest.mark.parametrize("missing", [VOLUME_SNAPSHOTS, VOLUME_SNAPSHOT_CONTENTS])
@@ -343,7 +328,7 @@ def test_P52_what_is_not_there(missing):
     looked = with_snapshot()
     wanted = next(wanted for wanted in looked.found if wanted.kind is missing)
     looked.found[wanted] = NotFound("not found")
-    assert str(refused(a_claim(**FROM_SNAPSHOT), looked=looked)).endswith("not found")
+    assert str(refused(asking(**FROM_SNAPSHOT), looked=looked)).endswith("not found")
 
 
 @pytest.mark.parametrize(
@@ -357,8 +342,8 @@ def test_P52_what_is_not_there(missing):
     ],
 )
 def test_P54_another_volume_mode_than_the_snapshots(allowed, why):
-    content = a_content({names.ALLOW_MODE_CHANGE: allowed} if allowed else {}, sourceVolumeMode="Filesystem")
-    claim = a_claim(volumeMode="Block", **FROM_SNAPSHOT)
+    content = content_with({names.ALLOW_MODE_CHANGE: allowed} if allowed else {}, sourceVolumeMode="Filesystem")
+    claim = asking(volumeMode="Block", **FROM_SNAPSHOT)
     if why is None:
         an_order(claim, looked=with_snapshot(content=content))
         return
@@ -374,25 +359,24 @@ FROM_CLAIM = {"dataSource": {"kind": "PersistentVolumeClaim", "name": "source"}}
 
 
 def an_origin(phase: str = "Bound", *, deleting: bool = False, namespace: str = "ns", **kwargs: Any) -> PersistentVolumeClaim:
-    claim = a_claim("source", namespace, **{"volumeName": "pv", **kwargs})
+    claim = asking("source", namespace, **{"volumeName": "pv", **kwargs})
     meta = msgspec.structs.replace(claim.metadata, deletion_timestamp="2026-01-01T00:00:00Z" if deleting else None)
     return msgspec.structs.replace(claim, metadata=meta, status=msgspec.structs.replace(claim.status, phase=phase))
 
 
-def a_volume(phase: str = "Bound", driver: str = "csi.test", uid: str = "uid-of-source", namespace: str = "ns") -> Looked:
+def origin_volume(phase: str = "Bound", driver: str = "csi.test", uid: str = "uid-of-source", namespace: str = "ns") -> Looked:
     ref = {"namespace": namespace, "name": "source", "uid": uid}
-    spec = {"csi": {"driver": driver, "volumeHandle": "h"}, "claimRef": ref}
-    volume = msgspec.convert({"metadata": {"name": "pv"}, "spec": spec, "status": {"phase": phase}}, PersistentVolume)
-    return looked_up((PERSISTENT_VOLUMES, volume))
+    source = {"csi": {"driver": driver, "volumeHandle": "h"}}
+    return looked_up((PERSISTENT_VOLUMES, typed(a_pv(source=source, claimRef=ref, phase=phase))))
 
 
 def test_P56_a_clone():
-    order = an_order(a_claim(**FROM_CLAIM), looked=a_volume(), claims=(an_origin(),))
+    order = an_order(asking(**FROM_CLAIM), looked=origin_volume(), claims=(an_origin(),))
     assert "h" == order.request.volume_content_source.volume.volume_id
 
 
 def test_P59_a_clone_of_a_claim_of_another_class():
-    an_order(a_claim(**FROM_CLAIM), looked=a_volume(), claims=(an_origin(storageClassName="sc2"),))
+    an_order(asking(**FROM_CLAIM), looked=origin_volume(), claims=(an_origin(storageClassName="sc2"),))
 
 
 NOT_THIS = "claim in dataSource not bound or invalid"
@@ -414,16 +398,16 @@ NOT_THIS = "claim in dataSource not bound or invalid"
     ],
 )
 def test_claims_that_can_not_be_cloned(origin, volume, why):
-    failed = refused(a_claim(**FROM_CLAIM), looked=a_volume(**volume), claims=(an_origin(**origin),))
+    failed = refused(asking(**FROM_CLAIM), looked=origin_volume(**volume), claims=(an_origin(**origin),))
     assert str(failed).startswith("error getting handle for DataSource Type PersistentVolumeClaim by Name source: ")
     assert str(failed).endswith(why)
     assert State.NO_CHANGE is failed.failure.state
 
 
 def test_P58_the_source_or_its_volume_is_not_there():
-    assert "not found" in str(refused(a_claim(**FROM_CLAIM), looked=a_volume()))
+    assert "not found" in str(refused(asking(**FROM_CLAIM), looked=origin_volume()))
     looked = Looked({Wanted(PERSISTENT_VOLUMES, "pv"): NotFound("not found")})
-    assert str(refused(a_claim(**FROM_CLAIM), looked=looked, claims=(an_origin(),))).endswith(NOT_THIS)
+    assert str(refused(asking(**FROM_CLAIM), looked=looked, claims=(an_origin(),))).endswith(NOT_THIS)
 
 
 @pytest.mark.parametrize(
@@ -431,7 +415,7 @@ def test_P58_the_source_or_its_volume_is_not_there():
     [(FROM_SNAPSHOT, "snapshots", "snapshot restore: controller CREATE_DELETE_SNAPSHOT"), (FROM_CLAIM, "clones", "CLONE_VOLUME")],
 )
 def test_drivers_that_can_not_copy(source, ability, why):
-    failed = refused(a_claim(**source), driver=DriverFacts("csi.test", **{"snapshots": True, "clones": True, ability: False}))
+    failed = refused(asking(**source), driver=DriverCapabilities("csi.test", **{"snapshots": True, "clones": True, ability: False}))
     assert why in str(failed)
     assert str(failed).endswith("capability is not reported")
 
@@ -451,7 +435,7 @@ def a_grant(namespace: str = "far", sender: Json | None = None, called: str = "g
 
 
 def test_P62_with_the_gate_off_other_namespaces_are_out_of_reach():
-    failed = refused(a_claim(**AFAR))
+    failed = refused(asking(**AFAR))
     assert "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled" == str(failed)
     assert State.FINISHED is failed.failure.state
 
@@ -459,7 +443,7 @@ def test_P62_with_the_gate_off_other_namespaces_are_out_of_reach():
 @pytest.mark.parametrize("to", [{}, {"name": None}, {"name": ""}])
 def test_P63_a_grant_lets_the_claim_refer_to_it(to):
     order = an_order(
-        a_claim(**AFAR), looked=a_volume(namespace="far"), rules=GATE, claims=(an_origin(namespace="far"),), grants=(a_grant(**to),)
+        asking(**AFAR), looked=origin_volume(namespace="far"), rules=GATE, claims=(an_origin(namespace="far"),), grants=(a_grant(**to),)
     )
     assert "far" == (order.source.namespace if order.source else "")
 
@@ -478,6 +462,6 @@ def test_P63_a_grant_lets_the_claim_refer_to_it(to):
     ],
 )
 def test_P63_without_a_grant_that_says_both(grants):
-    failed = refused(a_claim(**AFAR), rules=GATE, grants=grants)
+    failed = refused(asking(**AFAR), rules=GATE, grants=grants)
     assert "accessing far/source of PersistentVolumeClaim dataSource from ns/c isn't allowed" == str(failed)
     assert {topics.grants("far")} == failed.failure.heals

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
 import pytest
 
-from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import ObjectMeta
 from mooring.api.snapshot import GROUP, VolumeSnapshot
 from mooring.control.slim import check
 from mooring.controllers.provisioner import names
 from mooring.controllers.provisioner.claims.claim import Source
 from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts
 from mooring.controllers.provisioner.source_protection import reasons as why
 from mooring.controllers.provisioner.source_protection.decide import Decision, decide_origin
 from mooring.controllers.provisioner.source_protection.view import FOR_CLAIMS, SNAPSHOT, View, origin_of
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.store import Store
+from tests.support.builders import a_claim, a_pv, a_snapshot, typed
 
 SNAPSHOT_SOURCE = Source("VolumeSnapshot", GROUP, "ns", "source")
 CLAIM_SOURCE = Source("PersistentVolumeClaim", "", "ns", "source")
@@ -41,14 +40,13 @@ def decided(
 ) -> Decision:
     """volume_of: the driver of the source claim's volume."""
     stores: dict[str, Store[Any]] = {"PersistentVolumeClaim": Store(CLAIM_INDEXES), "VolumeSnapshot": Store(), "PersistentVolume": Store()}
-    types = {"PersistentVolumeClaim": PersistentVolumeClaim, "VolumeSnapshot": VolumeSnapshot, "PersistentVolume": PersistentVolume}
-    volume = {"kind": "PersistentVolume", "metadata": {"name": "pv"}, "spec": {"csi": {"driver": volume_of, "volumeHandle": "h"}}}
+    volume = a_pv(source={"csi": {"driver": volume_of, "volumeHandle": "h"}})
     for number, body in enumerate((*objects, volume), start=1):
         metadata = {"uid": f"uid{number}", "resourceVersion": str(number), **body["metadata"]}
-        stores[body["kind"]].apply(msgspec.convert({**body, "metadata": metadata}, types[body["kind"]]))
+        stores[body["kind"]].apply(typed({**body, "metadata": metadata}))
     memory = {"adopted": {}, "done": frozenset(), "ours": frozenset(), **more}
     view = View(
-        driver=DriverFacts("csi.test", clones=clones),
+        driver=DriverCapabilities("csi.test", clones=clones),
         claims=stores["PersistentVolumeClaim"],
         volumes=stores["PersistentVolume"],
         snapshots=stores["VolumeSnapshot"],
@@ -59,27 +57,16 @@ def decided(
     return decide_origin(view, origin_of(source), NOW, drivers or {})
 
 
-def a_claim(
-    name: str = "source",
-    finalizers: Iterable[str] = (),
-    *,
-    deleting: bool = False,
-    namespace: str = "ns",
-    phase: str = "Pending",
-    **spec: Any,
-) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "finalizers": list(finalizers)}
-    metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}
-    return {"kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec, "status": {"phase": phase}}
+def claim_in_ns(name: str = "source", finalizers: Iterable[str] = (), *, phase: str = "Pending", **more: Any) -> dict[str, Any]:
+    return a_claim(name, finalizers=list(finalizers), status={"phase": phase}, **{"namespace": "ns", "uid": f"uid-{name}", **more})
 
 
-def a_snapshot(*finalizers: str, content: str = "") -> dict[str, Any]:
-    status = {"boundVolumeSnapshotContentName": content} if content else None
-    return {"kind": "VolumeSnapshot", "metadata": {"name": "source", "namespace": "ns", "finalizers": list(finalizers)}, "status": status}
+def source_snapshot(*finalizers: str, content: str | None = None) -> dict[str, Any]:
+    return a_snapshot("source", content=content, namespace="ns", finalizers=list(finalizers))
 
 
 def deleted_source(**spec: Any) -> dict[str, Any]:
-    return a_claim("source", [names.CLONE_FINALIZER], deleting=True, phase="Bound", **spec)
+    return claim_in_ns("source", [names.CLONE_FINALIZER], deleting=True, phase="Bound", **spec)
 
 
 # -- clones
@@ -89,14 +76,14 @@ def deleted_source(**spec: Any) -> dict[str, Any]:
     ("objects", "more", "expected"),
     [
         ([], {}, Decision(why.NotProtected())),
-        ([a_claim(deleting=True)], {}, Decision(why.NotProtected())),
-        ([a_claim("source", [names.CLONE_FINALIZER])], {}, Decision(why.NotDeleted())),
+        ([claim_in_ns(deleting=True)], {}, Decision(why.NotProtected())),
+        ([claim_in_ns("source", [names.CLONE_FINALIZER])], {}, Decision(why.NotDeleted())),
         ([deleted_source()], {}, Decision(why.Unused(), removes=True)),
         ([deleted_source()], {"clones": False}, Decision(why.OfAnother())),
         ([deleted_source(volumeName="pv")], {}, Decision(why.Unused(), removes=True)),
         ([deleted_source(volumeName="pv")], {"volume_of": "other"}, Decision(why.OfAnother())),
-        ([deleted_source(), a_claim("c", dataSource=OF_CLAIM)], {}, Decision(why.InUse(("ns/c",)))),
-        ([deleted_source(), a_claim("c", dataSource=OF_CLAIM, phase="Bound")], {}, Decision(why.Unused(), removes=True)),
+        ([deleted_source(), claim_in_ns("c", dataSource=OF_CLAIM)], {}, Decision(why.InUse(("ns/c",)))),
+        ([deleted_source(), claim_in_ns("c", dataSource=OF_CLAIM, phase="Bound")], {}, Decision(why.Unused(), removes=True)),
         ([deleted_source()], {"adopted": {origin_of(CLAIM_SOURCE): {"gone"}}}, Decision(why.InUse(("gone",)))),
     ],
     ids=["gone", "bare", "not deleted", "unused", "no clones", "our volume", "other driver", "waited for", "bound", "in the making"],
@@ -107,8 +94,8 @@ def test_P61_a_claim_keeps_the_finalizer_while_it_is_cloned(objects: list[dict[s
 
 def test_P61_a_clone_of_another_namespaces_claim_counts_where_it_says_so():
     """`dataSource` is of the clone's own namespace, `dataSourceRef` may name another. The peer looks at the former alone."""
-    namesake = a_claim("namesake", namespace="elsewhere", dataSource=OF_CLAIM)
-    far = a_claim("far", namespace="elsewhere", dataSourceRef={**OF_CLAIM, "namespace": "ns"})
+    namesake = claim_in_ns("namesake", namespace="elsewhere", dataSource=OF_CLAIM)
+    far = claim_in_ns("far", namespace="elsewhere", dataSourceRef={**OF_CLAIM, "namespace": "ns"})
     assert decided(CLAIM_SOURCE, deleted_source(), namesake).removes
     assert why.InUse(("elsewhere/far",)) == decided(CLAIM_SOURCE, deleted_source(), namesake, far).because
 
@@ -119,12 +106,12 @@ def test_P61_a_clone_of_another_namespaces_claim_counts_where_it_says_so():
 @pytest.mark.parametrize(
     ("objects", "more", "expected"),
     [
-        ([a_snapshot()], {}, Decision(why.NotProtected())),
-        ([a_snapshot()], OURS, Decision(why.Unused(), removes=True)),
+        ([source_snapshot()], {}, Decision(why.NotProtected())),
+        ([source_snapshot()], OURS, Decision(why.Unused(), removes=True)),
         ([], OURS, Decision(why.Unused(), removes=True)),
-        ([a_snapshot(), a_claim("c", dataSource=OF_SNAPSHOT)], OURS, Decision(why.InUse(("ns/c",)))),
-        ([a_snapshot(), a_claim("c", dataSource=OF_SNAPSHOT)], {**OURS, "done": {"uid-c"}}, Decision(why.Unused(), removes=True)),
-        ([a_snapshot()], {**OURS, "adopted": {origin_of(SNAPSHOT_SOURCE): {"u"}}}, Decision(why.InUse(("u",)))),
+        ([source_snapshot(), claim_in_ns("c", dataSource=OF_SNAPSHOT)], OURS, Decision(why.InUse(("ns/c",)))),
+        ([source_snapshot(), claim_in_ns("c", dataSource=OF_SNAPSHOT)], {**OURS, "done": {"uid-c"}}, Decision(why.Unused(), removes=True)),
+        ([source_snapshot()], {**OURS, "adopted": {origin_of(SNAPSHOT_SOURCE): {"u"}}}, Decision(why.InUse(("u",)))),
     ],
     ids=["not protected", "unused", "not seen yet", "waited for", "made", "in the making"],
 )
@@ -134,8 +121,8 @@ def test_P50_a_snapshot_keeps_our_finalizer_until_its_last_volume_is_made(
     assert expected == decided(SNAPSHOT_SOURCE, *objects, **more)
 
 
-STRAY = a_snapshot(names.SNAPSHOT_FINALIZER, content="content")
-NO_CONTENT = a_snapshot(names.SNAPSHOT_FINALIZER)
+STRAY = source_snapshot(names.SNAPSHOT_FINALIZER, content="content")
+NO_CONTENT = source_snapshot(names.SNAPSHOT_FINALIZER)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +148,7 @@ def test_P53_a_stray_finalizer_goes_after_an_interval(snapshot: dict[str, Any], 
 
 def test_P53_a_snapshot_that_somebody_needs_begins_a_new_interval():
     assert Decision(why.InUse(("ns/c",))) == decided(
-        SNAPSHOT_SOURCE, STRAY, a_claim("c", dataSource=OF_SNAPSHOT), unused_since=LONG_AGO, drivers={"content": "csi.test"}
+        SNAPSHOT_SOURCE, STRAY, claim_in_ns("c", dataSource=OF_SNAPSHOT), unused_since=LONG_AGO, drivers={"content": "csi.test"}
     )
 
 

@@ -11,7 +11,7 @@ from mooring.controllers.provisioner import topology as t
 ZONE, RACK = "zone", "rack"
 A, B, C = ({ZONE: name} for name in "abc")
 NODES = [{ZONE: "b", "other": "x"}, {ZONE: "a"}, {ZONE: "b"}, {"unlabelled": ""}]
-ON_B = t.Place("node-b", (ZONE,), {ZONE: "b"})
+ON_B = t.SelectedNode("node-b", (ZONE,), {ZONE: "b"})
 
 
 # -- the six rows
@@ -77,12 +77,12 @@ def test_an_ordinal_beyond_32_bits_is_part_of_the_name():
 
 def test_P70_a_node_without_the_drivers_keys():
     with pytest.raises(t.TopologyError, match=r"^no topology key found for node n$"):
-        t.strict(t.Place("n", (), {}), [])
+        t.strict(t.SelectedNode("n", (), {}), [])
 
 
 def test_a_node_that_lacks_a_label():
     with pytest.raises(t.TopologyError) as caught:
-        t.delayed(t.Place("n", (ZONE, RACK), {ZONE: "a"}), [A])
+        t.delayed(t.SelectedNode("n", (ZONE, RACK), {ZONE: "a"}), [A])
     assert "topology labels from selected node map[zone:a] does not match topology keys from CSINode [zone rack]" == str(caught.value)
 
 
@@ -94,7 +94,7 @@ def test_P71_strict_and_the_node_is_not_allowed():
 
 
 def test_strict_and_the_node_says_more_than_the_allowed_place():
-    place = t.Place("n", (ZONE, RACK), {ZONE: "a", RACK: "1"})
+    place = t.SelectedNode("n", (ZONE, RACK), {ZONE: "a", RACK: "1"})
     assert t.Requirements((place.term,), (place.term,)) == t.strict(place, [A])
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from mooring.why.scanner import CannotLook
-from tests.support.objects import DRIVER, a_va
-from tests.support.orphaned import Found, Listing, World
+from mooring.why.facts import CannotLook
+from tests.support.builders import DRIVER, a_class, a_pod, a_va
+from tests.support.orphaned import Found, Listing, OrphansWorld
 from tests.support.virtual_loop import in_virtual_time
 
 GCE = "pd.csi.storage.gke.io"
@@ -24,7 +24,7 @@ def kinds(found: list[Found]) -> list[tuple[str, str]]:
     return [(one.kind, one.handle) for one in found]
 
 
-async def deletable(world: World) -> list[str]:
+async def deletable(world: OrphansWorld) -> list[str]:
     """What goes when everything leaked is to go."""
     before = set(world.driver.volumes)
     await world.run(f"{world.driver.name}\n", delete=True, older_than_s=0.0)
@@ -37,14 +37,14 @@ async def deletable(world: World) -> list[str]:
 @in_virtual_time
 @pytest.mark.parametrize("labels", [{}, {"topology.kubernetes.io/zone": "z1"}], ids=["zone unknown", "zone known"])
 async def test_what_an_in_tree_volume_leaves_open_fits_what_the_driver_lists(labels: dict[str, str]):
-    world = World(Listing(DISK, name=GCE))
+    world = OrphansWorld(Listing(DISK, name=GCE))
     await world.own("pv1", "", source={"gcePersistentDisk": {"pdName": "data-disk"}}, labels=labels)
     assert [] == await world.found()
 
 
 @in_virtual_time
 async def test_an_in_tree_volume_of_another_place_does_not_fit():
-    world = World(Listing(DISK, name=GCE))
+    world = OrphansWorld(Listing(DISK, name=GCE))
     await world.own("pv1", "", source={"gcePersistentDisk": {"pdName": "data-disk"}}, labels={"topology.kubernetes.io/zone": "z2"})
     assert [("doubtful", DISK)] == kinds(await world.found())
 
@@ -61,7 +61,7 @@ async def test_an_in_tree_volume_of_another_place_does_not_fit():
     ids=["letters", "last part", "attribute", "last part of an attribute"],
 )
 async def test_what_a_persistent_volume_may_mean_is_not_leaked(listed: str, named: str, attributes: dict[str, str]):
-    world = World(Listing(listed))
+    world = OrphansWorld(Listing(listed))
     await world.own("pv1", named, csi={"volumeAttributes": attributes})
     assert [("doubtful", listed)] == kinds(await world.found())
     assert "pv1" in (await world.found())[0].why
@@ -71,7 +71,7 @@ async def test_what_a_persistent_volume_may_mean_is_not_leaked(listed: str, name
 @in_virtual_time
 async def test_a_second_volume_of_the_same_name_has_leaked_when_its_object_has_its_own():
     """The leak of a creation that was tried in one place after another."""
-    world = World(Listing("zones/a/disks/d1", "zones/b/disks/d1"))
+    world = OrphansWorld(Listing("zones/a/disks/d1", "zones/b/disks/d1"))
     await world.own("pv1", "zones/b/disks/d1")
     assert [("leaked", "zones/a/disks/d1")] == kinds(await world.found())
     assert ["zones/a/disks/d1"] == await deletable(world)
@@ -79,7 +79,7 @@ async def test_a_second_volume_of_the_same_name_has_leaked_when_its_object_has_i
 
 @in_virtual_time
 async def test_while_a_persistent_volume_has_none_any_leaked_one_could_be_its():
-    world = World(Listing("opaque", "h2"))
+    world = OrphansWorld(Listing("opaque", "h2"))
     await world.own("pv1", "[store] folder/disk.vmdk")
     await world.own("pv2", "h2")
     found = await world.found()
@@ -91,10 +91,10 @@ async def test_while_a_persistent_volume_has_none_any_leaked_one_could_be_its():
 @in_virtual_time
 async def test_only_the_asked_drivers_in_tree_volumes_must_be_readable():
     unreadable = {"awsElasticBlockStore": {"volumeID": "aws://zone/nonsense"}}
-    other = World(Listing("h1"))
+    other = OrphansWorld(Listing("h1"))
     await other.own("pv1", "", source=unreadable)
     assert [("leaked", "h1")] == kinds(await other.found())
-    asked = World(Listing("h1", name="ebs.csi.aws.com"))
+    asked = OrphansWorld(Listing("h1", name="ebs.csi.aws.com"))
     await asked.own("pv1", "", source=unreadable)
     with pytest.raises(CannotLook):
         await asked.found()
@@ -105,8 +105,8 @@ async def test_only_the_asked_drivers_in_tree_volumes_must_be_readable():
 
 @in_virtual_time
 async def test_what_is_attached_stays_when_its_persistent_volume_was_forced_away():
-    world = World(Listing("vol-pvc-0123abcd", "vol-8"))
-    await world.attach(a_va(pv="pvc-0123abcd"))
+    world = OrphansWorld(Listing("vol-pvc-0123abcd", "vol-8"))
+    await world.create(a_va(pv="pvc-0123abcd"))
     assert [("leaked", "vol-8"), ("leaked", "vol-pvc-0123abcd")] == kinds(found := await world.found())
     text = "it is the volume of PersistentVolume pvc-0123abcd, which is gone and which VolumeAttachment pv1-node1 attaches"
     assert ["", text] == [one.kept for one in found]
@@ -118,8 +118,8 @@ async def test_what_is_attached_stays_when_its_persistent_volume_was_forced_away
 @in_virtual_time
 @pytest.mark.parametrize(("listed", "lost"), [("opaque", "pvc-0123abcd"), ("data-2", "data")], ids=["fits none", "fits by accident"])
 async def test_an_attachment_that_fits_no_volume_for_sure_could_be_of_any(listed: str, lost: str):
-    world = World(Listing(listed, "vol-8"))
-    await world.attach(a_va(pv=lost))
+    world = OrphansWorld(Listing(listed, "vol-8"))
+    await world.create(a_va(pv=lost))
     assert [("leaked", listed), ("leaked", "vol-8")] == kinds(found := await world.found())
     assert all("VolumeAttachment pv1-node1" in one.kept for one in found)
     assert [] == await deletable(world)
@@ -127,18 +127,18 @@ async def test_an_attachment_that_fits_no_volume_for_sure_could_be_of_any(listed
 
 @in_virtual_time
 async def test_an_attachment_of_another_driver_keeps_nothing():
-    world = World(Listing("vol-8", "h1"))
+    world = OrphansWorld(Listing("vol-8", "h1"))
     await world.own("pv1", "h1")
-    await world.attach(a_va(pv="gone", attacher="other"))
+    await world.create(a_va(pv="gone", attacher="other"))
     assert ["vol-8"] == await deletable(world)
 
 
 @in_virtual_time
 async def test_an_inline_attachment_names_its_volume_in_any_spelling():
-    world = World(Listing(DISK, "projects/p1/zones/z1/disks/other", name=GCE))
+    world = OrphansWorld(Listing(DISK, "projects/p1/zones/z1/disks/other", name=GCE))
     handle = "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/data-disk"
     spec = {"accessModes": ["ReadWriteOnce"], "csi": {"driver": GCE, "volumeHandle": handle}}
-    await world.attach(a_va(pv=None, inline=spec, attacher=GCE))
+    await world.create(a_va(pv=None, inline=spec, attacher=GCE))
     kept = {one.handle: one.kept for one in await world.found()}
     assert {DISK: "VolumeAttachment pv1-node1 names it", "projects/p1/zones/z1/disks/other": ""} == kept
 
@@ -150,7 +150,7 @@ async def test_an_inline_attachment_names_its_volume_in_any_spelling():
 @pytest.mark.parametrize("by", ["handle", "handle without dashes", "context"])
 async def test_the_volume_of_a_claim_that_is_not_bound_yet_is_in_the_air(by: str):
     """external-provisioner keeps in memory what it has begun."""
-    world = World(Listing())
+    world = OrphansWorld(Listing())
     uid = await world.claim()
     handle = {"handle": f"vol-pvc-{uid}", "handle without dashes": f"v{uid.replace('-', '')}"}.get(by, "opaque")
     world.driver.volumes = {handle: 1, "vol-8": 1}
@@ -166,8 +166,8 @@ async def test_the_volume_of_a_claim_that_is_not_bound_yet_is_in_the_air(by: str
 @in_virtual_time
 @pytest.mark.parametrize("by", ["annotation", "class", "chosen node"])
 async def test_while_a_claim_of_this_driver_waits_any_leaked_volume_could_be_its(by: str):
-    world = World(Listing("opaque"))
-    await world.storage_class("fast", mode="WaitForFirstConsumer" if by == "chosen node" else "Immediate")
+    world = OrphansWorld(Listing("opaque"))
+    await world.create(a_class("fast", wffc=by == "chosen node"))
     if by == "annotation":
         await world.claim(storageClassName="")
     else:
@@ -180,8 +180,8 @@ async def test_while_a_claim_of_this_driver_waits_any_leaked_volume_could_be_its
 @in_virtual_time
 @pytest.mark.parametrize("who", ["another driver's", "waits for a pod", "bound", "bound a moment ago"])
 async def test_a_claim_for_which_nothing_is_made_keeps_nothing(who: str):
-    world = World(Listing("opaque", "h1"))
-    await world.storage_class("late", mode="WaitForFirstConsumer")
+    world = OrphansWorld(Listing("opaque", "h1"))
+    await world.create(a_class("late", wffc=True))
     match who:
         case "another driver's":
             await world.claim(provisioner="other")
@@ -202,7 +202,7 @@ async def test_a_claim_for_which_nothing_is_made_keeps_nothing(who: str):
 @pytest.mark.parametrize("provisioner", [DRIVER, None])
 async def test_a_claim_that_has_lost_its_persistent_volume_may_be_mounted_still(provisioner: str | None):
     """Drivers that attach nothing have no VolumeAttachments that would tell."""
-    world = World(Listing("opaque"))
+    world = OrphansWorld(Listing("opaque"))
     await world.claim(provisioner=provisioner, volumeName="pv1", phase="Lost")
     kept = "it may be the volume of PersistentVolume pv1, which the claim default/c1 has lost"
     assert [kept] == [one.kept for one in await world.found()]
@@ -214,8 +214,9 @@ async def test_a_claim_that_has_lost_its_persistent_volume_may_be_mounted_still(
 
 @in_virtual_time
 async def test_a_pods_own_volume_is_no_orphan():
-    world = World(Listing())
-    uid = await world.pod("p1", [{"name": "scratch", "csi": {"driver": DRIVER}}])
+    world = OrphansWorld(Listing())
+    pod = await world.create(a_pod("p1", volumes=[{"name": "scratch", "csi": {"driver": DRIVER}}]))
+    uid = pod["metadata"]["uid"]
     own, other = (f"csi-{hashlib.sha256(f'{uid}{name}'.encode()).hexdigest()}" for name in ("scratch", "gone"))
     world.driver.volumes = {own: 1, other: 1}
     assert [("leaked", other)] == kinds(await world.found())
@@ -224,7 +225,7 @@ async def test_a_pods_own_volume_is_no_orphan():
 @in_virtual_time
 async def test_pods_are_read_only_where_a_volume_looks_like_one_of_theirs(monkeypatch: pytest.MonkeyPatch):
     """They are many."""
-    world = World(Listing("h1"))
+    world = OrphansWorld(Listing("h1"))
     asked: list[str] = []
     real = world.cluster.list
 
@@ -243,7 +244,7 @@ async def test_pods_are_read_only_where_a_volume_looks_like_one_of_theirs(monkey
 
 @in_virtual_time
 async def test_a_node_without_a_name_is_no_node():
-    world = World(Listing("h1"))
+    world = OrphansWorld(Listing("h1"))
     world.driver.published_on["h1"] = [""]
     assert [""] == [one.kept for one in await world.found()]
 
@@ -255,7 +256,7 @@ def reachable_from(zone: str) -> dict[str, Any]:
 
 @in_virtual_time
 async def test_with_one_driver_per_node_the_volumes_of_other_nodes_are_not_missed():
-    world = World(Listing("h1", "h2", place={ZONE: "here"}))
+    world = OrphansWorld(Listing("h1", "h2", place={ZONE: "here"}))
     await world.own("pv1", "h1", spec=reachable_from("here"), annotations=MADE)
     await world.own("far", "h3", spec=reachable_from("there"), annotations=MADE)
     assert [("leaked", "h2")] == kinds(await world.found())
@@ -266,7 +267,7 @@ async def test_with_one_driver_per_node_the_volumes_of_other_nodes_are_not_misse
 
 @in_virtual_time
 async def test_a_driver_that_lists_volumes_of_other_places_misses_those_that_it_does_not_list():
-    world = World(Listing("h1", place={ZONE: "here"}))
+    world = OrphansWorld(Listing("h1", place={ZONE: "here"}))
     await world.own("far1", "h1", spec=reachable_from("there"), annotations=MADE)
     await world.own("far2", "h2", spec=reachable_from("there"), annotations=MADE)
     assert [("ghost", "h2")] == kinds(await world.found())
@@ -275,7 +276,7 @@ async def test_a_driver_that_lists_volumes_of_other_places_misses_those_that_it_
 @in_virtual_time
 async def test_volumes_of_other_nodes_are_of_no_other_name_where_the_drivers_own_are_listed_as_it_made_them():
     """A driver that serves all nodes, with other names in its list than it gives, shows none of the other places' either."""
-    world = World(Listing("opaque", place={ZONE: "here"}))
+    world = OrphansWorld(Listing("opaque", place={ZONE: "here"}))
     await world.own("far", "h3", spec=reachable_from("there"), annotations=MADE)
     assert [("leaked", "opaque")] == kinds(await world.found())
     assert [] == await deletable(world)
@@ -286,7 +287,7 @@ async def test_volumes_of_other_nodes_are_of_no_other_name_where_the_drivers_own
 
 @in_virtual_time
 async def test_a_hand_made_volume_of_another_node_may_be_a_leaked_one_by_another_name():
-    world = World(Listing("opaque", place={ZONE: "here"}))
+    world = OrphansWorld(Listing("opaque", place={ZONE: "here"}))
     await world.own("far", "h3", spec=reachable_from("there"))
     assert [("leaked", "opaque")] == kinds(await world.found())
     assert [] == await deletable(world)
@@ -298,7 +299,7 @@ async def test_a_hand_made_volume_of_another_node_may_be_a_leaked_one_by_another
 @in_virtual_time
 async def test_a_begun_volume_that_nobody_will_end_is_told_and_goes_by_its_name():
     """Mooring does not run any more, and the claim is gone."""
-    world = World(Listing("vol-pvc-1", "h1"))
+    world = OrphansWorld(Listing("vol-pvc-1", "h1"))
     await world.own("pv1", "h1")
     await world.begin("pvc-1", written_ago_s=601)
     assert [("abandoned", "vol-pvc-1")] == kinds(await world.found())
@@ -310,7 +311,7 @@ async def test_a_begun_volume_that_nobody_will_end_is_told_and_goes_by_its_name(
 
 @in_virtual_time
 async def test_what_an_abandoned_intent_may_mean_goes_by_its_name_only():
-    world = World(Listing("opaque", "h1"))
+    world = OrphansWorld(Listing("opaque", "h1"))
     await world.own("pv1", "h1")
     await world.begin("pvc-1", written_ago_s=601)
     assert [("leaked", "opaque")] == kinds(await world.found())
@@ -321,7 +322,7 @@ async def test_what_an_abandoned_intent_may_mean_goes_by_its_name_only():
 @in_virtual_time
 @pytest.mark.parametrize("who", ["a claim", "a provisioner"])
 async def test_an_intent_that_somebody_may_end_is_not_abandoned(who: str):
-    world = World(Listing("vol-pvc-1"))
+    world = OrphansWorld(Listing("vol-pvc-1"))
     uid = await world.claim(provisioner="other") if who == "a claim" else "gone"
     await world.begin("pvc-1", uid, written_ago_s=601 if who == "a claim" else 599)
     assert [("begun", "vol-pvc-1")] == kinds(await world.found())
@@ -329,7 +330,7 @@ async def test_an_intent_that_somebody_may_end_is_not_abandoned(who: str):
 
 @in_virtual_time
 async def test_a_journal_with_one_fresh_page_is_not_idle():
-    world = World(Listing("vol-pvc-1"))
+    world = OrphansWorld(Listing("vol-pvc-1"))
     await world.begin("pvc-1", written_ago_s=601)
     await world.begin("pvc-2", "u2", page=1)
     assert [("begun", "vol-pvc-1")] == kinds(await world.found())

@@ -11,7 +11,7 @@ import pytest
 from mooring.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.why.facts import Attachment, Claim, Inventory, Object, Volume
-from mooring.why.orphans import Finding, Kind, Report, judged
+from mooring.why.orphans import Finding, FindingKind, Report, judged
 from mooring.why.render import as_json, as_table
 
 DRIVER = "csi.test"
@@ -49,7 +49,7 @@ def test_a_volume_that_nothing_names_has_leaked():
 def test_an_object_whose_volume_the_driver_does_not_list_is_a_ghost():
     report = judged(an_inventory(objects=(an_object(),)))
     why = "the PersistentVolume is Bound, the driver does not list its volume"
-    assert (Finding(Kind.GHOST, "h1", why, "1Gi", "pv1", "ns/c", 0.0),) == report.findings
+    assert (Finding(FindingKind.GHOST, "h1", why, "1Gi", "pv1", "ns/c", 0.0),) == report.findings
     assert () == report.deletable()
 
 
@@ -103,7 +103,7 @@ def test_with_a_prefix_what_does_not_carry_it_is_foreign():
 @pytest.mark.parametrize("volume", [Volume("vol-pvc-1"), Volume("opaque", words=("pvc-1",))], ids=["by handle", "by context"])
 def test_what_an_open_intent_names_is_begun_and_not_leaked(volume: Volume):
     report = judged(an_inventory(volume, intents=(an_intent(),)))
-    assert [Kind.BEGUN] == [finding.kind for finding in report.findings]
+    assert [FindingKind.BEGUN] == [finding.kind for finding in report.findings]
     assert "ns/c1" == report.findings[0].claim
     assert () == report.deletable() == report.unplaced
     assert () == report.wrong()
@@ -112,7 +112,7 @@ def test_what_an_open_intent_names_is_begun_and_not_leaked(volume: Volume):
 def test_while_an_intent_fits_no_volume_it_could_be_any():
     """A driver with handles of its own says nothing of names, so nothing is deleted before the intent has ended."""
     report = judged(an_inventory(Volume("opaque"), intents=(an_intent(),)))
-    assert [Kind.LEAKED] == [finding.kind for finding in report.findings]
+    assert [FindingKind.LEAKED] == [finding.kind for finding in report.findings]
     assert "it may be what a provisioner has begun for ns/c1" == report.findings[0].spared
     assert () == report.deletable()
     assert (an_intent(),) == report.unplaced

@@ -1,7 +1,4 @@
-"""What a rule may say of a schema: names and fields that are there, functions that are known, operands that fit.
-
-Types are inferred as far as the schema tells them; where it does not, anything may stand, and evaluation decides.
-"""
+"""Checks a rule against a schema as far as its types are known. An unknown type fits everything, and evaluation decides."""
 
 from __future__ import annotations
 
@@ -17,12 +14,12 @@ from mooring.apiserver.custom.goregexp import go_regexp
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kind:
+class CelType:
     """A type. of: of a list's items or a map's values. fields: an object's, by name; None for what is no object."""
 
     name: str
-    of: Kind | None = None
-    fields: Callable[[str], Kind | None] | None = None
+    of: CelType | None = None
+    fields: Callable[[str], CelType | None] | None = None
 
     def __str__(self) -> str:
         if self.name == "list":
@@ -30,15 +27,15 @@ class Kind:
         return f"map(string, {self.of or DYN})" if self.name == "map" else self.name
 
 
-DYN: Final = Kind("dyn")
-BOOL: Final = Kind("bool")
-INT: Final = Kind("int")
-STRING: Final = Kind("string")
+DYN: Final = CelType("dyn")
+BOOL: Final = CelType("bool")
+INT: Final = CelType("int")
+STRING: Final = CelType("string")
 
 _NUMBERS: Final = ("int", "double")
 _OPERATOR_NAMES: Final = {"in": "@in", "!_": "!_", "-_": "-_", "?:": "_?_:_"}
 _WITH_PATTERNS: Final = ("matches", "find", "findAll")
-_LITERALS: Final = {bool: BOOL, int: INT, float: Kind("double"), str: STRING, bytes: Kind("bytes"), type(None): Kind("null_type")}
+_LITERALS: Final = {bool: BOOL, int: INT, float: CelType("double"), str: STRING, bytes: CelType("bytes"), type(None): CelType("null_type")}
 _SUMS: Final = {
     ("timestamp", "duration"): {"+": "timestamp", "-": "timestamp"},
     ("duration", "timestamp"): {"+": "timestamp"},
@@ -55,11 +52,11 @@ class CompileError(ValueError):
     """A rule that can't be: the text says where and why, as the API server does."""
 
 
-def checked(text: str, names: Mapping[str, Kind]) -> tuple[Node, Kind]:
+def checked(text: str, names: Mapping[str, CelType]) -> tuple[Node, CelType]:
     """The rule's tree and its type. Raises CompileError."""
     try:
         tree = parse(text)
-        return tree, _Checker(names).kind_of(tree)
+        return tree, _Checker(names).type_of(tree)
     except CelSyntaxError as error:
         line = text[: error.at].count("\n")
         column = error.at - (text.rfind("\n", 0, error.at) + 1)
@@ -71,7 +68,6 @@ def checked(text: str, names: Mapping[str, Kind]) -> tuple[Node, Kind]:
 
 
 def mentions(tree: Node, name: str) -> bool:
-    """True when the name stands in the tree."""
     return (isinstance(tree, Name) and tree.name == name) or any(mentions(inner, name) for inner in _below(tree))
 
 
@@ -80,10 +76,10 @@ class _Unfit(CelSyntaxError):
 
 
 class _Checker:
-    def __init__(self, names: Mapping[str, Kind]) -> None:
+    def __init__(self, names: Mapping[str, CelType]) -> None:
         self._names = names
 
-    def kind_of(self, node: Node) -> Kind:
+    def type_of(self, node: Node) -> CelType:
         match node:
             case Literal(value):
                 return _LITERALS[type(value)]
@@ -94,27 +90,27 @@ class _Checker:
             case Index():
                 return self._index(node)
             case ListOf(items):
-                return Kind("list", _common([self.kind_of(item) for item in items]))
+                return CelType("list", _common([self.type_of(item) for item in items]))
             case MapOf(entries):
                 for key, _ in entries:
-                    self.kind_of(key)
-                return Kind("map", _common([self.kind_of(value) for _, value in entries]))
+                    self.type_of(key)
+                return CelType("map", _common([self.type_of(value) for _, value in entries]))
             case Comprehension():
                 return self._comprehension(node)
         return self._call(node)
 
-    def _name(self, node: Name) -> Kind:
+    def _name(self, node: Name) -> CelType:
         found = self._names.get(node.name)
         if found is None and node.name in values.TYPES:
-            return Kind("type")
+            return CelType("type")
         if found is None:
             raise _Unfit(f"undeclared reference to '{node.name}' (in container '')", node.at)
         return found
 
-    def _select(self, node: Select) -> Kind:
-        holder = self.kind_of(node.of)
+    def _select(self, node: Select) -> CelType:
+        holder = self.type_of(node.of)
         at = max(node.at - 1, 0)
-        found: Kind | None = DYN
+        found: CelType | None = DYN
         if holder.name == "map":
             found = holder.of
         elif holder.fields is not None:
@@ -125,17 +121,17 @@ class _Checker:
             raise _Unfit(f"undefined field '{unescaped(node.field)}'", at)
         if node.test:
             return BOOL
-        return Kind("optional") if node.optional or holder.name == "optional" else found
+        return CelType("optional") if node.optional or holder.name == "optional" else found
 
-    def _index(self, node: Index) -> Kind:
-        holder, key = self.kind_of(node.of), self.kind_of(node.key)
+    def _index(self, node: Index) -> CelType:
+        holder, key = self.type_of(node.of), self.type_of(node.key)
         wanted = {"list": ("int", "double", "dyn"), "map": ("string", "dyn", "int", "bool"), "dyn": (key.name,), "optional": (key.name,)}
         if key.name not in wanted.get(holder.name, ()):
             raise _Unfit(f"found no matching overload for '_[_]' applied to '({holder}, {key})'", node.at)
-        return Kind("optional") if node.optional or holder.name == "optional" else holder.of or DYN
+        return CelType("optional") if node.optional or holder.name == "optional" else holder.of or DYN
 
-    def _comprehension(self, node: Comprehension) -> Kind:
-        over = self.kind_of(node.of)
+    def _comprehension(self, node: Comprehension) -> CelType:
+        over = self.type_of(node.of)
         if over.name not in ("list", "map", "dyn"):
             raise _Unfit(f"expression of type '{over}' cannot be range of a comprehension (must be list, map, or dynamic)", node.at)
         item = over.of or DYN
@@ -145,16 +141,16 @@ class _Checker:
         if node.condition is not None:
             inner._expect_bool(node.condition)
         if node.macro == "map":
-            return Kind("list", inner.kind_of(node.step))
+            return CelType("list", inner.type_of(node.step))
         inner._expect_bool(node.step)
-        return Kind("list", kinds[0]) if node.macro == "filter" else BOOL
+        return CelType("list", kinds[0]) if node.macro == "filter" else BOOL
 
     def _expect_bool(self, node: Node) -> None:
-        found = self.kind_of(node)
+        found = self.type_of(node)
         if found.name not in ("bool", "dyn"):
             raise _Unfit(f"expected type 'bool' but found '{found}'", node.at)
 
-    def _call(self, node: Call) -> Kind:
+    def _call(self, node: Call) -> CelType:
         if node.target is None and node.function in ("&&", "||"):
             for arg in node.args:
                 self._expect_bool(arg)
@@ -162,23 +158,23 @@ class _Checker:
         function, args = function_of(node)
         if function is None:
             return self._operator(node)
-        kinds = [self.kind_of(arg) for arg in args]
+        kinds = [self.type_of(arg) for arg in args]
         _check_patterns(node)
         if any(len(takes) == len(kinds) and all(map(_fits, takes, kinds)) for takes in function.takes):
-            return Kind(function.gives)
+            return CelType(function.gives)
         if node.target is not None and len(args) > len(node.args):
             shown = f"{kinds[0]}.({', '.join(map(str, kinds[1:]))})"
         else:
             shown = f"({', '.join(map(str, kinds))})"
         raise _Unfit(f"found no matching overload for '{node.function}' applied to '{shown}'", node.at + len(node.function))
 
-    def _operator(self, node: Call) -> Kind:
+    def _operator(self, node: Call) -> CelType:
         if node.target is not None or (node.function[:1].isalpha() and node.function != "in"):
             known = isinstance(node.target, Name) and node.target.name not in self._names
             if node.target is not None and not known:
-                self.kind_of(node.target)
+                self.type_of(node.target)
             raise _Unfit(f"undeclared reference to '{node.function}' (in container '')", node.at + len(node.function))
-        kinds = [self.kind_of(arg) for arg in node.args]
+        kinds = [self.type_of(arg) for arg in node.args]
         found = _result(node.function, kinds)
         if found is None:
             name = _OPERATOR_NAMES.get(node.function, f"_{node.function}_")
@@ -196,7 +192,7 @@ def _check_patterns(node: Call) -> None:
                 raise _Unfit(f"invalid {node.function} argument", arg.at) from None
 
 
-def _result(sign: str, kinds: list[Kind]) -> Kind | None:
+def _result(sign: str, kinds: list[CelType]) -> CelType | None:
     """An operator's type; None where the operands don't fit."""
     if sign == "?:":
         condition, chosen, other = kinds
@@ -218,27 +214,27 @@ def _result(sign: str, kinds: list[Kind]) -> Kind | None:
     if sign == "+" and left.name == right.name == "list":
         return left
     gives = _SUMS.get((left.name, right.name), {}).get(sign)
-    return None if gives is None else Kind(gives)
+    return None if gives is None else CelType(gives)
 
 
-def _comparable(left: Kind, right: Kind) -> bool:
+def _comparable(left: CelType, right: CelType) -> bool:
     names = {left.name, right.name}
     if left.name == right.name == "list":
         return _comparable(left.of or DYN, right.of or DYN)
     return len(names) == 1 or bool(names & {"dyn", "null_type", "optional"}) or names == set(_NUMBERS) or names == {"map", "object"}
 
 
-def _joined(left: Kind, right: Kind) -> Kind | None:
+def _joined(left: CelType, right: CelType) -> CelType | None:
     if left.name == right.name:
         return left
     return DYN if "dyn" in (left.name, right.name) or "null_type" in (left.name, right.name) else None
 
 
-def _common(kinds: list[Kind]) -> Kind:
+def _common(kinds: list[CelType]) -> CelType:
     return kinds[0] if kinds and len({kind.name for kind in kinds}) == 1 else DYN
 
 
-def _fits(wanted: str, found: Kind) -> bool:
+def _fits(wanted: str, found: CelType) -> bool:
     return wanted in ("dyn", found.name) or found.name == "dyn"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from mooring.apiserver.cel import values, work
@@ -27,7 +27,6 @@ class Scope:
         return self._names[name]
 
     def did(self, steps: int) -> None:
-        """Raises OverBudget."""
         self._left[0] -= steps
         if self._left[0] < 0:
             raise OverBudget("operation cancelled: actual cost limit exceeded")
@@ -172,7 +171,7 @@ def _function(node: Call) -> Program:
 
 
 def function_of(node: Call) -> tuple[Function | None, tuple[Node, ...]]:
-    """What a call calls, and with what: a method's first argument is its target."""
+    """The function of a call and its arguments: a method's first argument is its target."""
     if node.target is None:
         return FUNCTIONS.get(node.function), node.args
     if isinstance(node.target, Name) and f"{node.target.name}.{node.function}" in FUNCTIONS:
@@ -181,24 +180,24 @@ def function_of(node: Call) -> tuple[Function | None, tuple[Node, ...]]:
 
 
 def _logic(node: Call, *, stop: bool) -> Program:
-    """An error on one side does not matter when the other side decides."""
     sides = [compiled(arg) for arg in node.args]
+    return lambda scope: _decided(((side, scope) for side in sides), stop=stop)
 
-    def decide(scope: Scope) -> bool:
-        failed: CelError | None = None
-        for side in sides:
-            try:
-                if values.is_true(side(scope)) is stop:
-                    return stop
-            except OverBudget:
-                raise
-            except CelError as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
-        return not stop
 
-    return decide
+def _decided(parts: Iterable[tuple[Program, Scope]], *, stop: bool) -> bool:
+    """The first part that is `stop` decides; an error of another one counts only where none does."""
+    failed: CelError | None = None
+    for part, scope in parts:
+        try:
+            if values.is_true(part(scope)) is stop:
+                return stop
+        except OverBudget:
+            raise
+        except CelError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+    return not stop
 
 
 def _comprehension(node: Comprehension) -> Program:
@@ -217,34 +216,14 @@ def _comprehension(node: Comprehension) -> Program:
 
     match node.macro:
         case "all":
-            return _any_round(rounds, step, stop=False)
+            return lambda scope: _decided(((step, inner) for inner, _ in rounds(scope)), stop=False)
         case "exists":
-            return _any_round(rounds, step, stop=True)
+            return lambda scope: _decided(((step, inner) for inner, _ in rounds(scope)), stop=True)
         case "exists_one" | "existsOne":
             return lambda scope: sum(values.is_true(step(inner)) for inner, _ in rounds(scope)) == 1
         case "filter":
             return lambda scope: [item for inner, item in rounds(scope) if values.is_true(step(inner))]
     return lambda scope: [step(inner) for inner, _ in rounds(scope) if condition is None or values.is_true(condition(inner))]
-
-
-def _any_round(rounds: Callable[[Scope], Iterator[tuple[Scope, Any]]], step: Program, *, stop: bool) -> Program:
-    """Ends with the first round that decides; an error in another one does not matter then."""
-
-    def decide(scope: Scope) -> bool:
-        failed: CelError | None = None
-        for inner, _ in rounds(scope):
-            try:
-                if values.is_true(step(inner)) is stop:
-                    return stop
-            except OverBudget:
-                raise
-            except CelError as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
-        return not stop
-
-    return decide
 
 
 def unescaped(name: str) -> str:

@@ -1,7 +1,4 @@
-"""CEL's functions and methods: by name, what each takes and gives.
-
-A method's first argument is what stands before the dot. Types are those of `checker.py`; "dyn" takes or gives anything.
-"""
+"""CEL's functions and methods by name, with the types of arguments ("dyn": any) and results. A method's target is its first argument."""
 
 from __future__ import annotations
 
@@ -139,20 +136,16 @@ def _extreme(sign: int, name: str) -> Callable[[Any], Any]:
     return extreme
 
 
-def _place(items: Any, item: Any) -> int:
-    return next((number for number, other in enumerate(_list(items)) if values.equal(other, item)), -1)
-
-
-def _last_place(items: Any, item: Any) -> int:
-    return max((number for number, other in enumerate(_list(items)) if values.equal(other, item)), default=-1)
-
-
 def _either_index(of: Any, item: Any, *rest: Any) -> int:
-    return _place(of, item) if isinstance(of, list) else _text(_index_of)(of, item, *rest)
+    if not isinstance(of, list):
+        return int(_text(_index_of)(of, item, *rest))
+    return next((number for number, other in enumerate(of) if values.equal(other, item)), -1)
 
 
 def _either_last_index(of: Any, item: Any, *rest: Any) -> int:
-    return _last_place(of, item) if isinstance(of, list) else _text(_last_index_of)(of, item, *rest)
+    if not isinstance(of, list):
+        return int(_text(_last_index_of)(of, item, *rest))
+    return max((number for number, other in enumerate(of) if values.equal(other, item)), default=-1)
 
 
 def _covers(left: Any, right: Any) -> bool:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from mooring.apiserver.cel.lexer import RESERVED, CelSyntaxError, Token, tokens_of
+
+T = TypeVar("T")
 
 TEXT_MAX: Final = 16_384
 _DEPTH_MAX: Final = 50
@@ -190,13 +193,7 @@ class _Parser:
 
     def _arguments(self) -> list[Node]:
         self.expect("sign", "(")
-        args = []
-        while not self._is_sign(")"):
-            args.append(self.expression())
-            if not self._is_sign(")"):
-                self.expect("sign", ",")
-        self._take()
-        return args
+        return self._items(")", self.expression)
 
     def _primary(self) -> Node:
         token = self._take()
@@ -210,9 +207,9 @@ class _Parser:
                 self.expect("sign", ")")
                 return inner
             case "sign", "[":
-                return ListOf(tuple(self._items("]")), token.at)
+                return ListOf(tuple(self._items("]", self.expression)), token.at)
             case "sign", "{":
-                return MapOf(tuple(self._entries()), token.at)
+                return MapOf(tuple(self._items("}", self._entry)), token.at)
         raise CelSyntaxError(f"mismatched input '{token.value}'", token.at)
 
     def _named(self, name: str, at: int) -> Node:
@@ -225,25 +222,19 @@ class _Parser:
             raise CelSyntaxError("invalid argument to has() macro", at + len("has"))
         return dataclasses.replace(args[0], test=True)
 
-    def _items(self, end: str) -> list[Node]:
+    def _items(self, end: str, one: Callable[[], T]) -> list[T]:
         items = []
         while not self._is_sign(end):
-            items.append(self.expression())
+            items.append(one())
             if not self._is_sign(end):
                 self.expect("sign", ",")
         self._take()
         return items
 
-    def _entries(self) -> list[tuple[Node, Node]]:
-        entries = []
-        while not self._is_sign("}"):
-            key = self.expression()
-            self.expect("sign", ":")
-            entries.append((key, self.expression()))
-            if not self._is_sign("}"):
-                self.expect("sign", ",")
-        self._take()
-        return entries
+    def _entry(self) -> tuple[Node, Node]:
+        key = self.expression()
+        self.expect("sign", ":")
+        return key, self.expression()
 
 
 def _comprehension(macro: str, of: Node, args: list[Node], at: int) -> Comprehension:

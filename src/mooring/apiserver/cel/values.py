@@ -1,7 +1,4 @@
-"""CEL's values on Python's: what is equal, what comes first, and arithmetic that refuses what does not fit.
-
-bool, int, float, str, bytes, None, list and dict stand for themselves; timestamps are datetimes, durations timedeltas.
-"""
+"""CEL's values on Python's: equality, order, arithmetic. Timestamps are datetimes, durations timedeltas; others stand for themselves."""
 
 from __future__ import annotations
 
@@ -23,15 +20,13 @@ class CelError(ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Type:
-    """What `type(x)` gives."""
+    """The result of `type(x)`."""
 
     name: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Optional:
-    """A value that may be absent."""
-
     there: bool
     value: Any = None
 
@@ -82,7 +77,6 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def contains(item: Any, holder: Any) -> bool:
-    """`item in holder`."""
     if isinstance(holder, list):
         return any(equal(item, other) for other in holder)
     if isinstance(holder, dict):

@@ -1,6 +1,6 @@
-"""How much work an evaluation is, told before it is done: in steps of a third of a microsecond, about.
+"""The cost of an evaluation, known before it runs, in steps of about a third of a microsecond.
 
-Differs from kube-apiserver, which also estimates the worst case when a definition is made, and refuses what could become too much.
+Differs from kube-apiserver, which also estimates the worst case when a definition is made, and refuses one that could cost too much.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mooring.apiserver.cel.parser import Node
 from mooring.apiserver.cel.values import Unordered
 
 STEPS_MAX: Final = 1_000_000
@@ -19,11 +18,6 @@ ROUND: Final = 10
 PATTERN: Final = 1000
 """To read a pattern that is not written in the rule itself."""
 _LETTERS_A_STEP: Final = 8
-
-
-def of_tree(node: Node) -> int:
-    """An expression without loops; of a loop's body, once."""
-    return _of_part(node)
 
 
 def of_comparison(left: Any, right: Any) -> int:
@@ -52,12 +46,13 @@ def of_arguments(args: Sequence[Any]) -> int:
     return found
 
 
-def _of_part(part: Any) -> int:
+def of_tree(part: Any) -> int:
+    """An expression without loops; of a loop's body, once. part: a node, or a member of one."""
     if isinstance(part, tuple):
-        return sum(map(_of_part, part))
+        return sum(map(of_tree, part))
     if not dataclasses.is_dataclass(part):
         return 0
-    return 1 + sum(_of_part(getattr(part, field.name)) for field in dataclasses.fields(part))
+    return 1 + sum(of_tree(getattr(part, field.name)) for field in dataclasses.fields(part))
 
 
 def _values_in(value: Any) -> int:

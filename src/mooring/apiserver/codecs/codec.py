@@ -1,8 +1,13 @@
-"""Bodies into objects: JSON values held against the kind's shape, with what is unknown dropped, told or refused."""
+"""Bodies into objects: bounded JSON values, decoded by the kind's shape. Unknown fields are dropped, reported or refused.
+
+The bounds keep one request from blocking the server. kube-apiserver bounds bytes, patch operations and what they copy, and takes a
+depth of 10,000; it has many threads, this server one.
+"""
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import Any, Final
 
 from mooring.apiserver import api_errors, field_errors
@@ -11,12 +16,41 @@ from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply.managed import is_cleared
 
+DEPTH_MAX: Final = 128
+VALUES_MAX: Final = 50_000
+"""Four times what the largest definition in use has."""
+TOO_DEEP: Final = f"exceeded max depth: the body is nested deeper than {DEPTH_MAX} levels"
+
+
+def check_bounds(value: Any) -> None:
+    """Raises BadRequest for a JSON value that is nested too deeply, TooLarge for one with too many values in it."""
+    level, count = [value], 0
+    for _ in range(DEPTH_MAX + 1):
+        count += len(level)
+        if count > VALUES_MAX:
+            raise api_errors.too_large(f"more than {VALUES_MAX} values")
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return
+    raise api_errors.bad_request(TOO_DEEP)
+
+
+def count_of(value: Any) -> int:
+    return 1 + sum(map(count_of, _inside(value)))
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
 TOLD_MAX: Final = 100
 """Of unknown fields, and fields that are there twice."""
 
 
 class FieldValidation(enum.Enum):
-    """What happens to a field that the kind does not have."""
+    """The treatment of unknown fields."""
 
     IGNORE = "Ignore"
     WARN = "Warn"
@@ -31,11 +65,7 @@ class UnknownFields(ValueError):
 
 
 def decode_object(resource: Resource, value: Any, validation: FieldValidation, problems: list[str]) -> tuple[Json, tuple[str, ...]]:
-    """The object of a body, and its warnings.
-
-    value: what the JSON said. problems: what the parser has found already (duplicate fields).
-    Raises BadRequest for another kind or version and for wrong types; UnknownFields.
-    """
+    """The object and its warnings. problems: the parser's (duplicate fields). Raises BadRequest (kind, version, types), UnknownFields."""
     if value is None and resource.custom is None:
         value = {}
     if not isinstance(value, dict):
@@ -50,12 +80,12 @@ def decode_object(resource: Resource, value: Any, validation: FieldValidation, p
         raise unusable(resource, str(error)) from error
     strange = dict.fromkeys(f'unknown field "{path}"' for path in unknown)
     twice = dict.fromkeys(problem for problem in problems if problem.replace("duplicate", "unknown", 1) not in strange)
-    told = [] if validation is FieldValidation.IGNORE else [*twice, *strange][:TOLD_MAX]
-    if told and validation is FieldValidation.STRICT:
-        raise UnknownFields(told)
+    warnings = [] if validation is FieldValidation.IGNORE else [*twice, *strange][:TOLD_MAX]
+    if warnings and validation is FieldValidation.STRICT:
+        raise UnknownFields(warnings)
     if is_cleared(_record_in(content)):
         obj["metadata"]["managedFields"] = [{}]  # (an empty list says the same, and would be dropped like any other)
-    return {"apiVersion": resource.api_version, "kind": resource.kind, **obj}, tuple(told)
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **obj}, tuple(warnings)
 
 
 def _record_in(content: Json) -> Any:

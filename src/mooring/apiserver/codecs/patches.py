@@ -14,10 +14,9 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.codecs.bounds import check_bounds
-from mooring.apiserver.codecs.codec import FieldValidation, UnknownFields, decode_object
+from mooring.apiserver.codecs.codec import FieldValidation, UnknownFields, check_bounds, decode_object
+from mooring.apiserver.codecs.scalars import equal_json
 from mooring.apiserver.codecs.strategic import merge_strategic
-from mooring.apiserver.equality import equal_json
 from mooring.apiserver.resource import Json, Resource
 from mooring.kube.cluster import PatchType
 from mooring.kube.errors import ApiError, BadRequest, Invalid
@@ -39,15 +38,15 @@ def change_of(
 ) -> Callable[[Json], Json]:
     """The patch as a function from the stored object to the new, decoded one.
 
-    patch: the body's JSON value; or what gives it when there is an object to be patched, with what is said twice in it. warnings: gets
-    what the Warning header says.
-    The function raises BadRequest for what is no patch, Invalid for one that can't be applied or that makes the object unreadable.
+    patch: the body's JSON value, or a function that gives it, with its duplicate fields, once there is an object to patch. warnings:
+    receives texts for the Warning header.
+    The function raises BadRequest for a malformed patch, Invalid for one that can't be applied or that makes the object unreadable.
     """
 
     def change(stored: Json) -> Json:
         value, twice = patch() if callable(patch) else (patch, [])
         if kind is not PatchType.JSON:
-            _tell(twice, validation, warnings)
+            _warn_duplicates(twice, validation, warnings)
         try:
             patched = _apply(resource, kind, stored, value)
         except PatchFailed as error:
@@ -100,7 +99,7 @@ def apply_merge(document: Any, patch: Any) -> Any:
     return merged
 
 
-def _tell(twice: list[str], validation: FieldValidation, warnings: list[str] | None) -> None:
+def _warn_duplicates(twice: list[str], validation: FieldValidation, warnings: list[str] | None) -> None:
     if twice and validation is FieldValidation.STRICT:
         raise _unusable(f"strict decoding error: {', '.join(twice)}")
     if warnings is not None and validation is FieldValidation.WARN:
@@ -122,11 +121,11 @@ def _apply(resource: Resource, kind: PatchType, stored: Json, patch: Any) -> Any
 def _decoded(resource: Resource, patched: Any, validation: FieldValidation, warnings: list[str] | None) -> Json:
     check_bounds(patched)
     try:
-        decoded, told = decode_object(resource, patched, validation, [])
+        decoded, found = decode_object(resource, patched, validation, [])
     except (UnknownFields, BadRequest) as error:
         raise _unusable(str(error)) from error
     if warnings is not None:
-        warnings.extend(told)
+        warnings.extend(found)
     return decoded
 
 
@@ -218,7 +217,7 @@ def _take(root: Any, path: list[str]) -> Any:
 
 
 def _copied(root: Any, path: list[str]) -> Any:
-    """What `copy` takes: null for a map's missing key."""
+    """The value that `copy` takes: null for a map's missing key."""
     place = _parent(root, path)
     return place.get(path[-1]) if isinstance(place, dict) else _found(root, path)
 

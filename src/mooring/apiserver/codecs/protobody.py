@@ -1,7 +1,7 @@
-"""Protobuf bodies, as Go clients send them, into the JSON values that they stand for.
+"""Protobuf bodies of Go clients into JSON values.
 
-A body is four bytes of magic and an envelope: apiVersion, kind, and the object's message. What a message's numbers mean stands in
-the declarations of `schema.py`; what comes out here takes the same way as a JSON body, so there is one decoding and one validation.
+A body is four bytes of magic and an envelope: apiVersion, kind, and the object's message. The declarations of `schema.py` give the
+numbers their meaning. The result is decoded and validated like a JSON body.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mooring.apiserver.codecs.protoscalars import EMPTY, NUMBERS, SCALARS, One, expect, strings, text
-from mooring.apiserver.codecs.protoschema import SCHEMA, UNIONS, Union
-from mooring.apiserver.codecs.protowire import BYTES, VARINT, fields, varint
+from mooring.apiserver.codecs.protowire import BYTES, EMPTY, NUMBERS, SCALARS, VARINT, One, expect, fields, strings, text, varint
 from mooring.apiserver.codecs.schema import Field, Message, Messages
 
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
@@ -32,10 +30,7 @@ def is_protobuf(body: bytes) -> bool:
 
 
 def parse_protobuf(body: bytes, message: Message) -> dict[str, Any]:
-    """The JSON value of a body, apiVersion and kind among its members. message: the type of the object in the envelope.
-
-    Raises ValueError.
-    """
+    """The JSON value of a body, with apiVersion and kind. message: the type of the object in the envelope. Raises ValueError."""
     if not is_protobuf(body):
         raise ValueError("the protobuf body does not start with the four bytes 'k8s\\0'")
     if len(body) == len(_MAGIC):
@@ -98,8 +93,8 @@ def _readers(message: Message) -> Mapping[int, _Reader]:
 
 
 def _reader_of(message: Message, field: Field) -> _Reader:
-    if message.name == SCHEMA and field.name in UNIONS:
-        return _union_reader(message, field.name, *UNIONS[field.name])
+    if message.name == _SCHEMA and field.name in _UNIONS:
+        return _union_reader(message, field.name, *_UNIONS[field.name])
     if field.shape == "{":
         return _map_reader(message, field)
     if field.type in SCALARS:
@@ -163,7 +158,7 @@ def _map_reader(message: Message, field: Field) -> _Reader:
     return read
 
 
-def _union_reader(message: Message, name: str, shape: str, union: Union) -> _Reader:
+def _union_reader(message: Message, name: str, shape: str, union: _Union) -> _Reader:
     def read(reading: _Reading, wire: int, begin: int, end: int, into: dict[str, Any], depth: int) -> None:
         expect(wire, BYTES)
         part = (0, wire, begin, end)
@@ -186,3 +181,62 @@ def _packed(reading: _Reading, one: One, at: int, end: int) -> list[Any]:
         value, at = varint(reading.data, at, end)
         found.append(one(reading.data, VARINT, value, at))
     return found
+
+
+# fields of JSONSchemaProps that hold one thing or another, which protobuf wraps into messages of their own
+
+_SCHEMA: Final = "JSONSchemaProps"
+
+_Part = tuple[int, int, int, int]
+"""Number, wire type, start, end."""
+
+_Union = Callable[[_Reading, Message, _Part, int], Any]
+"""Reads what one field of a message that is one thing or another stands for."""
+
+
+def _schema(reading: _Reading, message: Message, part: _Part, depth: int) -> dict[str, Any]:
+    expect(part[1], BYTES)
+    return reading.message(message, part[2], part[3], {}, depth + 1)
+
+
+def _parts(reading: _Reading, begin: int, end: int) -> list[_Part]:
+    return list(fields(reading.data, begin, end))
+
+
+def _items(reading: _Reading, message: Message, part: _Part, depth: int) -> Any:
+    """A schema, or a list of them."""
+    found = [(inner[0], _schema(reading, message, inner, depth)) for inner in _parts(reading, part[2], part[3]) if inner[0] in (1, 2)]
+    alone = [schema for number, schema in found if number == 1]
+    return alone[-1] if alone else [schema for _, schema in found]
+
+
+def _schema_or_bool(reading: _Reading, message: Message, part: _Part, depth: int) -> Any:
+    """A schema, or whether anything is allowed."""
+    value: Any = False
+    for inner in _parts(reading, part[2], part[3]):
+        if inner[0] == 2:
+            value = _schema(reading, message, inner, depth)
+        elif inner[0] == 1 and not isinstance(value, dict):
+            value = SCALARS["b"](reading.data, *inner[1:])
+    return value
+
+
+def _schema_or_names(reading: _Reading, message: Message, part: _Part, depth: int) -> Any:
+    """A schema, or names of properties."""
+    parts = _parts(reading, part[2], part[3])
+    alone = [_schema(reading, message, inner, depth) for inner in parts if inner[0] == 1]
+    return alone[-1] if alone else [text(reading.data, *inner[1:]) for inner in parts if inner[0] == 2]
+
+
+def _any_json(reading: _Reading, _message: Message, part: _Part, _depth: int) -> Any:
+    return SCALARS["any"](reading.data, *part[1:])
+
+
+_UNIONS: Final[Mapping[str, tuple[str, _Union]]] = {
+    "items": ("", _items),
+    "additionalItems": ("", _schema_or_bool),
+    "additionalProperties": ("", _schema_or_bool),
+    "dependencies": ("{", _schema_or_names),
+    "enum": ("*", _any_json),
+}
+"""By the field's name: its shape in protobuf, and what reads one of it."""

@@ -11,9 +11,27 @@ from typing import Any, Final
 from mooring.api.quantity import PATTERN_TEXT, parse_quantity
 from mooring.apiserver.codecs.jsonbody import Huge, hugest
 
+
+def equal_json(left: Any, right: Any) -> bool:
+    """True for the same value, whatever the order of members."""
+    return bool(left == right) and _same_types(left, right)
+
+
+def _same_types(left: Any, right: Any) -> bool:
+    """Of values that Python takes for equal."""
+    if isinstance(left, dict):
+        return all(_same_types(inner, right[name]) for name, inner in left.items())
+    if isinstance(left, list):
+        return all(map(_same_types, left, right))
+    return isinstance(left, bool) == isinstance(right, bool)
+
+
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _TIME_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
 _MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
+
+
+_GO_TYPES: Final = {"boolean": "bool", "integer": "number"}
 
 
 class WrongType(ValueError):
@@ -21,7 +39,7 @@ class WrongType(ValueError):
 
     def __init__(self, wanted: str, found: Any, path: str) -> None:
         where = f"Go struct field {path}" if path else "Go value"
-        kind = _json_type(found)
+        kind = _GO_TYPES.get(type_of(found), type_of(found))
         if kind == "number" and wanted.startswith(("int", "float")):
             kind = f"number {found!s}"
         super().__init__(f"json: cannot unmarshal {kind} into {where} of type {wanted}")
@@ -150,12 +168,15 @@ def _parsed_time(text: str, layout: str, exact_decimals: int | None) -> datetime
     return moment.astimezone(datetime.UTC)
 
 
-def _json_type(value: Any) -> str:
+def type_of(value: Any) -> str:
+    """A JSON value's type as schemas name it."""
     match value:
         case None:
             return "null"
         case bool():
-            return "bool"
+            return "boolean"
+        case int() if -(2**63) <= value < 2**63:
+            return "integer"
         case int() | float():
             return "number"
         case str():

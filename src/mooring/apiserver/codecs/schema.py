@@ -95,6 +95,13 @@ class Messages(Mapping[str, Message]):
             name, _, fields = line.strip().partition(": ")
             self._own[name] = Message(name, tuple(_field(part) for part in fields.split(", ")) if fields else (), self)
 
+    def extended(self, text: str) -> Messages:
+        """These and the ones that the text declares."""
+        return Messages(text, self)
+
+    def __or__(self, other: Messages) -> Messages:
+        return Messages("", self, other)
+
     def __getitem__(self, name: str) -> Message:
         return self._own[name]
 
@@ -106,11 +113,7 @@ class Messages(Mapping[str, Message]):
 
 
 def decode(message: Message, value: Any, unknown: list[str]) -> dict[str, Any]:
-    """The canonical form of a JSON value as that message.
-
-    unknown: gets the path of each field that is not declared.
-    Raises WrongType (a ValueError) whose text ends like encoding/json's.
-    """
+    """The canonical form of a value. unknown: gets undeclared fields' paths. Raises WrongType (a ValueError) in encoding/json's words."""
     if not isinstance(value, dict):
         raise WrongType("object", value, "")
     return _message(message, value, "", unknown)
@@ -178,7 +181,7 @@ def _map_decoder(one: _Decoder, nothing: str) -> _Decoder:
 
 
 def _zero(message: Message, field: Field) -> Any:
-    """What a field that is always there shows when nothing was given."""
+    """The value of a field that is always shown, when none was given."""
     if field.shape or field.pointer:
         return None
     inner = message.of(field)

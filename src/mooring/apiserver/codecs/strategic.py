@@ -21,11 +21,7 @@ _ORDER: Final = "$setElementOrder/"
 
 
 def merge_strategic(message: Message | None, original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The merged map; the given ones are left alone.
-
-    message: the shape of both; None where none is declared (maps merge, lists are replaced).
-    Raises BadRequest for a directive that makes no sense and for an item without its key.
-    """
+    """A merged copy. message: None where none is declared (lists are replaced). Raises BadRequest for directives and missing keys."""
     directive = patch.get(_PATCH)
     if directive == "delete":
         return {}
@@ -116,10 +112,7 @@ def _merge_item(merged: dict[int, Any], places: dict[Any, list[int]], number: in
 
 
 def _ordered(joined: list[Any], old: list[Any], order: list[Any], key: str | None) -> list[Any]:
-    """The items that the order names, in its order; the others keep their place before those that came after them.
-
-    Without an order in the patch its list is the order: what is new comes first.
-    """
+    """The named items in their order; the others keep their place before their old successors. Without an order the patch's list is it."""
     was = {_identity(item, key): number for number, item in enumerate(old)}
     rank = {_identity(item, key): number for number, item in enumerate(order)}
     unnamed = [item for item in joined if _identity(item, key) not in rank and _identity(item, key) not in was]

@@ -1,9 +1,9 @@
-"""YAML from strangers: parsed as the JSON it stands for, within bounds.
+"""Untrusted YAML, parsed into JSON values within bounds.
 
-The C parser builds nested values by recursion on the C stack, which hostile depth overflows: a crash, not an error. So the events
-are looked through first, which needs no recursion: depth and count are bounded before anything is built, and aliases, with which
-a small text grows into a huge value, are not taken at all. Numbers and words are read as Go's parser reads them: it knows no base 60,
-in which a long number takes minutes.
+The C parser builds nested values by recursion on the C stack; hostile depth overflows it, which is a crash, not an error. So the
+events are examined first, without recursion: depth and count are bounded before anything is built, and aliases, by which a small text
+grows into a huge value, are refused. Numbers and words are read as Go's parser reads them: it knows no base 60, in which a long
+number takes minutes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from mooring.apiserver.codecs.bounds import DEPTH_MAX, TOO_DEEP, VALUES_MAX
+from mooring.apiserver.codecs.codec import DEPTH_MAX, TOO_DEEP, VALUES_MAX
 
 BYTES_MAX: Final = 1024 * 1024
 _EVENTS_MAX: Final = 3 * VALUES_MAX
@@ -51,7 +51,7 @@ class _JsonLikeLoader(_Loader):  # type: ignore[misc]
 
 
 def _plain(text: str) -> Any:
-    """What a number or a word stands for; the text itself for one that is neither."""
+    """The value of a number or a word; the text itself for one that is neither."""
     if text in (text.lower(), text.upper(), text.capitalize()) and text.lower() in _WORDS:
         return _WORDS[text.lower()]
     plain = text.replace("_", "")

@@ -1,25 +1,90 @@
-"""What the namespace controller of Kubernetes does: a namespace that is deleted is emptied, then let go.
+"""Kubernetes' namespace controller: empties a deleted namespace, then removes its finalizer.
 
-It goes in rounds. A round deletes every object of every kind in the namespace, pods before everything else; what finalizers and
-grace keep stays. When nothing is left the finalizer `kubernetes` is taken out of the namespace's spec, else its conditions tell what is
-there. The next round follows when everything has gone, or a while after something has changed. Decided from the objects alone: a
-new process begins with a round for each namespace that is being deleted.
+It works in rounds. A round deletes every object of every kind in the namespace, pods first; finalizers and grace periods keep some.
+When nothing is left the finalizer `kubernetes` is removed from the namespace's spec, else its conditions list the rest. The next round
+follows when everything has gone, or a while after a change. Decisions need the objects alone: a new process begins with a round for
+each namespace that is being deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 from mooring.api.meta import Key
-from mooring.apiserver.controllers.namespacestatus import Remains, told
 from mooring.apiserver.controllers.owners import Place, links_of
 from mooring.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules.namespace import CONTENT
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Change, Stored
+from mooring.base.clock import rfc3339
 from mooring.kube.errors import ApiError
+
+
+class _Condition(NamedTuple):
+    status: str
+    reason: str
+    message: str
+
+
+_FINE: Final = {
+    "NamespaceDeletionDiscoveryFailure": _Condition("False", "ResourcesDiscovered", "All resources successfully discovered"),
+    "NamespaceDeletionGroupVersionParsingFailure": _Condition("False", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    "NamespaceDeletionContentFailure": _Condition(
+        "False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization"
+    ),
+    "NamespaceContentRemaining": _Condition("False", "ContentRemoved", "All content successfully removed"),
+    "NamespaceFinalizersRemaining": _Condition("False", "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+}
+
+
+class _Remains:
+    """Leftovers of a round: objects by the names of their kinds, finalizers, and objects that could not be deleted."""
+
+    def __init__(self, served: Iterable[Resource]) -> None:
+        self.counts: Counter[str] = Counter()
+        self.finalizers: Counter[str] = Counter()
+        self.failures: list[str] = []
+        self._names: dict[tuple[str, str, str], set[str]] = {}
+        for resource in served:
+            self._names.setdefault(resource.storage, set()).add(f"{resource.plural}.{resource.group}")
+
+    def add(self, resource: Resource, finalizers: Iterable[str]) -> None:
+        """An object that is still there. One that two groups show counts for both, as in the real one."""
+        self.counts.update(self._names[resource.storage])
+        self.finalizers.update(finalizers)
+
+
+def _with_conditions(obj: Json, remains: _Remains, now: float) -> Json:
+    """Writes the conditions after a round. Differs from kube-controller-manager, which does not report pods: here they are as others."""
+    found = {**_FINE, **_not_fine(remains)}
+    before = {condition["type"]: condition for condition in obj["status"].get("conditions") or []}
+    others = [condition for name, condition in before.items() if name not in found]
+    obj["status"]["conditions"] = others + [_condition(name, one, before.get(name), now) for name, one in found.items()]
+    return obj
+
+
+def _not_fine(remains: _Remains) -> dict[str, _Condition]:
+    found = {}
+    if remains.failures:
+        text = f"Failed to delete all resource types, {len(remains.failures)} remaining: {'; '.join(remains.failures[:3])}"
+        found["NamespaceDeletionContentFailure"] = _Condition("True", "ContentDeletionFailed", text)
+    if remains.counts:
+        text = ", ".join(sorted(f"{name} has {count} resource instances" for name, count in remains.counts.items()))
+        found["NamespaceContentRemaining"] = _Condition("True", "SomeResourcesRemain", f"Some resources are remaining: {text}")
+    if remains.finalizers:
+        text = ", ".join(sorted(f"{name} in {count} resource instances" for name, count in remains.finalizers.items()))
+        text = f"Some content in the namespace has finalizers remaining: {text}"
+        found["NamespaceFinalizersRemaining"] = _Condition("True", "SomeFinalizersRemain", text)
+    return found
+
+
+def _condition(name: str, new: _Condition, old: Json | None, now: float) -> Json:
+    since = old["lastTransitionTime"] if old is not None and old["status"] == new.status else rfc3339(now)
+    return {"type": name, "status": new.status, "lastTransitionTime": since, "reason": new.reason, "message": new.message}
+
 
 ROUND_S: Final = 1.0
 """Between two rounds of a namespace that doesn't get empty."""
@@ -30,10 +95,7 @@ _BACKGROUND: Final = DeleteOptions(propagation="Background")
 
 
 class _Emptying:
-    """One namespace's. steps: of the round that goes on. left: what the rounds have met and not got rid of.
-
-    due: when the next round begins; None while only a change can bring it.
-    """
+    """One namespace's. steps: of this round. left: found and not deleted. due: of the next round; None while only a change can cause it."""
 
     def __init__(self) -> None:
         self.steps: Iterator[None] | None = None
@@ -117,17 +179,17 @@ class Emptier:
     def _round(self, name: str, one: _Emptying) -> Iterator[None]:
         """Yields after each object."""
         kinds = [resource for resource in self._store.kinds.storing() if resource.namespaced]
-        remains = Remains(self._store.resources)
+        remains = _Remains(self._store.resources)
         for resource in kinds:
             if resource.storage == _PODS:
                 yield from self._delete_all(resource, name, one, remains)
         for resource in kinds if not remains.counts else ():
             if resource.storage != _PODS:
                 yield from self._delete_all(resource, name, one, remains)
-        self._tell(name, remains)
+        self._write_progress(name, remains)
         one.end(self._now, again=bool(remains.failures))
 
-    def _delete_all(self, resource: Resource, name: str, one: _Emptying, remains: Remains) -> Iterator[None]:
+    def _delete_all(self, resource: Resource, name: str, one: _Emptying, remains: _Remains) -> Iterator[None]:
         if self._store.kinds.get(resource.path) is None:  # (it has gone while others were deleted)
             return
         table = self._store.table(resource)
@@ -149,13 +211,13 @@ class Emptier:
         if not links.is_deleting or {ORPHAN, FOREGROUND} & set(links.finalizers or ()):
             self._store.delete(resource, stored.key, self._now, _BACKGROUND)
 
-    def _tell(self, name: str, remains: Remains) -> None:
+    def _write_progress(self, name: str, remains: _Remains) -> None:
         namespaces = self._store.kinds.get(_NAMESPACES)
         assert namespaces is not None, "a namespace that is emptied is of a kind"
         key, now = Key("", name), self._now
         if self._store.table(namespaces).get(key) is None:
             return
-        self._store.patch(namespaces, key, lambda obj: told(obj, remains, now), now, subresource="status")
+        self._store.patch(namespaces, key, lambda obj: _with_conditions(obj, remains, now), now, subresource="status")
         if not remains.counts and not remains.failures:
             self._store.patch(namespaces, key, _let_go, now, subresource="finalize")
 

@@ -1,34 +1,80 @@
-"""What the garbage collector of Kubernetes does: dependents follow their owners.
+"""Kubernetes' garbage collector: dependents follow their owners.
 
     an object whose owners are all gone            is deleted
-    one that has an owner left                     forgets those that are gone
+    one that has an owner left                     loses its references to those that are gone
     an owner that is deleted in the foreground     waits until the dependents that block it are gone; they are deleted meanwhile
-    an owner that is deleted as `Orphan`           waits until its dependents have forgotten it
+    an owner that is deleted as `Orphan`           waits until its dependents have lost their references to it
 
-Decided from the objects alone, whatever the history: what is examined twice ends the same, and a new process examines everything
-that has links. A reference to a kind that is not served, and a cluster-wide object's reference to one in a namespace, decide nothing:
-such an object stays as it is. Work is done in small portions, since requests wait meanwhile.
+Decisions need the objects alone: examining one twice gives the same result, and a new process examines every object with references.
+References to kinds that are not served, and of cluster-wide objects to namespaced ones, decide nothing: such an object stays as it
+is. Work is done in small portions, since requests wait meanwhile.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from itertools import islice
 from typing import Any, Final
 
 from mooring.api.meta import Key
-from mooring.apiserver.controllers import ownerwarning
 from mooring.apiserver.controllers.owners import Dependents, KindIndex, Links, Owner, Place, links_of
 from mooring.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Change, Stored
+from mooring.base.clock import rfc3339
 from mooring.base.log import logger
 from mooring.kube.errors import ApiError
 
+_EVENTS: Final = ("", "v1", "events")
+_NAMESPACES: Final = ("", "v1", "namespaces")
+_COMPONENT: Final = "garbage-collector-controller"
+
+
+def _lives_somewhere(store: ObjectStore, kind: Resource, owner: Owner) -> bool:
+    """True when the owner is there, in whatever namespace. kind: the one that the reference names."""
+    namespaces = store.kinds.get(_NAMESPACES)
+    if namespaces is None:
+        return False
+    table = store.table(kind)
+    found = (table.get(Key(space.key.name, owner.name)) for space in store.table(namespaces).items())
+    return any(stored is not None and stored.uid == owner.uid for stored in found)
+
+
+def _write_event(store: ObjectStore, resource: Resource, stored: Stored, owner: Owner, now: float) -> None:
+    """Writes an event about the dependent, where its namespace still takes one."""
+    events = store.kinds.get(_EVENTS)
+    if events is None:
+        return
+    with contextlib.suppress(ApiError):
+        store.create(events, _event(resource, stored, owner, now), stored.key.namespace or "default", now)
+
+
+def _event(resource: Resource, stored: Stored, owner: Owner, now: float) -> Json:
+    namespace, moment = stored.key.namespace, rfc3339(now)
+    named = f"[{owner.api_version}/{owner.kind}, namespace: {namespace}, name: {owner.name}, uid: {owner.uid}]"
+    involved = {"kind": resource.kind, "apiVersion": resource.api_version, "name": stored.key.name, "uid": stored.uid}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{stored.key.name}."},
+        "involvedObject": {**involved, **({"namespace": namespace} if namespace else {})},
+        "reason": "OwnerRefInvalidNamespace",
+        "message": f'ownerRef {named} does not exist in namespace "{namespace}"',
+        "source": {"component": _COMPONENT},
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "count": 1,
+        "type": "Warning",
+        "eventTime": None,
+        "reportingComponent": _COMPONENT,
+        "reportingInstance": "",
+    }
+
+
 _log = logger(__name__)
 
-_EVENTS: Final = ("", "v1", "events")
 """They may name owners, and don't follow them."""
 
 
@@ -55,7 +101,6 @@ class Collector:
         return bool(self._queue)
 
     def work(self, now: float, count_max: int) -> None:
-        """Examines so many objects at the most."""
         for _ in range(min(count_max, len(self._queue))):
             place = self._queue.popleft()
             self._queued.discard(place)
@@ -188,11 +233,11 @@ class Collector:
         return resource is not None and resource.namespaced
 
     def _warn(self, resource: Resource, stored: Stored, missing: list[Owner], now: float) -> None:
-        """Tells of owners that live where a reference can't reach them: in another namespace."""
+        """Logs references that no object can answer to: their owners live in another namespace."""
         for owner in missing:
             kind = self._kinds.of(owner)
-            if kind is not None and kind.namespaced and ownerwarning.lives_somewhere(self._store, kind, owner):
-                ownerwarning.tell(self._store, resource, stored, owner, now)
+            if kind is not None and kind.namespaced and _lives_somewhere(self._store, kind, owner):
+                _write_event(self._store, resource, stored, owner, now)
 
     def _waits_for_dependents(self, place: Place) -> bool:
         resource = self._kinds.at(place.storage)

@@ -1,8 +1,4 @@
-"""The server's own controllers, run: dependents follow their owners, deleted namespaces empty themselves.
-
-Nothing is asked over and over: a change of the store brings a turn of the event loop, and one brings the next while work is left. A
-turn does little, so that requests come in between.
-"""
+"""Runs the server's controllers: a change of the store starts a turn, and one the next while work is left, small enough for requests."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Who owns whom: dependents by their owner's uid, kept up to date from the store's changes.
-
-An object is read only as far as its links go, and most objects not at all: who has neither owners nor a deletion mark has nothing
-in its JSON that would say so.
-"""
+"""Dependents by their owner's uid, from the store's changes. Objects without owners and deletion mark are told by their JSON's text."""
 
 from __future__ import annotations
 
@@ -31,8 +27,6 @@ class Place:
 
 
 class Owner(msgspec.Struct, frozen=True, rename="camel"):
-    """One of an object's metadata.ownerReferences."""
-
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -47,7 +41,7 @@ class Owner(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Links(msgspec.Struct, frozen=True, rename="camel"):
-    """What decides over an object's end."""
+    """The fields that decide over an object's end."""
 
     owner_references: tuple[Owner, ...] | None = None
     finalizers: tuple[str, ...] | None = None
@@ -117,7 +111,7 @@ class Dependents:
         return found is not None and found.blocking_count > 0
 
     def owner_goes(self, uid: str) -> None:
-        """Remembered as long as somebody names it: its kind may go, too."""
+        """Remembered while an object refers to it: its kind may go, too."""
         if uid in self._by_owner:
             self._by_owner[uid].is_gone = True
 

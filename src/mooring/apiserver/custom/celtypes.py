@@ -6,28 +6,28 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mooring.apiserver.cel import conversions, values
-from mooring.apiserver.cel.checker import BOOL, DYN, INT, STRING, Kind
+from mooring.apiserver.cel.checker import BOOL, DYN, INT, STRING, CelType
 from mooring.apiserver.custom.structure import Structure
 
 Converter = Callable[[Any], Any]
 
-_FORMATS: Final[dict[str, tuple[Kind, Converter]]] = {
-    "date-time": (Kind("timestamp"), conversions.to_timestamp),
-    "date": (Kind("timestamp"), lambda value: conversions.to_timestamp(f"{value}T00:00:00Z")),
-    "duration": (Kind("duration"), conversions.to_duration),
-    "byte": (Kind("bytes"), lambda value: conversions.to_bytes(value)),
+_FORMATS: Final[dict[str, tuple[CelType, Converter]]] = {
+    "date-time": (CelType("timestamp"), conversions.to_timestamp),
+    "date": (CelType("timestamp"), lambda value: conversions.to_timestamp(f"{value}T00:00:00Z")),
+    "duration": (CelType("duration"), conversions.to_duration),
+    "byte": (CelType("bytes"), lambda value: conversions.to_bytes(value)),
 }
-_SCALARS: Final = {"integer": INT, "number": Kind("double"), "boolean": BOOL}
-_METADATA: Final = Kind("object", fields={"name": STRING, "generateName": STRING}.get)
+_SCALARS: Final = {"integer": INT, "number": CelType("double"), "boolean": BOOL}
+_METADATA: Final = CelType("object", fields={"name": STRING, "generateName": STRING}.get)
 _WHOLE: Final = {"apiVersion": STRING, "kind": STRING, "metadata": _METADATA}
 
 
-def kind_of(structure: Structure, *, root: bool = False) -> Kind:
+def cel_type_of(structure: Structure, *, root: bool = False) -> CelType:
     """root: the object itself, which has metadata."""
     if structure.raw.get("x-kubernetes-int-or-string"):
         return DYN
     if structure.type == "array":
-        return Kind("list", kind_of(structure.items) if structure.items is not None else DYN)
+        return CelType("list", cel_type_of(structure.items) if structure.items is not None else DYN)
     if structure.type == "object":
         return _object(structure, whole=root or structure.embedded)
     if structure.nullable:
@@ -54,19 +54,19 @@ def converter_of(structure: Structure) -> Converter | None:
     return None
 
 
-def _object(structure: Structure, *, whole: bool) -> Kind:
+def _object(structure: Structure, *, whole: bool) -> CelType:
     if structure.additional is not None and not structure.properties:
-        return Kind("map", kind_of(structure.additional) if isinstance(structure.additional, Structure) else DYN)
-    known: dict[str, Kind] = {}
+        return CelType("map", cel_type_of(structure.additional) if isinstance(structure.additional, Structure) else DYN)
+    known: dict[str, CelType] = {}
 
-    def field(name: str) -> Kind | None:
+    def field(name: str) -> CelType | None:
         if whole and name in _WHOLE:
             return _WHOLE[name]
         if name not in known and name in structure.properties:
-            known[name] = kind_of(structure.properties[name])
+            known[name] = cel_type_of(structure.properties[name])
         return known.get(name)
 
-    return Kind("object", fields=field)
+    return CelType("object", fields=field)
 
 
 def _unless_null(convert: Converter) -> Converter:

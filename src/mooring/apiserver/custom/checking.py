@@ -1,7 +1,4 @@
-"""A value against a schema: what is wrong with it, in the API server's words.
-
-What an update leaves as it was is not judged again: a definition may have become stricter than what is stored.
-"""
+"""Validates a value by a schema, in the API server's words; unchanged parts are not checked: a schema may be stricter than old objects."""
 
 from __future__ import annotations
 
@@ -9,15 +6,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from mooring.apiserver import field_errors
+from mooring.apiserver.codecs.scalars import equal_json, type_of
 from mooring.apiserver.custom.formats import fits
 from mooring.apiserver.custom.goregexp import GoRegexp, go_regexp
 from mooring.apiserver.custom.lists import counterparts
 from mooring.apiserver.custom.regexsyntax import RegexpError
 from mooring.apiserver.custom.structure import NOTHING
-from mooring.apiserver.equality import equal_json
 from mooring.apiserver.field_errors import Cause
-
-Json = dict[str, Any]
+from mooring.apiserver.resource import Json
 
 _WORK_MAX: Final = 1_000_000
 _EACH: Final = 5
@@ -43,7 +39,6 @@ class _Work:
         self._patterns: dict[str, GoRegexp] = {}
 
     def did(self, steps: int) -> None:
-        """Raises _TooMuch."""
         self._left -= steps
         if self._left < 0:
             raise _TooMuch
@@ -60,10 +55,7 @@ class _Work:
 
 
 def check(value: Any, schema: Json, path: str = "", old: Any = NOTHING) -> list[Cause]:
-    """schema: a JSONSchemaProps. old: what stood there before, NOTHING where nothing did.
-
-    Differs from kube-apiserver, which checks on: a value that is too much work for its schema is refused.
-    """
+    """old: the stored value or NOTHING. Differs from kube-apiserver: a value that is too much work for its schema is refused."""
     try:
         return _check(value, schema, path, old, _Work())
     except _TooMuch:
@@ -78,24 +70,6 @@ def _check(value: Any, schema: Json, path: str, old: Any, work: _Work) -> list[C
     if wrong or value is None:
         return wrong if value is None else [*wrong, *_enum(value, schema, path, work)]
     return [*_enum(value, schema, path, work), *_own(value, schema, path, old, work), *_joined(value, schema, path, old, work)]
-
-
-def type_of(value: Any) -> str:
-    """A JSON value's type as messages name it."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int() if -(2**63) <= value < 2**63:
-            return "integer"
-        case int() | float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-    return "object"
 
 
 def _type(value: Any, schema: Json, path: str) -> list[Cause]:

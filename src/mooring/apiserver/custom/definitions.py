@@ -1,12 +1,9 @@
-"""The worker behind CustomResourceDefinitions: names are accepted, kinds served and withdrawn, objects deleted with their kind.
-
-It follows the store's changes and acts at once, in the same turn: who sees the answer of a write finds the kind served.
-"""
+"""Serves and withdraws the kinds of CustomResourceDefinitions, in the turn of the write: its answer comes when the kind is served."""
 
 from __future__ import annotations
 
 from mooring.api.meta import Key
-from mooring.apiserver.custom import conditions, lifecycle
+from mooring.apiserver.custom import lifecycle
 from mooring.apiserver.custom.serving import resources_of, stored_resource
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
@@ -44,14 +41,14 @@ class Definitions:
         self._remove(change.key.name)
         group = change.old.whole()["spec"]["group"]
         for other in self._all():
-            if other["spec"]["group"] == group and not conditions.is_true(other, "NamesAccepted"):
+            if other["spec"]["group"] == group and not lifecycle.has_condition(other, "NamesAccepted"):
                 self._settle(other, change.at)  # (a name may have become free)
 
     def _settle(self, definition: Json, now: float) -> None:
         """Writes the status that follows; that write leads here again, and then the kinds are served."""
         name, group = definition["metadata"]["name"], definition["spec"]["group"]
         others = [other for other in self._all() if other["spec"]["group"] == group and other["metadata"]["name"] != name]
-        status = conditions.settled(definition, others, now)
+        status = lifecycle.status_of(definition, others, now)
         if status != definition["status"]:
             self._write_status(name, status, now)
             return
@@ -68,12 +65,12 @@ class Definitions:
         self._store.withdraw([resource for resource in self._served.get(name, ()) if resource.path not in paths])
         self._stored[name] = stored_resource(definition)
         self._store.serve(new)
-        self._store.make_room(self._stored[name])
+        self._store.ensure_table(self._stored[name])
         self._served[name] = new
 
     def _remove(self, name: str) -> None:
         self._store.withdraw(self._served.pop(name))
-        self._store.forget(self._stored.pop(name).storage)
+        self._store.drop_table(self._stored.pop(name).storage)
 
     # deletion
 
@@ -88,10 +85,10 @@ class Definitions:
             self._finish(left, now)
 
     def _finish(self, definition: Json, now: float) -> None:
-        """Lets the definition go when nothing is left of its kind, else says what it waits for."""
+        """Removes the finalizer when no object of the kind is left, else writes the condition that says why not."""
         name, finalizers = definition["metadata"]["name"], definition["metadata"].get("finalizers") or []
         if len(self._store.table(self._stored[name])):
-            status = conditions.emptying(definition["status"], now)
+            status = lifecycle.emptying(definition["status"], now)
             if status != definition["status"]:
                 self._write_status(name, status, now)
         elif lifecycle.CLEANUP in finalizers:

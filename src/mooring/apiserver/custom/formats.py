@@ -23,7 +23,7 @@ _SCHEME: Final = re.compile(r"[a-zA-Z][-+.a-zA-Z0-9]*:.+", re.DOTALL)
 
 
 def fits(text: str, name: str) -> bool:
-    """True for formats that nobody checks, too."""
+    """True for unchecked formats, too."""
     rule = RULES.get(name.replace("-", ""))
     return rule is None or rule(text)
 

@@ -1,7 +1,7 @@
-"""Go's regular expressions, matched without ever going back: as there, a text is read once, whatever the expression.
+"""Go's regular expressions, matched without backtracking: a text is read once, whatever the expression.
 
-Python's own go back, so that `(a+)+$` takes longer than anybody waits. Here all ways through the expression are followed side by side.
-Where these ways stand after a letter is remembered (a lazy DFA), so that a letter costs one look in a dict nearly always.
+Python's own backtrack, so that `(a+)+$` may take for ever. Here all paths through the expression are followed at the same time. The
+set of states after a letter is cached (a lazy DFA), so that most letters cost one look-up in a dict.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class GoRegexp:
         return False
 
     def find_all(self, text: str) -> Iterator[str]:
-        """What it finds, from left to right, each as the expression prefers it; nothing twice."""
+        """All matches from left to right, each as the expression prefers it; they don't overlap."""
         left, begin, end = [_STEPS_MAX], 0, -1
         while begin <= len(text):
             found = self._match_at(text, begin, left)

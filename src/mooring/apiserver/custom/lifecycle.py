@@ -1,15 +1,126 @@
-"""The life of a definition: what is filled in, what each endpoint may write, and which of its versions objects are stored in."""
+"""The life of a definition: its defaults, the names it is accepted with, its conditions, its endpoints, its storage version."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from mooring.apiserver import deletion
-from mooring.apiserver.custom import conditions
+from mooring.apiserver.codecs.scalars import equal_json
 from mooring.apiserver.deletion import DeleteOptions
-from mooring.apiserver.equality import equal_json
+from mooring.apiserver.resource import Json
+from mooring.base.clock import rfc3339
 
-Json = dict[str, Any]
+_RESOURCE_NAMES: Final = (("plural", "Plural"), ("singular", "Singular"))
+_KINDS: Final = (("kind", "Kind"), ("listKind", "ListKind"))
+_NO_CONFLICTS: Final = ("NoConflicts", "no conflicts found")
+
+
+def _accepted_names(definition: Json, others: Iterable[Json]) -> tuple[Json, str, str]:
+    """The names that the definition may have, and the reason and message of the last conflict. others: definitions of the same group."""
+    wanted, had = definition["spec"]["names"], definition["status"].get("acceptedNames") or {}
+    taken = [other["status"].get("acceptedNames") or {} for other in others]
+    resources = {name for names in taken for name in _resource_names(names)}
+    kinds = {names.get(part, "") for names in taken for part in ("kind", "listKind")}
+    got, conflicts = dict(had), [_NO_CONFLICTS]
+    for part, word in _RESOURCE_NAMES:
+        _accept(part, word, resources, wanted, got, conflicts)
+    clashes = [name for name in wanted.get("shortNames") or () if name in resources]
+    if clashes:
+        conflicts.append(("ShortNamesConflict", _conflict_text(clashes)))
+    else:
+        got["shortNames"] = list(wanted.get("shortNames") or ())
+    for part, word in _KINDS:
+        _accept(part, word, kinds, wanted, got, conflicts)
+    got["categories"] = list(wanted.get("categories") or ())
+    reason, message = conflicts[-1]
+    return {part: value for part, value in got.items() if value or part in ("plural", "kind")}, reason, message
+
+
+def _accept(part: str, word: str, used: set[str], wanted: Json, got: Json, conflicts: list[tuple[str, str]]) -> None:
+    if wanted.get(part, "") in used:
+        conflicts.append((f"{word}Conflict", f'"{wanted[part]}" is already in use'))
+    else:
+        got[part] = wanted.get(part, "")
+
+
+def _resource_names(names: Json) -> list[str]:
+    return [name for name in (names.get("plural"), names.get("singular"), *(names.get("shortNames") or ())) if name]
+
+
+def _conflict_text(clashes: list[str]) -> str:
+    texts = [f'"{name}" is already in use' for name in clashes]
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+APPROVED: Final = "api-approved.kubernetes.io"
+_TERMINATING: Final = "Terminating"
+
+
+def _condition(definition: Json, kind: str) -> Json | None:
+    """A condition of the definition's status; None for one that it doesn't have."""
+    return next((found for found in definition["status"].get("conditions") or () if found["type"] == kind), None)
+
+
+def has_condition(definition: Json, kind: str) -> bool:
+    found = _condition(definition, kind)
+    return found is not None and found["status"] == "True"
+
+
+def status_of(definition: Json, others: Iterable[Json], now: float) -> Json:
+    """The status that the definition is to have. others: the other definitions of its group."""
+    got, reason, message = _accepted_names(definition, others)
+    free = reason == _NO_CONFLICTS[0]
+    status = {**definition["status"], "acceptedNames": got}
+    changed = {"status": _with_condition(status, "NamesAccepted", free, reason, message, now)}
+    if free and not has_condition(changed, "Established"):
+        text = "the initial names have been accepted"
+        changed["status"] = _with_condition(changed["status"], "Established", True, "InitialNamesAccepted", text, now)
+    elif _condition(changed, "Established") is None:
+        changed["status"] = _with_condition(changed["status"], "Established", False, "NotAccepted", "not all names are accepted", now)
+    approved = (definition["metadata"].get("annotations") or {}).get(APPROVED)
+    if approved and is_protected(definition["spec"]["group"]):
+        return _with_approval(changed["status"], approved, now)
+    return changed["status"]
+
+
+def _terminating(status: Json, now: float) -> Json:
+    """The status of a definition whose deletion has been asked for."""
+    text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+    return _with_condition(status, _TERMINATING, True, "InstanceDeletionPending", text, now)
+
+
+def emptying(status: Json, now: float) -> Json:
+    """The status while objects are left."""
+    return _with_condition(status, _TERMINATING, True, "InstanceDeletionInProgress", "CustomResource deletion is in progress", now)
+
+
+def is_protected(group: str) -> bool:
+    """True for groups that belong to Kubernetes: their kinds need an approval."""
+    return group in ("k8s.io", "kubernetes.io") or group.endswith((".k8s.io", ".kubernetes.io"))
+
+
+def _with_condition(status: Json, kind: str, value: bool, reason: str, message: str, now: float) -> Json:
+    """The status with that condition; the time is of the change from or to true."""
+    text = "True" if value else "False"
+    new = {"type": kind, "status": text, "lastTransitionTime": rfc3339(now), "reason": reason, "message": message}
+    found = list(status.get("conditions") or ())
+    for number, old in enumerate(found):
+        if old["type"] == kind:
+            if old["status"] == text:
+                new["lastTransitionTime"] = old.get("lastTransitionTime") or new["lastTransitionTime"]
+            found[number] = new
+            return {**status, "conditions": found}
+    return {**status, "conditions": [*found, new]}
+
+
+def _with_approval(status: Json, approved: str, now: float) -> Json:
+    kind = "KubernetesAPIApprovalPolicyConformant"
+    if approved.startswith("unapproved"):
+        text = f'not approved: "{approved}"'
+        return _with_condition(status, kind, False, "UnapprovedAnnotation", text, now)
+    return _with_condition(status, kind, True, "ApprovedAnnotation", f"approved in {approved}", now)
+
 
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 """The finalizer that stands for the objects of the kind."""
@@ -45,7 +156,7 @@ def delete(obj: Json, options: DeleteOptions, now: float) -> Json | None:
         finalizers = meta.setdefault("finalizers", [])
         if CLEANUP not in finalizers:
             finalizers.append(CLEANUP)
-        obj["status"] = conditions.terminating(obj["status"], now)
+        obj["status"] = _terminating(obj["status"], now)
     return deletion.plain(obj, options, now)
 
 

@@ -1,17 +1,16 @@
-"""Lists that are sets or maps: no item twice, and each item's counterpart in the list as it was."""
+"""Lists that are sets or maps: their schemas, repeated items, and each item's counterpart in the list as it was."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from mooring.apiserver import field_errors
 from mooring.apiserver.custom.structure import NOTHING, Structure
 from mooring.apiserver.field_errors import Cause
-
-Json = dict[str, Any]
+from mooring.apiserver.resource import Json
 
 
 def duplicates(value: Any, structure: Structure, path: str = "") -> Iterator[Cause]:
@@ -54,5 +53,77 @@ def _twice(value: list[Any], structure: Structure, path: str) -> Iterator[Cause]
 
 
 def _key(item: Any, keys: tuple[str, ...]) -> bytes:
-    told = [item.get(name) for name in keys] if keys and isinstance(item, dict) else item
-    return msgspec.json.encode(told, order="deterministic")
+    identity = [item.get(name) for name in keys] if keys and isinstance(item, dict) else item
+    return msgspec.json.encode(identity, order="deterministic")
+
+
+_LIST_TYPES: Final = ("atomic", "set", "map")
+_MAP_TYPES: Final = ("atomic", "granular")
+_LIST, _KEYS, _MAP = "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type"
+
+
+def wrong_list(schema: Json, path: str) -> Iterator[Cause]:
+    kind, keys = schema.get(_LIST), schema.get(_KEYS) or []
+    if keys and kind != "map":
+        missing, text = kind is None, "must be map if x-kubernetes-list-map-keys is non-empty"
+        yield field_errors.required(f"{path}.{_LIST}", text) if missing else field_errors.invalid(f"{path}.{_LIST}", kind, text)
+    if kind is None:
+        return
+    if kind not in _LIST_TYPES:
+        yield field_errors.not_supported(f"{path}.{_LIST}", kind, _LIST_TYPES)
+    if schema.get("type") != "array":
+        yield field_errors.invalid(f"{path}.type", schema.get("type", ""), "must be array if x-kubernetes-list-type is specified")
+        return
+    items = schema.get("items")
+    if isinstance(items, dict) and kind == "set":
+        yield from _wrong_set(items, f"{path}.items")
+    elif isinstance(items, dict) and kind == "map":
+        yield from _wrong_map_list(items, keys, path)
+
+
+def wrong_map(schema: Json, path: str) -> Iterator[Cause]:
+    kind = schema.get(_MAP)
+    if kind is None:
+        return
+    if kind not in _MAP_TYPES:
+        yield field_errors.not_supported(f"{path}.{_MAP}", kind, _MAP_TYPES)
+    if schema.get("type") != "object":
+        yield field_errors.invalid(f"{path}.type", schema.get("type", ""), "must be object if x-kubernetes-map-type is specified")
+
+
+def _wrong_set(items: Json, path: str) -> Iterator[Cause]:
+    """Items are compared as wholes."""
+    if items.get("nullable"):
+        yield field_errors.forbidden(f"{path}.nullable", "cannot be nullable when x-kubernetes-list-type is set")
+    if items.get("type") == "object" and items.get(_MAP) != "atomic":
+        yield field_errors.invalid(f"{path}.{_MAP}", items.get(_MAP), "must be atomic as item of a list with x-kubernetes-list-type=set")
+    if items.get("type") == "array" and items.get(_LIST) not in (None, "atomic"):
+        yield field_errors.invalid(f"{path}.{_LIST}", items.get(_LIST), "must be atomic as item of a list with x-kubernetes-list-type=set")
+
+
+def _wrong_map_list(items: Json, keys: list[str], path: str) -> Iterator[Cause]:
+    if not keys:
+        yield field_errors.required(f"{path}.{_KEYS}", "must not be empty if x-kubernetes-list-type is map")
+    if items.get("type") != "object":
+        text = "must be object if parent array's x-kubernetes-list-type is map"
+        yield field_errors.invalid(f"{path}.items.type", items.get("type", ""), text)
+    properties = items.get("properties") or {}
+    for key in keys:
+        yield from _wrong_key(properties.get(key), key, key in (items.get("required") or ()), path)
+    if any(key not in properties for key in keys):
+        yield field_errors.invalid(f"{path}.{_KEYS}", keys, "entries must all be names of item properties")
+    if len(set(keys)) < len(keys):
+        yield field_errors.invalid(f"{path}.{_KEYS}", keys, "must not contain duplicate entries")
+
+
+def _wrong_key(schema: Json | None, key: str, is_required: bool, path: str) -> Iterator[Cause]:
+    if schema is None:
+        return
+    place = f"{path}.items.properties[{key}]"
+    if schema.get("type") in ("array", "object"):
+        yield field_errors.invalid(f"{place}.type", schema["type"], "must be a scalar type if parent array's x-kubernetes-list-type is map")
+    if not is_required and "default" not in schema:
+        text = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
+        yield field_errors.required(f"{place}.default", text)
+    if schema.get("nullable"):
+        yield field_errors.forbidden(f"{place}.nullable", "this property is in x-kubernetes-list-map-keys, so it cannot be nullable")

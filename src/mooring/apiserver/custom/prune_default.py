@@ -1,14 +1,11 @@
-"""What happens to an object before anybody judges it: unknown fields go, nulls that say nothing go, defaults come.
-
-All but `whole_numbers` write to what they are given.
-"""
+"""Before validation: unknown fields go, nulls without meaning go, defaults come. All but `whole_numbers` write to their argument."""
 
 from __future__ import annotations
 
 import copy
 from typing import Any, Final
 
-from mooring.apiserver.codecs.bounds import VALUES_MAX, count_of
+from mooring.apiserver.codecs.codec import VALUES_MAX, count_of
 from mooring.apiserver.custom.structure import Structure
 
 _WRITTEN_OUT: Final = 1e21  # larger ones are written with an exponent

@@ -1,6 +1,6 @@
-"""Go's regular expressions, read: text into a tree. The syntax is that of RE2, so there is nothing in it that needs to go back.
+"""Parses Go's regular expressions (RE2's syntax, without backreferences) into a tree.
 
-What Go refuses is refused, with its words. Of Unicode's classes only the general categories are known (`\\pL`, `\\p{Lu}`), no scripts.
+Go's errors are given in its words. Of Unicode's classes only the general categories are known (`\\pL`, `\\p{Lu}`), no scripts.
 """
 
 from __future__ import annotations
@@ -83,8 +83,6 @@ Node = Letter | Place | Sequence | Choice | Repeat
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Flags:
-    """(?ims-U)"""
-
     i: bool = False
     m: bool = False
     s: bool = False
@@ -113,7 +111,7 @@ class _Reader:
         return self._at < len(self._text)
 
     def choice(self, flags: _Flags) -> Node:
-        """Up to the end, or to the closing parenthesis that belongs to nobody here."""
+        """Up to the end, or to a closing parenthesis that was not opened here."""
         self._depth += 1
         if self._depth > _DEPTH_MAX:
             raise RegexpError("expression nests too deeply")
@@ -136,7 +134,7 @@ class _Reader:
         return found
 
     def _changed_flags(self, flags: _Flags) -> _Flags | None:
-        """What `(?i)` changes for the rest of the group; None for a group."""
+        """The flags that `(?i)` sets for the rest of the group; None for a group."""
         end = self._text.find(")", self._at)
         inside = self._text[self._at + 2 : end]
         if end < 0 or inside.strip("imsU-"):
@@ -236,7 +234,6 @@ class _Reader:
         return _not(fits) if (sign == "P") != bool(found[1]) else fits
 
     def _letter(self) -> str:
-        """The letter that an escape stands for."""
         if not self.rest:
             raise RegexpError("trailing backslash at end of expression: ``")
         begin = self._at - 1

@@ -1,21 +1,116 @@
-"""The CEL rules of a schema, applied: which of them an object breaks."""
+"""The CEL rules of a schema: compiled, and applied to objects."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any, Final
 
 from mooring.apiserver import field_errors
-from mooring.apiserver.cel.compiler import OverBudget
+from mooring.apiserver.cel import work
+from mooring.apiserver.cel.checker import STRING, CelType, CompileError, checked, mentions
+from mooring.apiserver.cel.compiler import OverBudget, Program, Scope, compiled
+from mooring.apiserver.cel.values import NONE, CelError, Optional
 from mooring.apiserver.cel.work import STEPS_MAX
-from mooring.apiserver.custom.checking import type_of
+from mooring.apiserver.codecs.scalars import equal_json, type_of
+from mooring.apiserver.custom.celtypes import Converter, cel_type_of, converter_of
 from mooring.apiserver.custom.lists import counterparts
-from mooring.apiserver.custom.rule import Rule, compiled_rule
 from mooring.apiserver.custom.structure import NOTHING, Structure
-from mooring.apiserver.equality import equal_json
 from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.resource import Json
 
-Json = dict[str, Any]
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """spec: as the schema says it. of_change: it speaks of the old value, so it needs one. steps: work of one evaluation, without loops."""
+
+    spec: Json
+    program: Program
+    message: Program | None
+    convert: Converter | None
+    of_change: bool
+    steps: int
+
+    def violation(self, value: Any, old: Any, left: list[int]) -> tuple[str, bool] | None:
+        """The message of a broken rule, and whether it could be evaluated; None when it holds. Raises OverBudget."""
+        optional = bool(self.spec.get("optionalOldSelf"))
+        if self.of_change and old is NOTHING and not optional:
+            return None
+        try:
+            scope = Scope({}, left)
+            scope.did(self.steps + (work.of_comparison(value, old) if self.convert is not None else 0))
+            scope = scope.bound(self._names(value, old, optional))
+            if self.program(scope) is True:
+                return None
+        except OverBudget:
+            raise
+        except CelError as error:
+            return f"{error} evaluating rule: {self.spec.get('message') or self.spec['rule'].strip()}", False
+        return self._message(scope), True
+
+    def _names(self, value: Any, old: Any, optional: bool) -> Json:
+        convert = self.convert or _same
+        names = {"self": convert(value)}
+        if optional:
+            names["oldSelf"] = NONE if old is NOTHING else Optional(there=True, value=convert(old))
+        elif old is not NOTHING:
+            names["oldSelf"] = convert(old)
+        return names
+
+    def _message(self, scope: Scope) -> str:
+        if self.message is not None:
+            try:
+                text = self.message(scope)
+            except OverBudget:
+                raise
+            except CelError:
+                text = None
+            if isinstance(text, str) and text.strip() and "\n" not in text:
+                return text
+        return self.spec.get("message") or f"failed rule: {self.spec['rule'].strip()}"
+
+
+def compiled_rule(spec: Json, structure: Structure, *, root: bool) -> Rule:
+    """Raises CompileError."""
+    names = names_of(spec, structure, root=root)
+    tree, _ = checked(spec["rule"], names)
+    message = checked(spec["messageExpression"], names)[0] if spec.get("messageExpression") else None
+    steps = work.ROUND + work.of_tree(tree) + (0 if message is None else work.of_tree(message))
+    text = None if message is None else compiled(message)
+    return Rule(spec, compiled(tree), text, converter_of(structure), mentions(tree, "oldSelf"), steps)
+
+
+def wrong_rule(spec: Json, structure: Structure, *, root: bool) -> str:
+    """Why the rule can't be one; "" if it can."""
+    try:
+        _, kind = checked(spec["rule"], names_of(spec, structure, root=root))
+    except CompileError as error:
+        return str(error)
+    return "" if kind.name in ("bool", "dyn") else "cel expression must evaluate to a bool"
+
+
+def wrong_message(spec: Json, structure: Structure, *, root: bool) -> str:
+    """Why its messageExpression can't be one; "" if it can."""
+    try:
+        _, kind = checked(spec["messageExpression"], names_of(spec, structure, root=root))
+    except CompileError as error:
+        return f"messageExpression {error}"
+    return "" if kind.name in (STRING.name, "dyn") else "messageExpression must evaluate to a string"
+
+
+def is_of_change(spec: Json, structure: Structure, *, root: bool) -> bool:
+    """True for a rule that speaks of the old value. The rule has been found right."""
+    return mentions(checked(spec["rule"], names_of(spec, structure, root=root))[0], "oldSelf")
+
+
+def names_of(spec: Json, structure: Structure, *, root: bool) -> dict[str, CelType]:
+    kind = cel_type_of(structure, root=root)
+    return {"self": kind, "oldSelf": CelType("optional") if spec.get("optionalOldSelf") else kind}
+
+
+def _same(value: Any) -> Any:
+    return value
+
 
 _NO_PATH: Final = "<nil>"
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\['([^']*)'\]")
@@ -42,9 +137,9 @@ class Rules:
         if value is None or (old is not NOTHING and equal_json(old, value)):
             return
         for rule in self._rules:
-            told = rule.told(value, old, left)
-            if told is not None:
-                found.append(_cause(rule.spec, told, value, path))
+            violation = rule.violation(value, old, left)
+            if violation is not None:
+                found.append(_cause(rule.spec, violation, value, path))
         if isinstance(value, list) and self._items is not None:
             for number, (item, before) in enumerate(counterparts(value, old, self._structure.raw)):
                 self._items._apply(item, before, f"{path}[{number}]", left, found)
@@ -69,9 +164,9 @@ def rules_of(structure: Structure, *, root: bool = True) -> Rules | None:
     return Rules(structure, rules, below, items, others) if rules or below or items or others else None
 
 
-def _cause(spec: Json, told: tuple[str, bool], value: Any, path: str) -> Cause:
-    """told: what to say, and whether the rule could be evaluated."""
-    text, evaluated = told
+def _cause(spec: Json, violation: tuple[str, bool], value: Any, path: str) -> Cause:
+    """violation: the message, and whether the rule could be evaluated."""
+    text, evaluated = violation
     field, reason = path + spec.get("fieldPath", "") if path else spec.get("fieldPath", "").removeprefix("."), spec.get("reason")
     field = _STEP.sub(lambda step: f".{step[1]}" if step[1] is not None else f"[{step[2]}]", field) or _NO_PATH
     if not evaluated:

@@ -1,17 +1,16 @@
-"""What a schema's CEL rules may be: text that can be compiled against it, with messages and paths that mean something."""
+"""Checks a schema's CEL rules: they compile against it, and their messages and paths make sense."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from mooring.apiserver import field_errors
-from mooring.apiserver.custom.rule import is_of_change, wrong_message, wrong_rule
+from mooring.apiserver.custom.rules import is_of_change, wrong_message, wrong_rule
 from mooring.apiserver.custom.structure import Structure, structure_of
 from mooring.apiserver.field_errors import Cause
-
-Json = dict[str, Any]
+from mooring.apiserver.resource import Json
 
 _RULES: Final = "x-kubernetes-validations"
 _REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")

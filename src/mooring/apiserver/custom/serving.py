@@ -1,31 +1,88 @@
-"""A definition into the kinds that the store serves: one for each version, all of the same objects."""
+"""A definition into the kinds that the store serves: one for each version, all of the same objects; and the scale of each."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mooring.apiserver import api_errors, objectmeta
-from mooring.apiserver.codecs.bounds import VALUES_MAX
-from mooring.apiserver.codecs.schema import Messages, decode
-from mooring.apiserver.custom import conditions, lifecycle
-from mooring.apiserver.custom.columns import columns_of, fields_of, scale_of
-from mooring.apiserver.custom.embedded import decode_embedded
-from mooring.apiserver.custom.facts import Custom
+from mooring.apiserver.codecs.codec import VALUES_MAX
+from mooring.apiserver.codecs.scalars import equal_json
+from mooring.apiserver.codecs.schema import decode
+from mooring.apiserver.custom import lifecycle
 from mooring.apiserver.custom.prune_default import drop_nulls, fill, prune, whole_numbers
-from mooring.apiserver.custom.scale import scale_action
-from mooring.apiserver.custom.structure import Structure, has_rules, structure_of
-from mooring.apiserver.custom.validate import Judge
-from mooring.apiserver.equality import equal_json
+from mooring.apiserver.custom.structure import Custom, ScalePaths, Structure, has_rules, structure_of
+from mooring.apiserver.custom.validate import Validator, decode_embedded
+from mooring.apiserver.custom.views import columns_of, fields_of, scale_of
 from mooring.apiserver.kinds import version_order
-from mooring.apiserver.resource import Form, Json, Resource, Status, View
+from mooring.apiserver.resource import Action, Json, Resource, Status, StorageVersion, View
 from mooring.kube.errors import Forbidden
 
 if TYPE_CHECKING:
     from mooring.apiserver.custom.rules import Rules
 
-_METADATA: Final = Messages("Custom: 1 metadata ObjectMeta!", objectmeta.MESSAGES)["Custom"]
+_SCALE_MESSAGES: Final = objectmeta.MESSAGES.extended("""
+Scale: 1 metadata ObjectMeta!, 2 spec ScaleSpec!, 3 status ScaleStatus!
+ScaleSpec: 1 replicas i32
+ScaleStatus: 1 replicas i32!, 2 selector s
+""")
+_SCALE_VERSION: Final = "autoscaling/v1"
+_SCALE_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+def scale_action(resource: Resource, paths: ScalePaths) -> Action:
+    """The sub-resource of a kind. resource: the kind without it."""
+    inner = Action(name="scale", verbs=("get", "patch", "update"), prepare=resource.prepare_update, validate=resource.validate_update)
+    shown = dataclasses.replace(
+        resource,
+        kind="Scale",
+        body_version=_SCALE_VERSION,
+        put_without_version=True,
+        decode=lambda content, unknown: decode(_SCALE_MESSAGES["Scale"], content, unknown),
+        storage_version=_scale_version(resource, paths),
+        actions=(inner,),
+    )
+    return Action(name="scale", verbs=inner.verbs, part=shown)
+
+
+def _scale_version(resource: Resource, paths: ScalePaths) -> StorageVersion:
+    """Differs from kube-apiserver, which can't show the scale of an object without replicas: it is 0."""
+
+    def decode_stored(stored: Json) -> Json:
+        metadata = {name: stored["metadata"][name] for name in _SCALE_METADATA if name in stored["metadata"]}
+        wanted, found = _at(stored, paths.spec_replicas), _at(stored, paths.status_replicas)
+        status: Json = {"replicas": found or 0}
+        if paths.selector and _at(stored, paths.selector):
+            status["selector"] = _at(stored, paths.selector)
+        spec = {"replicas": wanted} if wanted else {}
+        return {"kind": "Scale", "apiVersion": _SCALE_VERSION, "metadata": metadata, "spec": spec, "status": status}
+
+    def encode(shown: Json, old: Json | None) -> Json:
+        """The object with that many replicas; what the scale says of its version and uid is asked for."""
+        assert old is not None, "a scale is of something"
+        version = resource.storage_version
+        obj = old if version is None else version.encode(version.decode(old), None)
+        for name in ("resourceVersion", "uid"):
+            obj["metadata"].pop(name, None)
+            if shown["metadata"].get(name):
+                obj["metadata"][name] = shown["metadata"][name]
+        holder = obj
+        for step in paths.spec_replicas[:-1]:
+            holder = holder.setdefault(step, {})
+        holder[paths.spec_replicas[-1]] = shown["spec"].get("replicas", 0)
+        return obj
+
+    return StorageVersion(resource.storage, decode_stored, encode)
+
+
+def _at(obj: Any, steps: tuple[str, ...]) -> Any:
+    for step in steps:
+        obj = obj.get(step) if isinstance(obj, dict) else None
+    return obj
+
+
+_METADATA: Final = objectmeta.MESSAGES.extended("Custom: 1 metadata ObjectMeta!")["Custom"]
 
 
 def storage_of(definition: Json) -> tuple[str, str, str]:
@@ -35,7 +92,7 @@ def storage_of(definition: Json) -> tuple[str, str, str]:
 
 def resources_of(definition: Json) -> tuple[Resource, ...]:
     """The kinds that the definition wants served. None before its names have been accepted."""
-    if not conditions.is_true(definition, "Established"):
+    if not lifecycle.has_condition(definition, "Established"):
         return ()
     return tuple(_resource(definition, version) for version in definition["spec"]["versions"] if version["served"])
 
@@ -59,8 +116,8 @@ def _resource(definition: Json, version: Json) -> Resource:
     schema = _schema_of(version)
     structure = structure_of(schema)
     with_status = subresources.get("status") is not None
-    judge = Judge(structure, _rules(structure), scale_of(version))
-    life = _Life(storage_of(definition), with_status, conditions.is_true(definition, "Terminating"))
+    validator = Validator(structure, _rules(structure), scale_of(version))
+    life = _Life(storage_of(definition), with_status, lifecycle.has_condition(definition, "Terminating"))
     resource = Resource(
         group=spec["group"],
         version=version["name"],
@@ -76,13 +133,13 @@ def _resource(definition: Json, version: Json) -> Resource:
         admit=life.admit,
         prepare_create=life.prepare_create,
         prepare_update=life.prepare_update,
-        validate_create=judge.created,
-        validate_update=judge.updated,
-        validate_status=judge.updated,
+        validate_create=validator.created,
+        validate_update=validator.updated,
+        validate_status=validator.updated,
         fields=_fields(definition),
         field_names=frozenset(fields_of(version)),
         bare_finalizers=True,
-        form=_form(definition, version, structure),
+        storage_version=_storage_version(definition, version, structure),
         decode=_decoder(structure),
         custom=_custom(definition, version, schema),
     )
@@ -127,25 +184,25 @@ def _deprecation(definition: Json, version: Json) -> str:
     return str(version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated{use}")
 
 
-def _form(definition: Json, version: Json, structure: Structure) -> Form:
+def _storage_version(definition: Json, version: Json, structure: Structure) -> StorageVersion:
     """Objects are stored as the storage version has them, and may be older than its schema."""
     group, storage_name = definition["spec"]["group"], lifecycle.storage_version(definition)
     is_storage = version["name"] == storage_name
     stored = structure if is_storage else structure_of(_schema_of(_version(definition, storage_name)))
 
-    def show(obj: Json) -> Json:
+    def decode_stored(obj: Json) -> Json:
         prune(obj, stored)
         fill(obj, stored)
         if not is_storage:
             prune(obj, structure)
         return {**obj, "apiVersion": f"{group}/{version['name']}"}
 
-    def keep(obj: Json, _old: Json | None) -> Json:
+    def encode(obj: Json, _old: Json | None) -> Json:
         if not is_storage:
             prune(obj, stored)
         return {**obj, "apiVersion": f"{group}/{storage_name}"}
 
-    return Form(storage_of(definition), show, keep)
+    return StorageVersion(storage_of(definition), decode_stored, encode)
 
 
 def _decoder(structure: Structure) -> Callable[[Json, list[str]], Json]:
@@ -165,7 +222,7 @@ def _decoder(structure: Structure) -> Callable[[Json, list[str]], Json]:
 
 @dataclasses.dataclass(frozen=True)
 class _Life:
-    """What the endpoints of a custom kind write, and its generation."""
+    """The fields that a custom kind's endpoints may write, and its generation."""
 
     storage: tuple[str, str, str]
     with_status: bool

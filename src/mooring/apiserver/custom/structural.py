@@ -1,22 +1,21 @@
-"""What a schema may be: structural, so that each place has one type, and nothing in it that could not be kept."""
+"""Checks that a schema is structural: each place has one type, and nothing in it could not be stored."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from mooring.apiserver import field_errors
 from mooring.apiserver.custom.checking import check
-from mooring.apiserver.custom.embedded import wrong_embedded
 from mooring.apiserver.custom.formats import KNOWN
 from mooring.apiserver.custom.goregexp import go_regexp
-from mooring.apiserver.custom.listschemas import wrong_list, wrong_map
+from mooring.apiserver.custom.lists import wrong_list, wrong_map
 from mooring.apiserver.custom.prune_default import prune
 from mooring.apiserver.custom.structure import NOTHING, has_rules, structure_of
+from mooring.apiserver.custom.validate import wrong_embedded
 from mooring.apiserver.field_errors import Cause
-
-Json = dict[str, Any]
+from mooring.apiserver.resource import Json
 
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 _UNSUPPORTED: Final = ("id", "$schema", "$ref", "definitions", "dependencies", "patternProperties", "additionalItems")

@@ -1,14 +1,52 @@
-"""A structural schema, read: one node for each place that an object can have a value."""
+"""A custom kind as its definition describes it: names, columns, scale, and its structural schema, one node for each value."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 Json = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. cell: its value for an object, None without one. (`printers/jsonpath.py` reads paths, `kinds.py` shows.)"""
+
+    name: str
+    type: str
+    format: str
+    description: str
+    priority: int
+    cell: Callable[[Json], Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """Where the scale sub-resource finds its numbers, as steps into the object. selector: () where there is none."""
+
+    spec_replicas: tuple[str, ...]
+    status_replicas: tuple[str, ...]
+    selector: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Custom:
+    """A custom kind. schema: the openAPIV3Schema of its definition. columns: after the name; () for the usual ones.
+
+    deprecation: the warning of a deprecated version, "" for others.
+    """
+
+    definition: str
+    singular: str
+    list_kind: str
+    schema: Json
+    columns: tuple[Column, ...] = ()
+    scale: ScalePaths | None = None
+    deprecation: str = ""
+
 
 NOTHING: Final = object()
 """No default. (null is one.)"""
@@ -16,11 +54,10 @@ NOTHING: Final = object()
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Structure:
-    """A node. raw: its JSON schema, for what only says which values are right (`checking.py`).
+    """A node. raw: its JSON schema, for the rules about values (`checking.py`).
 
-    additional: of the values of keys that properties doesn't name; True: anything, None: there are no others. defaults: of its
-    properties. open: unknown fields are kept. embedded: a whole object with metadata; has_embedded: that, or one is below. list_keys:
-    what tells the items of a list of type map apart.
+    additional: of the values of undeclared keys; True: anything, None: there are none. defaults: of its properties. open: unknown fields
+    are kept. embedded: a whole object with metadata; has_embedded: that, or one is below. list_keys: identify a map list's items.
     """
 
     raw: Json
@@ -58,7 +95,7 @@ class Structure:
 
 
 def has_rules(schema: Json) -> bool:
-    """False where no CEL rule stands anywhere in the schema, so that nobody has to load CEL."""
+    """False for a schema without CEL rules: then CEL need not be loaded."""
     return b'"x-kubernetes-validations"' in msgspec.json.encode(schema)
 
 

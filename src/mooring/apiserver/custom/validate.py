@@ -2,19 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from mooring.api import names
+from mooring.apiserver import field_errors, metadata, objectmeta
+from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.custom.checking import check
-from mooring.apiserver.custom.embedded import wrong_embedded
-from mooring.apiserver.custom.facts import ScalePaths
 from mooring.apiserver.custom.lists import duplicates
-from mooring.apiserver.custom.structure import NOTHING, Structure
+from mooring.apiserver.custom.structure import NOTHING, ScalePaths, Structure
 from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.resource import Json
 
 if TYPE_CHECKING:
     from mooring.apiserver.custom.rules import Rules
 
-Json = dict[str, Any]
+_META: Final = objectmeta.MESSAGES["ObjectMeta"]
+
+
+def decode_embedded(value: Any, structure: Structure, unknown: list[str], path: str = "") -> None:
+    """Brings their metadata into its form. Writes to value. Raises ValueError for what is no metadata."""
+    for place, obj in _embedded(value, structure, path):
+        if obj.get("metadata") is None:
+            obj.pop("metadata", None)
+            continue
+        gone: list[str] = []
+        try:
+            obj["metadata"] = decode(_META, obj["metadata"], gone)
+        except ValueError as error:
+            raise ValueError(f"{place}.metadata: Invalid value: {field_errors.shown(obj['metadata'])}: {error}") from error
+        unknown += [f"{place}.metadata.{name}" for name in gone]
+
+
+def wrong_embedded(value: Any, structure: Structure, path: str = "") -> Iterator[Cause]:
+    """Problems of their names and labels. (The schema requires apiVersion and kind.)"""
+    for place, obj in _embedded(value, structure, path):
+        version, kind = obj.get("apiVersion"), obj.get("kind")
+        if isinstance(version, str) and version.count("/") > 1:
+            yield field_errors.invalid(f"{place}.apiVersion", version, f"unexpected GroupVersion string: {version}")
+        if isinstance(kind, str) and kind:
+            for reason in names.dns_1035_label(kind.lower()):
+                yield field_errors.invalid(f"{place}.kind", kind, f"may have mixed case, but should otherwise match: {reason}")
+        yield from metadata.labels((obj.get("metadata") or {}).get("labels") or {}, f"{place}.metadata.labels")
+
+
+def _embedded(value: Any, structure: Structure, path: str) -> Iterator[tuple[str, Json]]:
+    if isinstance(value, list) and structure.items is not None:
+        for number, item in enumerate(value):
+            yield from _embedded(item, structure.items, f"{path}[{number}]")
+    elif isinstance(value, dict):
+        if structure.embedded:
+            yield path, value
+        for name, member in value.items():
+            inner = structure.of_key(name)
+            if isinstance(inner, Structure) and inner.has_embedded:
+                yield from _embedded(member, inner, f"{path}.{name}" if path else name)
+
 
 _BLOCKING: Final = {f"FieldValue{why}" for why in ("NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid")}
 _UNCHECKED: Final = Cause(
@@ -26,7 +69,7 @@ _UNCHECKED: Final = Cause(
 _REPLICAS_MAX: Final = 2**31 - 1
 
 
-class Judge:
+class Validator:
     """Of one version of a custom kind."""
 
     def __init__(self, structure: Structure, rules: Rules | None, scale: ScalePaths | None) -> None:
@@ -52,7 +95,7 @@ class Judge:
         return [*found, *self._rules.broken(new, old)]
 
     def _replicas(self, new: Json) -> list[Cause]:
-        """What the scale sub-resource shows must be a count."""
+        """The value behind the scale sub-resource must be a count."""
         found = []
         for steps in (self._scale.spec_replicas, self._scale.status_replicas) if self._scale is not None else ():
             value: Any = new

@@ -1,4 +1,4 @@
-"""What must hold of a definition beside its schemas: names, versions, columns, paths; and what an update may not change."""
+"""Checks a definition beside its schemas: names, versions, columns, paths, and updates."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from urllib.parse import urlsplit
 
 from mooring.api import names as rules
 from mooring.apiserver import field_errors
-from mooring.apiserver.custom import conditions, lifecycle
+from mooring.apiserver.custom import lifecycle
 from mooring.apiserver.custom.structural import unknown_formats, wrong_schema
 from mooring.apiserver.custom.views import wrong_columns, wrong_scale, wrong_selectable
 from mooring.apiserver.field_errors import Cause
-
-Json = dict[str, Any]
+from mooring.apiserver.resource import Json
 
 _SCOPES: Final = ("Cluster", "Namespaced")
 _STRATEGIES: Final = ("None", "Webhook")
@@ -27,7 +26,6 @@ _RULE_BYTES: Final = 128
 
 
 def validate(new: Json) -> list[Cause]:
-    """Everything wrong with a definition."""
     spec = new["spec"]
     if _rules_bytes(spec) > _RULES_BYTES_MAX:
         return [
@@ -54,7 +52,7 @@ def validate_update(new: Json, old: Json) -> list[Cause]:
         found.append(field_errors.immutable("spec.group", spec["group"]))
     if spec["names"]["plural"] != before["names"]["plural"]:
         found.append(field_errors.immutable("spec.names.plural", spec["names"]["plural"]))
-    if conditions.is_true(old, "Established"):
+    if lifecycle.has_condition(old, "Established"):
         if spec["scope"] != before["scope"]:
             found.append(field_errors.immutable("spec.scope", spec["scope"]))
         if spec["names"]["kind"] != before["names"]["kind"]:
@@ -63,7 +61,7 @@ def validate_update(new: Json, old: Json) -> list[Cause]:
 
 
 def warnings(new: Json, old: Json | None) -> list[str]:
-    """Formats that nobody checks."""
+    """Warnings about unchecked formats."""
     if old is not None and new["spec"] == old["spec"]:
         return []
     schemas = ((version.get("schema") or {}).get("openAPIV3Schema") for version in new["spec"]["versions"] or ())
@@ -71,7 +69,6 @@ def warnings(new: Json, old: Json | None) -> list[str]:
 
 
 def _rules_bytes(value: Any) -> int:
-    """Letters of all CEL rules in a definition."""
     if isinstance(value, list):
         return sum(map(_rules_bytes, value))
     if not isinstance(value, dict):
@@ -111,12 +108,12 @@ def _group(new: Json) -> Iterator[Cause]:
         yield field_errors.required("spec.scope")
     elif scope not in _SCOPES:
         yield field_errors.not_supported("spec.scope", scope, _SCOPES)
-    if conditions.is_protected(group):
-        yield from _approval((new["metadata"].get("annotations") or {}).get(conditions.APPROVED, ""))
+    if lifecycle.is_protected(group):
+        yield from _approval((new["metadata"].get("annotations") or {}).get(lifecycle.APPROVED, ""))
 
 
 def _approval(given: str) -> Iterator[Cause]:
-    field, text = f"metadata.annotations[{conditions.APPROVED}]", f'protected groups must have approval annotation "{conditions.APPROVED}"'
+    field, text = f"metadata.annotations[{lifecycle.APPROVED}]", f'protected groups must have approval annotation "{lifecycle.APPROVED}"'
     if not given:
         yield field_errors.required(field, f"{text}, {_SEE}")
     elif not given.startswith("unapproved") and not _is_url(given):
@@ -133,15 +130,15 @@ def _is_url(text: str) -> bool:
 
 def _versions(new: Json) -> Iterator[Cause]:
     versions = new["spec"]["versions"] or []
-    told = [version["name"] for version in versions]
-    if len(set(told)) < len(told):
-        yield field_errors.invalid("spec.versions", told, "must contain unique version names")
+    version_names = [version["name"] for version in versions]
+    if len(set(version_names)) < len(version_names):
+        yield field_errors.invalid("spec.versions", version_names, "must contain unique version names")
     for number, version in enumerate(versions):
         reasons = rules.dns_1035_label(version["name"])
         yield from (field_errors.invalid(f"spec.versions[{number}].name", version["name"], reason) for reason in reasons)
         yield from _deprecation(version, f"spec.versions[{number}].deprecationWarning")
     if sum(version["storage"] for version in versions) != 1:
-        yield field_errors.invalid("spec.versions", told, "must have exactly one version marked as storage version")
+        yield field_errors.invalid("spec.versions", version_names, "must have exactly one version marked as storage version")
     if new["spec"].get("preserveUnknownFields"):
         yield field_errors.invalid("spec.preserveUnknownFields", True, f"cannot set to true, {_OTHERS}")
 
@@ -196,12 +193,12 @@ def _each_version(spec: Json) -> Iterator[Cause]:
     """Where all versions say the same, the causes name one place for all, as the API server's do."""
     versions = spec["versions"] or []
     for part, inner, wrong in _PARTS:
-        told: list[Any] = []
+        distinct: list[Any] = []
         same = all(version.get(part) == versions[0].get(part) for version in versions)
         for number, version in enumerate(versions):
             own, common = f"spec.versions[{number}].{part}", f"spec.{inner}"
-            if version.get(part) not in told:
-                told.append(version.get(part))
+            if version.get(part) not in distinct:
+                distinct.append(version.get(part))
                 yield from wrong(version, common if same else own)
         for number, version in enumerate(versions):
             if part == "schema" and (version.get("schema") or {}).get("openAPIV3Schema") is None:

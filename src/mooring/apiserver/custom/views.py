@@ -1,16 +1,59 @@
-"""What a definition may say of columns, of the scale and of selectable fields."""
+"""Printer columns, the scale and selectable fields of a definition: read, and what is wrong with them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from mooring.apiserver import field_errors
-from mooring.apiserver.custom.structure import Structure, structure_of
+from mooring.apiserver.custom.structure import Column, ScalePaths, Structure, structure_of
 from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.printers.jsonpath import parse_path
+from mooring.apiserver.printers.jsonpath import parse_path, printed
+from mooring.apiserver.resource import Json
 
-Json = dict[str, Any]
+
+def columns_of(version: Json) -> tuple[Column, ...]:
+    """The columns that a definition's version adds after the name; () where it names none."""
+    return tuple(_column(column) for column in version.get("additionalPrinterColumns") or ())
+
+
+def scale_of(version: Json) -> ScalePaths | None:
+    """None for a version without that sub-resource."""
+    scale = (version.get("subresources") or {}).get("scale")
+    if scale is None:
+        return None
+    return ScalePaths(_steps(scale["specReplicasPath"]), _steps(scale["statusReplicasPath"]), _steps(scale.get("labelSelectorPath") or ""))
+
+
+def fields_of(version: Json) -> dict[str, Callable[[Json], str]]:
+    """The version's selectable fields: by name, what gives the text of each."""
+    paths = [field["jsonPath"] for field in version.get("selectableFields") or ()]
+    return {path.removeprefix("."): _field_reader(path) for path in paths}
+
+
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(path.removeprefix(".").split(".")) if path else ()
+
+
+def _field_reader(path: str) -> Callable[[Json], str]:
+    find = parse_path(path)
+
+    def field(obj: Json) -> str:
+        found = find(obj)
+        return printed(found[0]) if found and found[0] is not None else ""
+
+    return field
+
+
+def _column(column: Json) -> Column:
+    find = parse_path(column["jsonPath"])
+
+    def cell(obj: Json) -> Any:
+        found = find(obj)
+        return found[0] if found else None  # (of several the first, as the real server has it)
+
+    return Column(column["name"], column["type"], column.get("format", ""), column.get("description", ""), column.get("priority", 0), cell)
+
 
 _TYPES: Final = ("boolean", "date", "integer", "number", "string")
 _FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
@@ -81,10 +124,10 @@ def _wrong_field(given: str, place: str, structure: Structure) -> Iterator[Cause
         yield field_errors.invalid(place, given, _SELECTABLE)
 
 
-def _wrong_place(given: str, field: str, tops: tuple[str, ...], told: str) -> Iterator[Cause]:
+def _wrong_place(given: str, field: str, tops: tuple[str, ...], roots: str) -> Iterator[Cause]:
     wrong = list(_wrong_path(given, field))
     if not wrong and not given.startswith(tops):
-        wrong.append(field_errors.invalid(field, given, f"should be a json path under {told}"))
+        wrong.append(field_errors.invalid(field, given, f"should be a json path under {roots}"))
     yield from wrong
 
 

@@ -1,1 +1,1 @@
-"""What the server says of itself: groups, resources, schemas."""
+"""The server about itself: groups, resources, schemas."""

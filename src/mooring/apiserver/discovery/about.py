@@ -9,17 +9,15 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.apiserver import openapi_v2
-from mooring.apiserver.discovery import aggregated, groups
+from mooring.apiserver.discovery import groups, openapi
 from mooring.apiserver.discovery.openapi import openapi_document, openapi_roots
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.web.compression import packed
-from mooring.apiserver.web.messages import JSON, Reply, Request
+from mooring.apiserver.web.messages import JSON, Reply, Request, packed
 
 _NOT_MODIFIED: Final = 304
 _AGGREGATED: Final = "aggregated"
 _PACKED: Final = "packed"
-_OWN: Final = {_AGGREGATED: aggregated.MEDIA_TYPE, _PACKED: openapi_v2.PROTOBUF}
+_OWN: Final = {_AGGREGATED: groups.AGGREGATED, _PACKED: openapi.V2_PROTOBUF}
 """How answers in another form are kept, and their media type. In a URL these names mean nothing."""
 
 
@@ -42,9 +40,9 @@ class About:
         path, accept = request.path, request.headers.get("accept", "")
         if path[0] in _OWN:
             return None
-        if path in (("api",), ("apis",)) and aggregated.is_wanted(accept):
+        if path in (("api",), ("apis",)) and groups.is_aggregated_wanted(accept):
             path = (_AGGREGATED, *path)
-        elif path == ("openapi", "v2") and openapi_v2.wants_protobuf(accept):
+        elif path == ("openapi", "v2") and openapi.wants_packed_v2(accept):
             path = (_PACKED, *path)
         made = self._made(path)
         if made is None:
@@ -74,9 +72,9 @@ class About:
             case ("apis",):
                 return groups.groups(self._store)
             case ("aggregated", "api"):
-                return aggregated.core(self._store)
+                return groups.aggregated_core(self._store)
             case ("aggregated", "apis"):
-                return aggregated.groups(self._store)
+                return groups.aggregated_groups(self._store)
             case ("apis", group):
                 return groups.group(self._store, group)
             case ("api", version):
@@ -84,9 +82,9 @@ class About:
             case ("apis", group, version) if group:
                 return groups.resources(self._store, group, version)
             case ("openapi", "v2"):
-                return openapi_v2.document(self._store)
+                return openapi.openapi_v2_document(self._store)
             case ("packed", "openapi", "v2"):
-                return openapi_v2.packed_document(self._store)
+                return openapi.packed_v2_document(self._store)
             case ("openapi", "v3"):
                 return self._index()
             case ("openapi", "v3", *root):
@@ -95,10 +93,10 @@ class About:
         return None
 
     def _index(self) -> dict[str, Any]:
-        """Each document with its hash in the address: who has that one need not ask again."""
-        told = {}
+        """Each document with its hash in the address, by which clients cache it."""
+        index = {}
         for root in openapi_roots(self._store):
             made = self._made(("openapi", "v3", *root.split("/")))
             assert made is not None, "a document that is listed can be made"
-            told[root] = {"serverRelativeURL": f"/openapi/v3/{root}?hash={made.tag}"}
-        return {"paths": told}
+            index[root] = {"serverRelativeURL": f"/openapi/v3/{root}?hash={made.tag}"}
+        return {"paths": index}

@@ -1,4 +1,4 @@
-"""What fields are for, in a few words of our own: `kubectl explain` shows them. For the kinds that storage is about, not for all."""
+"""Short descriptions of fields in our own words, for `kubectl explain`: of the kinds about storage, not of all."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What clients ask first: versions, groups, resources. All in one answer: `aggregated.py`."""
+"""Discovery: versions, groups and resources, one document each, or all in one answer (aggregated)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from mooring.apiserver.resource import Action, Resource, Status
@@ -30,14 +31,11 @@ def paths(store: ObjectStore) -> dict[str, Any]:
 
 
 def core_versions() -> dict[str, Any]:
-    """`/api`."""
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
 def groups(store: ObjectStore) -> dict[str, Any]:
-    """`/apis`."""
-    names = dict.fromkeys(resource.group for resource in store.resources if resource.group)
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(store, name) for name in names]}
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(store, name) for name in _group_names(store)]}
 
 
 def group(store: ObjectStore, name: str) -> dict[str, Any] | None:
@@ -49,41 +47,115 @@ def group(store: ObjectStore, name: str) -> dict[str, Any] | None:
 
 def resources(store: ObjectStore, group_name: str, version: str) -> dict[str, Any] | None:
     """`/api/v1` and `/apis/<group>/<version>`; None for one that is not served."""
-    served = _served(store, group_name, version)
+    served = [resource for resource in store.resources if (resource.group, resource.version) == (group_name, version)]
     if not served:
         return None
     found = [entry for resource in sorted(served, key=lambda one: one.plural) for entry in _entries(resource)]
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": served[0].api_version, "resources": found}
 
 
+def _group_names(store: ObjectStore) -> Iterable[str]:
+    return dict.fromkeys(resource.group for resource in store.resources if resource.group)
+
+
 def _group(store: ObjectStore, name: str) -> dict[str, Any]:
     versions = dict.fromkeys(resource.version for resource in store.resources if resource.group == name)
-    told = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
-    return {"name": name, "versions": told, "preferredVersion": told[0]}
-
-
-def _served(store: ObjectStore, group_name: str, version: str) -> list[Resource]:
-    return [resource for resource in store.resources if (resource.group, resource.version) == (group_name, version)]
+    entries = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": entries, "preferredVersion": entries[0]}
 
 
 def _entries(resource: Resource) -> list[dict[str, Any]]:
     common = {"singularName": "", "namespaced": resource.namespaced, "kind": resource.kind}
-    entry = {**common, "name": resource.plural, "singularName": resource.singular, "verbs": list(resource.verbs)}
-    if resource.short_names:
-        entry["shortNames"] = list(resource.short_names)
-    if resource.categories:
-        entry["categories"] = list(resource.categories)
+    entry = {**common, "name": resource.plural, "singularName": resource.singular, "verbs": list(resource.verbs), **_aliases(resource)}
     below = [{**common, "name": f"{resource.plural}/{action.name}", **_action(action)} for action in resource.actions]
     if resource.status is not Status.NONE:
         below.append({**common, "name": f"{resource.plural}/status", "verbs": STATUS_VERBS})
     return [entry, *sorted(below, key=lambda found: str(found["name"]))]
 
 
+def _aliases(resource: Resource) -> dict[str, list[str]]:
+    given = {"shortNames": resource.short_names, "categories": resource.categories}
+    return {name: list(values) for name, values in given.items() if values}
+
+
 def _action(action: Action) -> dict[str, Any]:
-    """What a sub-resource takes, where it is not the object's own kind."""
-    told: dict[str, Any] = {"verbs": list(action.verbs)}
+    """The kind that a sub-resource takes, where it is not the object's own."""
+    described: dict[str, Any] = {"verbs": list(action.verbs)}
     other = action.asks or action.part
     if other is not None and "/" in other.api_version:
-        told["group"], _, told["version"] = other.api_version.partition("/")
+        described["group"], _, described["version"] = other.api_version.partition("/")
     kind = other.kind if other is not None else action.kind
-    return {**told, "kind": kind} if kind else told
+    return {**described, "kind": kind} if kind else described
+
+
+AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+_AGGREGATED: Final = {"g": "apidiscovery.k8s.io", "v": "v2", "as": "APIGroupDiscoveryList"}
+
+
+def is_aggregated_wanted(accept: str) -> bool:
+    """True when the client takes this form. The older v2beta1 is not made: such a client gets the plain form, as from a 1.36 server."""
+    for clause in accept.split(","):
+        media_type, *rest = (part.strip() for part in clause.split(";"))
+        given = {name: value for name, _, value in (part.partition("=") for part in rest)}
+        if media_type == "application/json" and _AGGREGATED.items() <= given.items():
+            return True
+    return False
+
+
+def aggregated_core(store: ObjectStore) -> dict[str, Any]:
+    """`/api`. One item, the group without a name."""
+    return _aggregated_list([_aggregated_group(store, "")])
+
+
+def aggregated_groups(store: ObjectStore) -> dict[str, Any]:
+    """`/apis`."""
+    return _aggregated_list([_aggregated_group(store, name) for name in _group_names(store)])
+
+
+def _aggregated_list(items: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+
+def _aggregated_group(store: ObjectStore, name: str) -> dict[str, Any]:
+    served = [resource for resource in store.resources if resource.group == name]
+    versions = [_aggregated_version(version, served) for version in dict.fromkeys(resource.version for resource in served)]
+    return {"metadata": {"name": name} if name else {}, "versions": versions}
+
+
+def _aggregated_version(version: str, served: list[Resource]) -> dict[str, Any]:
+    found = sorted((resource for resource in served if resource.version == version), key=lambda one: one.plural)
+    return {"version": version, "resources": [_aggregated_resource(resource) for resource in found], "freshness": "Current"}
+
+
+def _aggregated_resource(resource: Resource) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "resource": resource.plural,
+        "responseKind": _response_kind(resource, resource.kind),
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": list(resource.verbs),
+        **_aliases(resource),
+    }
+    below = [_aggregated_action(resource, action) for action in resource.actions]
+    if resource.status is not Status.NONE:
+        below.append({"subresource": "status", "responseKind": _response_kind(resource, resource.kind), "verbs": STATUS_VERBS})
+    if below:
+        described["subresources"] = sorted(below, key=lambda found: str(found["subresource"]))
+    return described
+
+
+def _aggregated_action(resource: Resource, action: Action) -> dict[str, Any]:
+    other = action.asks or action.part
+    if other is not None and "/" in other.api_version:
+        group, _, version = other.api_version.partition("/")
+        kind = {"group": group, "version": version, "kind": other.kind}
+    else:
+        kind = _response_kind(resource, action.asks.kind if action.asks is not None else action.kind or resource.kind)
+    return {"subresource": action.name, "responseKind": kind, "verbs": list(action.verbs)}
+
+
+def _response_kind(resource: Resource, kind: str) -> dict[str, str]:
+    """Group and version stand empty where they are the list's own; for custom kinds they are said all the same."""
+    own = {"group": resource.group, "version": resource.version} if resource.custom is not None else {"group": "", "version": ""}
+    return {**own, "kind": kind}

@@ -1,12 +1,20 @@
-"""OpenAPI v3: a document for each group version, with its kinds' schemas. For kubectl's explain, diff and trust in validation."""
+"""OpenAPI v3: a document for each group version, with its kinds' schemas, for kubectl's explain, diff and validation.
+
+And v2, the part that clients still ask for: the kinds that can be patched, and the parameters. kubectl takes a manifest that is a `List`
+only after it has found there that the server validates fields, and it asks for the document as protobuf alone. So v2 has two forms:
+JSON, and the messages of `openapi.v2.Document` with these few fields.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
+import msgspec
+
+from mooring.apiserver.codecs import protowire
 from mooring.apiserver.discovery.groups import VERSION
 from mooring.apiserver.discovery.openapi_schemas import PATCH, Schemas, reference
-from mooring.apiserver.resource import Resource, Status
+from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.store import ObjectStore
 
 _NAME: Final = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "uniqueItems": True}}
@@ -32,8 +40,6 @@ _WRITING: Final = ("dryRun", "fieldManager", "fieldValidation")
 _QUERIES: Final = {"limit": "integer", "timeoutSeconds": "integer", "gracePeriodSeconds": "integer", "watch": "boolean", "force": "boolean"}
 _METHODS: Final = {"get": "get", "list": "get", "create": "post", "update": "put", "patch": "patch", "delete": "delete"}
 
-Json = dict[str, Any]
-
 
 def openapi_roots(store: ObjectStore) -> dict[str, list[Resource]]:
     """The kinds of each document, by its path: `api/v1`, `apis/storage.k8s.io/v1`."""
@@ -45,7 +51,6 @@ def openapi_roots(store: ObjectStore) -> dict[str, list[Resource]]:
 
 
 def openapi_document(root: str, resources: list[Resource]) -> Json:
-    """`/openapi/v3/<root>`."""
     schemas, paths = Schemas(), dict[str, Json]()
     for resource in sorted(resources, key=lambda one: one.plural):
         paths.update(_paths(f"/{root}", resource, schemas))
@@ -80,13 +85,13 @@ def _operations(resource: Resource, wanted: dict[str, tuple[str, str]], verbs: t
 
 def _operation(resource: Resource, verb: str, schema: str) -> Json:
     names = {"list": _READING, "deletecollection": (*_READING[:-1], *_WRITING[:1]), "get": (), "delete": ("dryRun", "gracePeriodSeconds")}
-    told = names.get(verb, (*_WRITING, "force") if verb == "patch" else _WRITING)
+    parameters = names.get(verb, (*_WRITING, "force") if verb == "patch" else _WRITING)
     code = "201" if verb == "create" else "200"
     content = {media_type: {"schema": reference(schema)} for media_type in _TYPES}
     operation: Json = {
         "operationId": f"{verb}{resource.kind}",
         "description": f"{verb} {resource.kind}",
-        "parameters": [_query(name) for name in told],
+        "parameters": [_query(name) for name in parameters],
         "responses": {code: {"description": "OK", "content": content}},
         "x-kubernetes-action": "post" if verb == "create" else "put" if verb == "update" else verb,
         "x-kubernetes-group-version-kind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
@@ -101,3 +106,75 @@ def _operation(resource: Resource, verb: str, schema: str) -> Json:
 
 def _query(name: str) -> Json:
     return {"name": name, "in": "query", "schema": {"type": _QUERIES.get(name, "string"), "uniqueItems": True}}
+
+
+V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+
+_V2_ASKED: Final = ("application/com.github.proto-openapi.spec.v2@v1.0+protobuf", V2_PROTOBUF)
+_V2_QUERIES: Final = ("dryRun", "fieldManager", "fieldValidation", "force")
+_GVK: Final = "x-kubernetes-group-version-kind"
+
+
+def wants_packed_v2(accept: str) -> bool:
+    """True for a client that asks for that form first."""
+    return accept.partition(",")[0].partition(";")[0].strip() in _V2_ASKED
+
+
+def openapi_v2_document(store: ObjectStore) -> Json:
+    patched = sorted((resource for resource in store.resources if "patch" in resource.verbs), key=lambda one: (one.api_version, one.plural))
+    info = {"title": "Kubernetes", "version": VERSION["gitVersion"]}
+    return {"swagger": "2.0", "info": info, "paths": {_v2_path(resource): {"patch": _v2_operation(resource)} for resource in patched}}
+
+
+def packed_v2_document(store: ObjectStore) -> bytes:
+    """The same as an `openapi.v2.Document`."""
+    document = openapi_v2_document(store)
+    paths = b"".join(_named(2, path, _message(8, _packed_operation(item["patch"]))) for path, item in document["paths"].items())
+    info = _text(1, document["info"]["title"]) + _text(2, document["info"]["version"])
+    return _text(1, document["swagger"]) + _message(2, info) + _message(8, paths)
+
+
+def _v2_path(resource: Resource) -> str:
+    root = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.version}"
+    place = "namespaces/{namespace}/" if resource.namespaced else ""
+    return f"{root}/{place}{resource.plural}/{{name}}"
+
+
+def _v2_operation(resource: Resource) -> Json:
+    return {
+        "operationId": f"patch{resource.kind}",
+        "parameters": [{"name": name, "in": "query", "type": "boolean" if name == "force" else "string"} for name in _V2_QUERIES],
+        "responses": {"200": {"description": "OK"}},
+        _GVK: {"group": resource.group, "version": resource.version, "kind": resource.kind},
+    }
+
+
+def _packed_operation(operation: Json) -> bytes:
+    """An `openapi.v2.Operation`. A parameter lies in three wrappers: inline, not a body, of the query."""
+    queries = (_text(2, each["in"]) + _text(4, each["name"]) + _text(6, each["type"]) for each in operation["parameters"])
+    parameters = b"".join(_message(8, _message(1, _message(2, _message(3, query)))) for query in queries)
+    responses = b"".join(
+        _named(1, code, _message(1, _text(1, response["description"]))) for code, response in operation["responses"].items()
+    )
+    kind = _named(13, _GVK, _text(2, msgspec.json.encode(operation[_GVK]).decode()))  # (an extension is YAML; JSON is, too)
+    return _text(5, operation["operationId"]) + parameters + _message(9, responses) + kind
+
+
+def _named(number: int, name: str, value: bytes) -> bytes:
+    return _message(number, _text(1, name) + _message(2, value))
+
+
+def _text(number: int, text: str) -> bytes:
+    return _message(number, text.encode())
+
+
+def _message(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | protowire.BYTES) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from mooring.apiserver import objectmeta
 from mooring.apiserver.codecs.schema import Field, Message
 from mooring.apiserver.discovery.fieldwords import words_for
-from mooring.apiserver.resource import Resource
-from mooring.apiserver.rules import meta
+from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply import shapes
 
 PATCH: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch"
@@ -96,15 +96,13 @@ _NOT_REQUIRED: Final = frozenset(
 _RETAIN_KEYS: Final = frozenset(("PodSpec.volumes", "PodSpec.resourceClaims", "PodStatus.resourceClaimStatuses"))
 """Lists in whose items a client-side apply leaves nothing but what it says."""
 
-Json = dict[str, Any]
-
 
 class Schemas:
     """A document's schemas: what its kinds are made of, each once."""
 
     def __init__(self) -> None:
         self._made: dict[str, Json] = {}
-        self._packages: dict[int, str] = {id(meta.MESSAGES): _META}
+        self._packages: dict[int, str] = {id(objectmeta.MESSAGES): _META}
 
     def all(self) -> dict[str, Json]:
         return dict(sorted(self._made.items()))
@@ -151,7 +149,7 @@ class Schemas:
         own = {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            "metadata": {"allOf": [self._ref(meta.MESSAGES["ObjectMeta"])]},
+            "metadata": {"allOf": [self._ref(objectmeta.MESSAGES["ObjectMeta"])]},
         }
         properties = {**given, **own}
         return {**schema, "type": "object", "properties": dict(sorted(properties.items()))}
@@ -165,7 +163,7 @@ class Schemas:
         if required:
             schema["required"] = required
         properties = {name: self._field(message, field) for name, field in sorted(message.fields.items())}
-        schema["properties"] = {name: {"description": words[name], **told} if name in words else told for name, told in properties.items()}
+        schema["properties"] = {name: {"description": words[name], **one} if name in words else one for name, one in properties.items()}
         if message.name in shapes.ATOMIC_MESSAGES:
             schema["x-kubernetes-map-type"] = "atomic"
         return schema
@@ -228,12 +226,12 @@ def _is_required(message: Message, field: Field) -> bool:
 
 def _list_type(message: Message, field: Field) -> Json:
     keys = shapes.keys_of(message, field)
-    told: Json = {"x-kubernetes-list-type": "atomic" if keys is None else "map" if keys else "set"}
+    schema: Json = {"x-kubernetes-list-type": "atomic" if keys is None else "map" if keys else "set"}
     if keys:
-        told["x-kubernetes-list-map-keys"] = list(keys)
+        schema["x-kubernetes-list-map-keys"] = list(keys)
     if field.merge_key is not None:
         retains = f"{message.name}.{field.name}" in _RETAIN_KEYS
-        told["x-kubernetes-patch-strategy"] = "merge,retainKeys" if retains else "merge"
+        schema["x-kubernetes-patch-strategy"] = "merge,retainKeys" if retains else "merge"
         if field.merge_key:
-            told["x-kubernetes-patch-merge-key"] = field.merge_key
-    return told
+            schema["x-kubernetes-patch-merge-key"] = field.merge_key
+    return schema

@@ -1,8 +1,7 @@
-"""Backup and restore: a server's objects as one file, and such a file as a server's objects.
+"""Backup and restore of a server's objects as one file.
 
-A backup is as of one moment, and may be made while the server runs. After a restore no version comes again that a client of the
-server that was replaced may have seen: the counter jumps far ahead, to the time in milliseconds at least, and who watches is told to
-list anew.
+A backup shows one moment, and may be made while the server runs. After a restore no version comes again that a client of the replaced
+server may have seen: the counter jumps far ahead, at least to the time in milliseconds, and watchers are told to list anew.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ def back_up(folder: Path, target: Path) -> Saved:
 
 
 def restore(folder: Path, backup: Path, now: float, *, replace: bool = False) -> tuple[Saved, Path | None]:
-    """Makes the backup the folder's objects; gives what they are now, and where those are that it has replaced.
+    """Replaces the folder's objects by the backup's. Gives their totals, and where the replaced ones were moved.
 
-    now: seconds since the epoch. replace: agrees to that; they stay in the folder. Raises ConfigError; then nothing has changed, or
-    the folder is refused until a restore has come to its end.
+    now: seconds since the epoch. replace: allows replacing existing objects. Raises ConfigError; nothing has changed then, or the folder
+    is refused until a restore has completed.
     """
     try:
         saved = durable.read(backup)

@@ -87,7 +87,7 @@ def create(path: Path, version: int) -> None:
     for leftover in (new, new.with_name(f"{new.name}-journal"), new.with_name(f"{new.name}-wal")):
         leftover.unlink(missing_ok=True)
     os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # (the journals take its mode)
-    with closing(_connected(new, "rw")) as database, _told():
+    with closing(_connected(new, "rw")) as database, _file_errors():
         database.executescript(_SCHEMA)
         _set_totals(database, Totals(version, 0, 0))
         database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -128,7 +128,7 @@ def check_kind(path: Path) -> None:
 def copy(path: Path, target: Path) -> None:
     """A copy as of one moment, while others may write. target: an empty file. Raises Damaged, OSError, StorageFailed."""
     check_kind(path)
-    with closing(_connected(path, "ro")) as database, _told():
+    with closing(_connected(path, "ro")) as database, _file_errors():
         database.execute("VACUUM INTO ?", (str(target),))
 
 
@@ -142,7 +142,7 @@ class ObjectFile:
         self._careful = careful
         self._log_changes_max = log_changes_max
         self._log_changes = len(saved.log)
-        with _told():
+        with _file_errors():
             self._database = _connected(path, "rw")
             mode = self._one("PRAGMA journal_mode = WAL")[0]
             assert mode == "wal", f"the journal is {mode}"
@@ -158,7 +158,7 @@ class ObjectFile:
         assert (first, version - first) == (self.version + 1, len(entries) - 1), "no version is left out"
         changes = packed(entries)
         row = (version, first, changes, log_checksum(first, version, changes))
-        with _told():
+        with _file_errors():
             self._database.execute("INSERT INTO log VALUES (?, ?, ?, ?)", row)
         self.version = version
         self._log_changes += len(entries)
@@ -185,26 +185,23 @@ class ObjectFile:
         self._shrink()
 
     def jump(self, beyond: int = 0) -> None:
-        """Moves the versions on, so far that none which a client may have seen comes again. beyond: and beyond this one.
-
-        Raises StorageFailed.
-        """
+        """Raises the version above all that a client may have seen, and above `beyond`. Raises StorageFailed."""
         while self._log_changes:
             self.fold()
         totals = Totals(max(self.version + JUMP, beyond), self._totals.count, self._totals.digest, self._totals.careless)
-        with _told():
+        with _file_errors():
             _set_totals(self._database, totals)
         self._totals, self.version = totals, totals.version
 
     def close(self) -> None:
         """Raises StorageFailed."""
-        with closing(self._database), _told():
+        with closing(self._database), _file_errors():
             if not self._careful:
                 self._database.execute("PRAGMA synchronous = FULL")
                 self._mark(careless=False)
 
     def abandon(self) -> None:
-        """Lets go of the file after a failure, writing nothing that can be avoided."""
+        """Closes the file after a failure, with as few writes as possible."""
         try:
             self._database.close()
         except sqlite3.Error:
@@ -226,7 +223,7 @@ class ObjectFile:
 
     def _shrink(self) -> None:
         """Gives free pages back to the file system, a few at a time."""
-        with _told():
+        with _file_errors():
             if self._one("PRAGMA freelist_count")[0] > _FREE_PAGES_KEPT:
                 self._database.executescript(f"PRAGMA incremental_vacuum({_PAGES_FREED})")  # (execute would free one page)
 
@@ -240,7 +237,7 @@ class ObjectFile:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """Raises StorageFailed; then the file must not be used any more."""
-        with _told():
+        with _file_errors():
             self._database.execute("BEGIN IMMEDIATE")
             yield
             self._database.execute("COMMIT")
@@ -293,7 +290,6 @@ def _chunks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 
 
 def _places(columns: int, rows: int) -> str:
-    """`(?, ?), (?, ?)`, for as many rows."""
     return ", ".join([f"({', '.join('?' * columns)})"] * rows)
 
 
@@ -302,7 +298,7 @@ def _flat(rows: Iterable[Iterable[Any]]) -> list[Any]:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _file_errors() -> Iterator[None]:
     """SQLite's errors, and rows that are not as they were written, as StorageFailed."""
     try:
         yield

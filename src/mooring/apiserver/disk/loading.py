@@ -1,8 +1,4 @@
-"""A store as a file has kept it: no rules, no listeners, the same versions, uids and times.
-
-Kind by kind: first the objects as of the file's version, then the log on top of them, which is the kind's history from there on. A
-watcher can resume at anything that is still in the log; whoever saw less is told to list anew.
-"""
+"""Loads a store from its file, without rules or listeners: per kind the objects, then the log, which becomes the kind's history."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ _DEFINITIONS: Final = "apiextensions.k8s.io/customresourcedefinitions"
 
 
 def kind_of(resource: Resource) -> str:
-    """What a file calls the place where a kind's objects are stored. Not by its version: that may change from one Mooring to the next."""
+    """The file's name for the place of a kind's objects. It has no version: that may change from one Mooring to the next."""
     group, _, plural = resource.storage
     return f"{group}/{plural}"
 
@@ -35,25 +31,25 @@ def load(store: ObjectStore, saved: Saved, serve_custom_kinds: Callable[[], None
     store.begin(saved.totals.version)
     definitions = [resource for resource in store.kinds.storing() if kind_of(resource) == _DEFINITIONS]
     for resource in definitions:
-        _take_in(store, resource, objects.get(_DEFINITIONS, ()), log.get(_DEFINITIONS, ()))
+        _load_objects(store, resource, objects.get(_DEFINITIONS, ()), log.get(_DEFINITIONS, ()))
     serve_custom_kinds()
     kinds = {kind_of(resource): resource for resource in store.kinds.storing()}
     for kind, resource in kinds.items():
         if kind != _DEFINITIONS:
-            _take_in(store, resource, objects.get(kind, ()), log.get(kind, ()))
-    store.go_on(saved.version)
+            _load_objects(store, resource, objects.get(kind, ()), log.get(kind, ()))
+    store.finish_loading(saved.version)
     left = {entry.key: entry for entry in (*saved.objects, *saved.log) if entry.kind not in kinds}
     unseen = sorted({entry.kind for entry in left.values() if entry.body is not None})
     if unseen:
         _log.warning("Objects of kinds that are not served stay in the file, unseen", kinds=", ".join(unseen))
 
 
-def _take_in(store: ObjectStore, resource: Resource, objects: Iterable[Entry], log: Iterable[Entry]) -> None:
+def _load_objects(store: ObjectStore, resource: Resource, objects: Iterable[Entry], log: Iterable[Entry]) -> None:
     try:
         for entries, remembered in ((objects, False), (log, True)):
             for entry in entries:
                 key = Key(entry.namespace, entry.name)
-                store.take_in(resource, key, entry.version, entry.at, entry.body, remembered=remembered)
+                store.load_object(resource, key, entry.version, entry.at, entry.body, remembered=remembered)
     except _UNREADABLE as error:
         raise Damaged(f"the objects of {resource.name} can't be read: {type(error).__name__}: {error}; restore a backup") from error
 

@@ -1,11 +1,11 @@
-"""Group commit: a store's changes on their way into its file.
+"""Group commit: writes a store's changes into its file.
 
-The store tells of each change as it happens; one thread writes. What happens in one turn of the loop is committed together: a write
-and all that follows from it last, or none of it. While a commit is under way the next turns gather for the next one: so nobody waits
-for more than the commit in flight and his own, and a hundred writers share one sync of the disk.
+The store reports each change at once; one thread writes. The changes of one turn of the loop are committed together: a write and all
+its consequences last, or none. During a commit the next turns gather for the next one: nobody waits for more than the commit in
+flight and his own, and a hundred writers share one sync of the disk.
 
-A disk that refuses a commit ends it all. What is in memory is ahead of the file then, and nobody may ever see it: from that moment on
-nothing is answered but the error, and the process must end (`failed`). The next start shows what was committed last.
+A refused commit is final: memory is ahead of the file then, and nobody may ever see that. From that moment every answer is the error,
+and the process must end (`failed`). The next start shows the last commit.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Log:
         self._thread.start()
         store.on_change(self._changed)
 
-    async def settled(self, version: int) -> None:
+    async def wait_committed(self, version: int) -> None:
         if version <= self.committed:
             return
         if self.failure:

@@ -1,8 +1,4 @@
-"""What is kept of a server on disk, and how a damaged piece of it shows.
-
-Every row carries a checksum of all its columns. A row that is missing, or an old one that has come back, shows in the sum over all
-objects and in the chain of versions in the log.
-"""
+"""Rows on disk. Each has a checksum; missing or old rows show in the sum over all objects and in the log's chain of versions."""
 
 from __future__ import annotations
 
@@ -17,10 +13,7 @@ from mooring.base.errors import ConfigError, MooringError
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """An object as of one version.
-
-    kind: `group/plural`. at: when it was written, seconds since the epoch. body: its JSON, None when it was removed.
-    """
+    """An object as of one version. kind: `group/plural`. at: when it was written (epoch seconds). body: JSON, None when it was removed."""
 
     kind: str
     namespace: str
@@ -36,9 +29,9 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Totals:
-    """The line that vouches for all objects: as of which version, how many, and the sum of their checksums.
+    """The row that checks all objects: their version, their number, and the sum of their checksums.
 
-    careless: the file was written without waiting for the disk, and not closed since.
+    careless: the file was written without waiting for the disk, and has not been closed since.
     """
 
     version: int
@@ -53,7 +46,7 @@ class Totals:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Saved:
-    """What a file holds. objects: all, as of totals.version. log: what was written since, oldest first, as it was committed."""
+    """The content of a file. objects: all, as of totals.version. log: the commits since, oldest first."""
 
     totals: Totals
     objects: tuple[Entry, ...]

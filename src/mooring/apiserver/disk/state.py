@@ -24,7 +24,7 @@ from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.folders import hold, refusal
 from mooring.base.log import logger
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.errors import ServerError
 
 _log = logger(__name__)
@@ -38,18 +38,14 @@ async def lasting(
     folder: Path,
     *,
     clock: Clock,
-    chance: Chance,
+    randomness: Random,
     careful: bool = True,
     limits: HistoryLimits = DEFAULT_LIMITS,
     event_ttl_s: float = EVENT_TTL_S,
 ) -> AsyncGenerator[tuple[ObjectStore, Log], None]:
-    """The objects of the folder, which is made where it is missing, and what makes changes of them last as long as the block runs.
-
-    careful: waits for the disk before anything is answered. Raises ConfigError when the folder can't be used; nothing in it is
-    changed then.
-    """
+    """The folder's objects, saved while the block runs. careful: answers wait for the disk. Raises ConfigError, with nothing changed."""
     with held(folder):
-        store, file = _loaded(folder / NAME, careful, lambda saved: loaded_store(chance, saved, limits, event_ttl_s=event_ttl_s))
+        store, file = _loaded(folder / NAME, careful, lambda saved: loaded_store(randomness, saved, limits, event_ttl_s=event_ttl_s))
         log = Log(store, file)
         try:
             add_system_objects(store, clock.wall_s())
@@ -61,7 +57,7 @@ async def lasting(
 
 async def _settled(folder: Path, store: ObjectStore, log: Log) -> None:
     try:
-        await log.settled(store.version)
+        await log.wait_committed(store.version)
     except ServerError:
         raise ConfigError(f"state folder '{folder}' can't be written to: {log.failure}") from None
 
@@ -80,7 +76,7 @@ def held(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def usable(folder: Path) -> Iterator[None]:
-    """What a folder or a disk refuses, as ConfigError."""
+    """Turns the errors of a folder or a disk into ConfigError."""
     try:
         yield
     except OSError as error:
@@ -90,7 +86,7 @@ def usable(folder: Path) -> Iterator[None]:
 
 
 def saved_in(path: Path) -> Saved | None:
-    """What the file holds, all of it checked; None when there is none. Raises Damaged, OSError."""
+    """The checked content of the file; None when there is none. Raises Damaged, OSError."""
     if path.exists():
         return durable.read(path)
     if restored_in(path).exists():

@@ -1,1 +1,1 @@
-"""Who the server is and who may come in: certificates, tokens, service accounts."""
+"""The server's identity and its users: certificates, tokens, service accounts."""

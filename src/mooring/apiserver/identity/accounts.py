@@ -1,8 +1,4 @@
-"""Service accounts' tokens: what they say, and whom they make of their bearer.
-
-A token is a signed statement about an account, and about the object that it was made for; it is good until it runs out, or
-until one of them is gone or another object has taken its name.
-"""
+"""Service account tokens: signed statements about an account and an object, valid until they expire or one of the two is replaced."""
 
 from __future__ import annotations
 

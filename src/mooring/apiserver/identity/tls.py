@@ -1,8 +1,4 @@
-"""Who the server is, and who may ask it: a CA and a certificate made at the first start, a token, and the kubeconfig that holds both.
-
-Everything lies in one folder that only its owner can read. The CA and the token live as long as the folder; the server's
-certificate is made anew when it runs out.
-"""
+"""The server's CA, certificate, token and kubeconfig, in a folder for its owner alone. An expired server certificate is replaced."""
 
 from __future__ import annotations
 
@@ -73,7 +69,7 @@ class Identity:
 
 
 def user_of(certificate: Mapping[str, Any]) -> User:
-    """Who shows this certificate (as `ssl` gives it): its common name, and the organizations as groups."""
+    """The user of a certificate (as `ssl` gives it): its common name, and the organizations as groups."""
     parts = [part for group in certificate.get("subject", ()) for part in group]
     names = [value for name, value in parts if name == "commonName"]
     groups = tuple(value for name, value in parts if name == "organizationName")
@@ -81,10 +77,7 @@ def user_of(certificate: Mapping[str, Any]) -> User:
 
 
 def identity_in(folder: Path, now: float) -> Identity:
-    """The identity that the folder holds; what is missing is made. now: seconds since the epoch.
-
-    Raises ConfigError for a file that can't be read or used.
-    """
+    """The identity in the folder; missing files are made. now: epoch seconds. Raises ConfigError for a file that can't be read or used."""
     moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

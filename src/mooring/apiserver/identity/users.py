@@ -1,4 +1,4 @@
-"""Who asks, and who signs what says so."""
+"""Users, and the signing and checking of their tokens."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any, Protocol
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class User:
-    """Who asks."""
-
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
@@ -22,10 +20,10 @@ OWNER = User("mooring-admin", ("system:masters", "system:authenticated"))
 
 
 class Tokens(Protocol):
-    """Signs what says who somebody is, and knows its own signature again."""
+    """Signs claims, and verifies its own signatures."""
 
     def sign(self, claims: Mapping[str, Any]) -> str:
         """A JSON Web Token."""
 
     def claims(self, token: str) -> dict[str, Any] | None:
-        """What a token says; None for one that was not signed here. Nobody has looked at its times."""
+        """A token's claims; None for one that was not signed here. Times are not checked."""

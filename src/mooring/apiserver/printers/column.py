@@ -1,14 +1,62 @@
-"""A column of a table: what it is called, and what it shows of an object."""
+"""A column of a table: its name, the value that it shows of an object, and ages in the few letters that fit."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, Final
 
-from mooring.apiserver.printers import ages
+from mooring.apiserver.resource import Json
+from mooring.base.clock import parse_rfc3339
 
-Json = dict[str, Any]
+UNKNOWN: Final = "<unknown>"
+
+_ZERO: Final = "0001-01-01T00:00:00Z"
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+_DAY: Final = 86_400
+_YEAR: Final = 365 * _DAY
+
+
+def age_of(timestamp: str | None, now: float) -> str:
+    """The age of a moment. timestamp: RFC 3339, nothing for one that is not known. now: seconds since the epoch."""
+    return short_age(now - _seconds(timestamp)) if timestamp and timestamp != _ZERO else UNKNOWN
+
+
+def short_age(seconds: float) -> str:
+    """At most two units, the second only while it matters: `119s`, `2m5s`, `5h10m`, `3d4h`, `2y30d`."""
+    whole = int(seconds)  # (towards zero: clocks differ a little, so what is a second ahead is now)
+    if whole < -1:
+        return "<invalid>"
+    if whole < 2 * _MINUTE:
+        return f"{max(0, whole)}s"
+    if whole < 10 * _MINUTE:
+        return _two(whole, _MINUTE, "m", 1, "s")
+    if whole < 3 * _HOUR:
+        return f"{whole // _MINUTE}m"
+    if whole < 8 * _HOUR:
+        return _two(whole, _HOUR, "h", _MINUTE, "m")
+    if whole < 2 * _DAY:
+        return f"{whole // _HOUR}h"
+    if whole < 8 * _DAY:
+        return _two(whole, _DAY, "d", _HOUR, "h")
+    if whole < 2 * _YEAR:
+        return f"{whole // _DAY}d"
+    if whole < 8 * _YEAR:
+        return _two(whole, _YEAR, "y", _DAY, "d")
+    return f"{whole // _YEAR}y"
+
+
+def _two(whole: int, large: int, large_letter: str, small: int, small_letter: str) -> str:
+    rest = whole % large // small
+    return f"{whole // large}{large_letter}" + (f"{rest}{small_letter}" if rest else "")
+
+
+@functools.lru_cache(maxsize=4096)
+def _seconds(timestamp: str) -> float:
+    return parse_rfc3339(timestamp)
+
 
 Cell = Callable[[Json, float], Any]
 """Takes a whole object and the time, in seconds since the epoch; gives a JSON value."""
@@ -35,8 +83,6 @@ class Column:
 
 
 def at(*path: str, default: Any = "") -> Cell:
-    """Shows a member of the object."""
-
     def cell(obj: Json, _now: float) -> Any:
         value: Any = obj
         for step in path:
@@ -47,12 +93,11 @@ def at(*path: str, default: Any = "") -> Cell:
 
 
 def plain(show: Callable[[Json], Any]) -> Cell:
-    """Shows what a function makes of the object."""
     return lambda obj, _now: show(obj)
 
 
 def age(obj: Json, now: float) -> str:
-    return ages.since(obj["metadata"].get("creationTimestamp"), now)
+    return age_of(obj["metadata"].get("creationTimestamp"), now)
 
 
 def is_deleted(obj: Json) -> bool:
@@ -60,7 +105,6 @@ def is_deleted(obj: Json) -> bool:
 
 
 def is_true(obj: Json, *annotations: str) -> bool:
-    """True when one of the annotations says so."""
     given = obj["metadata"].get("annotations") or {}
     return any(given.get(annotation) == "true" for annotation in annotations)
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from mooring.apiserver.printers import ages
-from mooring.apiserver.printers.column import NAME, Cell, Column, Json, at, plain
+from mooring.apiserver.printers import column
+from mooring.apiserver.printers.column import NAME, Cell, Column, at, plain
+from mooring.apiserver.resource import Json
 
 
 def _first_seen(first: str) -> Cell:
-    return lambda event, now: ages.since(event.get(first) or event.get("eventTime"), now)
+    return lambda event, now: column.age_of(event.get(first) or event.get("eventTime"), now)
 
 
 def _last_seen(first: str, last: str) -> Cell:
     def cell(event: Json, now: float) -> str:
         series = event.get("series")
         seen = event.get(last) or event.get(first) or event.get("eventTime")
-        return ages.since(series.get("lastObservedTime") if series else seen, now)
+        return column.age_of(series.get("lastObservedTime") if series else seen, now)
 
     return cell
 

@@ -119,7 +119,8 @@ def _step(found: re.Match[str]) -> _Step:
         case "field" | "single" | "double" as kind:
             return _member(re.sub(r"\\(.)", r"\1", found[kind]))
     low, high, stride = (int(found[part]) if found[part] else None for part in ("low", "high", "stride"))
-    return _slice(slice(low, high, stride or 1))
+    part = slice(low, high, stride or 1)
+    return lambda value, work: _items(value, work)[part]
 
 
 def _member(name: str) -> _Step:
@@ -136,10 +137,6 @@ def _at(index: int) -> _Step:
         return [value[index]] if isinstance(value, list) and -len(value) <= index < len(value) else []
 
     return find
-
-
-def _slice(part: slice) -> _Step:
-    return lambda value, work: _items(value, work)[part]
 
 
 def _every(value: Any, work: _Work) -> list[Any]:

@@ -1,14 +1,62 @@
-"""Which kind has which columns."""
+"""The columns of each kind; those of a custom kind from its definition."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
-from mooring.apiserver.printers import event, node, pod, storage, volumes
-from mooring.apiserver.printers.column import AGE, CREATED, DEFAULT, NAME, Column, Json, at, plain
-from mooring.apiserver.printers.printer import printer_columns
-from mooring.apiserver.resource import Resource
+from mooring.apiserver.custom.structure import Custom
+from mooring.apiserver.printers import column, event, node, pod, storage
+from mooring.apiserver.printers.column import AGE, CREATED, DEFAULT, NAME, Cell, Column, at, plain
+from mooring.apiserver.printers.jsonpath import printed
+from mooring.apiserver.resource import Json, Resource
+
+
+def _custom_columns(custom: Custom) -> tuple[Column, ...]:
+    """The name, and what is declared; the age where nothing is."""
+    if not custom.columns:
+        return (NAME, CREATED)
+    declared = (
+        Column(column.name, _cell(column.cell, column.type), column.description, column.type, column.format, column.priority)
+        for column in custom.columns
+    )
+    return (NAME, *declared)
+
+
+def _cell(value_of: Callable[[dict[str, Any]], Any], kind: str) -> Cell:
+    def cell(obj: dict[str, Any], now: float) -> Any:
+        value = value_of(obj)
+        if value is None:
+            return None
+        if kind == "string":
+            return printed(value)
+        return _date(value, now) if kind == "date" else _typed(value, kind)
+
+    return cell
+
+
+def _typed(value: Any, kind: str) -> Any:
+    """The value, when it is of that type."""
+    match kind, value:
+        case ("boolean", bool()):
+            return value
+        case (_, bool()):
+            return None
+        case ("integer", int() | float()):
+            return int(value)
+        case ("number", int() | float()):
+            return float(value)
+    return None
+
+
+def _date(value: Any, now: float) -> str | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return column.age_of(value, now)
+    except ValueError:
+        return "<invalid>"
+
 
 _NAMESPACE: Final = (NAME, Column("Status", at("status", "phase"), "Whether it is there, or going."), AGE)
 _SECRET: Final = (
@@ -36,8 +84,8 @@ _COLUMNS: Final[Mapping[tuple[str, str], tuple[Column, ...]]] = {
     ("", "Event"): event.EVENT,
     ("", "Namespace"): _NAMESPACE,
     ("", "Node"): node.NODE,
-    ("", "PersistentVolume"): volumes.PERSISTENT_VOLUME,
-    ("", "PersistentVolumeClaim"): volumes.PERSISTENT_VOLUME_CLAIM,
+    ("", "PersistentVolume"): storage.PERSISTENT_VOLUME,
+    ("", "PersistentVolumeClaim"): storage.PERSISTENT_VOLUME_CLAIM,
     ("", "Pod"): pod.POD,
     ("", "Secret"): _SECRET,
     ("", "ServiceAccount"): _SERVICE_ACCOUNT,
@@ -55,14 +103,13 @@ _ROW_CONDITIONS: Final[Mapping[tuple[str, str], Callable[[Json], list[Json]]]] =
 
 
 def row_conditions_of(resource: Resource) -> Callable[[Json], list[Json]]:
-    """What the rows of a kind say beside their cells; of most kinds nothing."""
+    """The conditions of a kind's rows; most kinds have none."""
     return _ROW_CONDITIONS.get((resource.group, resource.kind), lambda _obj: [])
 
 
 def columns_of(resource: Resource) -> tuple[Column, ...]:
-    """A kind's columns, in order."""
     if resource.body_version:
         return _SCALE  # (no other form is shown of a custom kind)
     if resource.custom is not None:
-        return printer_columns(resource.custom)
+        return _custom_columns(resource.custom)
     return _COLUMNS.get((resource.group, resource.kind), DEFAULT)

@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any, Final
 
-from mooring.apiserver.printers import ages
-from mooring.apiserver.printers.column import AGE, NAME, NONE, Column, Json, is_deleted, plain
+from mooring.apiserver.printers import column
+from mooring.apiserver.printers.column import AGE, NAME, NONE, Column, is_deleted, plain
+from mooring.apiserver.resource import Json
 
 _OVER: Final = ("Succeeded", "Failed")
 
@@ -25,7 +26,7 @@ class _Restarts:
         self.last = max(self.last, ended or "")
 
     def shown(self, now: float) -> str:
-        return f"{self.count} ({ages.since(self.last, now)} ago)" if self.count and self.last else str(self.count)
+        return f"{self.count} ({column.age_of(self.last, now)} ago)" if self.count and self.last else str(self.count)
 
 
 @dataclasses.dataclass(slots=True)
@@ -95,7 +96,7 @@ def _init_reason(container: Json, number: int, total: int) -> str:
 
 
 def _reason(container: Json) -> str:
-    """Why a container does not run; "" if it does, or nobody knows."""
+    """The reason why a container does not run; "" for none known."""
     waiting, ended = _waiting_for(container), _terminated(container)
     return waiting or (_end(ended) if ended is not None else "")
 
@@ -142,7 +143,7 @@ def _ip(pod: Json) -> Any:
 
 
 def row_conditions(pod: Json) -> list[Json]:
-    """What a pod's row says beside its cells, once the pod is over."""
+    """The conditions of a pod's row, once the pod is over."""
     phase = pod["status"].get("phase")
     if phase not in _OVER:
         return []

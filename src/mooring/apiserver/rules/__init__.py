@@ -5,27 +5,21 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.rules.accessreviews import ACCESS_REVIEWS
-from mooring.apiserver.rules.configmap import CONFIG_MAPS
-from mooring.apiserver.rules.csidriver import CSI_DRIVERS
-from mooring.apiserver.rules.csinode import CSI_NODES
-from mooring.apiserver.rules.csistoragecapacity import CSI_STORAGE_CAPACITIES
+from mooring.apiserver.rules.classes import STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
+from mooring.apiserver.rules.csi import CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES
 from mooring.apiserver.rules.customresourcedefinition import CUSTOM_RESOURCE_DEFINITIONS
-from mooring.apiserver.rules.event import EVENTS
-from mooring.apiserver.rules.identityreviews import IDENTITY_REVIEWS
+from mooring.apiserver.rules.event import EVENTS, NEW_EVENTS
 from mooring.apiserver.rules.lease import LEASES
 from mooring.apiserver.rules.namespace import NAMESPACES
-from mooring.apiserver.rules.newevent import NEW_EVENTS
 from mooring.apiserver.rules.node import NODES
 from mooring.apiserver.rules.persistentvolume import PERSISTENT_VOLUMES
 from mooring.apiserver.rules.persistentvolumeclaim import PERSISTENT_VOLUME_CLAIMS
 from mooring.apiserver.rules.pod import PODS
 from mooring.apiserver.rules.podactions import BINDINGS
-from mooring.apiserver.rules.secret import SECRETS
+from mooring.apiserver.rules.reviews import ACCESS_REVIEWS, IDENTITY_REVIEWS
+from mooring.apiserver.rules.secret import CONFIG_MAPS, SECRETS
 from mooring.apiserver.rules.serviceaccount import SERVICE_ACCOUNTS
-from mooring.apiserver.rules.storageclass import STORAGE_CLASSES
 from mooring.apiserver.rules.volumeattachment import VOLUME_ATTACHMENTS
-from mooring.apiserver.rules.volumeattributesclass import VOLUME_ATTRIBUTES_CLASSES
 
 RESOURCES: Final[tuple[Resource, ...]] = (
     BINDINGS,

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import amounts, checks, labelselector, meta
+from mooring.apiserver.rules import checks, selectors
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 PersistentVolumeClaimTemplate: 1 metadata ObjectMeta!, 2 spec PersistentVolumeClaimSpec!
 PersistentVolumeClaimSpec: 1 accessModes *s, 4 selector LabelSelector?, 2 resources VolumeResourceRequirements!, 3 volumeName s, 5 storageClassName s?, 6 volumeMode s?, 7 dataSource TypedLocalObjectReference?, 8 dataSourceRef TypedObjectReference?, 9 volumeAttributesClassName s?
 VolumeResourceRequirements: 1 limits {q}, 2 requests {q}
 TypedLocalObjectReference: 1 apiGroup s!?, 2 kind s!, 3 name s!
 TypedObjectReference: 1 apiGroup s!?, 2 kind s!, 3 name s!, 4 namespace s?
-""",  # noqa: E501
-    meta.MESSAGES,
-)
+""")  # noqa: E501
 
 _OWN_SOURCES: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 
@@ -29,11 +26,11 @@ _OWN_SOURCES: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io"
 def default(spec: Json) -> None:
     spec.setdefault("volumeMode", "Filesystem")
     for part in ("limits", "requests"):
-        amounts.default(spec["resources"].get(part))
+        checks.default_amounts(spec["resources"].get(part))
 
 
 def prepare(spec: Json, old: Json | None = None) -> None:
-    """Drops the sources that nobody may use, and copies one source to the other. old: the spec before an update."""
+    """Drops unsupported sources, and copies one source to the other. old: the spec before an update."""
     if (spec.get("dataSourceRef") or {}).get("namespace") and "dataSourceRef" not in (old or {}):
         del spec["dataSourceRef"]
     source, ref = spec.get("dataSource"), spec.get("dataSourceRef")
@@ -46,21 +43,20 @@ def prepare(spec: Json, old: Json | None = None) -> None:
 
 
 def warnings(spec: Json, field: str) -> list[str]:
-    """What is taken, but told."""
-    return amounts.fraction_warnings(spec["resources"], f"{field}.resources")
+    """Warnings about valid specs."""
+    return checks.fraction_warnings(spec["resources"], f"{field}.resources")
 
 
-def validate(spec: Json, field: str) -> list[Cause]:
-    found = labelselector.validate(spec.get("selector") or {}, f"{field}.selector")
-    found += checks.access_modes(spec.get("accessModes") or [], f"{field}.accessModes", "at least 1 access mode is required")
-    found += _validate_request(spec["resources"].get("requests") or {}, f"{field}.resources")
+def validate(spec: Json, field: str) -> Iterator[Cause]:
+    yield from selectors.validate_labels(spec.get("selector") or {}, f"{field}.selector")
+    yield from checks.access_modes(spec.get("accessModes") or [], f"{field}.accessModes", "at least 1 access mode is required")
+    yield from _validate_request(spec["resources"].get("requests") or {}, f"{field}.resources")
     if spec.get("storageClassName"):
-        found += checks.named(spec["storageClassName"], f"{field}.storageClassName", names.dns_subdomain)
-    found += checks.one_of(spec["volumeMode"], f"{field}.volumeMode", ("Block", "Filesystem"))
-    found += _validate_sources(spec, field)
+        yield from checks.named(spec["storageClassName"], f"{field}.storageClassName", names.dns_subdomain)
+    yield from checks.one_of(spec["volumeMode"], f"{field}.volumeMode", ("Block", "Filesystem"))
+    yield from _validate_sources(spec, field)
     if spec.get("volumeAttributesClassName"):
-        found += checks.named(spec["volumeAttributesClassName"], f"{field}.volumeAttributesClassName", names.dns_subdomain)
-    return found
+        yield from checks.named(spec["volumeAttributesClassName"], f"{field}.volumeAttributesClassName", names.dns_subdomain)
 
 
 def _validate_request(requests: Json, field: str) -> list[Cause]:
@@ -71,26 +67,26 @@ def _validate_request(requests: Json, field: str) -> list[Cause]:
     return []
 
 
-def _validate_sources(spec: Json, field: str) -> list[Cause]:
+def _validate_sources(spec: Json, field: str) -> Iterator[Cause]:
     source, ref = spec.get("dataSource"), spec.get("dataSourceRef")
-    found = [] if source is None else _validate_source(source, f"{field}.dataSource")
-    found += [] if ref is None else _validate_source(ref, f"{field}.dataSourceRef")
+    if source is not None:
+        yield from _validate_source(source, f"{field}.dataSource")
+    if ref is not None:
+        yield from _validate_source(ref, f"{field}.dataSourceRef")
     if source is not None and ref is not None and ref.get("namespace"):
-        found.append(field_errors.invalid(field, source, "may not be specified when dataSourceRef.namespace is specified"))
+        yield field_errors.invalid(field, source, "may not be specified when dataSourceRef.namespace is specified")
     elif source is not None and ref is not None and source != _without_namespace(ref):
-        found.append(field_errors.invalid(field, source, "must match dataSourceRef"))
-    return found
+        yield field_errors.invalid(field, source, "must match dataSourceRef")
 
 
 def _without_namespace(ref: Json) -> Json:
     return {part: value for part, value in ref.items() if part != "namespace"}
 
 
-def _validate_source(source: Json, field: str) -> list[Cause]:
-    found = [field_errors.required(f"{field}.{part}") for part in ("name", "kind") if not source[part]]
+def _validate_source(source: Json, field: str) -> Iterator[Cause]:
+    yield from (field_errors.required(f"{field}.{part}") for part in ("name", "kind") if not source[part])
     if not source["apiGroup"] and source["kind"] != "PersistentVolumeClaim":
         text = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
-        found.append(field_errors.invalid(field, source["kind"], text))
+        yield field_errors.invalid(field, source["kind"], text)
     if source["apiGroup"]:
-        found += checks.named(source["apiGroup"], f"{field}.apiGroup", names.dns_subdomain)
-    return found
+        yield from checks.named(source["apiGroup"], f"{field}.apiGroup", names.dns_subdomain)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from mooring.apiserver import objectmeta
 from mooring.apiserver.codecs.scalars import WrongType
-from mooring.apiserver.codecs.schema import Messages, decode
+from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.custom import lifecycle, validating
 from mooring.apiserver.resource import Json, Resource, Status
-from mooring.apiserver.rules import meta
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 CustomResourceDefinition: 1 metadata ObjectMeta!, 2 spec CustomResourceDefinitionSpec!, 3 status CustomResourceDefinitionStatus!
 CustomResourceDefinitionSpec: 1 group s!, 3 names CustomResourceDefinitionNames!, 4 scope s!, 7 versions *CustomResourceDefinitionVersion!, 9 conversion CustomResourceConversion?, 10 preserveUnknownFields b
 CustomResourceDefinitionNames: 1 plural s!, 2 singular s, 3 shortNames *s, 4 kind s!, 5 listKind s, 6 categories *s
@@ -31,9 +30,7 @@ CustomResourceDefinitionCondition: 1 type s!, 2 status s!, 3 lastTransitionTime 
 JSONSchemaProps: 1 id s, 2 $schema s, 3 $ref s?, 4 description s, 5 type s, 6 format s, 7 title s, 8 default any?, 9 maximum f64?, 10 exclusiveMaximum b, 11 minimum f64?, 12 exclusiveMinimum b, 13 maxLength i64?, 14 minLength i64?, 15 pattern s, 16 maxItems i64?, 17 minItems i64?, 18 uniqueItems b, 19 multipleOf f64?, 20 enum any?, 21 maxProperties i64?, 22 minProperties i64?, 23 required *s, 24 items any?, 25 allOf *JSONSchemaProps, 26 oneOf *JSONSchemaProps, 27 anyOf *JSONSchemaProps, 28 not JSONSchemaProps?, 29 properties {JSONSchemaProps}, 30 additionalProperties any?, 31 patternProperties {JSONSchemaProps}, 32 dependencies any?, 33 additionalItems any?, 34 definitions {JSONSchemaProps}, 35 externalDocs ExternalDocumentation?, 36 example any?, 37 nullable b, 38 x-kubernetes-preserve-unknown-fields b?, 39 x-kubernetes-embedded-resource b, 40 x-kubernetes-int-or-string b, 41 x-kubernetes-list-map-keys *s, 42 x-kubernetes-list-type s?, 43 x-kubernetes-map-type s?, 44 x-kubernetes-validations *ValidationRule
 ExternalDocumentation: 1 description s, 2 url s
 ValidationRule: 1 rule s!, 2 message s, 3 messageExpression s, 4 reason s?, 5 fieldPath s, 6 optionalOldSelf b?
-""",  # noqa: E501
-    meta.MESSAGES,
-)
+""")  # noqa: E501
 
 _LOOSE: Final[dict[str, tuple[type, ...]]] = {
     "items": (dict, list),
@@ -87,7 +84,6 @@ def _decode_schema(value: Any, path: str, unknown: list[str], depth: int) -> Jso
 
 CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
     group="apiextensions.k8s.io",
-    version="v1",
     kind="CustomResourceDefinition",
     plural="customresourcedefinitions",
     namespaced=False,

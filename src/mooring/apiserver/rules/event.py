@@ -1,25 +1,21 @@
-"""core/v1 Event. It lives an hour after its last write."""
+"""core/v1 and events.k8s.io/v1 Event: two views of the same objects, which live an hour. The rules of both run on the shape of core/v1."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from mooring.api import names
 from mooring.apiserver import deletion, field_errors
-from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.resource import Json, Resource
+from mooring.apiserver.resource import Json, Resource, StorageVersion
 from mooring.apiserver.rules import checks, volumesources
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = volumesources.MESSAGES.extended("""
 Event: 1 metadata ObjectMeta!, 2 involvedObject ObjectReference!, 3 reason s, 4 message s, 5 source EventSource!, 6 firstTimestamp time!, 7 lastTimestamp time!, 8 count i32, 9 type s, 10 eventTime micro!, 11 series EventSeries?, 12 action s, 13 related ObjectReference?, 14 reportingComponent s!, 15 reportingInstance s!
 EventSource: 1 component s, 2 host s
 EventSeries: 1 count i32, 2 lastObservedTime micro!
-""",  # noqa: E501
-    volumesources.MESSAGES,
-)
+""")  # noqa: E501
 
 TTL_S: Final = 3600.0
 _MESSAGE_MAX: Final = 1024
@@ -32,32 +28,30 @@ NEW_FIELD_NAMES: Final = frozenset({*(f"regarding.{part}" for part in _INVOLVED)
 """The field selectors of events.k8s.io/v1."""
 
 
-def rules(controller: str) -> Callable[[Json], list[Cause]]:
-    """What both APIs ask for. controller: what the API calls reportingComponent."""
+def rules(controller: str) -> Callable[[Json], Iterator[Cause]]:
+    """The rules of both APIs. controller: the API's name of reportingComponent."""
 
-    def validate(new: Json) -> list[Cause]:
-        namespace, about = new["metadata"]["namespace"], new["involvedObject"].get("namespace", "")
-        if not new.get("eventTime"):
-            fits = about == namespace or (not about and namespace == "default")
-            return [] if fits else [field_errors.invalid("involvedObject.namespace", about, _OTHER_NAMESPACE)]
-        found = []
-        if not about and namespace not in ("default", "kube-system"):
-            found.append(field_errors.invalid("involvedObject.namespace", about, _OTHER_NAMESPACE))
-        return found + _validate_timed(new, controller)
+    def validate(new: Json) -> Iterator[Cause]:
+        namespace, about, is_timed = new["metadata"]["namespace"], new["involvedObject"].get("namespace", ""), bool(new.get("eventTime"))
+        allowed = ("default", "kube-system") if is_timed else ("default",)
+        if (not about and namespace not in allowed) or (about and about != namespace and not is_timed):
+            yield field_errors.invalid("involvedObject.namespace", about, _OTHER_NAMESPACE)
+        if is_timed:
+            yield from _validate_timed(new, controller)
 
     return validate
 
 
-def _validate_timed(new: Json, controller: str) -> list[Cause]:
-    """What an event with eventTime, one of the newer recorders, must have."""
+def _validate_timed(new: Json, controller: str) -> Iterator[Cause]:
+    """The rules for events with eventTime, those of newer recorders."""
     component = new["reportingComponent"]
-    found = [] if component else [field_errors.required(controller)]
-    found += checks.named(component, controller, names.qualified_name)
+    if not component:
+        yield field_errors.required(controller)
+    yield from checks.named(component, controller, names.qualified_name)
     for field in ("reportingInstance", "action", "reason"):
-        found += _short(new.get(field, ""), field)
+        yield from _short(new.get(field, ""), field)
     if len(new.get("message", "")) > _MESSAGE_MAX:
-        found.append(field_errors.invalid("message", "", f"can have at most {_MESSAGE_MAX} characters"))
-    return found
+        yield field_errors.invalid("message", "", f"can have at most {_MESSAGE_MAX} characters")
 
 
 def _short(text: str, field: str) -> list[Cause]:
@@ -78,7 +72,6 @@ def _fields(event: Json) -> dict[str, str]:
 
 EVENTS: Final = Resource(
     group="",
-    version="v1",
     kind="Event",
     plural="events",
     namespaced=True,
@@ -93,4 +86,89 @@ EVENTS: Final = Resource(
     validate=rules("reportingComponent"),
     field_names=frozenset({*(f"involvedObject.{part}" for part in _INVOLVED), "reason", "reportingComponent", "source", "type"}),
     fields=_fields,
+)
+
+
+NEW_MESSAGES: Final = MESSAGES.extended("""
+Event: 1 metadata ObjectMeta!, 2 eventTime micro!, 3 series NewEventSeries?, 4 reportingController s, 5 reportingInstance s, 6 action s, 7 reason s, 8 regarding ObjectReference!, 9 related ObjectReference?, 10 note s, 11 type s, 12 deprecatedSource EventSource!, 13 deprecatedFirstTimestamp time!, 14 deprecatedLastTimestamp time!, 15 deprecatedCount i32
+NewEventSeries: 1 count i32!, 2 lastObservedTime micro!
+""")  # noqa: E501
+
+_CORE_NAMES: Final = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+"""What core/v1 calls the fields that it calls otherwise."""
+
+_NEW_NAMES: Final = {old: new for new, old in _CORE_NAMES.items()}
+_ALWAYS: Final[Json] = {"reportingComponent": "", "reportingInstance": ""}
+_UNSET: Final = ("firstTimestamp", "lastTimestamp", "count", "source")
+_FROZEN: Final = ("involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type", "eventTime")
+_FROZEN_TOO: Final = ("action", "related", "reportingComponent", "reportingInstance")
+
+
+def _decode_new(stored: Json) -> Json:
+    shown = {_NEW_NAMES.get(name, name): value for name, value in stored.items() if value != "" or name not in _ALWAYS}
+    if "series" in shown:
+        shown["series"] = {"count": 0, **shown["series"]}
+    return {**shown, "apiVersion": "events.k8s.io/v1"}
+
+
+def _encode_new(shown: Json, _old: Json | None) -> Json:
+    stored = {_CORE_NAMES.get(name, name): value for name, value in shown.items()}
+    if not stored.get("series", {}).get("count", 1):
+        del stored["series"]["count"]
+    return {**_ALWAYS, **stored, "apiVersion": "v1"}
+
+
+def _validate_new_create(new: Json) -> list[Cause]:
+    metadata = new["metadata"]
+    prefix, rule = metadata.get("generateName", ""), names.prefix_of(names.dns_subdomain)
+    found = checks.named(prefix, "metadata.generateName", rule) if prefix else []
+    found += checks.named(metadata.get("name", ""), "metadata.name", names.dns_subdomain) + _validate_series(new)
+    if not new.get("eventTime"):
+        found.append(field_errors.required("eventTime"))
+    if new.get("type") not in ("Normal", "Warning"):
+        found.append(field_errors.invalid("type", "", f"has invalid value: {new.get('type', '')}"))
+    return found + [field_errors.invalid(part, "", "needs to be unset") for part in _UNSET if new.get(part)]
+
+
+def _validate_new_update(new: Json, old: Json) -> Iterator[Cause]:
+    if new.get("series") != old.get("series"):
+        yield from _validate_series(new)
+    for part in (*_FROZEN, *_FROZEN_TOO):
+        yield from checks.unchanged(new, old, part, "reportingController" if part == "reportingComponent" else part)
+
+
+def _validate_series(new: Json) -> list[Cause]:
+    series = new.get("series")
+    if series is None:
+        return []
+    found = [field_errors.invalid("series.count", "", "should be at least 2")] if series.get("count", 0) < 2 else []
+    return found + ([] if series.get("lastObservedTime") else [field_errors.required("series.lastObservedTime")])
+
+
+NEW_EVENTS: Final = Resource(
+    group="events.k8s.io",
+    kind="Event",
+    plural="events",
+    namespaced=True,
+    short_names=("ev",),
+    message=NEW_MESSAGES["Event"],
+    put_creates=True,
+    delete_answers_object=False,
+    delete=deletion.alone,
+    ttl_s=TTL_S,
+    name_rule=names.path_segment,
+    validate=rules("reportingController"),
+    validate_create=_validate_new_create,
+    validate_update=_validate_new_update,
+    field_names=NEW_FIELD_NAMES,
+    fields=EVENTS.fields,
+    storage_version=StorageVersion(EVENTS.path, _decode_new, _encode_new),
 )

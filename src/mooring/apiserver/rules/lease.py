@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
-from mooring.apiserver.rules import checks, meta
+from mooring.apiserver.rules import checks
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 Lease: 1 metadata ObjectMeta!, 2 spec LeaseSpec!
 LeaseSpec: 1 holderIdentity s?, 2 leaseDurationSeconds i32?, 3 acquireTime micro?, 4 renewTime micro?, 5 leaseTransitions i32?, 6 strategy s?, 7 preferredHolder s?
-""",  # noqa: E501
-    meta.MESSAGES,
-)
+""")  # noqa: E501
 
 
 def _default(new: Json) -> None:
@@ -25,17 +22,15 @@ def _default(new: Json) -> None:
         new["spec"].pop(field, None)
 
 
-def _validate(new: Json) -> list[Cause]:
+def _validate(new: Json) -> Iterator[Cause]:
     spec = new["spec"]
-    found = []
     if spec.get("leaseDurationSeconds", 1) <= 0:
-        found.append(field_errors.invalid("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0"))
-    return found + checks.at_least(spec.get("leaseTransitions"), "spec.leaseTransitions", 0)
+        yield field_errors.invalid("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0")
+    yield from checks.at_least(spec.get("leaseTransitions"), "spec.leaseTransitions", 0)
 
 
 LEASES: Final = Resource(
     group="coordination.k8s.io",
-    version="v1",
     kind="Lease",
     plural="leases",
     namespaced=True,

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Final
 
 from mooring.api import names
-from mooring.apiserver import deletion, field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import deletion, field_errors, objectmeta
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.metadata import finalizer_name
 from mooring.apiserver.resource import Action, Json, Resource, Status
-from mooring.apiserver.rules import meta
 from mooring.base.clock import rfc3339
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 Namespace: 1 metadata ObjectMeta!, 2 spec NamespaceSpec!, 3 status NamespaceStatus!
 NamespaceSpec: 1 finalizers *s
 NamespaceStatus: 1 phase s, 2 conditions *NamespaceCondition@type
 NamespaceCondition: 1 type s!, 2 status s!, 4 lastTransitionTime time!, 5 reason s, 6 message s
-""",
-    meta.MESSAGES,
-)
+""")
 
 CONTENT: Final = "kubernetes"
 """The finalizer in spec that stands for the objects inside."""
@@ -58,12 +54,12 @@ def _prepare_finalize(new: Json, old: Json, _now: float) -> None:
     new["status"] = old["status"]
 
 
-def _validate_finalize(new: Json, _old: Json) -> list[Cause]:
-    return [
+def _validate_finalize(new: Json, _old: Json) -> Iterator[Cause]:
+    yield from (
         cause
         for number, name in enumerate(new["spec"].get("finalizers") or [])
         for cause in finalizer_name(name, f"spec.finalizers[{number}]", f"spec.finalizers[{number}]")
-    ]
+    )
 
 
 def _validate(new: Json) -> list[Cause]:
@@ -94,7 +90,6 @@ def _delete(obj: Json, options: DeleteOptions, now: float) -> Json | None:
 
 NAMESPACES: Final = Resource(
     group="",
-    version="v1",
     kind="Namespace",
     plural="namespaces",
     namespaced=False,

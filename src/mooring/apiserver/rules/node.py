@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
-from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource, Status, View
-from mooring.apiserver.rules import amounts, checks, meta
+from mooring.apiserver.rules import checks
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 Node: 1 metadata ObjectMeta!, 2 spec NodeSpec!, 3 status NodeStatus!
 NodeSpec: 1 podCIDR s, 7 podCIDRs *s@, 3 providerID s, 4 unschedulable b, 5 taints *Taint, 6 configSource NodeConfigSource?, 2 externalID s
 Taint: 1 key s!, 2 value s, 3 effect s!, 4 timeAdded time?
@@ -34,9 +33,7 @@ NodeConfigStatus: 1 assigned NodeConfigSource?, 2 active NodeConfigSource?, 3 la
 NodeRuntimeHandler: 1 name s!, 2 features NodeRuntimeHandlerFeatures?
 NodeRuntimeHandlerFeatures: 1 recursiveReadOnlyMounts b?, 2 userNamespaces b?
 NodeFeatures: 1 supplementalGroupsPolicy b?
-""",  # noqa: E501
-    meta.MESSAGES,
-)
+""")  # noqa: E501
 
 _NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -51,8 +48,8 @@ _SET_ONCE: Final = ("podCIDRs", "providerID")
 
 def _default(new: Json) -> None:
     status = new["status"]
-    amounts.default(status.get("capacity"))
-    amounts.default(status.get("allocatable"))
+    checks.default_amounts(status.get("capacity"))
+    checks.default_amounts(status.get("allocatable"))
     if "capacity" in status:
         status.setdefault("allocatable", dict(status["capacity"]))
     spec = new["spec"]
@@ -71,19 +68,19 @@ def _admit(new: Json, _view: View) -> None:
         taints.append(dict(_NOT_READY))
 
 
-def _validate(new: Json) -> list[Cause]:
-    found: list[Cause] = []
+def _validate(new: Json) -> Iterator[Cause]:
     seen: set[tuple[str, str]] = set()
     for number, taint in enumerate(new["spec"].get("taints") or []):
         field = f"metadata.taints[{number}]"  # (so the real one says)
-        found += checks.named(taint["key"], f"{field}.key", names.qualified_name)
-        found += checks.named(taint.get("value", ""), f"{field}.value", names.label_value)
+        yield from checks.named(taint["key"], f"{field}.key", names.qualified_name)
+        yield from checks.named(taint.get("value", ""), f"{field}.value", names.label_value)
         effect = taint["effect"]
-        found += checks.one_of(effect, f"{field}.effect", _EFFECTS) if effect else [field_errors.required(f"{field}.effect")]
+        yield from checks.one_of(effect, f"{field}.effect", _EFFECTS) if effect else [field_errors.required(f"{field}.effect")]
         if (taint["key"], taint["effect"]) in seen:
-            found.append(field_errors.duplicate(field, taint, "taints must be unique by key and effect pair"))
+            yield field_errors.duplicate(field, taint, "taints must be unique by key and effect pair")
         seen.add((taint["key"], taint["effect"]))
-    return found + _validate_cidrs(new["spec"].get("podCIDRs") or []) + _validate_status(new, {})
+    yield from _validate_cidrs(new["spec"].get("podCIDRs") or [])
+    yield from _validate_status(new, {})
 
 
 def _validate_cidrs(texts: list[str]) -> list[Cause]:
@@ -103,44 +100,40 @@ def _validate_cidrs(texts: list[str]) -> list[Cause]:
     return found
 
 
-def _validate_status(new: Json, _old: Json) -> list[Cause]:
-    found = [
+def _validate_status(new: Json, _old: Json) -> Iterator[Cause]:
+    yield from (
         field_errors.invalid(f"status.{part}.{name}", amount, "must be greater than or equal to 0")
         for part in ("capacity", "allocatable")
         for name, amount in (new["status"].get(part) or {}).items()
         if parse_quantity(amount).value < 0
-    ]
-    return found + _validate_features(new["status"].get("declaredFeatures") or [])
+    )
+    yield from _validate_features(new["status"].get("declaredFeatures") or [])
 
 
-def _validate_features(features: list[str]) -> list[Cause]:
+def _validate_features(features: list[str]) -> Iterator[Cause]:
     """In order, each once, named like AFeature/ItsPart."""
-    found: list[Cause] = []
     for number, feature in enumerate(features):
         field = f"status.declaredFeatures[{number}]"
         if number and feature < features[number - 1]:
-            found.append(field_errors.invalid(field, feature, "list must be sorted alphabetically"))
+            yield field_errors.invalid(field, feature, "list must be sorted alphabetically")
         if number and feature == features[number - 1]:
-            found.append(field_errors.duplicate(field, feature))
+            yield field_errors.duplicate(field, feature)
         if not _FEATURE.fullmatch(feature):
-            found.append(field_errors.invalid(field, feature, f'invalid feature name "{feature}": {_FEATURE_RULE}'))
-    return found
+            yield field_errors.invalid(field, feature, f'invalid feature name "{feature}": {_FEATURE_RULE}')
 
 
-def _validate_update(new: Json, old: Json) -> list[Cause]:
-    found = [
+def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
+    yield from (
         field_errors.forbidden(f"spec.{part}", f'node updates may not change {part.rstrip("s")} except from "" to valid')
         for part in _SET_ONCE
         if old["spec"].get(part) and new["spec"].get(part) != old["spec"][part]
-    ]
+    )
     if new["spec"].get("externalID") != old["spec"].get("externalID"):
-        found.append(field_errors.forbidden("spec.externalID", "may not be updated"))
-    return found
+        yield field_errors.forbidden("spec.externalID", "may not be updated")
 
 
 NODES: Final = Resource(
     group="",
-    version="v1",
     kind="Node",
     plural="nodes",
     namespaced=False,

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from mooring.api import names
 from mooring.api.classes import CLASS_BETA
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource, Status
-from mooring.apiserver.rules import amounts, checks, nodeselector, volumesources
-from mooring.apiserver.rules.protection import protected_by
+from mooring.apiserver.rules import checks, selectors, volumesources
+from mooring.apiserver.rules.checks import protected_by
 from mooring.base.clock import rfc3339
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = (volumesources.MESSAGES | selectors.NODE_MESSAGES).extended("""
 PersistentVolume: 1 metadata ObjectMeta!, 2 spec PersistentVolumeSpec!, 3 status PersistentVolumeStatus!
 PersistentVolumeSpec: 1 capacity {q}, 2 <> PersistentVolumeSource, 3 accessModes *s, 4 claimRef ObjectReference?, 5 persistentVolumeReclaimPolicy s, 6 storageClassName s, 7 mountOptions *s, 8 volumeMode s?, 9 nodeAffinity VolumeNodeAffinity?, 10 volumeAttributesClassName s?
 PersistentVolumeStatus: 1 phase s, 2 message s, 3 reason s, 4 lastPhaseTransitionTime time?
 VolumeNodeAffinity: 1 required NodeSelector?
-""",  # noqa: E501
-    volumesources.MESSAGES,
-    nodeselector.MESSAGES,
-)
+""")  # noqa: E501
 
 PROTECTION: Final = "kubernetes.io/pv-protection"
 _MOUNT_OPTIONS: Final = "volume.beta.kubernetes.io/mount-options"
@@ -36,7 +32,7 @@ _RECYCLE_WARNING: Final = (
 
 def _default(new: Json) -> None:
     volumesources.default(new["spec"])
-    amounts.default(new["spec"].get("capacity"))
+    checks.default_amounts(new["spec"].get("capacity"))
     new["spec"].setdefault("volumeMode", "Filesystem")
     new["spec"].setdefault("persistentVolumeReclaimPolicy", "Retain")
     new["status"].setdefault("phase", "Pending")
@@ -57,55 +53,56 @@ def _prepare_status(new: Json, old: Json, now: float) -> None:
         status[since] = rfc3339(now)
 
 
-def _validate(new: Json) -> list[Cause]:
+def _validate(new: Json) -> Iterator[Cause]:
     spec = new["spec"]
-    found = checks.access_modes(spec.get("accessModes") or [], "spec.accessModes") + _validate_capacity(spec.get("capacity") or {})
-    found += checks.one_of(spec["persistentVolumeReclaimPolicy"], "spec.persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain"))
+    yield from checks.access_modes(spec.get("accessModes") or [], "spec.accessModes")
+    yield from _validate_capacity(spec.get("capacity") or {})
+    yield from checks.one_of(spec["persistentVolumeReclaimPolicy"], "spec.persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain"))
     if "nodeAffinity" in spec:
-        found += _validate_affinity(spec["nodeAffinity"])
-    found += volumesources.validate(spec, "spec") + _validate_path_volumes(spec)
+        yield from _validate_affinity(spec["nodeAffinity"])
+    yield from volumesources.validate(spec, "spec")
+    yield from _validate_path_volumes(spec)
     if spec.get("storageClassName"):
-        found += checks.named(spec["storageClassName"], "spec.storageClassName", names.dns_subdomain)
-    found += checks.one_of(spec["volumeMode"], "spec.volumeMode", ("Block", "Filesystem"))
-    return found + _validate_attributes_class(spec) + _validate_annotations(new)
+        yield from checks.named(spec["storageClassName"], "spec.storageClassName", names.dns_subdomain)
+    yield from checks.one_of(spec["volumeMode"], "spec.volumeMode", ("Block", "Filesystem"))
+    yield from _validate_attributes_class(spec)
+    yield from _validate_annotations(new)
 
 
-def _validate_capacity(capacity: Json) -> list[Cause]:
-    found = [] if capacity else [field_errors.required("spec.capacity")]
+def _validate_capacity(capacity: Json) -> Iterator[Cause]:
+    if not capacity:
+        yield field_errors.required("spec.capacity")
     if set(capacity) != {"storage"}:
-        found.append(field_errors.not_supported("spec.capacity", capacity, ["storage"]))
+        yield field_errors.not_supported("spec.capacity", capacity, ["storage"])
     for name, amount in capacity.items():
         value = parse_quantity(amount).value
         if value < 0:
-            found.append(field_errors.invalid(f"spec.capacity[{name}]", amount, "must be a valid resource quantity"))
+            yield field_errors.invalid(f"spec.capacity[{name}]", amount, "must be a valid resource quantity")
         if value <= 0:
-            found.append(field_errors.invalid(f"spec.capacity[{name}]", amount, "must be greater than zero"))
-    return found
+            yield field_errors.invalid(f"spec.capacity[{name}]", amount, "must be greater than zero")
 
 
-def _validate_path_volumes(spec: Json) -> list[Cause]:
-    found = []
+def _validate_path_volumes(spec: Json) -> Iterator[Cause]:
     if "local" in spec and "nodeAffinity" not in spec:
-        found.append(field_errors.required("spec.nodeAffinity", "Local volume requires node affinity"))
+        yield field_errors.required("spec.nodeAffinity", "Local volume requires node affinity")
     if spec.get("hostPath", {}).get("path") == "/" and spec["persistentVolumeReclaimPolicy"] == "Recycle":
-        found.append(field_errors.forbidden("spec.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'"))
-    return found
+        yield field_errors.forbidden("spec.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'")
 
 
-def _validate_affinity(affinity: Json) -> list[Cause]:
+def _validate_affinity(affinity: Json) -> Iterator[Cause]:
     if "required" not in affinity:
-        return [field_errors.required("spec.nodeAffinity.required", "must specify required node constraints")]
-    return nodeselector.validate(affinity["required"], "spec.nodeAffinity.required")
+        yield field_errors.required("spec.nodeAffinity.required", "must specify required node constraints")
+        return
+    yield from selectors.validate_nodes(affinity["required"], "spec.nodeAffinity.required")
 
 
-def _validate_attributes_class(spec: Json) -> list[Cause]:
+def _validate_attributes_class(spec: Json) -> Iterator[Cause]:
     if "volumeAttributesClassName" not in spec:
-        return []
+        return
     name, field = spec["volumeAttributesClassName"], "spec.volumeAttributesClassName"
-    found = checks.named(name, field, names.dns_subdomain) if name else [field_errors.required(field, "an empty string is disallowed")]
+    yield from checks.named(name, field, names.dns_subdomain) if name else [field_errors.required(field, "an empty string is disallowed")]
     if "csi" not in spec:
-        found.append(field_errors.required("spec.csi", "has to be specified when using volumeAttributesClassName"))
-    return found
+        yield field_errors.required("spec.csi", "has to be specified when using volumeAttributesClassName")
 
 
 def _validate_annotations(new: Json) -> list[Cause]:
@@ -114,18 +111,16 @@ def _validate_annotations(new: Json) -> list[Cause]:
     return []
 
 
-def _validate_update(new: Json, old: Json) -> list[Cause]:
+def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
     spec, before = new["spec"], old["spec"]
-    found = []
     if _source_for_comparison(spec, before) != volumesources.chosen(before):
-        found.append(field_errors.forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"))
-    found += checks.unchanged(spec, before, "volumeMode", "volumeMode")
-    if "nodeAffinity" in before and not nodeselector.same_but_for_ga_labels(spec.get("nodeAffinity"), before["nodeAffinity"]):
+        yield field_errors.forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")
+    yield from checks.unchanged(spec, before, "volumeMode", "volumeMode")
+    if "nodeAffinity" in before and not selectors.same_but_for_ga_labels(spec.get("nodeAffinity"), before["nodeAffinity"]):
         text = "field is immutable, except for updating from beta label to GA"
-        found.append(field_errors.invalid("nodeAffinity", spec.get("nodeAffinity"), text))
+        yield field_errors.invalid("nodeAffinity", spec.get("nodeAffinity"), text)
     if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in spec:
-        found.append(field_errors.forbidden("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden"))
-    return found
+        yield field_errors.forbidden("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden")
 
 
 def _source_for_comparison(spec: Json, before: Json) -> Json:
@@ -137,18 +132,17 @@ def _source_for_comparison(spec: Json, before: Json) -> Json:
 
 
 def _warnings(new: Json, _old: Json | None) -> list[str]:
-    told = volumesources.warnings(new["spec"], "spec")
-    told += nodeselector.warnings(new["spec"].get("nodeAffinity", {}).get("required") or {}, "spec.nodeAffinity.required")
+    warnings = volumesources.warnings(new["spec"], "spec")
+    warnings += selectors.node_warnings(new["spec"].get("nodeAffinity", {}).get("required") or {}, "spec.nodeAffinity.required")
     if new["spec"].get("persistentVolumeReclaimPolicy") == "Recycle":
-        told.append(_RECYCLE_WARNING)
+        warnings.append(_RECYCLE_WARNING)
     if CLASS_BETA in (new["metadata"].get("annotations") or {}):
-        told.append(f'metadata.annotations[{CLASS_BETA}]: deprecated since v1.8; use "storageClassName" attribute instead')
-    return told
+        warnings.append(f'metadata.annotations[{CLASS_BETA}]: deprecated since v1.8; use "storageClassName" attribute instead')
+    return warnings
 
 
 PERSISTENT_VOLUMES: Final = Resource(
     group="",
-    version="v1",
     kind="PersistentVolume",
     plural="persistentvolumes",
     namespaced=False,

@@ -34,10 +34,7 @@ _FIELDS: Final = (
 
 
 def _admit(new: Json, _view: View) -> None:
-    """Priorities and runtime classes, of which only the built-in ones exist.
-
-    There is no admission of service accounts: no pod gets the account `default`, nor a token among its volumes.
-    """
+    """Priorities, and the built-in runtime classes. No admission of service accounts: a pod gets neither account `default` nor a token."""
     spec, name = new["spec"], new["metadata"].get("name", "")
     priority = _PRIORITIES.get(spec.get("priorityClassName", ""))
     if priority is None:
@@ -82,7 +79,7 @@ def _prepare_status(new: Json, old: Json, _now: float) -> None:
 
 
 def _delete(obj: Json, options: DeleteOptions, now: float) -> Json | None:
-    """A pod gets time to end, and whoever runs it removes it. Time may be made shorter, never longer."""
+    """A pod gets time to end, and the kubelet removes it. The time may be shortened, never extended."""
     meta, given = obj["metadata"], options.grace_s
     pending = meta.get("deletionGracePeriodSeconds", 0)
     if meta.get("deletionTimestamp"):
@@ -101,7 +98,7 @@ def _delete(obj: Json, options: DeleteOptions, now: float) -> Json | None:
 
 
 def _grace_s(pod: Json, given: int | None) -> int:
-    """No time at all for what nobody runs, or has ended."""
+    """Zero for a pod that is not running."""
     if not pod["spec"].get("nodeName") or pod["status"].get("phase") in _FINISHED:
         return 0
     grace_s: int = pod["spec"]["terminationGracePeriodSeconds"] if given is None else given
@@ -115,7 +112,6 @@ def _fields(pod: Json) -> Mapping[str, str]:
 
 PODS: Final = Resource(
     group="",
-    version="v1",
     kind="Pod",
     plural="pods",
     namespaced=True,

@@ -1,28 +1,24 @@
-"""What is asked of a pod: to be bound to a node, to be evicted, to take a container for debugging or other resources, to be looked into."""
+"""The pod's sub-resources: binding, eviction, ephemeral containers, resize, and those that need a machine."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.resource import Action, Call, Json, Resource
-from mooring.apiserver.rules import checks, meta, podcontainers, podmounts, podresources, podspec
+from mooring.apiserver.resource import Action, Call, Json, answered_kind
+from mooring.apiserver.rules import checks, podcontainers, podmounts, podresources, podspec
 from mooring.apiserver.rules.podshape import MESSAGES as SHAPES
 from mooring.base.clock import rfc3339
 from mooring.kube.errors import Conflict, ServerError
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = SHAPES.extended("""
 Binding: 1 metadata ObjectMeta!, 2 target ObjectReference!
 Eviction: 1 metadata ObjectMeta!, 2 deleteOptions DeleteOptions?
-""",
-    SHAPES,
-    meta.MESSAGES,
-)
+""")
 
 _READ_AND_WRITE: Final = ("get", "patch", "update")
 _NOT_EPHEMERAL: Final = ("ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy")
@@ -93,7 +89,8 @@ def _evict(call: Call) -> Json:
         raise api_errors.bad_request("name in URL does not match name in Eviction object")
     options = _options(call)
     found = call.store.get(call.resource, call.key)
-    call.store.delete(call.resource, call.key, call.now, _dry(options))  # (what it would refuse is refused before anything is written)
+    dry = DeleteOptions(options.uid, options.resource_version, True, options.grace_s)
+    call.store.delete(call.resource, call.key, call.now, dry)  # (what it would refuse is refused before anything is written)
     if not options.dry_run and not found.whole()["metadata"].get("deletionTimestamp"):
         target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
         call.store.amend(call.resource, call.key, lambda pod: set_condition(pod["status"], target, call.now), call.now)
@@ -115,10 +112,6 @@ def _options(call: Call) -> DeleteOptions:
     )
 
 
-def _dry(options: DeleteOptions) -> DeleteOptions:
-    return DeleteOptions(options.uid, options.resource_version, True, options.grace_s)
-
-
 # parts of a pod that are written through an endpoint of their own
 
 
@@ -131,32 +124,30 @@ def _prepare_ephemeral(new: Json, old: Json, _now: float) -> None:
     count_change(new, old)
 
 
-def _validate_ephemeral(new: Json, old: Json) -> list[Cause]:
+def _validate_ephemeral(new: Json, old: Json) -> Iterator[Cause]:
     spec, field = new["spec"], "spec.ephemeralContainers"
     containers = spec.get("ephemeralContainers") or []
     by_name = {container["name"]: container for container in containers}
-    found: list[Cause] = []
     for container in old["spec"].get("ephemeralContainers") or []:
         if container["name"] not in by_name:
-            found.append(field_errors.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be removed'))
+            yield field_errors.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be removed')
         elif by_name[container["name"]] != container:
-            found.append(field_errors.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be changed'))
+            yield field_errors.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be changed')
     targets = [container["name"] for part in ("containers", "initContainers") for container in spec.get(part) or []]
     seen = set(targets)
-    for number, container in enumerate(containers):
-        at = f"{field}[{number}]"
-        found += podcontainers.validate_name(container["name"], f"{at}.name", seen)
+    for at, container in checks.each(containers, field):
+        yield from podcontainers.validate_name(container["name"], f"{at}.name", seen)
         if container.get("targetContainerName") and container["targetContainerName"] not in targets:
-            found.append(field_errors.not_found(f"{at}.targetContainerName", container["targetContainerName"]))
-        found += [
+            yield field_errors.not_found(f"{at}.targetContainerName", container["targetContainerName"])
+        yield from (
             field_errors.forbidden(f"{at}.{part}", "cannot be set for an Ephemeral Container")
             for part in _NOT_EPHEMERAL
             if container.get(part)
-        ]
-        found += [] if container.get("image") else [field_errors.required(f"{at}.image")]
-        found += checks.one_of(container["imagePullPolicy"], f"{at}.imagePullPolicy", podcontainers.PULL_POLICIES)
-        found += podmounts.validate(container, at, spec.get("volumes") or [])
-    return found
+        )
+        if not container.get("image"):
+            yield field_errors.required(f"{at}.image")
+        yield from checks.one_of(container["imagePullPolicy"], f"{at}.imagePullPolicy", podcontainers.PULL_POLICIES)
+        yield from podmounts.validate(container, at, spec.get("volumes") or [])
 
 
 def _prepare_resize(new: Json, old: Json, _now: float) -> None:
@@ -179,20 +170,19 @@ def _resized(container: Json, wanted: Json | None) -> Json:
     return {**left, "resources": wanted["resources"], **policy}
 
 
-def _validate_resize(new: Json, old: Json) -> list[Cause]:
-    found = podspec.validate(new)
+def _validate_resize(new: Json, old: Json) -> Iterator[Cause]:
+    yield from podspec.validate(new)
     for number, (container, before) in enumerate(zip(new["spec"]["containers"], old["spec"]["containers"], strict=True)):
         for part in ("limits", "requests"):
             now, was = (one["resources"].get(part) or {} for one in (container, before))
             if any(name not in now for name in was):
                 at = f"spec.containers[{number}].resources.{part}"
-                found.append(field_errors.forbidden(at, f"resource {part} cannot be removed"))
+                yield field_errors.forbidden(at, f"resource {part} cannot be removed")
             if any(now.get(name) != was.get(name) for name in {*now, *was} if name not in _RESIZABLE):
-                found.append(field_errors.forbidden("spec", "only cpu and memory resources are mutable"))
+                yield field_errors.forbidden("spec", "only cpu and memory resources are mutable")
     quality = podresources.quality(old["spec"])
     if podresources.quality(new["spec"]) != quality:
-        found.append(field_errors.invalid("spec", quality, "Pod QOS Class may not change as a result of resizing"))
-    return found
+        yield field_errors.invalid("spec", quality, "Pod QOS Class may not change as a result of resizing")
 
 
 def _keep_all(new: Json, old: Json) -> None:
@@ -218,20 +208,8 @@ def _no_kubelet(call: Call) -> None:
     raise ServerError(text, reason="ServiceUnavailable", code=503)
 
 
-def _asked(group: str, kind: str, answer: Any) -> Resource:
-    return Resource(
-        group=group,
-        version="v1",
-        kind=kind,
-        plural=f"{kind.lower()}s",
-        namespaced=True,
-        message=MESSAGES[kind],
-        answer=answer,
-    )
-
-
-BINDINGS: Final = _asked("", "Binding", bind)
-_EVICTIONS: Final = _asked("policy", "Eviction", _evict)
+BINDINGS: Final = answered_kind("", "Binding", MESSAGES, bind, namespaced=True)
+_EVICTIONS: Final = answered_kind("policy", "Eviction", MESSAGES, _evict, namespaced=True)
 
 ACTIONS: Final = (
     Action(name="attach", verbs=("create", "get"), kind="PodAttachOptions", connect=_no_kubelet),

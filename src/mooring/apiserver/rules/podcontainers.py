@@ -1,15 +1,103 @@
-"""The containers of a pod: what is valid in them."""
+"""Containers of a pod, with their probes and life-cycle hooks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from mooring.api import names
 from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks, podenv, podmounts, podprobes, podresources, podsecurity
+from mooring.apiserver.rules import checks, podenv, podmounts, podresources, podsecurity
+
+_HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
+_COUNTS: Final = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+_HEADER: Final = re.compile(r"[-A-Za-z0-9]+")
+_HEADER_TEXT: Final = (
+    "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', "
+    f"regex used for validation is '{_HEADER.pattern}')"
+)
+_ONCE: Final = ("livenessProbe", "startupProbe")
+
+
+def _validate_probes(container: Json, field: str, grace_s: int) -> Iterator[Cause]:
+    """grace_s: the pod's grace, in seconds."""
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if name in container:
+            yield from _validate_probe(name, container[name], f"{field}.{name}", grace_s)
+    for name in ("postStart", "preStop"):
+        handler = (container.get("lifecycle") or {}).get(name)
+        if handler is not None:
+            yield from _validate_handler(handler, f"{field}.lifecycle.{name}", grace_s)
+
+
+def port_number(port: int, field: str) -> list[Cause]:
+    return [] if 1 <= port <= 65535 else [field_errors.invalid(field, port, "must be between 1 and 65535, inclusive")]
+
+
+def port_name(name: str, field: str) -> list[Cause]:
+    """At most 15 of small letters, digits and hyphens, one of them a letter."""
+    wrong = []
+    if len(name) > 15:
+        wrong.append("must be no more than 15 characters")
+    if not re.fullmatch(r"[-a-z0-9]+", name):
+        wrong.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search(r"[a-z]", name):
+        wrong.append("must contain at least one letter (a-z)")
+    if "--" in name:
+        wrong.append("must not contain consecutive hyphens")
+    if name.startswith("-") or name.endswith("-"):
+        wrong.append("must not begin or end with a hyphen")
+    return [field_errors.invalid(field, name, reason) for reason in wrong]
+
+
+def _validate_probe(name: str, probe: Json, field: str, grace_s: int) -> Iterator[Cause]:
+    yield from _validate_handler(probe, field, grace_s)
+    for count in _COUNTS:
+        yield from checks.at_least(probe.get(count), f"{field}.{count}", 0)
+    own_grace = probe.get("terminationGracePeriodSeconds")
+    if own_grace is not None and own_grace <= 0:
+        yield field_errors.invalid(f"{field}.terminationGracePeriodSeconds", own_grace, "must be greater than 0")
+    if name in _ONCE and probe["successThreshold"] != 1:
+        yield field_errors.invalid(f"{field}.successThreshold", probe["successThreshold"], "must be 1")
+    if name == "readinessProbe" and own_grace is not None:
+        text = "must not be set for readinessProbes"
+        yield field_errors.invalid(f"{field}.terminationGracePeriodSeconds", own_grace, text)
+
+
+def _validate_handler(handler: Mapping[str, Any], field: str, grace_s: int) -> list[Cause]:
+    given = [name for name in _HANDLERS if name in handler]
+    if not given:
+        return [field_errors.required(field, "must specify a handler type")]
+    kind, content, at = given[0], handler[given[0]], f"{field}.{given[0]}"
+    found = [field_errors.forbidden(f"{field}.{other}", "may not specify more than 1 handler type") for other in given[1:]]
+    match kind:
+        case "exec":
+            found += [] if content.get("command") else [field_errors.required(f"{at}.command")]
+        case "httpGet":
+            found += _validate_http(content, at)
+        case "sleep" if not 0 <= content["seconds"] <= grace_s:
+            text = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_s})"
+            found.append(field_errors.invalid(at, content["seconds"], text))
+        case "tcpSocket" | "grpc":
+            found += _port(content["port"], f"{at}.port")
+    return found
+
+
+def _validate_http(content: Json, field: str) -> list[Cause]:
+    found = [] if content["path"] else [field_errors.required(f"{field}.path")]
+    found += _port(content["port"], f"{field}.port") + checks.one_of(content["scheme"], f"{field}.scheme", ("HTTP", "HTTPS"))
+    for header in content.get("httpHeaders") or []:
+        if not _HEADER.fullmatch(header["name"]):
+            found.append(field_errors.invalid(f"{field}.httpHeaders", header["name"], _HEADER_TEXT))
+    return found
+
+
+def _port(port: int | str, field: str) -> list[Cause]:
+    return port_name(port, field) if isinstance(port, str) else port_number(port, field)
+
 
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES: Final = ("File", "FallbackToLogsOnError")
@@ -19,20 +107,18 @@ _ONLY_ALWAYS: Final = "may not be set for init containers without restartPolicy=
 _RULE_ACTIONS: Final = ("Restart", "RestartAllContainers")
 
 
-def validate(spec: Json) -> list[Cause]:
+def validate(spec: Json) -> Iterator[Cause]:
     """All but the ephemeral ones, which have an endpoint of their own."""
-    found: list[Cause] = []
     seen: set[str] = set()
     if not spec.get("containers"):
-        found.append(field_errors.required("spec.containers"))
+        yield field_errors.required("spec.containers")
     for part in ("containers", "initContainers"):
-        for number, container in enumerate(spec.get(part) or []):
-            field = f"spec.{part}[{number}]"
-            found += validate_name(container["name"], f"{field}.name", seen)
-            found += validate_one(container, field, spec)
+        for field, container in checks.each(spec.get(part), f"spec.{part}"):
+            yield from validate_name(container["name"], f"{field}.name", seen)
+            yield from validate_one(container, field, spec)
             if part == "initContainers" and container.get("restartPolicy") != "Always":
-                found += [field_errors.forbidden(f"{field}.{name}", _ONLY_ALWAYS) for name in _NOT_FOR_INIT if name in container]
-    return found + _validate_host_ports(spec)
+                yield from (field_errors.forbidden(f"{field}.{name}", _ONLY_ALWAYS) for name in _NOT_FOR_INIT if name in container)
+    yield from _validate_host_ports(spec)
 
 
 def validate_name(name: str, field: str, seen: set[str]) -> list[Cause]:
@@ -46,59 +132,56 @@ def validate_name(name: str, field: str, seen: set[str]) -> list[Cause]:
     return found
 
 
-def validate_one(container: Json, field: str, spec: Json) -> list[Cause]:
+def validate_one(container: Json, field: str, spec: Json) -> Iterator[Cause]:
     image = container.get("image", "")
-    found = [] if image else [field_errors.required(f"{field}.image")]
+    if not image:
+        yield field_errors.required(f"{field}.image")
     if image != image.strip():
-        found.append(field_errors.invalid(f"{field}.image", image, "must not have leading or trailing whitespace"))
-    found += checks.one_of(container["terminationMessagePolicy"], f"{field}.terminationMessagePolicy", _MESSAGE_POLICIES)
-    found += checks.one_of(container["imagePullPolicy"], f"{field}.imagePullPolicy", PULL_POLICIES)
-    found += _validate_ports(container.get("ports") or [], f"{field}.ports", on_host_network=spec.get("hostNetwork", False))
-    found += podenv.validate(container, field, spec.get("volumes") or [])
-    found += podmounts.validate(container, field, spec.get("volumes") or [])
-    found += podprobes.validate(container, field, spec.get("terminationGracePeriodSeconds", 0))
-    found += podresources.validate(container["resources"], f"{field}.resources", spec)
-    found += _validate_restarts(container, field)
-    return found + podsecurity.validate_container(container.get("securityContext") or {}, f"{field}.securityContext")
+        yield field_errors.invalid(f"{field}.image", image, "must not have leading or trailing whitespace")
+    yield from checks.one_of(container["terminationMessagePolicy"], f"{field}.terminationMessagePolicy", _MESSAGE_POLICIES)
+    yield from checks.one_of(container["imagePullPolicy"], f"{field}.imagePullPolicy", PULL_POLICIES)
+    yield from _validate_ports(container.get("ports") or [], f"{field}.ports", on_host_network=spec.get("hostNetwork", False))
+    yield from podenv.validate(container, field, spec.get("volumes") or [])
+    yield from podmounts.validate(container, field, spec.get("volumes") or [])
+    yield from _validate_probes(container, field, spec.get("terminationGracePeriodSeconds", 0))
+    yield from podresources.validate(container["resources"], f"{field}.resources", spec)
+    yield from _validate_restarts(container, field)
+    yield from podsecurity.validate_container(container.get("securityContext") or {}, f"{field}.securityContext")
 
 
-def _validate_restarts(container: Json, field: str) -> list[Cause]:
-    found = podresources.validate_resize_policy(container.get("resizePolicy") or [], f"{field}.resizePolicy")
+def _validate_restarts(container: Json, field: str) -> Iterator[Cause]:
+    yield from podresources.validate_resize_policy(container.get("resizePolicy") or [], f"{field}.resizePolicy")
     rules = container.get("restartPolicyRules") or []
     if rules and not container.get("restartPolicy"):
-        found.append(field_errors.required(f"{field}.restartPolicy", "must specify restartPolicy when restart rules are used"))
+        yield field_errors.required(f"{field}.restartPolicy", "must specify restartPolicy when restart rules are used")
     for number, rule in enumerate(rules):
         at, codes = f"{field}.restartPolicyRules[{number}]", rule.get("exitCodes")
-        found += checks.one_of(rule.get("action", ""), f"{at}.action", _RULE_ACTIONS)
+        yield from checks.one_of(rule.get("action", ""), f"{at}.action", _RULE_ACTIONS)
         if codes is not None:
-            found += checks.one_of(codes.get("operator", ""), f"{at}.exitCodes.operator", ("In", "NotIn"))
-    return found
+            yield from checks.one_of(codes.get("operator", ""), f"{at}.exitCodes.operator", ("In", "NotIn"))
 
 
-def _validate_ports(ports: Sequence[Json], field: str, *, on_host_network: bool) -> list[Cause]:
-    found: list[Cause] = []
+def _validate_ports(ports: Sequence[Json], field: str, *, on_host_network: bool) -> Iterator[Cause]:
     seen: set[str] = set()
     for number, port in enumerate(ports):
         at, name, inner, outer = f"{field}[{number}]", port.get("name", ""), port["containerPort"], port.get("hostPort", 0)
         if name:
-            wrong = podprobes.port_name(name, f"{at}.name")
-            found += wrong or ([field_errors.duplicate(f"{at}.name", name)] if name in seen else [])
+            wrong = port_name(name, f"{at}.name")
+            yield from wrong or ([field_errors.duplicate(f"{at}.name", name)] if name in seen else [])
             seen.add(name)
         if not inner:
-            found.append(field_errors.required(f"{at}.containerPort"))
+            yield field_errors.required(f"{at}.containerPort")
         else:
-            found += podprobes.port_number(inner, f"{at}.containerPort")
+            yield from port_number(inner, f"{at}.containerPort")
         if outer:
-            found += podprobes.port_number(outer, f"{at}.hostPort")
+            yield from port_number(outer, f"{at}.hostPort")
         if outer and on_host_network and outer != inner:
-            found.append(field_errors.invalid(f"{at}.hostPort", outer, "must match `containerPort` when `hostNetwork` is true"))
-        found += checks.one_of(port["protocol"], f"{at}.protocol", _PROTOCOLS)
-    return found
+            yield field_errors.invalid(f"{at}.hostPort", outer, "must match `containerPort` when `hostNetwork` is true")
+        yield from checks.one_of(port["protocol"], f"{at}.protocol", _PROTOCOLS)
 
 
-def _validate_host_ports(spec: Json) -> list[Cause]:
+def _validate_host_ports(spec: Json) -> Iterator[Cause]:
     """Two containers of a pod can't have the same port of the host; init containers may follow one another."""
-    found: list[Cause] = []
     seen: set[str] = set()
     for number, container in enumerate(spec.get("containers") or []):
         for index, port in enumerate(container.get("ports") or []):
@@ -106,6 +189,5 @@ def _validate_host_ports(spec: Json) -> list[Cause]:
                 continue
             place = f"{port['protocol']}/{port.get('hostIP', '')}/{port['hostPort']}"
             if place in seen:
-                found.append(field_errors.duplicate(f"spec.containers[{number}].ports[{index}].hostPort", place))
+                yield field_errors.duplicate(f"spec.containers[{number}].ports[{index}].hostPort", place)
             seen.add(place)
-    return found

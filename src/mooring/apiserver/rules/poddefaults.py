@@ -1,4 +1,4 @@
-"""What a pod has when nobody says: filled in on every write."""
+"""A pod's defaults, filled in on every write."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mooring.api.quantity import Quantity, parse_quantity
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import amounts, claimspec, volumesources
+from mooring.apiserver.rules import checks, claimspec, volumesources
 
 _POD: Final[Json] = {
     "restartPolicy": "Always",
@@ -42,7 +42,7 @@ def default(pod: Json) -> None:
         _default_volume(volume)
     for container in containers_of(spec):
         _default_container(container, on_host_network=spec.get("hostNetwork", False))
-    amounts.default(spec.get("overhead"))
+    checks.default_amounts(spec.get("overhead"))
     if spec.get("resources"):
         _default_pod_requests(spec)
     _tolerate(spec)
@@ -50,7 +50,6 @@ def default(pod: Json) -> None:
 
 
 def containers_of(spec: Json) -> Iterator[Json]:
-    """All of a pod's containers."""
     for part in ("initContainers", "containers", "ephemeralContainers"):
         yield from spec.get(part) or []
 
@@ -101,8 +100,8 @@ def pull_policy(image: str) -> str:
 
 
 def _default_resources(resources: Json) -> None:
-    amounts.default(resources.get("limits"))
-    amounts.default(resources.get("requests"))
+    checks.default_amounts(resources.get("limits"))
+    checks.default_amounts(resources.get("requests"))
     if resources.get("limits"):
         resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
 
@@ -110,8 +109,8 @@ def _default_resources(resources: Json) -> None:
 def _default_pod_requests(spec: Json) -> None:
     """A pod that names resources as a whole asks for what its containers ask for, or else for its limits."""
     resources, requests = spec["resources"], dict(spec["resources"].get("requests") or {})
-    amounts.default(resources.get("limits"))
-    amounts.default(requests)
+    checks.default_amounts(resources.get("limits"))
+    checks.default_amounts(requests)
     for name in _AGGREGATED:
         asked = [container["resources"].get("requests", {}).get(name) for container in spec.get("containers") or []]
         given = [parse_quantity(text) for text in asked if text is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from mooring.api import names
@@ -34,25 +34,22 @@ _AMOUNTS: Final = tuple(f"{part}.{name}" for part in ("limits", "requests") for 
 _TWO_FIELDS: Final = "may not have more than one field specified at a time"
 
 
-def validate(container: Json, field: str, volumes: Sequence[Json] = ()) -> list[Cause]:
+def validate(container: Json, field: str, volumes: Sequence[Json] = ()) -> Iterator[Cause]:
     """volumes: the pod's, whose files may be read."""
-    found: list[Cause] = []
-    for number, variable in enumerate(container.get("env") or []):
-        at = f"{field}.env[{number}]"
+    for at, variable in checks.each(container.get("env"), f"{field}.env"):
         if not variable["name"]:
-            found.append(field_errors.required(f"{at}.name"))
+            yield field_errors.required(f"{at}.name")
         elif not _NAME.fullmatch(variable["name"]):
-            found.append(field_errors.invalid(f"{at}.name", variable["name"], _NAME_TEXT))
+            yield field_errors.invalid(f"{at}.name", variable["name"], _NAME_TEXT)
         if "valueFrom" in variable:
-            found += _validate_source(variable, f"{at}.valueFrom")
+            yield from _validate_source(variable, f"{at}.valueFrom")
     for number, source in enumerate(container.get("envFrom") or []):
-        found += _validate_all_of(source, f"{field}.envFrom", number)
-    return found + _validate_files(container, field, volumes)
+        yield from _validate_all_of(source, f"{field}.envFrom", number)
+    yield from _validate_files(container, field, volumes)
 
 
-def _validate_files(container: Json, field: str, volumes: Sequence[Json]) -> list[Cause]:
+def _validate_files(container: Json, field: str, volumes: Sequence[Json]) -> Iterator[Cause]:
     """Files that variables are read from lie in volumes that begin empty."""
-    found = []
     for number, variable in enumerate(container.get("env") or []):
         source = (variable.get("valueFrom") or {}).get("fileKeyRef")
         if source is None:
@@ -60,45 +57,42 @@ def _validate_files(container: Json, field: str, volumes: Sequence[Json]) -> lis
         name, at = source["volumeName"], f"{field}.env[{number}].valueFrom.fileKeyRef.volumeName"
         volume = next((volume for volume in volumes if volume["name"] == name), None)
         if volume is None:
-            found.append(field_errors.not_found(at, name))
+            yield field_errors.not_found(at, name)
         elif "emptyDir" not in volume:
-            found.append(field_errors.invalid(at, name, "referenced volume must be of type emptyDir"))
-    return found
+            yield field_errors.invalid(at, name, "referenced volume must be of type emptyDir")
 
 
-def _validate_file(source: Json, field: str) -> list[Cause]:
+def _validate_file(source: Json, field: str) -> Iterator[Cause]:
     key, volume, path = source["key"], source["volumeName"], source["path"]
-    found = [field_errors.required(f"{field}.{part}") for part in ("key", "volumeName", "path") if not source[part]]
+    yield from (field_errors.required(f"{field}.{part}") for part in ("key", "volumeName", "path") if not source[part])
     if key and not _NAME.fullmatch(key):
-        found.append(field_errors.invalid(f"{field}.key", key, _NAME_TEXT))
+        yield field_errors.invalid(f"{field}.key", key, _NAME_TEXT)
     if volume:
-        found += checks.named(volume, f"{field}.volumeName", names.dns_label)
+        yield from checks.named(volume, f"{field}.volumeName", names.dns_label)
     if ".." in path.split("/"):
-        found.append(field_errors.invalid(f"{field}.path", path, "must not contain '..'"))
-    return found
+        yield field_errors.invalid(f"{field}.path", path, "must not contain '..'")
 
 
-def _validate_source(variable: Json, field: str) -> list[Cause]:
+def _validate_source(variable: Json, field: str) -> Iterator[Cause]:
     source = variable["valueFrom"]
     given = [name for name in _SOURCES if name in source]
     if not given:
         named = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
-        return [field_errors.invalid(field, "", f"must specify one of: {named}")]
-    found = []
+        yield field_errors.invalid(field, "", f"must specify one of: {named}")
+        return
     if "fieldRef" in source:
-        found += _validate_field(source["fieldRef"], f"{field}.fieldRef")
+        yield from _validate_field(source["fieldRef"], f"{field}.fieldRef")
     if "resourceFieldRef" in source:
-        found += _validate_amount(source["resourceFieldRef"], f"{field}.resourceFieldRef")
+        yield from _validate_amount(source["resourceFieldRef"], f"{field}.resourceFieldRef")
     for name in ("configMapKeyRef", "secretKeyRef"):
         if name in source:
-            found += _validate_key(source[name], f"{field}.{name}")
+            yield from _validate_key(source[name], f"{field}.{name}")
     if "fileKeyRef" in source:
-        found += _validate_file(source["fileKeyRef"], f"{field}.fileKeyRef")
+        yield from _validate_file(source["fileKeyRef"], f"{field}.fileKeyRef")
     if variable.get("value"):
-        found.append(field_errors.invalid(field, "", "may not be specified when `value` is not empty"))
+        yield field_errors.invalid(field, "", "may not be specified when `value` is not empty")
     elif len(given) > 1:
-        found.append(field_errors.invalid(field, "", _TWO_FIELDS))
-    return found
+        yield field_errors.invalid(field, "", _TWO_FIELDS)
 
 
 def _validate_field(reference: Json, field: str) -> list[Cause]:

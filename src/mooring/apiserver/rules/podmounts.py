@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from mooring.apiserver import field_errors
@@ -16,54 +16,50 @@ _RECURSIVE: Final = ("Disabled", "Enabled", "IfPossible")
 _BLOCK: Final = ("persistentVolumeClaim", "ephemeral")
 
 
-def validate(container: Json, field: str, volumes: Sequence[Json]) -> list[Cause]:
+def validate(container: Json, field: str, volumes: Sequence[Json]) -> Iterator[Cause]:
     mounts, devices = container.get("volumeMounts") or [], container.get("volumeDevices") or []
     by_name = {volume["name"]: volume for volume in volumes}
     privileged = (container.get("securityContext") or {}).get("privileged", False)
-    found = _validate_mounts(mounts, devices, f"{field}.volumeMounts", by_name, privileged=privileged)
-    return found + _validate_devices(devices, mounts, f"{field}.volumeDevices", by_name)
+    yield from _validate_mounts(mounts, devices, f"{field}.volumeMounts", by_name, privileged=privileged)
+    yield from _validate_devices(devices, mounts, f"{field}.volumeDevices", by_name)
 
 
 def _validate_mounts(
     mounts: Sequence[Json], devices: Sequence[Json], field: str, volumes: dict[str, Json], *, privileged: bool
-) -> list[Cause]:
-    found: list[Cause] = []
+) -> Iterator[Cause]:
     paths: set[str] = set()
     for number, mount in enumerate(mounts):
         at, name, path = f"{field}[{number}]", mount["name"], mount["mountPath"]
-        found += _validate_place(name, f"{at}.name", path, f"{at}.mountPath", volumes)
+        yield from _validate_place(name, f"{at}.name", path, f"{at}.mountPath", volumes)
         if path in paths:
-            found.append(field_errors.invalid(f"{at}.mountPath", path, "must be unique"))
+            yield field_errors.invalid(f"{at}.mountPath", path, "must be unique")
         paths.add(path)
-        found += _validate_apart(name, path, devices, at, ("devicePath", "mountPath", "volumeDevices"))
+        yield from _validate_apart(name, path, devices, at, ("devicePath", "mountPath", "volumeDevices"))
         if mount.get("subPath"):
-            found += relative_path(mount["subPath"], f"{field}.subPath")
+            yield from relative_path(mount["subPath"], f"{field}.subPath")
         if mount.get("subPathExpr"):
-            found += _validate_expression(mount, at, field)
-        found += _validate_propagation(mount, field, privileged=privileged)
-    return found
+            yield from _validate_expression(mount, at, field)
+        yield from _validate_propagation(mount, field, privileged=privileged)
 
 
-def _validate_devices(devices: Sequence[Json], mounts: Sequence[Json], field: str, volumes: dict[str, Json]) -> list[Cause]:
-    found: list[Cause] = []
+def _validate_devices(devices: Sequence[Json], mounts: Sequence[Json], field: str, volumes: dict[str, Json]) -> Iterator[Cause]:
     seen: set[str] = set()
     paths: set[str] = set()
     for number, device in enumerate(devices):
         at, name, path = f"{field}[{number}]", device["name"], device["devicePath"]
         if name in seen:
-            found.append(field_errors.invalid(f"{at}.name", name, "must be unique"))
-        found += _validate_place(name, f"{at}.name", path, f"{at}.devicePath", volumes)
+            yield field_errors.invalid(f"{at}.name", name, "must be unique")
+        yield from _validate_place(name, f"{at}.name", path, f"{at}.devicePath", volumes)
         if name in volumes and not any(source in volumes[name] for source in _BLOCK):
             text = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
-            found.append(field_errors.invalid(f"{at}.name", name, text))
+            yield field_errors.invalid(f"{at}.name", name, text)
         if path in paths:
-            found.append(field_errors.invalid(f"{at}.devicePath", path, "must be unique"))
+            yield field_errors.invalid(f"{at}.devicePath", path, "must be unique")
         if ".." in path.split("/"):
-            found.append(field_errors.invalid(f"{at}.devicePath", path, "can not contain backsteps ('..')"))
-        found += _validate_apart(name, path, mounts, at, ("mountPath", "devicePath", "volumeMounts"))
+            yield field_errors.invalid(f"{at}.devicePath", path, "can not contain backsteps ('..')")
+        yield from _validate_apart(name, path, mounts, at, ("mountPath", "devicePath", "volumeMounts"))
         seen.add(name)
         paths.add(path)
-    return found
 
 
 def _validate_place(name: str, name_field: str, path: str, path_field: str, volumes: dict[str, Json]) -> list[Cause]:
@@ -73,15 +69,13 @@ def _validate_place(name: str, name_field: str, path: str, path_field: str, volu
     return found + ([] if path else [field_errors.required(path_field)])
 
 
-def _validate_apart(name: str, path: str, others: Sequence[Json], at: str, words: tuple[str, str, str]) -> list[Cause]:
+def _validate_apart(name: str, path: str, others: Sequence[Json], at: str, words: tuple[str, str, str]) -> Iterator[Cause]:
     """A volume is mounted or a device, never both. words: the path's member there and here, and what the others are called."""
     there, here, called = words
-    found = []
     if any(other["name"] == name for other in others):
-        found.append(field_errors.invalid(f"{at}.name", name, f"must not already exist in {called}"))
+        yield field_errors.invalid(f"{at}.name", name, f"must not already exist in {called}")
     if any(other[there] == path for other in others):
-        found.append(field_errors.invalid(f"{at}.{here}", path, f"must not already exist as a path in {called}"))
-    return found
+        yield field_errors.invalid(f"{at}.{here}", path, f"must not already exist as a path in {called}")
 
 
 def _validate_expression(mount: Json, at: str, field: str) -> list[Cause]:
@@ -90,16 +84,15 @@ def _validate_expression(mount: Json, at: str, field: str) -> list[Cause]:
     return relative_path(mount["subPathExpr"], f"{field}.subPathExpr")
 
 
-def _validate_propagation(mount: Json, field: str, *, privileged: bool) -> list[Cause]:
+def _validate_propagation(mount: Json, field: str, *, privileged: bool) -> Iterator[Cause]:
     propagation, recursive = mount.get("mountPropagation", "None"), mount.get("recursiveReadOnly", "Disabled")
-    found = checks.one_of(propagation, f"{field}.mountPropagation", _PROPAGATIONS)
+    yield from checks.one_of(propagation, f"{field}.mountPropagation", _PROPAGATIONS)
     if propagation == "Bidirectional" and not privileged:
         text = "Bidirectional mount propagation is available only to privileged containers"
-        found.append(field_errors.forbidden(f"{field}.mountPropagation", text))
-    found += checks.one_of(recursive, f"{field}.recursiveReadOnly", _RECURSIVE)
+        yield field_errors.forbidden(f"{field}.mountPropagation", text)
+    yield from checks.one_of(recursive, f"{field}.recursiveReadOnly", _RECURSIVE)
     if recursive in ("Enabled", "IfPossible") and not mount.get("readOnly"):
-        found.append(field_errors.forbidden(f"{field}.recursiveReadOnly", "may only be specified when readOnly is true"))
+        yield field_errors.forbidden(f"{field}.recursiveReadOnly", "may only be specified when readOnly is true")
     elif recursive in ("Enabled", "IfPossible") and propagation != "None":
         text = "may only be specified when mountPropagation is None or not specified"
-        found.append(field_errors.forbidden(f"{field}.recursiveReadOnly", text))
-    return found
+        yield field_errors.forbidden(f"{field}.recursiveReadOnly", text)

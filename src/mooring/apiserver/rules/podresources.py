@@ -1,8 +1,8 @@
-"""What containers and pods ask for, and may use at the most."""
+"""Requests and limits of containers and pods."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from mooring.api import names
@@ -18,63 +18,56 @@ _HUGE: Final = "hugepages-"
 _COUNTED: Final = ("cpu", "memory")
 
 
-def validate(resources: Json, field: str, spec: Json) -> list[Cause]:
+def validate(resources: Json, field: str, spec: Json) -> Iterator[Cause]:
     """For a container."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    found = _validate_amounts(limits, f"{field}.limits") + _validate_amounts(requests, f"{field}.requests")
-    found += _validate_order(limits, requests, field)
+    yield from _validate_amounts(limits, f"{field}.limits")
+    yield from _validate_amounts(requests, f"{field}.requests")
+    yield from _validate_order(limits, requests, field)
     if any(name.startswith(_HUGE) for name in (*limits, *requests)) and not any(name in (*limits, *requests) for name in _COUNTED):
-        found.append(field_errors.forbidden(field, "HugePages require cpu or memory"))
+        yield field_errors.forbidden(field, "HugePages require cpu or memory")
     known = [claim["name"] for claim in spec.get("resourceClaims") or []]
-    return found + _validate_claims(resources.get("claims") or [], f"{field}.claims", known)
+    yield from _validate_claims(resources.get("claims") or [], f"{field}.claims", known)
 
 
-def validate_pod(spec: Json) -> list[Cause]:
+def validate_pod(spec: Json) -> Iterator[Cause]:
     """For the pod as a whole."""
     resources = spec.get("resources") or {}
-    found = []
     for part in ("limits", "requests"):
         for name, text in (resources.get(part) or {}).items():
             if name not in _COUNTED and not name.startswith(_HUGE):
-                found.append(
-                    field_errors.invalid(f"spec.resources.{part}[{name}]", name, "must be a standard resource type or fully qualified")
-                )
+                yield field_errors.invalid(f"spec.resources.{part}[{name}]", name, "must be a standard resource type or fully qualified")
             elif parse_quantity(text).value < 0:
-                found.append(field_errors.invalid(f"spec.resources.{part}[{name}]", text, "must be greater than or equal to 0"))
+                yield field_errors.invalid(f"spec.resources.{part}[{name}]", text, "must be greater than or equal to 0")
     if resources.get("claims"):
-        found.append(field_errors.forbidden("spec.resources.claims", "claims may not be set for Resources at pod-level"))
+        yield field_errors.forbidden("spec.resources.claims", "claims may not be set for Resources at pod-level")
     known = [claim["name"] for claim in spec.get("resourceClaims") or []]
-    found += _validate_claims(resources.get("claims") or [], "spec.resources.claims", known)
-    found += _validate_order(resources.get("limits") or {}, resources.get("requests") or {}, "spec.resources")
+    yield from _validate_claims(resources.get("claims") or [], "spec.resources.claims", known)
+    yield from _validate_order(resources.get("limits") or {}, resources.get("requests") or {}, "spec.resources")
     for name, text in (resources.get("requests") or {}).items():
         asked = sum(amounts_of(spec.get("containers") or [], "requests", name))
         if parse_quantity(text).value < asked:
             wrong = f"must be greater than or equal to aggregate container requests of {asked}"
-            found.append(field_errors.invalid(f"spec.resources.requests[{name}]", text, wrong))
-    return found
+            yield field_errors.invalid(f"spec.resources.requests[{name}]", text, wrong)
 
 
-def validate_resize_policy(policies: Sequence[Json], field: str) -> list[Cause]:
-    found: list[Cause] = []
+def validate_resize_policy(policies: Sequence[Json], field: str) -> Iterator[Cause]:
     seen: set[str] = set()
     for number, policy in enumerate(policies):
         name = policy["resourceName"]
         if name in seen:
-            found.append(field_errors.duplicate(f"{field}[{number}]", name))
+            yield field_errors.duplicate(f"{field}[{number}]", name)
         seen.add(name)
-        found += checks.one_of(name, field, _COUNTED)
-        found += checks.one_of(policy["restartPolicy"], field, ("NotRequired", "RestartContainer"))
-    return found
+        yield from checks.one_of(name, field, _COUNTED)
+        yield from checks.one_of(policy["restartPolicy"], field, ("NotRequired", "RestartContainer"))
 
 
 def amounts_of(containers: Iterable[Json], part: str, name: str) -> list[Any]:
-    """What containers say of one resource."""
     given = [(container["resources"].get(part) or {}).get(name) for container in containers]
     return [parse_quantity(text).value for text in given if text is not None]
 
 
 def quality(spec: Json) -> str:
-    """The pod's quality of service class."""
     whole = spec.get("resources") or {}
     if whole.get("limits") or whole.get("requests"):
         asking = [{"resources": whole}]
@@ -88,40 +81,36 @@ def quality(spec: Json) -> str:
     return "Guaranteed" if limited and equal else "Burstable"
 
 
-def _validate_amounts(amounts: Json, field: str) -> list[Cause]:
-    found = []
+def _validate_amounts(amounts: Json, field: str) -> Iterator[Cause]:
     for name, text in amounts.items():
         at, extended = f"{field}[{name}]", "/" in name
         if extended:
-            found += checks.named(name, at, names.qualified_name)
+            yield from checks.named(name, at, names.qualified_name)
         elif name not in _STANDARD and not name.startswith(_HUGE):
             if name not in _OTHER:
-                found.append(field_errors.invalid(at, name, "must be a standard resource type or fully qualified"))
-            found.append(field_errors.invalid(at, name, "must be a standard resource for containers"))
+                yield field_errors.invalid(at, name, "must be a standard resource type or fully qualified")
+            yield field_errors.invalid(at, name, "must be a standard resource for containers")
             continue
         amount = parse_quantity(text)
         if amount.value < 0:
-            found.append(field_errors.invalid(at, text, "must be greater than or equal to 0"))
+            yield field_errors.invalid(at, text, "must be greater than or equal to 0")
         if extended and not amount.is_whole:
-            found.append(field_errors.invalid(at, text, "must be an integer"))
-    return found
+            yield field_errors.invalid(at, text, "must be an integer")
 
 
-def _validate_order(limits: Json, requests: Json, field: str) -> list[Cause]:
+def _validate_order(limits: Json, requests: Json, field: str) -> Iterator[Cause]:
     """Nobody asks for more than the limit; of what can't be shared, for just as much."""
-    found = []
     for name, text in requests.items():
         strict = "/" in name or name.startswith(_HUGE)
         if name not in limits:
             if strict:
-                found.append(field_errors.required(f"{field}.limits", "Limit must be set for non overcommitable resources"))
+                yield field_errors.required(f"{field}.limits", "Limit must be set for non overcommitable resources")
             continue
         asked, most = parse_quantity(text).value, parse_quantity(limits[name]).value
         if strict and asked != most:
-            found.append(field_errors.invalid(f"{field}.requests", text, f"must be equal to {name} limit of {limits[name]}"))
+            yield field_errors.invalid(f"{field}.requests", text, f"must be equal to {name} limit of {limits[name]}")
         elif asked > most:
-            found.append(field_errors.invalid(f"{field}.requests", text, f"must be less than or equal to {name} limit of {limits[name]}"))
-    return found
+            yield field_errors.invalid(f"{field}.requests", text, f"must be less than or equal to {name} limit of {limits[name]}")
 
 
 def _validate_claims(claims: Sequence[Json], field: str, known: Sequence[str]) -> list[Cause]:

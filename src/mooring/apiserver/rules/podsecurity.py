@@ -1,12 +1,9 @@
-"""Security contexts of pods and containers, as far as they can be wrong by themselves.
-
-Differs from kube-apiserver as Mooring's tests and most people's first try start it: privileged containers are allowed, as
-`--allow-privileged` has it, which every cluster that runs CSI drivers sets.
-"""
+"""Security contexts. Differs from kube-apiserver's default: privileged containers are allowed, as in every cluster with CSI drivers."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from mooring.apiserver import field_errors
@@ -19,36 +16,34 @@ _SYSCTL: Final = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_
 _PROFILES: Final = ("Localhost", "RuntimeDefault", "Unconfined")
 
 
-def validate_pod(context: Json, field: str, spec: Json) -> list[Cause]:
-    found = _validate_common(context, field)
-    found += user_id(context.get("fsGroup"), f"{field}.fsGroup")
+def validate_pod(context: Json, field: str, spec: Json) -> Iterator[Cause]:
+    yield from _validate_common(context, field)
+    yield from user_id(context.get("fsGroup"), f"{field}.fsGroup")
     for number, group in enumerate(context.get("supplementalGroups") or []):
-        found += user_id(group, f"{field}.supplementalGroups[{number}]")
+        yield from user_id(group, f"{field}.supplementalGroups[{number}]")
     for name, allowed in (
         ("fsGroupChangePolicy", ("Always", "OnRootMismatch")),
         ("supplementalGroupsPolicy", ("Merge", "Strict")),
         ("seLinuxChangePolicy", ("Recursive",)),
     ):
         if name in context:
-            found += checks.one_of(context[name], f"{field}.{name}", allowed)
-    found += _validate_sysctls(context, field)
+            yield from checks.one_of(context[name], f"{field}.{name}", allowed)
+    yield from _validate_sysctls(context, field)
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         text = "ShareProcessNamespace and HostPID cannot both be enabled"
-        found.append(field_errors.invalid(f"{field}.shareProcessNamespace", True, text))
-    return found
+        yield field_errors.invalid(f"{field}.shareProcessNamespace", True, text)
 
 
-def validate_container(context: Json, field: str) -> list[Cause]:
-    found = _validate_common(context, field)
+def validate_container(context: Json, field: str) -> Iterator[Cause]:
+    yield from _validate_common(context, field)
     if "procMount" in context:
-        found += checks.one_of(context["procMount"], f"{field}.procMount", ("Default", "Unmasked"))
+        yield from checks.one_of(context["procMount"], f"{field}.procMount", ("Default", "Unmasked"))
     if context.get("allowPrivilegeEscalation") is False:
         if context.get("privileged"):
-            found.append(field_errors.invalid(field, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
+            yield field_errors.invalid(field, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
         if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or []):
             text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-            found.append(field_errors.invalid(field, context, text))
-    return found
+            yield field_errors.invalid(field, context, text)
 
 
 def user_id(value: int | None, field: str) -> list[Cause]:
@@ -57,27 +52,25 @@ def user_id(value: int | None, field: str) -> list[Cause]:
     return [field_errors.invalid(field, value, f"must be between 0 and {_ID_MAX}, inclusive")]
 
 
-def _validate_common(context: Json, field: str) -> list[Cause]:
-    found = user_id(context.get("runAsUser"), f"{field}.runAsUser") + user_id(context.get("runAsGroup"), f"{field}.runAsGroup")
+def _validate_common(context: Json, field: str) -> Iterator[Cause]:
+    yield from user_id(context.get("runAsUser"), f"{field}.runAsUser")
+    yield from user_id(context.get("runAsGroup"), f"{field}.runAsGroup")
     profile, at = context.get("seccompProfile"), f"{field}.seccompProfile"
     if profile is None:
-        return found
-    found += checks.one_of(profile["type"], f"{at}.type", _PROFILES)
+        return
+    yield from checks.one_of(profile["type"], f"{at}.type", _PROFILES)
     if profile["type"] == "Localhost" and not profile.get("localhostProfile"):
-        found.append(field_errors.required(f"{at}.localhostProfile", "must be set when seccomp type is Localhost"))
-    return found
+        yield field_errors.required(f"{at}.localhostProfile", "must be set when seccomp type is Localhost")
 
 
-def _validate_sysctls(context: Json, field: str) -> list[Cause]:
-    found: list[Cause] = []
+def _validate_sysctls(context: Json, field: str) -> Iterator[Cause]:
     seen: set[str] = set()
     for number, sysctl in enumerate(context.get("sysctls") or []):
         name, at = sysctl["name"], f"{field}.sysctls[{number}].name"
         if not name:
-            found.append(field_errors.required(at))
+            yield field_errors.required(at)
         elif len(name) > 253 or not _SYSCTL.fullmatch(name):
-            found.append(field_errors.invalid(at, name, f"must have at most 253 characters and match regex ^{_SYSCTL.pattern}$"))
+            yield field_errors.invalid(at, name, f"must have at most 253 characters and match regex ^{_SYSCTL.pattern}$")
         elif name in seen:
-            found.append(field_errors.duplicate(at, name))
+            yield field_errors.duplicate(at, name)
         seen.add(name)
-    return found

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.apiserver.codecs.schema import Messages
-from mooring.apiserver.rules import claimspec, meta, nodeselector, volumesources
+from mooring.apiserver.rules import claimspec, selectors, volumesources
 
-_VOLUMES: Final = Messages(
-    """
+_VOLUMES: Final = (volumesources.MESSAGES | claimspec.MESSAGES).extended("""
 Volume: 1 name s!, 2 <> VolumeSource
 VolumeSource: 1 hostPath HostPathVolumeSource?, 2 emptyDir EmptyDirVolumeSource?, 3 gcePersistentDisk GCEPersistentDiskVolumeSource?, 4 awsElasticBlockStore AWSElasticBlockStoreVolumeSource?, 5 gitRepo GitRepoVolumeSource?, 6 secret SecretVolumeSource?, 7 nfs NFSVolumeSource?, 8 iscsi ISCSIVolumeSource?, 9 glusterfs GlusterfsVolumeSource?, 10 persistentVolumeClaim PersistentVolumeClaimVolumeSource?, 11 rbd RBDVolumeSource?, 12 flexVolume FlexVolumeSource?, 13 cinder CinderVolumeSource?, 14 cephfs CephFSVolumeSource?, 15 flocker FlockerVolumeSource?, 16 downwardAPI DownwardAPIVolumeSource?, 17 fc FCVolumeSource?, 18 azureFile AzureFileVolumeSource?, 19 configMap ConfigMapVolumeSource?, 20 vsphereVolume VsphereVirtualDiskVolumeSource?, 21 quobyte QuobyteVolumeSource?, 22 azureDisk AzureDiskVolumeSource?, 23 photonPersistentDisk PhotonPersistentDiskVolumeSource?, 24 portworxVolume PortworxVolumeSource?, 25 scaleIO ScaleIOVolumeSource?, 26 projected ProjectedVolumeSource?, 27 storageos StorageOSVolumeSource?, 28 csi CSIVolumeSource?, 29 ephemeral EphemeralVolumeSource?, 30 image ImageVolumeSource?
 EmptyDirVolumeSource: 1 medium s, 2 sizeLimit q?
@@ -42,14 +40,9 @@ CSIVolumeSource: 1 driver s!, 2 readOnly b?, 3 fsType s?, 4 volumeAttributes {s}
 EphemeralVolumeSource: 1 volumeClaimTemplate PersistentVolumeClaimTemplate?
 ImageVolumeSource: 1 reference s, 2 pullPolicy s
 LocalObjectReference: 1 name s
-""",  # noqa: E501
-    volumesources.MESSAGES,
-    claimspec.MESSAGES,
-    meta.MESSAGES,
-)
+""")  # noqa: E501
 
-_CONTAINERS: Final = Messages(
-    """
+_CONTAINERS: Final = _VOLUMES.extended("""
 Container: 1 name s!, 2 image s, 3 command *s, 4 args *s, 5 workingDir s, 6 ports *ContainerPort@containerPort, 7 env *EnvVar@name, 8 resources ResourceRequirements!, 9 volumeMounts *VolumeMount@mountPath, 10 livenessProbe Probe?, 11 readinessProbe Probe?, 12 lifecycle Lifecycle?, 13 terminationMessagePath s, 14 imagePullPolicy s, 15 securityContext SecurityContext?, 16 stdin b, 17 stdinOnce b, 18 tty b, 19 envFrom *EnvFromSource, 20 terminationMessagePolicy s, 21 volumeDevices *VolumeDevice@devicePath, 22 startupProbe Probe?, 23 resizePolicy *ContainerResizePolicy, 24 restartPolicy s?, 25 restartPolicyRules *ContainerRestartRule
 EphemeralContainer: 1 <> EphemeralContainerCommon, 2 targetContainerName s
 EphemeralContainerCommon: 1 name s!, 2 image s, 3 command *s, 4 args *s, 5 workingDir s, 6 ports *ContainerPort@containerPort, 7 env *EnvVar@name, 8 resources ResourceRequirements!, 9 volumeMounts *VolumeMount@mountPath, 10 livenessProbe Probe?, 11 readinessProbe Probe?, 12 lifecycle Lifecycle?, 13 terminationMessagePath s, 14 imagePullPolicy s, 15 securityContext SecurityContext?, 16 stdin b, 17 stdinOnce b, 18 tty b, 19 envFrom *EnvFromSource, 20 terminationMessagePolicy s, 21 volumeDevices *VolumeDevice@devicePath, 22 startupProbe Probe?, 23 resizePolicy *ContainerResizePolicy, 24 restartPolicy s?, 25 restartPolicyRules *ContainerRestartRule
@@ -85,12 +78,9 @@ AppArmorProfile: 1 type s!, 2 localhostProfile s?
 ContainerResizePolicy: 1 resourceName s!, 2 restartPolicy s!
 ContainerRestartRule: 1 action s, 2 exitCodes ContainerRestartRuleOnExitCodes?
 ContainerRestartRuleOnExitCodes: 1 operator s, 2 values *i32
-""",  # noqa: E501
-    _VOLUMES,
-)
+""")  # noqa: E501
 
-_STATUS: Final = Messages(
-    """
+_STATUS: Final = _CONTAINERS.extended("""
 PodStatus: 1 phase s, 2 conditions *PodCondition@type, 3 message s, 4 reason s, 5 hostIP s, 6 podIP s, 7 startTime time?, 8 containerStatuses *ContainerStatus, 9 qosClass s, 10 initContainerStatuses *ContainerStatus, 11 nominatedNodeName s, 12 podIPs *PodIP@ip, 13 ephemeralContainerStatuses *ContainerStatus, 14 resize s, 15 resourceClaimStatuses *PodResourceClaimStatus@name, 16 hostIPs *HostIP@ip, 17 observedGeneration i64, 18 extendedResourceClaimStatus PodExtendedResourceClaimStatus?, 19 allocatedResources {q}, 20 resources ResourceRequirements?, 21 nodeAllocatableResourceClaimStatuses *NodeAllocatableResourceClaimStatus
 PodCondition: 1 type s!, 2 status s!, 3 lastProbeTime time!, 4 lastTransitionTime time!, 5 reason s, 6 message s, 7 observedGeneration i64
 PodIP: 1 ip s!
@@ -111,12 +101,9 @@ PodResourceClaimStatus: 1 name s!, 2 resourceClaimName s?
 PodExtendedResourceClaimStatus: 1 requestMappings *ContainerExtendedResourceRequest!, 2 resourceClaimName s!
 ContainerExtendedResourceRequest: 1 containerName s!, 2 resourceName s!, 3 requestName s!
 NodeAllocatableResourceClaimStatus: 1 resourceClaimName s!, 2 containers *s, 3 resources {q}!
-""",  # noqa: E501
-    _CONTAINERS,
-)
+""")  # noqa: E501
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = (_STATUS | selectors.NODE_MESSAGES).extended("""
 Pod: 1 metadata ObjectMeta!, 2 spec PodSpec!, 3 status PodStatus!
 PodSpec: 1 volumes *Volume@name, 2 containers *Container!@name, 3 restartPolicy s, 4 terminationGracePeriodSeconds i64?, 5 activeDeadlineSeconds i64?, 6 dnsPolicy s, 7 nodeSelector {s}, 8 serviceAccountName s, 9 serviceAccount s, 10 nodeName s, 11 hostNetwork b, 12 hostPID b, 13 hostIPC b, 14 securityContext PodSecurityContext?, 15 imagePullSecrets *LocalObjectReference@name, 16 hostname s, 17 subdomain s, 18 affinity Affinity?, 19 schedulerName s, 20 initContainers *Container@name, 21 automountServiceAccountToken b?, 22 tolerations *Toleration, 23 hostAliases *HostAlias@ip, 24 priorityClassName s, 25 priority i32?, 26 dnsConfig PodDNSConfig?, 27 shareProcessNamespace b?, 28 readinessGates *PodReadinessGate, 29 runtimeClassName s?, 30 enableServiceLinks b?, 31 preemptionPolicy s?, 32 overhead {q}, 33 topologySpreadConstraints *TopologySpreadConstraint@topologyKey, 34 ephemeralContainers *EphemeralContainer@name, 35 setHostnameAsFQDN b?, 36 os PodOS?, 37 hostUsers b?, 38 schedulingGates *PodSchedulingGate@name, 39 resourceClaims *PodResourceClaim@name, 40 resources ResourceRequirements?, 41 hostnameOverride s?, 43 schedulingGroup PodSchedulingGroup?
 PodSecurityContext: 1 seLinuxOptions SELinuxOptions?, 2 runAsUser i64?, 3 runAsNonRoot b?, 4 supplementalGroups *i64, 5 fsGroup i64?, 6 runAsGroup i64?, 7 sysctls *Sysctl, 8 windowsOptions WindowsSecurityContextOptions?, 9 fsGroupChangePolicy s?, 10 seccompProfile SeccompProfile?, 11 appArmorProfile AppArmorProfile?, 12 supplementalGroupsPolicy s?, 13 seLinuxChangePolicy s?
@@ -138,7 +125,4 @@ PodOS: 1 name s!
 PodSchedulingGate: 1 name s!
 PodResourceClaim: 1 name s!, 3 resourceClaimName s?, 4 resourceClaimTemplateName s?
 PodSchedulingGroup: 1 podGroupName s?
-""",  # noqa: E501
-    _STATUS,
-    nodeselector.MESSAGES,
-)
+""")  # noqa: E501

@@ -1,10 +1,10 @@
-"""What is valid in a pod's spec beside its volumes and containers."""
+"""The rules of a pod's spec beside its volumes and containers."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from mooring.api import names
@@ -32,26 +32,32 @@ _NAMES: Final[tuple[tuple[str, Callable[[str], list[str]]], ...]] = (
 )
 
 
-def validate(pod: Json) -> list[Cause]:
+def validate(pod: Json) -> Iterator[Cause]:
     spec = pod["spec"]
-    found = podvolumes.validate(spec, pod["metadata"].get("name", ""))
-    found += podcontainers.validate(spec) + podresources.validate_pod(spec)
-    found += checks.one_of(spec["restartPolicy"], "spec.restartPolicy", RESTART_POLICIES)
-    found += _validate_names(spec) + _validate_dns(spec) + _validate_lists(spec) + _validate_gates(spec)
-    found += metadata.labels(spec.get("nodeSelector") or {}, "spec.nodeSelector")
-    found += podsecurity.validate_pod(spec["securityContext"], "spec.securityContext", spec) + podplacement.validate(spec)
+    yield from podvolumes.validate(spec, pod["metadata"].get("name", ""))
+    yield from podcontainers.validate(spec)
+    yield from podresources.validate_pod(spec)
+    yield from checks.one_of(spec["restartPolicy"], "spec.restartPolicy", RESTART_POLICIES)
+    for part, rule in _NAMES:
+        if spec.get(part):
+            yield from checks.named(spec[part], f"spec.{part}", rule)
+    yield from _validate_dns(spec)
+    yield from _validate_lists(spec)
+    yield from _validate_gates(spec)
+    yield from metadata.labels(spec.get("nodeSelector") or {}, "spec.nodeSelector")
+    yield from podsecurity.validate_pod(spec["securityContext"], "spec.securityContext", spec)
+    yield from podplacement.validate(spec)
     seconds = spec.get("activeDeadlineSeconds")
     if seconds is not None and not 1 <= seconds <= _SECONDS_MAX:
-        found.append(field_errors.invalid("spec.activeDeadlineSeconds", seconds, f"must be between 1 and {_SECONDS_MAX}, inclusive"))
+        yield field_errors.invalid("spec.activeDeadlineSeconds", seconds, f"must be between 1 and {_SECONDS_MAX}, inclusive")
     if spec.get("hostUsers") is False:
-        found += [
+        yield from (
             field_errors.forbidden(f"spec.{part}", "when `hostUsers` is false")
             for part in ("hostNetwork", "hostPID", "hostIPC")
             if spec.get(part)
-        ]
+        )
     if "os" in spec:
-        found += checks.one_of(spec["os"]["name"], "spec.os", ("linux", "windows"))
-    return found
+        yield from checks.one_of(spec["os"]["name"], "spec.os", ("linux", "windows"))
 
 
 def address(text: str, field: str) -> list[Cause]:
@@ -62,56 +68,44 @@ def address(text: str, field: str) -> list[Cause]:
     return []
 
 
-def _validate_names(spec: Json) -> list[Cause]:
-    return [cause for part, rule in _NAMES if spec.get(part) for cause in checks.named(spec[part], f"spec.{part}", rule)]
-
-
-def _validate_dns(spec: Json) -> list[Cause]:
+def _validate_dns(spec: Json) -> Iterator[Cause]:
     policy, config = spec["dnsPolicy"], spec.get("dnsConfig")
-    found = checks.one_of(policy, "spec.dnsPolicy", _DNS_POLICIES)
+    yield from checks.one_of(policy, "spec.dnsPolicy", _DNS_POLICIES)
     if policy == "None" and config is None:
-        found.append(field_errors.required("spec.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None"))
+        yield field_errors.required("spec.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
     elif policy == "None" and config is not None and not config.get("nameservers"):
-        found.append(
-            field_errors.required("spec.dnsConfig.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None")
-        )
+        yield field_errors.required("spec.dnsConfig.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None")
     for number, server in enumerate((config or {}).get("nameservers") or []):
-        found += address(server, f"spec.dnsConfig.nameservers[{number}]")
+        yield from address(server, f"spec.dnsConfig.nameservers[{number}]")
     for number, search in enumerate((config or {}).get("searches") or []):
         if search != "." and not _SEARCH.fullmatch(search.removesuffix(".")):
-            found.append(field_errors.invalid(f"spec.dnsConfig.searches[{number}]", search, _SEARCH_TEXT))
+            yield field_errors.invalid(f"spec.dnsConfig.searches[{number}]", search, _SEARCH_TEXT)
     for number, option in enumerate((config or {}).get("options") or []):
         if not option.get("name"):
-            found.append(field_errors.required(f"spec.dnsConfig.options[{number}]", "must not be empty"))
-    return found
+            yield field_errors.required(f"spec.dnsConfig.options[{number}]", "must not be empty")
 
 
-def _validate_lists(spec: Json) -> list[Cause]:
-    found: list[Cause] = []
+def _validate_lists(spec: Json) -> Iterator[Cause]:
     for number, alias in enumerate(spec.get("hostAliases") or []):
-        found += address(alias["ip"], f"spec.hostAliases[{number}].ip")
+        yield from address(alias["ip"], f"spec.hostAliases[{number}].ip")
         for index, name in enumerate(alias.get("hostnames") or []):
-            found += checks.named(name, f"spec.hostAliases[{number}].hostnames[{index}]", names.dns_subdomain)
+            yield from checks.named(name, f"spec.hostAliases[{number}].hostnames[{index}]", names.dns_subdomain)
     for number, gate in enumerate(spec.get("readinessGates") or []):
-        found += checks.named(gate["conditionType"], f"spec.readinessGates[{number}].conditionType", names.qualified_name)
+        yield from checks.named(gate["conditionType"], f"spec.readinessGates[{number}].conditionType", names.qualified_name)
     for number, claim in enumerate(spec.get("resourceClaims") or []):
         given = [part for part in ("resourceClaimName", "resourceClaimTemplateName") if part in claim]
         if not given:
             text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            found.append(field_errors.invalid(f"spec.resourceClaims[{number}]", claim, text))
+            yield field_errors.invalid(f"spec.resourceClaims[{number}]", claim, text)
         elif len(given) > 1:
             text = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-            found.append(field_errors.invalid(f"spec.resourceClaims[{number}]", claim, text))
-    return found
+            yield field_errors.invalid(f"spec.resourceClaims[{number}]", claim, text)
 
 
-def _validate_gates(spec: Json) -> list[Cause]:
-    found: list[Cause] = []
+def _validate_gates(spec: Json) -> Iterator[Cause]:
     seen: set[str] = set()
-    for number, gate in enumerate(spec.get("schedulingGates") or []):
-        field = f"spec.schedulingGates[{number}]"
-        found += checks.named(gate["name"], field, names.qualified_name)
+    for field, gate in checks.each(spec.get("schedulingGates"), "spec.schedulingGates"):
+        yield from checks.named(gate["name"], field, names.qualified_name)
         if gate["name"] in seen:
-            found.append(field_errors.duplicate(field, gate["name"]))
+            yield field_errors.duplicate(field, gate["name"])
         seen.add(gate["name"])
-    return found

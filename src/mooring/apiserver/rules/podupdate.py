@@ -1,8 +1,9 @@
-"""What may change in a pod: very little. Images, a deadline that comes nearer, tolerations, gates that open."""
+"""The few fields of a pod that may change: images, an earlier deadline, more tolerations, gates that open."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Final
 
 from mooring.api import names
@@ -19,45 +20,39 @@ FROZEN: Final = (
 _OWN_RULES: Final = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 
 
-def validate(new: Json, old: Json) -> list[Cause]:
+def validate(new: Json, old: Json) -> Iterator[Cause]:
     after, before = new["spec"], old["spec"]
-    found = [
-        field_errors.forbidden(f"spec.{part}", "pod updates may not add or remove containers")
-        for part in ("containers", "initContainers")
-        if len(after.get(part) or []) != len(before.get(part) or [])
-    ]
-    if found:
-        return found
-    found += _validate_deadline(after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
-    found += _validate_tolerations(after, before) + _validate_gates(after, before)
+    changed = [part for part in ("containers", "initContainers") if len(after.get(part) or []) != len(before.get(part) or [])]
+    if changed:
+        yield from (field_errors.forbidden(f"spec.{part}", "pod updates may not add or remove containers") for part in changed)
+        return
+    yield from _validate_deadline(after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
+    yield from _validate_tolerations(after, before)
+    yield from _validate_gates(after, before)
     if _rest(after, before) != _rest(before, before):
-        found.append(field_errors.forbidden("spec", FROZEN))
-    return found
+        yield field_errors.forbidden("spec", FROZEN)
 
 
-def validate_created(new: Json) -> list[Cause]:
-    """What only a new pod may not have."""
-    spec, found = new["spec"], []
+def validate_created(new: Json) -> Iterator[Cause]:
+    """The rules for new pods alone."""
+    spec = new["spec"]
     if spec.get("ephemeralContainers"):
-        found.append(field_errors.forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        yield field_errors.forbidden("spec.ephemeralContainers", "cannot be set on create")
     if spec.get("nodeName") and spec.get("schedulingGates"):
-        found.append(field_errors.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
-    return found
+        yield field_errors.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
-def validate_status(new: Json, old: Json) -> list[Cause]:
+def validate_status(new: Json, old: Json) -> Iterator[Cause]:
     status, before = new["status"], old["status"]
-    found = []
     if before.get("qosClass") and status.get("qosClass") != before["qosClass"]:
-        found.append(field_errors.immutable("status.qosClass", status.get("qosClass")))
+        yield field_errors.immutable("status.qosClass", status.get("qosClass"))
     if status.get("nominatedNodeName"):
-        found += checks.named(status["nominatedNodeName"], "status.nominatedNodeName", names.dns_subdomain)
-    found += _validate_addresses(status)
+        yield from checks.named(status["nominatedNodeName"], "status.nominatedNodeName", names.dns_subdomain)
+    yield from _validate_addresses(status)
     for number, condition in enumerate(status.get("conditions") or []):
-        found += checks.named(condition["type"], f"status.conditions[{number}].Type", names.qualified_name)
+        yield from checks.named(condition["type"], f"status.conditions[{number}].Type", names.qualified_name)
     for part in ("containerStatuses", "initContainerStatuses"):
-        found += _validate_states(status.get(part) or [], before.get(part) or [], f"status.{part}", new["spec"])
-    return found
+        yield from _validate_states(status.get(part) or [], before.get(part) or [], f"status.{part}", new["spec"])
 
 
 def _validate_deadline(after: int | None, before: int | None) -> list[Cause]:
@@ -81,15 +76,15 @@ def _timeless(toleration: Json) -> Json:
     return {part: value for part, value in toleration.items() if part != "tolerationSeconds" or toleration.get("effect") != "NoExecute"}
 
 
-def _validate_gates(after: Json, before: Json) -> list[Cause]:
+def _validate_gates(after: Json, before: Json) -> Iterator[Cause]:
     known = [gate["name"] for gate in before.get("schedulingGates") or []]
-    return [
+    yield from (
         field_errors.forbidden(
             f"spec.schedulingGates[{number}].name", f"only deletion is allowed, but found new scheduling gate '{gate['name']}'"
         )
         for number, gate in enumerate(after.get("schedulingGates") or [])
         if gate["name"] not in known
-    ]
+    )
 
 
 def _rest(spec: Json, before: Json) -> Json:
@@ -117,15 +112,13 @@ def _validate_addresses(status: Json) -> list[Cause]:
     return found
 
 
-def _validate_states(states: list[Json], before: list[Json], field: str, spec: Json) -> list[Cause]:
+def _validate_states(states: list[Json], before: list[Json], field: str, spec: Json) -> Iterator[Cause]:
     """A container that has ended for good does not come back."""
     if spec["restartPolicy"] == "Always":
-        return []
+        return
     ended = {state["name"]: state["state"]["terminated"] for state in before if state["state"].get("terminated")}
-    found = []
     for number, state in enumerate(states):
         end = ended.get(state["name"])
         if end is None or state["state"].get("terminated") or (end["exitCode"] and spec["restartPolicy"] == "OnFailure"):
             continue
-        found.append(field_errors.forbidden(f"{field}[{number}].state", "may not be transitioned to non-terminated state"))
-    return found
+        yield field_errors.forbidden(f"{field}[{number}].state", "may not be transitioned to non-terminated state")

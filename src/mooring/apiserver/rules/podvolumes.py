@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from mooring.api import names
@@ -26,26 +26,23 @@ _MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
 _CLAIM_METADATA: Final = ("name", "generateName", "namespace", "ownerReferences", "finalizers")
 _DOWNWARD: Final = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
 _WITH_KEY: Final = re.compile(r"metadata\.(annotations|labels)\['.+'\]")
-_TOKEN_LIFE_S: Final = (600, 2**32)
 
 
-def validate(spec: Json, pod_name: str) -> list[Cause]:
-    found: list[Cause] = []
+def validate(spec: Json, pod_name: str) -> Iterator[Cause]:
     seen: set[str] = set()
     for number, volume in enumerate(spec.get("volumes") or []):
         field, name = f"spec.volumes[{number}]", volume["name"]
         if not name:
-            found.append(field_errors.required(f"{field}.name"))
+            yield field_errors.required(f"{field}.name")
         elif names.dns_label(name):
-            found += checks.named(name, f"{field}.name", names.dns_label)
+            yield from checks.named(name, f"{field}.name", names.dns_label)
         elif name in seen:
-            found.append(field_errors.duplicate(f"{field}.name", name))
+            yield field_errors.duplicate(f"{field}.name", name)
         seen.add(name)
-        found += _validate_source(volume, field, spec)
+        yield from _validate_source(volume, field, spec)
         if name and "ephemeral" in volume and pod_name and names.dns_subdomain(f"{pod_name}-{name}"):
             reasons = names.dns_subdomain(f"{pod_name}-{name}")
-            found += [field_errors.invalid(f"{field}.name", name, f'PVC name "{pod_name}-{name}": {reason}') for reason in reasons]
-    return found
+            yield from (field_errors.invalid(f"{field}.name", name, f'PVC name "{pod_name}-{name}": {reason}') for reason in reasons)
 
 
 def relative_path(path: str, field: str) -> list[Cause]:
@@ -55,30 +52,31 @@ def relative_path(path: str, field: str) -> list[Cause]:
     return [field_errors.invalid(field, path, "must not contain '..'")] if ".." in path.split("/") else []
 
 
-def _validate_source(volume: Json, field: str, spec: Json) -> list[Cause]:
+def _validate_source(volume: Json, field: str, spec: Json) -> Iterator[Cause]:
     given = [source for source in _ORDER if source in volume]
     source, others = given[0], given[1:]
-    found = [field_errors.forbidden(f"{field}.{_RENAMED.get(other, other)}", "may not specify more than 1 volume type") for other in others]
     check = _CHECKS.get(source)
     if check is not None:
-        return check(volume[source], f"{field}.{source}") + found
-    if source == "projected":
-        return _validate_projected(volume[source], f"{field}.{source}", spec) + found
-    return _validate_plain(source, volume[source], f"{field}.{_RENAMED.get(source, source)}") + found
+        yield from check(volume[source], f"{field}.{source}")
+    elif source == "projected":
+        yield from _validate_projected(volume[source], f"{field}.{source}", spec)
+    else:
+        yield from _validate_plain(source, volume[source], f"{field}.{_RENAMED.get(source, source)}")
+    for other in others:
+        yield field_errors.forbidden(f"{field}.{_RENAMED.get(other, other)}", "may not specify more than 1 volume type")
 
 
-def _validate_plain(source: str, content: Json, field: str) -> list[Cause]:
-    """What must be there is there. Of sources that drivers have replaced nothing more is looked at."""
+def _validate_plain(source: str, content: Json, field: str) -> Iterator[Cause]:
+    """Required fields are set. Sources that CSI drivers have replaced are checked no further."""
     shape = MESSAGES[MESSAGES["VolumeSource"].fields[source].type]
     required = [part for part in shape.fields.values() if part.always and part.type == "s" and not part.pointer]
-    found = [field_errors.required(f"{field}.{part.name}") for part in required if not content[part.name]]
+    yield from (field_errors.required(f"{field}.{part.name}") for part in required if not content[part.name])
     secret = content.get("secretRef")
     if secret is not None and not secret.get("name") and source in ("cinder", "storageos"):
-        found.append(field_errors.required(f"{field}.secretRef.name"))
+        yield field_errors.required(f"{field}.secretRef.name")
     partition = content.get("partition", 0)
     if source in _PARTS_255 and not 0 <= partition <= 255:
-        found.append(field_errors.invalid(f"{field}.partition", partition, "must be between 1 and 255, inclusive"))
-    return found
+        yield field_errors.invalid(f"{field}.partition", partition, "must be between 1 and 255, inclusive")
 
 
 def _validate_host_path(content: Json, field: str) -> list[Cause]:
@@ -94,40 +92,38 @@ def _validate_empty_dir(content: Json, field: str) -> list[Cause]:
     return []
 
 
-def _validate_nfs(content: Json, field: str) -> list[Cause]:
-    found = [field_errors.required(f"{field}.{part}") for part in ("server", "path") if not content[part]]
+def _validate_nfs(content: Json, field: str) -> Iterator[Cause]:
+    yield from (field_errors.required(f"{field}.{part}") for part in ("server", "path") if not content[part])
     if not content["path"].startswith("/"):
-        found.append(field_errors.invalid(f"{field}.path", content["path"], "must be an absolute path"))
-    return found
+        yield field_errors.invalid(f"{field}.path", content["path"], "must be an absolute path")
 
 
 def _validate_files(content: Json, field: str, name: str) -> list[Cause]:
     """Secrets and config maps as files."""
     found = [] if content.get(name) else [field_errors.required(f"{field}.{name}")]
     found += _mode(content.get("defaultMode"), f"{field}.defaultMode")
-    for number, item in enumerate(content.get("items") or []):
-        at = f"{field}.items[{number}]"
+    for at, item in checks.each(content.get("items"), f"{field}.items"):
         found += [] if item["key"] else [field_errors.required(f"{at}.key")]
         found += _file(item["path"], f"{at}.path") + _mode(item.get("mode"), f"{at}.mode")
     return found
 
 
-def _validate_downward(content: Json, field: str) -> list[Cause]:
-    found = _mode(content.get("defaultMode"), f"{field}.defaultMode")
+def _validate_downward(content: Json, field: str) -> Iterator[Cause]:
+    yield from _mode(content.get("defaultMode"), f"{field}.defaultMode")
     for item in content.get("items") or []:
-        found += _file(item["path"], f"{field}.path") + _mode(item.get("mode"), f"{field}.mode")
+        yield from _file(item["path"], f"{field}.path")
+        yield from _mode(item.get("mode"), f"{field}.mode")
         if "fieldRef" in item and "resourceFieldRef" in item:
             text = "fieldRef and resourceFieldRef can not be specified simultaneously"
-            found.append(field_errors.invalid(field, "resource", text))
+            yield field_errors.invalid(field, "resource", text)
         elif "fieldRef" in item:
             path = item["fieldRef"]["fieldPath"]
             if not _WITH_KEY.fullmatch(path):
-                found += checks.one_of(path, f"{field}.fieldRef.fieldPath", _DOWNWARD)
+                yield from checks.one_of(path, f"{field}.fieldRef.fieldPath", _DOWNWARD)
         elif "resourceFieldRef" in item:
-            found += _validate_amount(item["resourceFieldRef"], f"{field}.resourceFieldRef")
+            yield from _validate_amount(item["resourceFieldRef"], f"{field}.resourceFieldRef")
         else:
-            found.append(field_errors.required(field, "one of fieldRef and resourceFieldRef is required"))
-    return found
+            yield field_errors.required(field, "one of fieldRef and resourceFieldRef is required")
 
 
 def _validate_amount(reference: Json, field: str) -> list[Cause]:
@@ -135,36 +131,28 @@ def _validate_amount(reference: Json, field: str) -> list[Cause]:
     return [field_errors.required(f"{field}.{part}") for part in parts if not reference.get(part)]
 
 
-def _validate_projected(content: Json, field: str, spec: Json) -> list[Cause]:
-    found = _mode(content.get("defaultMode"), f"{field}.defaultMode")
+def _validate_projected(content: Json, field: str, spec: Json) -> Iterator[Cause]:
+    yield from _mode(content.get("defaultMode"), f"{field}.defaultMode")
     paths: set[str] = set()
-    for number, source in enumerate(content.get("sources") or []):
-        at = f"{field}.sources[{number}]"
+    for at, source in checks.each(content.get("sources"), f"{field}.sources"):
         if len(source) > 1:
-            found.append(field_errors.forbidden(at, "may not specify more than 1 volume type per source"))
+            yield field_errors.forbidden(at, "may not specify more than 1 volume type per source")
         for name, check in _PROJECTED.items():
             if name in source:
-                found += check(source[name], f"{at}.{name}")
+                yield from check(source[name], f"{at}.{name}")
         if "serviceAccountToken" in source:
-            found += _validate_token(source["serviceAccountToken"], f"{at}.serviceAccountToken", field, spec)
+            yield from _validate_token(source["serviceAccountToken"], f"{at}.serviceAccountToken", field, spec)
         for path in _paths(source):
             if path in paths:
-                found.append(field_errors.invalid(field, source[next(iter(source))].get("name", path), "conflicting duplicate paths"))
+                yield field_errors.invalid(field, source[next(iter(source))].get("name", path), "conflicting duplicate paths")
             paths.add(path)
-    return found
 
 
-def _validate_token(content: Json, field: str, volume: str, spec: Json) -> list[Cause]:
-    found = []
+def _validate_token(content: Json, field: str, volume: str, spec: Json) -> Iterator[Cause]:
     if not spec.get("serviceAccountName"):
-        found.append(field_errors.forbidden(field, "must not be specified when serviceAccountName is not set"))
-    least, most = _TOKEN_LIFE_S
-    life_s = content["expirationSeconds"]
-    if life_s < least:
-        found.append(field_errors.invalid(f"{field}.expirationSeconds", life_s, "may not specify a duration less than 10 minutes"))
-    if life_s > most:
-        found.append(field_errors.invalid(f"{field}.expirationSeconds", life_s, "may not specify a duration larger than 2^32 seconds"))
-    return found + _file(content["path"], f"{volume}.path")
+        yield field_errors.forbidden(field, "must not be specified when serviceAccountName is not set")
+    yield from checks.token_life(content["expirationSeconds"], f"{field}.expirationSeconds")
+    yield from _file(content["path"], f"{volume}.path")
 
 
 def _paths(source: Json) -> list[str]:
@@ -174,22 +162,22 @@ def _paths(source: Json) -> list[str]:
     return [item["path"] for content in source.values() for item in content.get("items") or []]
 
 
-def _validate_csi(content: Json, field: str) -> list[Cause]:
-    found = checks.driver_name(content["driver"], f"{field}.driver")
+def _validate_csi(content: Json, field: str) -> Iterator[Cause]:
+    yield from checks.driver_name(content["driver"], f"{field}.driver")
     secret = content.get("nodePublishSecretRef")
     if secret is not None and not secret.get("name"):
-        found.append(field_errors.required(f"{field}.nodePublishSecretRef.name"))
-    return found
+        yield field_errors.required(f"{field}.nodePublishSecretRef.name")
 
 
-def _validate_ephemeral(content: Json, field: str) -> list[Cause]:
+def _validate_ephemeral(content: Json, field: str) -> Iterator[Cause]:
     template, at = content.get("volumeClaimTemplate"), f"{field}.volumeClaimTemplate"
     if template is None:
-        return [field_errors.required(at)]
+        yield field_errors.required(at)
+        return
     meta = template["metadata"]
-    found = [field_errors.forbidden(f"{at}.metadata.{part}", "cannot be set") for part in _CLAIM_METADATA if meta.get(part)]
-    found += metadata.labels(meta.get("labels") or {}, f"{at}.metadata.labels")
-    return found + claimspec.validate(template["spec"], f"{at}.spec")
+    yield from (field_errors.forbidden(f"{at}.metadata.{part}", "cannot be set") for part in _CLAIM_METADATA if meta.get(part))
+    yield from metadata.labels(meta.get("labels") or {}, f"{at}.metadata.labels")
+    yield from claimspec.validate(template["spec"], f"{at}.spec")
 
 
 def _validate_image(content: Json, field: str) -> list[Cause]:
@@ -222,7 +210,7 @@ def _validate_config_map(content: Json, field: str) -> list[Cause]:
     return _validate_files(content, field, "name")
 
 
-_CHECKS: Final[dict[str, Callable[[Json, str], list[Cause]]]] = {
+_CHECKS: Final[dict[str, Callable[[Json, str], Iterable[Cause]]]] = {
     "hostPath": _validate_host_path,
     "emptyDir": _validate_empty_dir,
     "nfs": _validate_nfs,
@@ -234,7 +222,7 @@ _CHECKS: Final[dict[str, Callable[[Json, str], list[Cause]]]] = {
     "ephemeral": _validate_ephemeral,
     "image": _validate_image,
 }
-_PROJECTED: Final[dict[str, Callable[[Json, str], list[Cause]]]] = {
+_PROJECTED: Final[dict[str, Callable[[Json, str], Iterable[Cause]]]] = {
     "secret": _validate_config_map,
     "configMap": _validate_config_map,
     "downwardAPI": _validate_downward,

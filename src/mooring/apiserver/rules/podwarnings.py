@@ -1,13 +1,13 @@
-"""What is told about a new pod that is valid and odd. Nobody is told anything of an update: those are machines' work."""
+"""Warnings about new pods that are valid and odd. Updates get none: machines make them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from mooring.api import names
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import amounts, claimspec, nodeselector, volumesources
+from mooring.apiserver.rules import checks, claimspec, selectors, volumesources
 
 _OLD_VOLUMES: Final = {
     "gitRepo": "v1.11, and disabled by default in v1.33+",
@@ -41,8 +41,8 @@ def warnings(pod: Json, old: Json | None) -> list[str]:
 def _of_metadata(meta: Json) -> Iterator[str]:
     wrong = names.dns_label(meta.get("name", ""))
     if meta.get("name") and wrong:
-        told = "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended"
-        yield f"metadata.name: {told}: [{', '.join(wrong)}]"
+        message = "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended"
+        yield f"metadata.name: {message}: [{', '.join(wrong)}]"
     for key in meta.get("annotations") or {}:
         for prefix, since, field in _OLD_ANNOTATIONS:
             if key == prefix or (prefix.endswith("/") and key.startswith(prefix)):
@@ -51,29 +51,28 @@ def _of_metadata(meta: Json) -> Iterator[str]:
 
 def _of_placement(spec: Json) -> Iterator[str]:
     for key in spec.get("nodeSelector") or {}:
-        yield from nodeselector.renamed(key, f"spec.nodeSelector[{key}]")
+        yield from selectors.outdated(key, f"spec.nodeSelector[{key}]", alone=True)
     affinity = spec.get("affinity") or {}
     node, field = affinity.get("nodeAffinity") or {}, "spec.affinity.nodeAffinity"
     if _REQUIRED in node:
-        yield from nodeselector.warnings(node[_REQUIRED], f"{field}.{_REQUIRED}")
+        yield from selectors.node_warnings(node[_REQUIRED], f"{field}.{_REQUIRED}")
     for number, term in enumerate(node.get(_PREFERRED) or []):
-        yield from nodeselector.term_warnings(term["preference"], f"{field}.{_PREFERRED}[{number}].preference")
+        yield from selectors.term_warnings(term["preference"], f"{field}.{_PREFERRED}[{number}].preference")
     for part in ("podAffinity", "podAntiAffinity"):
-        for number, term in enumerate((affinity.get(part) or {}).get(_REQUIRED) or []):
+        for at, term in checks.each((affinity.get(part) or {}).get(_REQUIRED), f"spec.affinity.{part}.{_REQUIRED}"):
             if "labelSelector" not in term:
-                yield f"spec.affinity.{part}.{_REQUIRED}[{number}].labelSelector: {_NULL_SELECTOR}"
-        for number, term in enumerate((affinity.get(part) or {}).get(_PREFERRED) or []):
+                yield f"{at}.labelSelector: {_NULL_SELECTOR}"
+        for at, term in checks.each((affinity.get(part) or {}).get(_PREFERRED), f"spec.affinity.{part}.{_PREFERRED}"):
             if "labelSelector" not in term["podAffinityTerm"]:
-                yield f"spec.affinity.{part}.{_PREFERRED}[{number}].podAffinityTerm.labelSelector: {_NULL_SELECTOR}"
-    for number, constraint in enumerate(spec.get("topologySpreadConstraints") or []):
-        field = f"spec.topologySpreadConstraints[{number}]"
-        yield from nodeselector.outdated(constraint["topologyKey"], f"{field}.topologyKey")
+                yield f"{at}.podAffinityTerm.labelSelector: {_NULL_SELECTOR}"
+    for field, constraint in checks.each(spec.get("topologySpreadConstraints"), "spec.topologySpreadConstraints"):
+        yield from selectors.outdated(constraint["topologyKey"], f"{field}.topologyKey")
         if "labelSelector" not in constraint:
             yield f"{field}.labelSelector: {_NULL_SELECTOR}"
 
 
 def _of_lists(spec: Json) -> Iterator[str]:
-    seen: set[Any] = set()
+    seen: set[str] = set()
     for number, secret in enumerate(spec.get("imagePullSecrets") or []):
         name, field = secret.get("name", ""), f"spec.imagePullSecrets[{number}].name"
         if not name:
@@ -81,11 +80,8 @@ def _of_lists(spec: Json) -> Iterator[str]:
         elif name in seen:
             yield f'{field}: duplicate name "{name}"'
         seen.add(name)
-    seen = set()
-    for number, alias in enumerate(spec.get("hostAliases") or []):
-        if alias["ip"] in seen:
-            yield f'spec.hostAliases[{number}].ip: duplicate ip "{alias["ip"]}"'
-        seen.add(alias["ip"])
+    addresses = [alias["ip"] for alias in spec.get("hostAliases") or []]
+    yield from (f'spec.hostAliases[{number}].ip: duplicate ip "{addresses[number]}"' for number in sorted(checks.repeated(addresses)))
 
 
 def _of_volume(volume: Json, field: str) -> Iterator[str]:
@@ -101,12 +97,10 @@ def _of_volume(volume: Json, field: str) -> Iterator[str]:
 def _of_containers(spec: Json) -> Iterator[str]:
     ports: dict[tuple[int, str], list[tuple[str, Json]]] = {}
     for part in ("initContainers", "containers"):
-        for number, container in enumerate(spec.get(part) or []):
-            field = f"spec.{part}[{number}]"
+        for field, container in checks.each(spec.get(part), f"spec.{part}"):
             yield from _of_amounts(container["resources"], f"{field}.resources")
             yield from _of_variables(container, field)
-            for index, port in enumerate(container.get("ports") or []):
-                at = f"{field}.ports[{index}]"
+            for at, port in checks.each(container.get("ports"), f"{field}.ports"):
                 earlier = ports.setdefault((port["containerPort"], port["protocol"]), [])
                 yield from _of_port(port, at, earlier)
                 earlier.append((at, port))
@@ -115,7 +109,7 @@ def _of_containers(spec: Json) -> Iterator[str]:
 def _of_amounts(resources: Json, field: str) -> Iterator[str]:
     for part in ("limits", "requests"):
         for name, text in (resources.get(part) or {}).items():
-            if name in _WHOLE_BYTES and amounts.is_fractional(text):
+            if name in _WHOLE_BYTES and checks.is_fractional(text):
                 yield f'{field}.{part}[{name}]: fractional byte value "{text}" is invalid, must be an integer'
 
 

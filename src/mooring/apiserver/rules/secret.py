@@ -1,25 +1,23 @@
-"""core/v1 Secret."""
+"""core/v1 Secret and ConfigMap."""
 
 from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json, Resource
-from mooring.apiserver.rules import checks, meta
+from mooring.apiserver.rules import checks
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 Secret: 1 metadata ObjectMeta!, 5 immutable b?, 2 data {y}, 4 stringData {s}, 3 type s
-""",
-    meta.MESSAGES,
-)
+ConfigMap: 1 metadata ObjectMeta!, 4 immutable b?, 2 data {s}, 3 binaryData {y}
+""")
 
 _BYTES_MAX: Final = 1024 * 1024
 _KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
@@ -27,17 +25,14 @@ _KEY_TEXT: Final = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', "
     f"regex used for validation is '{_KEY.pattern}')"
 )
-FROZEN: Final = "field is immutable when `immutable` is set"
+_FROZEN: Final = "field is immutable when `immutable` is set"
 _REQUIRED_KEYS: Final = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
-_JSON_KEYS: Final = {
-    "kubernetes.io/dockercfg": (".dockercfg",),
-    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
-}
+_JSON_KEYS: Final = (".dockercfg", ".dockerconfigjson")
 _BASIC_AUTH: Final = ("username", "password")
 _ACCOUNT: Final = "kubernetes.io/service-account.name"
 
@@ -49,28 +44,26 @@ def _default(new: Json) -> None:
     new.setdefault("type", "Opaque")
 
 
-def _validate(new: Json) -> list[Cause]:
-    found: list[Cause] = []
+def _validate(new: Json) -> Iterator[Cause]:
     data = new.get("data") or {}
     for key in data:
-        found += checks.named(key, f"data[{key}]", key_reasons)
+        yield from checks.named(key, f"data[{key}]", key_reasons)
     if sum(len(base64.b64decode(value)) for value in data.values()) > _BYTES_MAX:
-        found.append(field_errors.too_long("data", _BYTES_MAX))
-    return found + _validate_type(new, data)
+        yield field_errors.too_long("data", _BYTES_MAX)
+    yield from _validate_type(new, data)
 
 
-def _validate_type(new: Json, data: Json) -> list[Cause]:
-    """What the well-known types must hold."""
+def _validate_type(new: Json, data: Json) -> Iterator[Cause]:
+    """The rules of well-known types."""
     kind = new["type"]
-    found = [field_errors.required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
+    yield from (field_errors.required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data)
     if kind == "kubernetes.io/basic-auth" and not any(key in data for key in _BASIC_AUTH):
-        found += [field_errors.required(f"data[{key}]") for key in _BASIC_AUTH]
+        yield from (field_errors.required(f"data[{key}]") for key in _BASIC_AUTH)
     if kind == "kubernetes.io/service-account-token" and not (new["metadata"].get("annotations") or {}).get(_ACCOUNT):
-        found.append(field_errors.required(f"metadata.annotations[{_ACCOUNT}]"))
-    for key in _JSON_KEYS.get(kind, ()):
-        if key in data and not _is_json(data[key]):
-            found.append(field_errors.invalid(f"data[{key}]", "<secret contents redacted>", "not JSON"))
-    return found
+        yield field_errors.required(f"metadata.annotations[{_ACCOUNT}]")
+    for key in _REQUIRED_KEYS.get(kind, ()):
+        if key in _JSON_KEYS and key in data and not _is_json(data[key]):
+            yield field_errors.invalid(f"data[{key}]", "<secret contents redacted>", "not JSON")
 
 
 def _is_json(encoded: str) -> bool:
@@ -90,19 +83,17 @@ def key_reasons(key: str) -> list[str]:
     return [*found, "must not start with '..'"] if key.startswith("..") else found
 
 
-def _validate_update(new: Json, old: Json) -> list[Cause]:
-    found = checks.unchanged(new, old, "type", "type")
+def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
+    yield from checks.unchanged(new, old, "type", "type")
     if old.get("immutable"):
         if not new.get("immutable"):
-            found.append(field_errors.forbidden("immutable", FROZEN))
+            yield field_errors.forbidden("immutable", _FROZEN)
         if new.get("data") != old.get("data"):
-            found.append(field_errors.forbidden("data", FROZEN))
-    return found
+            yield field_errors.forbidden("data", _FROZEN)
 
 
 SECRETS: Final = Resource(
     group="",
-    version="v1",
     kind="Secret",
     plural="secrets",
     namespaced=True,
@@ -113,4 +104,34 @@ SECRETS: Final = Resource(
     validate_update=_validate_update,
     field_names=frozenset({"type"}),
     fields=lambda secret: {"type": secret["type"]},
+)
+
+
+def _validate_map(new: Json) -> list[Cause]:
+    texts, binaries = new.get("data") or {}, new.get("binaryData") or {}
+    found = [cause for key in texts for cause in checks.named(key, f"data[{key}]", key_reasons)]
+    for key in binaries:
+        found += checks.named(key, f"binaryData[{key}]", key_reasons)
+    found += [field_errors.invalid(f"data[{key}]", key, "duplicate of key present in binaryData") for key in texts if key in binaries]
+    size = sum(len(text.encode()) for text in texts.values()) + sum(len(base64.b64decode(text)) for text in binaries.values())
+    return found + ([field_errors.too_long("", _BYTES_MAX)] if size > _BYTES_MAX else [])
+
+
+def _validate_map_update(new: Json, old: Json) -> list[Cause]:
+    if not old.get("immutable"):
+        return []
+    found = [] if new.get("immutable") else [field_errors.forbidden("immutable", _FROZEN)]
+    return found + [field_errors.forbidden(part, _FROZEN) for part in ("data", "binaryData") if new.get(part) != old.get(part)]
+
+
+CONFIG_MAPS: Final = Resource(
+    group="",
+    kind="ConfigMap",
+    plural="configmaps",
+    namespaced=True,
+    short_names=("cm",),
+    message=MESSAGES["ConfigMap"],
+    delete_answers_object=False,
+    validate=_validate_map,
+    validate_update=_validate_map_update,
 )

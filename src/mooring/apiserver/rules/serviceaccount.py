@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.api.meta import Key
-from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import api_errors, field_errors, objectmeta
 from mooring.apiserver.identity.accounts import ISSUER, claims_of
-from mooring.apiserver.resource import Action, Call, Json, Resource
-from mooring.apiserver.rules import meta
+from mooring.apiserver.resource import Action, Call, Json, Resource, answered_kind
+from mooring.apiserver.rules import checks
 from mooring.base.clock import rfc3339
 from mooring.kube.errors import ServerError
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 ServiceAccount: 1 metadata ObjectMeta!, 2 secrets *ObjectReference@name, 3 imagePullSecrets *LocalObjectReference, 4 automountServiceAccountToken b?
 ObjectReference: 1 kind s, 2 namespace s, 3 name s, 4 uid s, 5 apiVersion s, 6 resourceVersion s, 7 fieldPath s
 LocalObjectReference: 1 name s
@@ -22,14 +20,10 @@ TokenRequest: 1 metadata ObjectMeta!, 2 spec TokenRequestSpec!, 3 status TokenRe
 TokenRequestSpec: 1 audiences *s!, 4 expirationSeconds i64!?, 3 boundObjectRef BoundObjectReference!?
 BoundObjectReference: 1 kind s, 2 apiVersion s, 3 name s, 4 uid s
 TokenRequestStatus: 1 token s!, 2 expirationTimestamp time!
-""",  # noqa: E501
-    meta.MESSAGES,
-)
+""")  # noqa: E501
 
 _GROUP: Final = "authentication.k8s.io"
 _HOUR_S: Final = 3600
-_LIFE_S_MIN: Final = 600
-_LIFE_S_MAX: Final = 2**32
 _BINDABLE: Final = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
@@ -42,7 +36,9 @@ def _token(call: Call) -> Json:
         raise field_errors.invalid_object("TokenRequest", _GROUP, call.key.name, [wrong])
     spec["audiences"] = spec["audiences"] or [ISSUER]
     life_s = spec["expirationSeconds"] = _HOUR_S if spec["expirationSeconds"] is None else spec["expirationSeconds"]
-    _check_life(life_s)
+    wrong_life = checks.token_life(life_s, "spec.expirationSeconds")
+    if wrong_life:
+        raise field_errors.invalid_object("TokenRequest", _GROUP, "", wrong_life)
     bound = None if spec["boundObjectRef"] is None else _bound(call, spec["boundObjectRef"])
     if call.tokens is None:
         raise ServerError("this server has no key that could sign tokens", reason="NotImplemented", code=501)
@@ -55,17 +51,6 @@ def _token(call: Call) -> Json:
     }
     status = {"token": call.tokens.sign(claims), "expirationTimestamp": rfc3339(claims["exp"])}
     return {**call.body, "metadata": {**meta, **own}, "status": status}
-
-
-def _check_life(life_s: int) -> None:
-    field = "spec.expirationSeconds"
-    wrong = []
-    if life_s < _LIFE_S_MIN:
-        wrong.append(field_errors.invalid(field, life_s, "may not specify a duration less than 10 minutes"))
-    if life_s > _LIFE_S_MAX:
-        wrong.append(field_errors.invalid(field, life_s, "may not specify a duration larger than 2^32 seconds"))
-    if wrong:
-        raise field_errors.invalid_object("TokenRequest", _GROUP, "", wrong)
 
 
 def _bound(call: Call, reference: Json) -> Json:
@@ -93,19 +78,10 @@ def _names_alone(new: Json) -> None:
         new["secrets"] = [{"name": secret["name"]} if secret.get("name") else {} for secret in new["secrets"]]
 
 
-_TOKEN_REQUESTS: Final = Resource(
-    group=_GROUP,
-    version="v1",
-    kind="TokenRequest",
-    plural="tokenrequests",
-    namespaced=True,
-    message=MESSAGES["TokenRequest"],
-    answer=_token,
-)
+_TOKEN_REQUESTS: Final = answered_kind(_GROUP, "TokenRequest", MESSAGES, _token, namespaced=True)
 
 SERVICE_ACCOUNTS: Final = Resource(
     group="",
-    version="v1",
     kind="ServiceAccount",
     plural="serviceaccounts",
     namespaced=True,

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from mooring.api import names
 from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.metadata import total_bytes
 from mooring.apiserver.resource import Json, Resource, Status
-from mooring.apiserver.rules import amounts, checks, persistentvolume, volumesources
+from mooring.apiserver.rules import checks, persistentvolume, volumesources
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = persistentvolume.MESSAGES.extended("""
 VolumeAttachment: 1 metadata ObjectMeta!, 2 spec VolumeAttachmentSpec!, 3 status VolumeAttachmentStatus!
 VolumeAttachmentSpec: 1 attacher s!, 2 source VolumeAttachmentSource!, 3 nodeName s!
 VolumeAttachmentSource: 1 persistentVolumeName s?, 2 inlineVolumeSpec PersistentVolumeSpec?
 VolumeAttachmentStatus: 1 attached b!, 2 attachmentMetadata {s}, 3 attachError VolumeError?, 4 detachError VolumeError?
 VolumeError: 1 time time!, 2 message s, 3 errorCode i32?
-""",
-    persistentvolume.MESSAGES,
-)
+""")
 
 _MESSAGE_BYTES_MAX: Final = 1024
 _METADATA_BYTES_MAX: Final = 262_144
@@ -34,71 +31,64 @@ def _default(new: Json) -> None:
     inline = new["spec"]["source"].get("inlineVolumeSpec")
     if inline is not None:
         volumesources.default(inline)
-        amounts.default(inline.get("capacity"))
+        checks.default_amounts(inline.get("capacity"))
 
 
 def _prepare_create(new: Json, _now: float) -> None:
     new["status"] = {"attached": False}
 
 
-def _validate(new: Json) -> list[Cause]:
+def _validate(new: Json) -> Iterator[Cause]:
     spec = new["spec"]
-    found = checks.driver_name(spec["attacher"], "spec.attacher")
-    found += checks.named(spec["nodeName"], "spec.nodeName", names.dns_subdomain)
-    return found + _validate_source(spec["source"]) + _validate_status(new, {})
+    yield from checks.driver_name(spec["attacher"], "spec.attacher")
+    yield from checks.named(spec["nodeName"], "spec.nodeName", names.dns_subdomain)
+    yield from _validate_source(spec["source"])
+    yield from _validate_status(new, {})
 
 
-def _validate_source(source: Json) -> list[Cause]:
-    name, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
-    if name is None and inline is None:
-        return [field_errors.required("spec.source", _ONE_SOURCE)]
-    if name is not None and inline is not None:
-        return [
-            field_errors.forbidden("spec.source", _ONE_SOURCE),
-            *checks.named(name, "spec.source.persistentVolumeName", names.dns_subdomain),
-        ]
-    if inline is not None:
-        return _validate_inline(inline, "spec.source.inlineVolumeSpec")
-    assert name is not None
-    field = "spec.source.persistentVolumeName"
-    found = [] if name else [field_errors.required(field, "must specify non empty persistentVolumeName")]
-    return found + checks.named(name, field, names.dns_subdomain)
+def _validate_source(source: Json) -> Iterator[Cause]:
+    name, inline, field = source.get("persistentVolumeName"), source.get("inlineVolumeSpec"), "spec.source.persistentVolumeName"
+    if name is None and inline is not None:
+        yield from _validate_inline(inline, "spec.source.inlineVolumeSpec")
+    elif name is None:
+        yield field_errors.required("spec.source", _ONE_SOURCE)
+    else:
+        if inline is not None:
+            yield field_errors.forbidden("spec.source", _ONE_SOURCE)
+        elif not name:
+            yield field_errors.required(field, "must specify non empty persistentVolumeName")
+        yield from checks.named(name, field, names.dns_subdomain)
 
 
-def _validate_inline(spec: Json, field: str) -> list[Cause]:
-    found = [field_errors.forbidden(f"{field}.{part}", f"may not be specified {_INLINE}") for part in _NOT_INLINE if spec.get(part)]
+def _validate_inline(spec: Json, field: str) -> Iterator[Cause]:
+    yield from (field_errors.forbidden(f"{field}.{part}", f"may not be specified {_INLINE}") for part in _NOT_INLINE if spec.get(part))
     if spec.get("persistentVolumeReclaimPolicy", "Retain") != "Retain":
-        found.append(field_errors.forbidden(f"{field}.persistentVolumeReclaimPolicy", f"may only be Retain {_INLINE}"))
+        yield field_errors.forbidden(f"{field}.persistentVolumeReclaimPolicy", f"may only be Retain {_INLINE}")
     if spec.get("volumeMode", "Filesystem") != "Filesystem":
-        found.append(field_errors.forbidden(f"{field}.volumeMode", f"may not specify volumeMode other than Filesystem {_INLINE}"))
+        yield field_errors.forbidden(f"{field}.volumeMode", f"may not specify volumeMode other than Filesystem {_INLINE}")
     if "csi" not in spec:
-        found.append(field_errors.required(f"{field}.csi", f"has to be specified {_INLINE}"))
-    found += checks.access_modes(spec.get("accessModes") or [], f"{field}.accessModes")
-    return found + volumesources.validate(spec, field)
+        yield field_errors.required(f"{field}.csi", f"has to be specified {_INLINE}")
+    yield from checks.access_modes(spec.get("accessModes") or [], f"{field}.accessModes")
+    yield from volumesources.validate(spec, field)
 
 
-def _validate_status(new: Json, _old: Json) -> list[Cause]:
+def _validate_status(new: Json, _old: Json) -> Iterator[Cause]:
     status = new["status"]
-    found = []
     if total_bytes(status.get("attachmentMetadata") or {}) > _METADATA_BYTES_MAX:
-        found.append(field_errors.too_long("status.attachmentMetadata", _METADATA_BYTES_MAX))
+        yield field_errors.too_long("status.attachmentMetadata", _METADATA_BYTES_MAX)
     for part in ("attachError", "detachError"):
-        found += _validate_error(status.get(part) or {}, f"status.{part}")
-    return found
+        yield from _validate_error(status.get(part) or {}, f"status.{part}")
 
 
-def _validate_error(error: Json, field: str) -> list[Cause]:
-    found = []
+def _validate_error(error: Json, field: str) -> Iterator[Cause]:
     if len(error.get("message", "").encode()) > _MESSAGE_BYTES_MAX:
-        found.append(field_errors.too_long(f"{field}.message", _MESSAGE_BYTES_MAX))
+        yield field_errors.too_long(f"{field}.message", _MESSAGE_BYTES_MAX)
     if error.get("errorCode", 0) < 0:
-        found.append(field_errors.invalid(f"{field}.errorCode", error["errorCode"], "must be between 0 and 2147483647, inclusive"))
-    return found
+        yield field_errors.invalid(f"{field}.errorCode", error["errorCode"], "must be between 0 and 2147483647, inclusive")
 
 
 VOLUME_ATTACHMENTS: Final = Resource(
     group="storage.k8s.io",
-    version="v1",
     kind="VolumeAttachment",
     plural="volumeattachments",
     namespaced=False,

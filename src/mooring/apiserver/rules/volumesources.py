@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from mooring.api import names
-from mooring.apiserver import field_errors
-from mooring.apiserver.codecs.schema import Messages
+from mooring.apiserver import field_errors, objectmeta
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks, meta
+from mooring.apiserver.rules import checks
 
-MESSAGES: Final = Messages(
-    """
+MESSAGES: Final = objectmeta.MESSAGES.extended("""
 PersistentVolumeSource: 1 gcePersistentDisk GCEPersistentDiskVolumeSource?, 2 awsElasticBlockStore AWSElasticBlockStoreVolumeSource?, 3 hostPath HostPathVolumeSource?, 4 glusterfs GlusterfsPersistentVolumeSource?, 5 nfs NFSVolumeSource?, 6 rbd RBDPersistentVolumeSource?, 7 iscsi ISCSIPersistentVolumeSource?, 8 cinder CinderPersistentVolumeSource?, 9 cephfs CephFSPersistentVolumeSource?, 10 fc FCVolumeSource?, 11 flocker FlockerVolumeSource?, 12 flexVolume FlexPersistentVolumeSource?, 13 azureFile AzureFilePersistentVolumeSource?, 14 vsphereVolume VsphereVirtualDiskVolumeSource?, 15 quobyte QuobyteVolumeSource?, 16 azureDisk AzureDiskVolumeSource?, 17 photonPersistentDisk PhotonPersistentDiskVolumeSource?, 18 portworxVolume PortworxVolumeSource?, 19 scaleIO ScaleIOPersistentVolumeSource?, 20 local LocalVolumeSource?, 21 storageos StorageOSPersistentVolumeSource?, 22 csi CSIPersistentVolumeSource?
 SecretReference: 1 name s, 2 namespace s
 ObjectReference: 1 kind s, 2 namespace s, 3 name s, 4 uid s, 5 apiVersion s, 6 resourceVersion s, 7 fieldPath s
@@ -38,9 +37,7 @@ ScaleIOPersistentVolumeSource: 1 gateway s!, 2 system s!, 3 secretRef SecretRefe
 LocalVolumeSource: 1 path s!, 2 fsType s?
 StorageOSPersistentVolumeSource: 1 volumeName s, 2 volumeNamespace s, 3 fsType s, 4 readOnly b, 5 secretRef ObjectReference?
 CSIPersistentVolumeSource: 1 driver s!, 2 volumeHandle s!, 3 readOnly b, 4 fsType s, 5 volumeAttributes {s}, 6 controllerPublishSecretRef SecretReference?, 7 nodeStageSecretRef SecretReference?, 8 nodePublishSecretRef SecretReference?, 9 controllerExpandSecretRef SecretReference?, 10 nodeExpandSecretRef SecretReference?
-""",  # noqa: E501
-    meta.MESSAGES,
-)
+""")  # noqa: E501
 
 SOURCES: Final = tuple(MESSAGES["PersistentVolumeSource"].fields)
 """The members of a PersistentVolume's spec of which it has exactly one; csi is the last."""
@@ -73,7 +70,7 @@ def default(spec: Json) -> None:
 
 
 def warnings(spec: Json, field: str) -> list[str]:
-    """What is told about sources that no longer work."""
+    """Warnings about sources that no longer work."""
     return [f"{field}.{name}: deprecated in {since}" for source, (name, since) in _DEPRECATED.items() if source in spec]
 
 
@@ -82,46 +79,41 @@ def chosen(spec: Json) -> Json:
     return {source: spec[source] for source in SOURCES if source in spec}
 
 
-def validate(spec: Json, field: str) -> list[Cause]:
+def validate(spec: Json, field: str) -> Iterator[Cause]:
     """Exactly one source, and a valid one. Of sources that drivers have replaced only the required names are looked at."""
     given = list(chosen(spec))
     if not given:
-        return [field_errors.required(field, "must specify a volume type")]
-    found = [field_errors.forbidden(f"{field}.{source}", _ONE_ONLY) for source in given[1:]]
-    if found:
-        return found
-    source = given[0]
-    if source == "csi":
-        return _validate_csi(spec["csi"], f"{field}.csi")
-    return _validate_old(source, spec[source], f"{field}.{source}")
+        yield field_errors.required(field, "must specify a volume type")
+    elif len(given) > 1:
+        yield from (field_errors.forbidden(f"{field}.{source}", _ONE_ONLY) for source in given[1:])
+    elif given == ["csi"]:
+        yield from _validate_csi(spec["csi"], f"{field}.csi")
+    else:
+        yield from _validate_old(given[0], spec[given[0]], f"{field}.{given[0]}")
 
 
-def _validate_csi(csi: Json, field: str) -> list[Cause]:
-    found = checks.driver_name(csi["driver"], f"{field}.driver")
+def _validate_csi(csi: Json, field: str) -> Iterator[Cause]:
+    yield from checks.driver_name(csi["driver"], f"{field}.driver")
     if not csi["volumeHandle"]:
-        found.append(field_errors.required(f"{field}.volumeHandle"))
+        yield field_errors.required(f"{field}.volumeHandle")
     for secret in _CHECKED_SECRETS:
         if secret in csi:
-            found += _validate_secret(csi[secret], f"{field}.{secret}")
-    return found
+            yield from _validate_secret(csi[secret], f"{field}.{secret}")
 
 
-def _validate_secret(reference: Json, field: str) -> list[Cause]:
-    found = []
+def _validate_secret(reference: Json, field: str) -> Iterator[Cause]:
     for part, rule in (("name", names.dns_subdomain), ("namespace", names.dns_label)):
         value = reference.get(part, "")
-        found += checks.named(value, f"{field}.{part}", rule) if value else [field_errors.required(f"{field}.{part}")]
-    return found
+        yield from checks.named(value, f"{field}.{part}", rule) if value else [field_errors.required(f"{field}.{part}")]
 
 
-def _validate_old(source: str, content: Json, field: str) -> list[Cause]:
+def _validate_old(source: str, content: Json, field: str) -> Iterator[Cause]:
     shape = MESSAGES[MESSAGES["PersistentVolumeSource"].fields[source].type]
     required = [f for f in shape.fields.values() if f.always and not f.pointer and f.type == "s"]
-    found = [field_errors.required(f"{field}.{f.name}") for f in required if not content[f.name]]
+    yield from (field_errors.required(f"{field}.{f.name}") for f in required if not content[f.name])
     if source in ("hostPath", "local") and ".." in content["path"].split("/"):
-        found.append(field_errors.invalid(f"{field}.path", content["path"], "must not contain '..'"))
+        yield field_errors.invalid(f"{field}.path", content["path"], "must not contain '..'")
     if source == "hostPath":
-        found += checks.one_of(content["type"], f"{field}.type", HOST_PATH_TYPES)
+        yield from checks.one_of(content["type"], f"{field}.type", HOST_PATH_TYPES)
     if source == "nfs" and not content["path"].startswith("/"):
-        found.append(field_errors.invalid(f"{field}.path", content["path"], "must be an absolute path"))
-    return found
+        yield field_errors.invalid(f"{field}.path", content["path"], "must be an absolute path")

@@ -1,8 +1,4 @@
-"""Server-side apply: a manager says which fields it wants, and how; what it no longer says goes, unless others own it.
-
-The config is laid over the live object. What the manager owned and has left out is taken away where nobody else owns it. Where
-the result changes a field that belongs to somebody else, that is a conflict, unless the manager insists.
-"""
+"""Server-side apply: merges the config and takes away what its manager owned alone and left out. Others' fields conflict unless forced."""
 
 from __future__ import annotations
 
@@ -17,9 +13,8 @@ from mooring.apiserver import api_errors
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply import managed
 from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, FieldSet, shown
-from mooring.apiserver.server_side_apply.managed import Entry, Managed, Manager
+from mooring.apiserver.server_side_apply.managed import Entry, Managed, Manager, empty_object, shape_of, unwritten, without_record
 from mooring.apiserver.server_side_apply.shapes import Shape
-from mooring.apiserver.server_side_apply.tracking import empty_object, shape_of, unwritten, without_record
 from mooring.apiserver.server_side_apply.typed import Untyped, check, compare, fields_of, merge, remove, with_named
 from mooring.kube.errors import Conflict, ServerError
 
@@ -29,7 +24,7 @@ _KUBECTL: Final = "kubectl"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """The new object, not yet decoded, and who owns what of it."""
+    """The new object, not yet decoded, and its record of owners."""
 
     obj: Json
     managed: Managed
@@ -51,7 +46,7 @@ def apply(resource: Resource, live: Json, config: Json, writer: str, now: str, *
     _check(resource, config)
     empty = empty_object(resource)
     live = live or empty
-    record = managed.read(live["metadata"].get("managedFields"))
+    record = managed.read_entries(live["metadata"].get("managedFields"))
     ignored = unwritten(resource, subresource)
     shape = shape_of(resource)
     is_first = not record
@@ -64,7 +59,7 @@ def apply(resource: Resource, live: Json, config: Json, writer: str, now: str, *
     except Conflicting as error:
         raise _refused(error.fields) from error
     if not is_first or applying.manager in outcome.managed:  # (who owns nothing begins no record)
-        outcome.obj["metadata"]["managedFields"] = managed.write(outcome.managed)
+        outcome.obj["metadata"]["managedFields"] = managed.written_entries(outcome.managed)
     return outcome.obj
 
 
@@ -96,7 +91,7 @@ class _Applying:
         return Outcome(pruned, self._stamped(kept, changed=bool(pruned != without_record(live))))
 
     def _pruned(self, merged: Json, last: FieldSet, record: Managed) -> Json:
-        """Without what the manager owned and says no more; what somebody owns, and what the manager never owned, comes back."""
+        """Removes the fields that the manager owned and no longer sends, but none that others own or that it never owned."""
         if not last:
             return merged
         had = with_named(self.shape, last)
@@ -186,17 +181,17 @@ def _without(record: dict[Manager, Entry], manager: Manager, fields: FieldSet) -
 def _refused(fields: Mapping[Manager, FieldSet]) -> Conflict:
     """As kube-apiserver words it."""
     found = [(manager, path) for manager in sorted(fields) for path in fields[manager]]
-    told = [
+    causes = [
         {"reason": "FieldManagerConflict", "message": f"conflict with {_named(manager)}", "field": shown(path)} for manager, path in found
     ]
     if len(found) == 1:
-        text = f"Apply failed with 1 conflict: {told[0]['message']}: {told[0]['field']}"
+        text = f"Apply failed with 1 conflict: {causes[0]['message']}: {causes[0]['field']}"
     else:
         lines = []
         for manager in sorted(fields):
             lines += [f"conflicts with {_named(manager)}:", *(f"- {shown(path)}" for path in fields[manager])]
         text = f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
-    return Conflict(text, reason="Conflict", details={"causes": told})
+    return Conflict(text, reason="Conflict", details={"causes": causes})
 
 
 def _named(manager: Manager) -> str:

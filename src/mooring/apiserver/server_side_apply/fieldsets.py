@@ -53,7 +53,7 @@ class FieldSet:
                 yield (element, *below)
 
     def below(self, element: str) -> FieldSet:
-        """What is in the set under an element, as seen from there."""
+        """The set below an element, relative to it."""
         return self.children.get(element, NO_FIELDS)
 
     def __or__(self, other: FieldSet) -> FieldSet:

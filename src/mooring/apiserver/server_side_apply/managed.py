@@ -1,19 +1,23 @@
-"""`metadata.managedFields`: read, kept up to date by each write, and written.
+"""Reads, updates and writes `metadata.managedFields`.
 
-A manager is a name with an operation: who applies is another manager than who updates, and each sub-resource has its own. The
-record begins with the first apply: objects that nobody applies carry none. What an object held before then belongs to
-`before-first-apply`.
+A manager is a name with an operation: appliers and updaters differ, and so do sub-resources. The record begins with the first apply:
+objects without one carry none. Fields that an object had before belong to `before-first-apply`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from mooring.apiserver.equality import equal_json
+from mooring.apiserver.codecs.scalars import equal_json
+from mooring.apiserver.codecs.schema import decode
+from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, FieldSet, field_set, from_json, named
-from mooring.apiserver.server_side_apply.typed import Comparison
+from mooring.apiserver.server_side_apply.shapes import Shape, custom_shape, object_shape
+from mooring.apiserver.server_side_apply.typed import Comparison, compare
+from mooring.base.clock import rfc3339
 
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
 APPLY: Final = "Apply"
@@ -43,7 +47,7 @@ class Manager(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
-    """What a manager owns. version: the apiVersion whose fields these are. time: when its fields changed last, "" where unknown."""
+    """The fields of a manager. version: their apiVersion. time: of their last change, "" where unknown."""
 
     fields: FieldSet
     version: str
@@ -64,8 +68,8 @@ def updater(name: str, version: str, subresource: str = "") -> Manager:
     return Manager(name, UPDATE, version, subresource)
 
 
-def read(entries: Any) -> dict[Manager, Entry]:
-    """The record as an object carries it; none where it can't be read, as if nobody had kept it."""
+def read_entries(entries: Any) -> dict[Manager, Entry]:
+    """The record of an object; empty where it can't be read."""
     try:
         return dict(_read(entry) for entry in entries or ())
     except (ValueError, AttributeError, TypeError, RecursionError):
@@ -77,7 +81,7 @@ def is_cleared(entries: Any) -> bool:
     return isinstance(entries, list) and (not entries or entries == [{}])
 
 
-def write(managed: Managed) -> list[dict[str, Any]]:
+def written_entries(managed: Managed) -> list[dict[str, Any]]:
     """As an object carries it, in its order: appliers first, the oldest first."""
     order = sorted(
         managed.items(), key=lambda found: (found[0].operation, found[1].time, found[0].name, found[1].version, found[0].subresource)
@@ -105,13 +109,13 @@ def conflicts(managed: Managed, compared: Comparison, manager: Manager) -> dict[
 
 
 def released(managed: Managed, fields: FieldSet, but: Manager | None = None) -> dict[Manager, Entry]:
-    """The record without those fields. but: who keeps them. Who has nothing left has no entry."""
+    """The record without those fields. but: a manager that keeps them. A manager without fields has no entry."""
     left = {other: entry if other == but else entry.owning(entry.fields - fields) for other, entry in managed.items()}
     return {other: entry for other, entry in left.items() if entry.fields}
 
 
 def owned(fields: FieldSet) -> FieldSet:
-    """What of it can have an owner."""
+    """The part that can have an owner."""
     return fields - _NOBODYS
 
 
@@ -128,7 +132,7 @@ def same_but_for_times(left: Mapping[str, Any], right: Mapping[str, Any]) -> boo
 
 
 def _timeless(entries: Iterable[Mapping[str, Any]]) -> dict[Manager, FieldSet]:
-    return {manager: entry.fields for manager, entry in read(entries).items()}
+    return {manager: entry.fields for manager, entry in read_entries(entries).items()}
 
 
 def _read(entry: Mapping[str, Any]) -> tuple[Manager, Entry]:
@@ -140,8 +144,8 @@ def _read(entry: Mapping[str, Any]) -> tuple[Manager, Entry]:
 
 
 def _written(manager: Manager, entry: Entry) -> dict[str, Any]:
-    told = {"manager": manager.name, "operation": manager.operation, "apiVersion": entry.version, "time": entry.time}
-    whole = {**told, "fieldsType": "FieldsV1", "fieldsV1": entry.fields.to_json(), "subresource": manager.subresource}
+    names = {"manager": manager.name, "operation": manager.operation, "apiVersion": entry.version, "time": entry.time}
+    whole = {**names, "fieldsType": "FieldsV1", "fieldsV1": entry.fields.to_json(), "subresource": manager.subresource}
     return {name: value for name, value in whole.items() if value != ""}
 
 
@@ -166,3 +170,62 @@ def _bounded(managed: dict[Manager, Entry]) -> dict[Manager, Entry]:
             del managed[manager]
         count -= 1
     return managed
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Writer:
+    """The writer as managedFields names it. applies: the write is an apply, which has kept the record itself."""
+
+    name: str = ""
+    applies: bool = False
+
+
+SERVER: Final = Writer("mooring")
+"""What the server does by itself."""
+
+
+@functools.lru_cache(maxsize=256)
+def shape_of(resource: Resource) -> Shape:
+    return object_shape(resource.message) if resource.custom is None else custom_shape(resource.custom.schema)
+
+
+def unwritten(resource: Resource, subresource: str) -> FieldSet:
+    """The fields that an endpoint does not write, and whose ownership it does not change."""
+    if resource.status is Status.NONE:
+        return NO_FIELDS
+    if subresource != "status":
+        return field_set((named("status"),))
+    whole = ("metadata", "spec") if resource.status is Status.ONLY else ("spec",)
+    return field_set(*((named(name),) for name in whole))
+
+
+def record_after(resource: Resource, old: Json | None, new: Json, by: Writer, now: float, subresource: str = "") -> list[Json]:
+    """The managedFields after a write; empty where none are kept.
+
+    old: None at creation. new: decoded and with its defaults. Its managedFields are the client's: a client that sends the record back
+    changes nothing, and one that leaves it out loses nothing.
+    """
+    sent = new["metadata"].get("managedFields")
+    if by.applies:
+        return [] if is_cleared(sent) else sent
+    kept = old["metadata"].get("managedFields") if old is not None else None
+    if not (sent or kept) or is_cleared(sent):
+        return []
+    record = read_entries(sent) or read_entries(kept)
+    if not record:
+        return []
+    who = updater(by.name, resource.api_version, subresource)
+    compared = compare(shape_of(resource), without_record(empty_object(resource) if old is None else old), without_record(new))
+    return written_entries(after_update(record, compared, who, unwritten(resource, subresource), rfc3339(now)))
+
+
+def empty_object(resource: Resource) -> Json:
+    """The object before its first apply."""
+    head = {"apiVersion": resource.api_version, "kind": resource.kind}
+    if resource.custom is not None:
+        return {**head, "metadata": {}}
+    return {**head, **decode(resource.message, {}, [])}
+
+
+def without_record(obj: Json) -> Json:
+    return {**obj, "metadata": {name: value for name, value in obj["metadata"].items() if name != "managedFields"}}

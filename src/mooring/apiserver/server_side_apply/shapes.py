@@ -1,8 +1,4 @@
-"""What server-side apply must know of a value: is it merged field by field, item by item, or taken as a whole.
-
-A built-in kind's shape follows from its message and a table of what the declarations don't say; a custom kind's from its schema
-(`customshapes.py`).
-"""
+"""Shapes for server-side apply: merged by field, by item, or whole. Made of messages and a table, for custom kinds of schemas."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from mooring.apiserver import objectmeta
 from mooring.apiserver.codecs import scalars
 from mooring.apiserver.codecs.schema import Field, Message
 
@@ -158,7 +155,10 @@ def _message(message: Message, granular: bool = False) -> Shape:
 def _field(message: Message, field: Field) -> Shape:
     place = (message.name, field.name)
     inner = message.of(field)
-    one = _scalar(field.type) if inner is None else _message(inner, place in GRANULAR_FIELDS)
+    if inner is not None:
+        one = _message(inner, place in GRANULAR_FIELDS)
+    else:
+        one = ANYTHING if field.type == "any" else Shape(Form.SCALAR, type=_SCALARS.get(field.type, ""))
     if field.shape == "{":
         return Shape(Form.MAP, atomic=place in ATOMIC_FIELDS, other=lambda: one)
     if field.shape != "*":
@@ -169,11 +169,66 @@ def _field(message: Message, field: Field) -> Shape:
     return Shape(Form.LIST, other=lambda: one, keys=keys, defaults=_defaults(inner, keys) if inner is not None else {})
 
 
-def _scalar(type_name: str) -> Shape:
-    return ANYTHING if type_name == "any" else Shape(Form.SCALAR, type=_SCALARS.get(type_name, ""))
-
-
 def _defaults(item: Message, keys: tuple[str, ...]) -> dict[str, Any]:
     """A key that is always in the JSON counts as its zero where it is left out."""
     zeros = {key: scalars.ZEROS[item.fields[key].type] for key in keys if item.fields[key].always}
     return {**zeros, **{key: value for (name, key), value in _KEY_DEFAULTS.items() if name == item.name and key in keys}}
+
+
+_SCHEMA_SCALARS: Final = {"string": "string", "boolean": "boolean", "integer": "numeric", "number": "numeric"}
+
+
+def custom_shape(schema: Mapping[str, Any]) -> Shape:
+    """A whole object. schema: an openAPIV3Schema. apiVersion, kind and metadata are what they are everywhere."""
+    metadata = object_shape(objectmeta.MESSAGES["ObjectMeta"])
+    text = Shape(Form.SCALAR, type="string")
+    own = _schema_shape(schema, embedded=False)
+    common = {"apiVersion": text, "kind": text, "metadata": metadata}
+    return Shape(Form.MAP, member=lambda name: common.get(name) or own.member(name), other=own.other)
+
+
+def _schema_shape(schema: Mapping[str, Any], *, embedded: bool = True) -> Shape:
+    if schema.get("x-kubernetes-int-or-string"):
+        return Shape(Form.SCALAR)
+    kind = schema.get("type")
+    if kind == "array":
+        return _schema_list(schema)
+    if kind == "object":
+        return _schema_map(schema, embedded=embedded and bool(schema.get("x-kubernetes-embedded-resource")))
+    if kind in _SCHEMA_SCALARS:
+        return Shape(Form.SCALAR, type=_SCHEMA_SCALARS[kind])
+    return ANYTHING
+
+
+def _schema_map(schema: Mapping[str, Any], *, embedded: bool) -> Shape:
+    declared: Mapping[str, Any] = schema.get("properties") or {}
+    others = schema.get("additionalProperties")
+    found: dict[str, Shape] = {}
+    if embedded:
+        return custom_shape(schema)
+
+    def member(name: str) -> Shape | None:
+        if name not in found and name in declared:
+            found[name] = _schema_shape(declared[name])
+        return found.get(name)
+
+    def other() -> Shape | None:
+        if isinstance(others, Mapping):
+            return found.setdefault("", _schema_shape(others))
+        return ANYTHING if others or schema.get("x-kubernetes-preserve-unknown-fields") else None
+
+    return Shape(Form.MAP, atomic=schema.get("x-kubernetes-map-type") == "atomic", member=member, other=other)
+
+
+def _schema_list(schema: Mapping[str, Any]) -> Shape:
+    items: Mapping[str, Any] = schema.get("items") or {}
+    one = _schema_shape(items)
+    match schema.get("x-kubernetes-list-type"):
+        case "set":
+            return Shape(Form.LIST, other=lambda: one)
+        case "map":
+            keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
+            properties = items.get("properties") or {}
+            defaults = {key: properties[key]["default"] for key in keys if "default" in properties.get(key, {})}
+            return Shape(Form.LIST, other=lambda: one, keys=keys, defaults=defaults)
+    return Shape(Form.LIST, atomic=True, other=lambda: one)

@@ -1,7 +1,4 @@
-"""Values by their shape: which fields they have, what differs between two of them, two merged into one, fields taken away.
-
-Pure; nothing that is given is written to. ABSENT stands for a value that isn't there, None for one that is null.
-"""
+"""Values by their shape: their fields, differences, merges, removals. Pure. ABSENT stands for a missing value, None for a null one."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from mooring.apiserver import field_errors
+from mooring.apiserver.codecs.scalars import equal_json
 from mooring.apiserver.server_side_apply.fieldsets import FieldSet, FieldSetBuilder, Path, keyed, named, shown, valued
 from mooring.apiserver.server_side_apply.shapes import ANYTHING, Form, Shape, resolved
 
@@ -107,7 +105,7 @@ def with_named(shape: Shape, fields: FieldSet) -> FieldSet:
 
 
 def elements_of(shape: Shape, items: list[Any]) -> list[str]:
-    """What identifies each item of a list."""
+    """The identity of each item of a list."""
     return [_element(shape, item) for item in items]
 
 
@@ -218,7 +216,7 @@ def _has_content(value: Any, kind: type) -> bool:
 
 
 def _shapes(shape: Shape, old: Any, new: Any) -> list[Shape]:
-    """What two values are compared as. Where nothing is declared, and a map is a list now, as both."""
+    """The shapes by which two values are compared: both where nothing is declared and a map has become a list."""
     if shape.form is not Form.ANY:
         return [shape]
     found = [resolved(shape, {} if value is None else value) for value in (old, new) if value is not ABSENT]
@@ -246,7 +244,7 @@ class _Comparer:
             self._maps(shape, old if isinstance(old, dict) else {}, new if isinstance(new, dict) else {}, path)
         elif shape.form is Form.LIST and not _is_leaf(shape, old, new, list):
             self._lists(shape, old if isinstance(old, list) else [], new if isinstance(new, list) else [], path)
-        elif old is not ABSENT and new is not ABSENT and not _same(old, new):
+        elif old is not ABSENT and new is not ABSENT and not equal_json(old, new):
             self.modified.add(path)
 
     def _maps(self, shape: Shape, old: dict[str, Any], new: dict[str, Any], path: Path) -> None:
@@ -265,7 +263,7 @@ class _Comparer:
                 self.added.add(place)
             elif not right:
                 self.removed.add(place)
-            elif not _same(left, right):
+            elif not equal_json(left, right):
                 self.modified.add(place)
 
 
@@ -310,12 +308,3 @@ def _merge_lists(shape: Shape, live: list[Any], config: list[Any]) -> list[Any]:
     while waiting:
         take(waiting[0])
     return merged
-
-
-def _same(left: Any, right: Any) -> bool:
-    """Equal as JSON: True is not 1."""
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_same, left, right))
-    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)

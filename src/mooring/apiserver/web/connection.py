@@ -15,8 +15,7 @@ import enum
 import math
 from typing import Any, Final, Protocol
 
-from mooring.apiserver.web.bodies import Body
-from mooring.apiserver.web.http1 import HEAD_BYTES_MAX, Head, Malformed, parse_head, rendered, status_line
+from mooring.apiserver.web.http1 import HEAD_BYTES_MAX, Body, Head, Malformed, parse_head, rendered, status_line
 from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request
 from mooring.apiserver.web.tls_transport import Link
 
@@ -27,10 +26,7 @@ _LAST_CHUNK: Final = b"0\r\n\r\n"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """How long clients may take, and how many there may be.
-
-    slow_s: for one head, one body, one answer that does not get through. idle_s: between two requests. leaving_s: to read a refusal.
-    """
+    """slow_s: for one head, one body, one write. idle_s: between requests. leaving_s: to read a refusal."""
 
     slow_s: float = 30.0
     idle_s: float = 90.0
@@ -39,35 +35,29 @@ class Limits:
 
 
 class Host(Protocol):
-    """What a connection needs of its server."""
+    """A connection's view of its server."""
 
     limits: Limits
 
     def now(self) -> float:
         """Monotonic seconds."""
-        ...
 
     def date(self) -> str:
         """The Date header, with its line end."""
-        ...
 
     def connected(self, connection: Connection) -> None: ...
 
     def begin(self, connection: Connection, head: Head) -> tuple[Request, Reply | None]:
         """The request that a head makes, and what it is answered whatever its body is; None for one that may go on."""
-        ...
 
     def answer(self, connection: Connection, head: Head, request: Request, body: bytes | None) -> None:
         """Answers now or later, by `reply` or `stream`. body: None for one that is too large."""
-        ...
 
     def readable(self, connection: Connection) -> None:
         """The watch on this connection may go on: its client reads again."""
-        ...
 
     def ended(self, connection: Connection) -> None:
         """Its watch is over."""
-        ...
 
     def lost(self, connection: Connection) -> None: ...
 
@@ -312,7 +302,7 @@ class Connection:
             self.deadline = deadline
 
     def _hold_back(self) -> None:
-        """Lets the socket wait while more has come than can be answered."""
+        """Pauses reading while more requests have come than can be answered."""
         wanted = len(self._buffer) > _AHEAD_BYTES_MAX
         if wanted != self._is_paused and self._link is not None:
             self._is_paused = wanted

@@ -12,13 +12,12 @@ from mooring.apiserver import api_errors
 from mooring.apiserver.durability import Durability
 from mooring.apiserver.identity.tls import user_of
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.web.bodies import BODY_BYTES_MAX
 from mooring.apiserver.web.connection import Connection, Limits
 from mooring.apiserver.web.health import is_health
-from mooring.apiserver.web.http1 import Head
+from mooring.apiserver.web.http1 import BODY_BYTES_MAX, Head
 from mooring.apiserver.web.messages import Reply, Request, WatchReply, error_reply
-from mooring.apiserver.web.metrics import CONTENT_TYPE, Asked, Measured, asked
-from mooring.apiserver.web.routes import Route, route_of
+from mooring.apiserver.web.metrics import CONTENT_TYPE, Asked, ServerMetrics, asked
+from mooring.apiserver.web.queries import Route, route_of
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.streams import Stream, Streams
 from mooring.base.clock import Clock
@@ -50,12 +49,12 @@ class Dispatcher:
         store: ObjectStore,
         durability: Durability,
         streams: Streams,
-        measured: Measured,
+        metrics: ServerMetrics,
         *,
         clock: Clock,
         limits: Limits,
     ) -> None:
-        self.limits, self._measured = limits, measured
+        self.limits, self._metrics = limits, metrics
         self.connections: dict[Connection, None] = {}
         self._extra: set[Connection] = set()
         self._service, self._store, self._durability, self._streams, self._clock = service, store, durability, streams, clock
@@ -63,8 +62,8 @@ class Dispatcher:
         self._date, self._date_at = "", -1
         self._on_quiet: Callable[[], None] = lambda: None
         durability.on_commit(lambda _resource: self.release())
-        measured.gauge("mooring_apiserver_connections", "Open connections.", lambda: len(self.connections))
-        measured.gauge("mooring_apiserver_waiting_for_commit", "Answers that wait for their commit.", lambda: len(self._waiting))
+        metrics.gauge("mooring_apiserver_connections", "Open connections.", lambda: len(self.connections))
+        metrics.gauge("mooring_apiserver_waiting_for_commit", "Answers that wait for their commit.", lambda: len(self._waiting))
 
     # what connections ask
 
@@ -95,18 +94,18 @@ class Dispatcher:
         if watching is not None:
             connection.watch = None
             self._streams.remove(watching.stream)
-            self._measured.watching(watching.what, -1)
-            self._measured.answered(watching.what, 200, self.now() - watching.begun)
+            self._metrics.watching(watching.what, -1)
+            self._metrics.answered(watching.what, 200, self.now() - watching.begun)
 
     def begin(self, connection: Connection, head: Head) -> tuple[Request, Reply | None]:
-        """Refuses one connection too many, and whoever is not known before the body is read."""
+        """Refuses a connection above the limit, and unknown clients before their body is read."""
         request = _request(connection, head)
         refused = self._service.refusal(request)
         if connection in self._extra:
             head.is_persistent = False
             refused = error_reply(api_errors.too_many_requests())
         if refused is not None:
-            self._measured.answered(asked(request, self._route(request)), refused.status, 0.0)
+            self._metrics.answered(asked(request, self._route(request)), refused.status, 0.0)
         return request, refused
 
     def answer(self, connection: Connection, head: Head, request: Request, body: bytes | None) -> None:
@@ -137,7 +136,7 @@ class Dispatcher:
 
     def _answered(self, request: Request, route: Route | None) -> Reply | WatchReply:
         if request.path == ("metrics",) and request.method == "GET":
-            return Reply(200, self._measured.page(), CONTENT_TYPE)
+            return Reply(200, self._metrics.page(), CONTENT_TYPE)
         return self._service.answer(request, route)
 
     def readable(self, connection: Connection) -> None:
@@ -152,7 +151,7 @@ class Dispatcher:
             self._waiting.popleft()[1](None)
 
     def look(self) -> None:
-        """Sends those home who are too slow or too quiet, and tells those who wait for a commit that will never be."""
+        """Closes connections that are too slow or idle, and fails those that wait for a commit that will never be."""
         if self._durability.failure:
             while self._waiting:
                 self._waiting.popleft()[1](self._failed())
@@ -171,17 +170,17 @@ class Dispatcher:
     # the steps
 
     def _exit(self, connection: Connection, head: Head, what: Asked, begun: float, reply: Reply | WatchReply) -> _Exit:
-        """What sends the answer, or another in its place. A watch that begins with what is there takes it now."""
+        """Sends the reply, or another in its stead. A watch that begins with existing objects takes them now."""
         stream = None if isinstance(reply, Reply) else self._streams.prepare(reply, connection, is_chunked=head.is_chunkable)
 
         def leave(other: Reply | None) -> None:
-            said = other or reply
-            if isinstance(said, Reply):
-                connection.reply(said)
-                self._measured.answered(what, said.status, self.now() - begun)
+            final = other or reply
+            if isinstance(final, Reply):
+                connection.reply(final)
+                self._metrics.answered(what, final.status, self.now() - begun)
             elif stream is not None and connection.stream():
                 connection.watch = _Watching(stream, what, begun)
-                self._measured.watching(what, 1)
+                self._metrics.watching(what, 1)
                 self._streams.begin(stream)
 
         return leave

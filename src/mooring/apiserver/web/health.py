@@ -11,7 +11,7 @@ WHICH: Final = ("healthz", "livez", "readyz")
 
 
 def is_health(path: tuple[str, ...]) -> bool:
-    """True for what is asked by anybody. A single check, such as /readyz/ping, is not."""
+    """True for paths that need no credentials. A single check, such as /readyz/ping, does."""
     return len(path) == 1 and path[0] in WHICH
 
 
@@ -24,16 +24,16 @@ def health(path: tuple[str, ...], query: Mapping[str, str], failure: str) -> Rep
             return None
         checks = {rest[0]: checks[rest[0]]}
     excluded = query.get("exclude", "")
-    told = [_told(name, "" if name == excluded else why, is_excluded=name == excluded) for name, why in checks.items()]
+    lines = [_line(name, "" if name == excluded else why, is_excluded=name == excluded) for name, why in checks.items()]
     name = "/".join(path)
     if any(why for check, why in checks.items() if check != excluded):
-        return Reply(500, f"{''.join(told)}{name} check failed\n".encode(), TEXT)
+        return Reply(500, f"{''.join(lines)}{name} check failed\n".encode(), TEXT)
     if "verbose" in query:
-        return Reply(200, f"{''.join(told)}{name} check passed\n".encode(), TEXT)
+        return Reply(200, f"{''.join(lines)}{name} check passed\n".encode(), TEXT)
     return Reply(200, b"ok", TEXT)
 
 
-def _told(name: str, why: str, *, is_excluded: bool) -> str:
+def _line(name: str, why: str, *, is_excluded: bool) -> str:
     if is_excluded:
         return f"[+]{name} excluded: ok\n"
     return f"[-]{name} failed: {why}\n" if why else f"[+]{name} ok\n"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from mooring.apiserver.identity.users import OWNER, User
-from mooring.apiserver.listing import ContinueExpired
+from mooring.apiserver.listing import ContinueExpired, Scope, WatchOptions
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.scope import Scope
-from mooring.apiserver.watch_options import WatchOptions
 from mooring.apiserver.web.rendering import WHOLE, Rendering
 from mooring.kube.errors import NOT_SERVED, ApiError, to_status
 
@@ -66,16 +65,30 @@ def json_reply(value: Any, status: int = 200) -> Reply:
 
 
 def error_reply(error: ApiError, warnings: tuple[str, ...] = ()) -> Reply:
-    """The Status of an error."""
     wait_s = None if error.retry_after_s is None else int(error.retry_after_s)
     return Reply(error.status_code, msgspec.json.encode(status_of(error)), warnings=warnings, retry_after_s=wait_s)
 
 
 def status_of(error: ApiError) -> dict[str, Any]:
-    """The Status object, as on the wire."""
     status = to_status(error)
     if error.reason == "MethodNotAllowed" or str(error).partition("\n")[0] in _BARE_TEXTS:
         status.setdefault("details", {})
     if isinstance(error, ContinueExpired):
         status["metadata"] = {"continue": error.continue_token}
     return status
+
+
+PACKED_BYTES_MIN: Final = 128 * 1024
+PACKED_BYTES_MAX: Final = 2 * 1024 * 1024
+_LEVEL: Final = 1
+_GZIP: Final = 31
+_HEADERS: Final = (("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
+
+
+def packed(reply: Reply, accept_encoding: str) -> Reply:
+    """The reply, packed if it is worth it. accept_encoding: the request's header."""
+    takes_gzip = any(clause.partition(";")[0].strip().lower() == "gzip" for clause in accept_encoding.split(","))
+    if not PACKED_BYTES_MIN < len(reply.body) <= PACKED_BYTES_MAX or not takes_gzip:
+        return reply
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+    return dataclasses.replace(reply, body=packer.compress(reply.body) + packer.flush(), headers=(*reply.headers, *_HEADERS))

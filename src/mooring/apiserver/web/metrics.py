@@ -1,7 +1,4 @@
-"""Metrics of the server's requests and objects, under the real server's names.
-
-A request costs two look-ups: the series of its labels are found once and kept.
-"""
+"""Metrics of requests and objects under the real server's names. Series are found once per set of labels and kept."""
 
 from __future__ import annotations
 
@@ -14,11 +11,10 @@ from prometheus_client.registry import Collector
 
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.messages import Request
-from mooring.apiserver.web.queries import is_watch
-from mooring.apiserver.web.routes import Route
+from mooring.apiserver.web.queries import Route, is_watch
 from mooring.base.metrics import CONTENT_TYPE, Metrics
 
-__all__ = ["CONTENT_TYPE", "Asked", "Measured", "asked"]
+__all__ = ["CONTENT_TYPE", "Asked", "ServerMetrics", "asked"]
 
 _BOUNDS: Final = (
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
@@ -47,7 +43,7 @@ _VERBS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 def asked(request: Request, route: Route | None) -> Asked:
-    """What a request asks for. Names and namespaces are no part of it, so their number bounds nothing here."""
+    """A request's labels. Names and namespaces are none of them, so the number of series stays bounded."""
     verb = request.method if request.method in _VERBS else "other"
     if route is None:
         known = "/" + request.path[0] if request.path[0] in _ALONE else ""
@@ -70,7 +66,7 @@ def asked(request: Request, route: Route | None) -> Asked:
 _ALONE: Final = ("healthz", "livez", "readyz", "metrics", "version", "api", "apis", "openapi")
 
 
-class Measured:
+class ServerMetrics:
     """The series of one server, with those of its process."""
 
     def __init__(self, store: ObjectStore) -> None:
@@ -82,7 +78,8 @@ class Measured:
         )
         lasting = [name for name in Asked._fields if name != "dry_run"]
         self._longrunning = Gauge("apiserver_longrunning_requests", "Watches under way.", lasting, registry=registry)
-        self._told = Counter("apiserver_watch_events_total", "Events told to watches.", ["group", "version", "resource"], registry=registry)
+        kind_labels = ["group", "version", "resource"]
+        self._event_counter = Counter("apiserver_watch_events_total", "Events told to watches.", kind_labels, registry=registry)
         registry.register(_Objects(store))
         self._totals: dict[tuple[Asked, int], Counter] = {}
         self._durations: dict[Asked, Histogram] = {}
@@ -106,11 +103,11 @@ class Measured:
         """change: 1 when a watch begins, -1 when it ends."""
         self._longrunning.labels(**{name: value for name, value in what._asdict().items() if name != "dry_run"}).inc(change)
 
-    def told(self, path: tuple[str, str, str], events: int) -> None:
+    def count_events(self, path: tuple[str, str, str], events: int) -> None:
         """A watch has been told so many events. path: group, version and plural of its kind."""
         series = self._events.get(path)
         if series is None:
-            series = self._events[path] = self._told.labels(*path)
+            series = self._events[path] = self._event_counter.labels(*path)
         series.inc(events)
 
     def page(self) -> bytes:

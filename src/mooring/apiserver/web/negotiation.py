@@ -1,6 +1,6 @@
-"""Media types: what a client can read, and what it has sent. Answers are JSON or YAML: of Accept the first clause by weight that fits.
+"""Media types of requests and answers. Answers are JSON or YAML, by the first clause of Accept, by weight, that fits.
 
-Bodies may be protobuf, too: Go clients send nothing else for the kinds that they know, and do not try again in JSON.
+Bodies may also be protobuf: Go clients send nothing else for built-in kinds, and do not retry in JSON.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.codecs.bounds import TOO_DEEP, check_bounds
-from mooring.apiserver.codecs.duplicates import duplicate_fields
-from mooring.apiserver.codecs.jsonbody import hugest, parse_json
+from mooring.apiserver.codecs.codec import TOO_DEEP, check_bounds
+from mooring.apiserver.codecs.jsonbody import duplicate_fields, hugest, parse_json
 from mooring.apiserver.codecs.protobody import PROTOBUF, parse_protobuf
 from mooring.apiserver.codecs.schema import Message
 from mooring.apiserver.codecs.yamlbody import BYTES_MAX, dump_yaml, parse_yaml
@@ -36,7 +35,7 @@ _PATCHES: Final = {kind.value: kind for kind in PatchType}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
-    """What an answer is to look like."""
+    """The form of an answer."""
 
     media_type: str
     rendering: Rendering
@@ -44,10 +43,7 @@ class Wanted:
 
 @functools.lru_cache(maxsize=256)
 def wanted(accept: str, include: str = "", *, watch: bool = False) -> Wanted:
-    """The first by weight of what a client can read. include: the query's includeObject, for tables.
-
-    Raises NotAcceptable when nothing fits, BadRequest for an include that is none.
-    """
+    """The first by weight of Accept. include: includeObject, for tables. Raises NotAcceptable, and BadRequest for an unknown include."""
     known = False
     for clause, parameters in _by_weight(accept.strip() or "*/*"):
         media_type = JSON if clause == "*/*" else clause
@@ -58,8 +54,8 @@ def wanted(accept: str, include: str = "", *, watch: bool = False) -> Wanted:
         if rendering is not None and not (watch and media_type != JSON):
             return Wanted(media_type, rendering)
     served = ", ".join(_SERVED)
-    said = "only the following media types are accepted:" if known else "406: Not Acceptable\n\nAvailable representations:"
-    raise NotAcceptable(f"{said} {served}", reason="NotAcceptable")
+    message = "only the following media types are accepted:" if known else "406: Not Acceptable\n\nAvailable representations:"
+    raise NotAcceptable(f"{message} {served}", reason="NotAcceptable")
 
 
 def _rendering(parameters: Mapping[str, str], include: str) -> Rendering | None:
@@ -86,10 +82,7 @@ def _rendering(parameters: Mapping[str, str], include: str) -> Rendering | None:
 
 
 def parse_body(content_type: str, body: bytes, message: Message | None) -> tuple[Any, list[str]]:
-    """The JSON value of a body, and what is said twice in it.
-
-    message: what a protobuf body holds; None where none is taken. Raises BadRequest, UnsupportedMediaType.
-    """
+    """The JSON value of a body, and its duplicate fields. message: of a protobuf body, or None. Raises BadRequest, UnsupportedMediaType."""
     media_type = _media_type(content_type) or JSON
     parse = _PARSERS.get(media_type)
     if parse is None and media_type == PROTOBUF and message is not None:
@@ -121,7 +114,7 @@ def is_apply(content_type: str) -> bool:
 
 
 def parse_apply(body: bytes) -> tuple[dict[str, Any], list[str]]:
-    """What an apply wants, and what is said twice in it. JSON is YAML, too. Raises BadRequest."""
+    """An apply's config, and its duplicate fields. JSON is YAML, too. Raises BadRequest."""
     try:
         value, twice = _parse_json(body) if body.lstrip()[:1] == b"{" else _parse_yaml(body)
         is_yaml = hugest(value) is not None

@@ -1,4 +1,4 @@
-"""Query parameters and DeleteOptions bodies into the options of each verb."""
+"""Requests read: the kind, namespace, name and sub-resource of a URL, and the options in its query or a DeleteOptions body."""
 
 from __future__ import annotations
 
@@ -6,14 +6,75 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mooring.apiserver import api_errors, field_errors
+from mooring.apiserver import api_errors, field_errors, objectmeta
 from mooring.apiserver.codecs.codec import FieldValidation
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.listing import ListOptions
-from mooring.apiserver.rules import meta
-from mooring.apiserver.watch_options import WatchOptions
+from mooring.apiserver.listing import ListOptions, WatchOptions
+from mooring.apiserver.resource import Resource, Status
+from mooring.apiserver.store import ObjectStore
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Route:
+    """namespace: None where the URL names none. name: "" for a collection."""
+
+    resource: Resource
+    namespace: str | None
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def is_collection(self) -> bool:
+        return not self.name
+
+
+def route_of(path: tuple[str, ...], store: ObjectStore) -> Route | None:
+    """None for a URL that no kind has. A slash at its end means nothing."""
+    while path and not path[-1]:
+        path = path[:-1]
+    match path:
+        case ("api", "v1", *rest):
+            group, version = "", "v1"
+        case ("apis", group, version, *rest) if group:
+            pass
+        case _:
+            return None
+    return _namespaced(group, version, rest, store) or _plain(group, version, rest, store)
+
+
+def _namespaced(group: str, version: str, rest: list[str], store: ObjectStore) -> Route | None:
+    match rest:
+        case ["namespaces", namespace, plural, *place] if len(place) <= 2:
+            resource = store.resource(group, version, plural)
+            if resource is not None and resource.namespaced:
+                return _placed(resource, namespace, place)
+    return None
+
+
+def _plain(group: str, version: str, rest: list[str], store: ObjectStore) -> Route | None:
+    match rest:
+        case [plural, *place] if len(place) <= 2:
+            resource = store.resource(group, version, plural)
+            if resource is not None and not (resource.namespaced and place):
+                return _placed(resource, None, place)
+    return None
+
+
+def _placed(resource: Resource, namespace: str | None, place: list[str]) -> Route | None:
+    name, subresource = (*place, "", "")[:2]
+    if "" in place:
+        return None
+    if (subresource and not _has(resource, subresource)) or (name and resource.answer is not None):
+        return None
+    action = resource.action(subresource)
+    return Route(action.part if action is not None and action.part is not None else resource, namespace, name, subresource)
+
+
+def _has(resource: Resource, subresource: str) -> bool:
+    return resource.status is not Status.NONE if subresource == "status" else resource.action(subresource) is not None
+
 
 Query = Mapping[str, str]
 
@@ -23,7 +84,7 @@ _POLICIES: Final = ("Foreground", "Background", "Orphan")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What creates, updates and patches share."""
+    """The options of creates, updates and patches."""
 
     dry_run: bool = False
     validation: FieldValidation = FieldValidation.WARN
@@ -83,7 +144,7 @@ def write_options(query: Query, kind: str, *, applies: bool = False) -> WriteOpt
 
 
 def manager_of(user_agent: str) -> str:
-    """Who a client is that doesn't say so: the program's name in its User-Agent."""
+    """The default field manager: the program's name in the User-Agent."""
     return "".join(filter(str.isprintable, user_agent.partition("/")[0]))[:_FIELD_MANAGER_MAX]
 
 
@@ -93,7 +154,7 @@ def delete_options(query: Query, body: Any) -> DeleteOptions:
     if not isinstance(given, dict) or given.get("kind", "DeleteOptions") != "DeleteOptions":
         raise api_errors.bad_request("the object provided is unrecognized (must be of type DeleteOptions)")
     try:
-        options = decode(meta.MESSAGES["DeleteOptions"], given, [])
+        options = decode(objectmeta.MESSAGES["DeleteOptions"], given, [])
     except ValueError as error:
         raise api_errors.bad_request(str(error)) from error
     wrong = _wrong_dry_run(*options.get("dryRun", ())) + _wrong_propagation(options)

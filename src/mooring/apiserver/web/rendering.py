@@ -1,8 +1,4 @@
-"""What a client gets to see of objects: all of them, their metadata alone, or rows of a table. Chosen by its Accept header.
-
-A rendering makes bytes of stored objects: of one, of a list, and of the line of a watch. What is stored is JSON already, so whole
-objects are joined, not encoded; metadata is cut out of them.
-"""
+"""Objects, their metadata or rows of a table, as Accept asks, as bytes. Stored objects are JSON already and joined, not encoded."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.printers.column import Column
 from mooring.apiserver.printers.kinds import columns_of, row_conditions_of
 from mooring.apiserver.resource import Resource
@@ -38,17 +35,13 @@ class Rendering(Protocol):
 
     def event(self, resource: Resource, stored: Stored, now: float, *, first: bool) -> bytes:
         """The object of a watch event. first: of this watch."""
-        ...
 
     def bookmark(self, resource: Resource, meta: dict[str, Any], *, first: bool) -> bytes:
         """The object of a BOOKMARK."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Whole:
-    """Objects as they are."""
-
     def one(self, _resource: Resource, stored: Stored, _now: float) -> bytes:
         return stored.body
 
@@ -59,7 +52,8 @@ class Whole:
         return stored.body
 
     def bookmark(self, resource: Resource, meta: dict[str, Any], *, first: bool) -> bytes:
-        return _encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta})
+        empty = decode(resource.message, {}, []) if resource.custom is None else {}
+        return _encode({"kind": resource.kind, "apiVersion": resource.api_version, **empty, "metadata": meta})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,9 +108,9 @@ class Table:
         rows = []
         for stored in items:
             obj = stored.whole()
-            told = conditions_of(obj)
-            said = b',"conditions":%s' % _encode(told) if told else b""
-            rows.append(b'{"cells":%s%s,"object":%s}' % (_encode([cell(obj, now) for cell in cells]), said, self._object(stored)))
+            conditions = conditions_of(obj)
+            encoded = b',"conditions":%s' % _encode(conditions) if conditions else b""
+            rows.append(b'{"cells":%s%s,"object":%s}' % (_encode([cell(obj, now) for cell in cells]), encoded, self._object(stored)))
         return self._whole(meta, columns if defined else None, rows)
 
     def _whole(self, meta: dict[str, Any], columns: tuple[Column, ...] | None, rows: list[bytes]) -> bytes:

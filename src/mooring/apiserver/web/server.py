@@ -1,7 +1,7 @@
-"""The server over HTTPS on loopback: what kubectl and Go clients talk to.
+"""The server over HTTPS on loopback, for kubectl and Go clients.
 
 Runs in the caller's loop, without a task of its own. A connection's bytes go through `tls_transport.py` (TLS), `connection.py` (HTTP),
-`dispatch.py` and `service.py`; watches through `streams.py`. Here is what holds them together: the socket, the sweep, the end.
+`dispatch.py` and `service.py`; watches through `streams.py`. This module has the socket, the sweep of deadlines, and the shutdown.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.watch import WatchHub
 from mooring.apiserver.web.connection import Connection, Limits
 from mooring.apiserver.web.dispatch import Dispatcher
-from mooring.apiserver.web.metrics import Measured
+from mooring.apiserver.web.metrics import ServerMetrics
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.streams import Streams
 from mooring.apiserver.web.tls_transport import READ_BYTES, Link
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 
 _CLOSING_S_MAX: Final = 5.0
 _SWEEP_S: Final = 10.0
@@ -50,7 +50,7 @@ class ApiServer:
         identity: Identity,
         *,
         clock: Clock,
-        chance: Chance,
+        randomness: Random,
         host: str = "127.0.0.1",
         port: int = 0,
         limits: Limits | None = None,
@@ -64,10 +64,10 @@ class ApiServer:
         limits = limits or Limits()
         limits = dataclasses.replace(limits, connections=min(limits.connections, _open_files() - _FILES_KEPT))
         service = Service(store, clock=clock, token=identity.token, durability=durability, tokens=TokenKey(identity.accounts_key))
-        self._hub = WatchHub(store, clock=clock, chance=chance, durability=durability)
-        measured = Measured(store)
-        self._streams = Streams(self._hub, measured)
-        self._dispatcher = Dispatcher(service, store, durability, self._streams, measured, clock=clock, limits=limits)
+        self._hub = WatchHub(store, clock=clock, randomness=randomness, durability=durability)
+        metrics = ServerMetrics(store)
+        self._streams = Streams(self._hub, metrics)
+        self._dispatcher = Dispatcher(service, store, durability, self._streams, metrics, clock=clock, limits=limits)
         self._housekeeping = Housekeeping(store, clock=clock)
         self._host, self._port = host, port
         self._server: asyncio.Server | None = None

@@ -20,23 +20,18 @@ from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.discovery.about import About
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.identity.users import Tokens
-from mooring.apiserver.listing import check_match
+from mooring.apiserver.listing import Scope, check_match, checked_scope, parsed_scope, watch_start_of
+from mooring.apiserver.objectmeta import MESSAGES as META
 from mooring.apiserver.resource import Action, Call, Json, Resource
-from mooring.apiserver.results import Listing, Written
-from mooring.apiserver.rules.meta import MESSAGES as META
-from mooring.apiserver.scope import Scope, checked, parsed
 from mooring.apiserver.server_side_apply.apply import apply
-from mooring.apiserver.server_side_apply.tracking import Writer
+from mooring.apiserver.server_side_apply.managed import Writer
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Stored
-from mooring.apiserver.watch_options import start_of
+from mooring.apiserver.table import Listing, Stored, Written
 from mooring.apiserver.web import negotiation, queries
-from mooring.apiserver.web.compression import packed
 from mooring.apiserver.web.health import WHICH, health, is_health
-from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request, WatchReply, error_reply, json_reply, status_of
-from mooring.apiserver.web.queries import WriteOptions
+from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request, WatchReply, error_reply, json_reply, packed, status_of
+from mooring.apiserver.web.queries import Route, WriteOptions, route_of
 from mooring.apiserver.web.rendering import Rendering
-from mooring.apiserver.web.routes import Route, route_of
 from mooring.base.clock import Clock, rfc3339
 from mooring.kube.errors import ApiError, Gone, MethodNotAllowed, NotFound, ServerError, Unauthorized
 
@@ -44,7 +39,7 @@ _METHODS: Final = {"get": "GET", "create": "POST", "update": "PUT", "patch": "PA
 
 
 class Service:
-    """The server's answers. token: what a client must show as its bearer token. tokens: who signs for service accounts."""
+    """The server's answers. token: the admin's bearer token. tokens: signs for service accounts."""
 
     def __init__(
         self, store: ObjectStore, *, clock: Clock, token: str, durability: Durability | None = None, tokens: Tokens | None = None
@@ -56,7 +51,7 @@ class Service:
         self._authorization = f"Bearer {token}".encode()
 
     def answer(self, request: Request, route: Route | None) -> Reply | WatchReply:
-        """The answer to somebody who is known; an error is one, too. route: None where no kind has the path."""
+        """The answer to a known user; an error is one, too. route: None where no kind has the path."""
         try:
             return self._answer(request, route)
         except ApiError as error:
@@ -68,7 +63,7 @@ class Service:
         return health(request.path, request.query, self._durability.failure) if request.path[0] in WHICH else None
 
     def refusal(self, request: Request) -> Reply | None:
-        """The answer to somebody who is not known, whatever the body says; None for who may go on."""
+        """The refusal of an unknown user, whatever the body; None for a known one."""
         if is_health(request.path) or self._is_known(request):
             return None
         return error_reply(Unauthorized("Unauthorized", reason="Unauthorized"))
@@ -83,17 +78,17 @@ class Service:
         healthy = self._health(request)
         if healthy is not None:
             return healthy
-        told = self._about.answer(request)
-        if told is None:
+        answered = self._about.answer(request)
+        if answered is None:
             return self._nowhere(request.path)
         if request.method != "GET":
             raise _not_allowed()
-        return told
+        return answered
 
     def _nowhere(self, path: tuple[str, ...]) -> Reply:
-        """The answer to a path that nothing has. Who is at home in a built-in group refuses it; elsewhere nobody is, and it is a page.
+        """The 404 or refusal for an unknown path: a known user is refused within a built-in group, elsewhere the answer is a plain page.
 
-        A part that a custom object has not is told as if there were no object.
+        A sub-resource that a custom object does not have gives the same 404 as a missing object.
         """
         whole = route_of(path[:-1], self._store)
         if whole is not None and not whole.is_collection and whole.resource.custom is not None:
@@ -113,7 +108,7 @@ class Service:
         try:
             reply = verbs.answer()
         except ApiError as error:
-            reply = error_reply(error, tuple(verbs.told))
+            reply = error_reply(error, tuple(verbs.warnings))
         if isinstance(reply, WatchReply):
             return reply
         if route.resource.custom is not None and route.resource.custom.deprecation:
@@ -129,7 +124,7 @@ class _Verbs:
     def __init__(self, store: ObjectStore, request: Request, route: Route, now: float, tokens: Tokens | None, rendering: Rendering) -> None:
         self._store, self._request, self._route, self._now, self._tokens = store, request, route, now, tokens
         self._rendering = rendering
-        self.told: list[str] = []
+        self.warnings: list[str] = []
         """What is odd about the body. The client hears it with a refusal, too."""
         self._resource: Resource = route.resource
         self._key = Key(route.namespace or "", route.name)
@@ -165,7 +160,7 @@ class _Verbs:
         return {name: verb for name, verb in verbs.items() if name != "DELETE" or not self._route.subresource}
 
     def _way(self, action: Action, verb: str) -> Any:
-        """What carries out a sub-resource's verb."""
+        """The method for a sub-resource's verb."""
         if action.connect is not None:
             return partial(action.connect, self._call({}))
         if action.asks is not None:
@@ -186,16 +181,16 @@ class _Verbs:
         return Reply(200, self._rendering.many(self._resource, _list_meta(found), found.items, self._now))
 
     def _found(self) -> Listing:
-        """What the query asks for. What is wrong with it is told in the order of the real one."""
+        """The objects that the query selects. Its errors come in the order of the real server's."""
         options, scope = queries.list_options(self._request.query), self._parsed_scope()
         check_match(options)
         queries.check_list(self._request.query)
-        return self._store.list(self._resource, checked(self._resource, scope), options)
+        return self._store.list(self._resource, checked_scope(self._resource, scope), options)
 
     def _watch(self) -> Reply | WatchReply:
-        scope, options = checked(self._resource, self._parsed_scope()), queries.watch_options(self._request.query)
+        scope, options = checked_scope(self._resource, self._parsed_scope()), queries.watch_options(self._request.query)
         try:
-            start_of(options, self._store.version, self._store.table(self._resource).history.floor)
+            watch_start_of(options, self._store.version, self._store.table(self._resource).history.floor)
         except (Gone, ServerError) as error:
             return Reply(200, msgspec.json.encode({"type": "ERROR", "object": status_of(error)}) + b"\n")
         return WatchReply(self._resource, scope, options, self._rendering)
@@ -233,7 +228,7 @@ class _Verbs:
         else:
             kind = negotiation.patch_type(content_type, custom=self._resource.custom is not None)
             patch = partial(negotiation.parse_patch, self._request.body)
-            change = change_of(self._resource, kind, patch, options.validation, self.told)
+            change = change_of(self._resource, kind, patch, options.validation, self.warnings)
         written = self._store.patch(
             self._resource,
             self._key,
@@ -250,7 +245,7 @@ class _Verbs:
         if options.validation is FieldValidation.STRICT and twice:
             raise api_errors.bad_request(f"error strict decoding YAML: {', '.join(twice)}")
         if options.validation is FieldValidation.WARN:
-            self.told.extend(twice)
+            self.warnings.extend(twice)
         applied = partial(
             apply,
             self._resource,
@@ -260,7 +255,7 @@ class _Verbs:
             subresource=self._route.subresource,
             force=options.force,
         )
-        return applied_change(self._resource, applied, FieldValidation.IGNORE, self.told)
+        return applied_change(self._resource, applied, FieldValidation.IGNORE, self.warnings)
 
     def _delete(self) -> Reply:
         options = self._delete_options()
@@ -287,7 +282,7 @@ class _Verbs:
         options = queries.write_options(self._request.query, "CreateOptions")
         body = self._body(options, asked)
         write_pipeline.check_namespace(asked, body["metadata"], self._key.namespace)
-        return Reply(201, msgspec.json.encode(asked.answer(self._call(body, dry_run=options.dry_run))), warnings=tuple(self.told))
+        return Reply(201, msgspec.json.encode(asked.answer(self._call(body, dry_run=options.dry_run))), warnings=tuple(self.warnings))
 
     # their parts
 
@@ -295,7 +290,7 @@ class _Verbs:
         return self._rendering.one(self._resource, stored, self._now)
 
     def _written_reply(self, written: Written) -> Reply:
-        return Reply(201 if written.created else 200, self._one(written.stored), warnings=(*self.told, *written.warnings))
+        return Reply(201 if written.created else 200, self._one(written.stored), warnings=(*self.warnings, *written.warnings))
 
     def _writer(self, options: WriteOptions, *, applies: bool = False) -> Writer:
         return Writer(options.manager or queries.manager_of(self._request.headers.get("user-agent", "")), applies)
@@ -306,7 +301,7 @@ class _Verbs:
 
     def _parsed_scope(self) -> Scope:
         query = self._request.query
-        return parsed(self._route.namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+        return parsed_scope(self._route.namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
 
     def _body(self, options: WriteOptions, asked: Resource | None = None) -> Json:
         """asked: the kind of the body where it is not the object's."""
@@ -314,10 +309,10 @@ class _Verbs:
         message = resource.message if resource.custom is None else None
         value, problems = negotiation.parse_body(self._request.headers.get("content-type", ""), self._request.body, message)
         try:
-            body, told = decode_object(resource, value, options.validation, problems)
+            body, warnings = decode_object(resource, value, options.validation, problems)
         except UnknownFields as error:
             raise unusable(resource, str(error)) from error
-        self.told.extend(told)
+        self.warnings.extend(warnings)
         return body
 
     def _delete_options(self) -> DeleteOptions:

@@ -1,22 +1,76 @@
-"""Watches on connections: woken together, each event encoded once, and no task for any of them.
+"""Watches on connections: woken together, each event encoded once, no task per watch.
 
-When a kind has changed, its streams are gone through once, some hundred in each turn of the loop, and each is written what it has not
-seen. A stream whose client does not read is left out until it does; the server cuts it when that takes too long.
+When a kind has changed, each of its streams is written its news once, some hundred streams per turn of the loop. A stream whose client
+does not read is skipped until it does; the server closes it when that takes too long.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from typing import Final, Protocol
+from collections import OrderedDict, deque
+from typing import Any, Final, Protocol
 
+from mooring.apiserver.resource import Resource
+from mooring.apiserver.table import Stored
 from mooring.apiserver.watch import Cursor, Place, WatchHub
-from mooring.apiserver.watch_buffer import Batch
-from mooring.apiserver.web.lines import Lines
+from mooring.apiserver.watch_buffer import Batch, WatchItem
 from mooring.apiserver.web.messages import WatchReply
-from mooring.apiserver.web.metrics import Measured
-from mooring.apiserver.web.rendered import RenderedLines
-from mooring.apiserver.web.rendering import WHOLE
+from mooring.apiserver.web.metrics import ServerMetrics
+from mooring.apiserver.web.rendering import WHOLE, Rendering
+from mooring.base.clock import Clock
+from mooring.kube.cluster import EventType
+
+_KEPT: Final = 512
+_KEPT_BYTES: Final = 4 * 1024 * 1024
+
+
+class _Lines:
+    """Watch lines; the latest are kept encoded for other watches."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[Stored, EventType], bytes] = OrderedDict()
+        self._bytes = 0
+
+    def line(self, resource: Resource, item: WatchItem) -> bytes:
+        """One event as a line of JSON."""
+        if item.stored is None:
+            return _line(item, WHOLE.bookmark(resource, _bookmark_meta(item), first=False))
+        key = (item.stored, item.type)  # (the same object for all who see it alike)
+        line = self._kept.get(key)
+        if line is None:
+            line = _line(item, item.stored.body)
+            self._kept[key] = line
+            self._bytes += len(line)
+            while len(self._kept) > _KEPT or self._bytes > _KEPT_BYTES:
+                self._bytes -= len(self._kept.popitem(last=False)[1])
+        return line
+
+
+def _line(item: WatchItem, obj: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (item.type.value.encode(), obj)
+
+
+def _bookmark_meta(item: WatchItem) -> dict[str, Any]:
+    meta: dict[str, Any] = {"resourceVersion": str(item.version)}
+    if item.initial_end:
+        meta["annotations"] = {"k8s.io/initial-events-end": "true"}
+    return meta
+
+
+class _RenderedLines:
+    """One watch's lines: it knows which is the first, since only that one explains the columns. Nothing is kept: ages go on."""
+
+    def __init__(self, rendering: Rendering, clock: Clock) -> None:
+        self._rendering, self._clock = rendering, clock
+        self._is_first = True
+
+    def line(self, resource: Resource, item: WatchItem) -> bytes:
+        """One event as a line of JSON."""
+        first, self._is_first = self._is_first, False
+        if item.stored is None:
+            return _line(item, self._rendering.bookmark(resource, _bookmark_meta(item), first=first))
+        return _line(item, self._rendering.event(resource, item.stored, self._clock.wall_s(), first=first))
+
 
 _PER_TURN: Final = 256
 _WRITE_BYTES: Final = 64 * 1024
@@ -31,11 +85,9 @@ class Outlet(Protocol):
     @property
     def is_writable(self) -> bool:
         """False while too much waits to be sent."""
-        ...
 
     def end(self) -> None:
         """The watch is over."""
-        ...
 
 
 class Stream:
@@ -43,7 +95,7 @@ class Stream:
 
     __slots__ = ("_cursor", "_is_chunked", "_lines", "_outlet", "_reply", "is_woken", "place", "timer")
 
-    def __init__(self, reply: WatchReply, cursor: Cursor, outlet: Outlet, lines: Lines | RenderedLines, *, is_chunked: bool) -> None:
+    def __init__(self, reply: WatchReply, cursor: Cursor, outlet: Outlet, lines: _Lines | _RenderedLines, *, is_chunked: bool) -> None:
         self._reply, self._cursor, self._outlet, self._lines, self._is_chunked = reply, cursor, outlet, lines, is_chunked
         self.timer: asyncio.TimerHandle | None = None
         self.place: Place = reply.resource.storage
@@ -54,17 +106,17 @@ class Stream:
         """When a bookmark or the end is due."""
         return self._cursor.wake_at
 
-    def tell(self, measured: Measured) -> bool:
+    def tell(self, metrics: ServerMetrics) -> bool:
         """Writes all that there is to tell, as far as the client reads. False once the watch is over."""
         while self._outlet.is_writable:
             parts, size, count = [], 0, 0
             while size < _WRITE_BYTES and (batch := self._cursor.take()) is not None:
                 parts.append(self._encoded(batch))
-                size, count = size + len(parts[-1]), count + len(batch.notices)
+                size, count = size + len(parts[-1]), count + len(batch.items)
             if not parts:
                 return not self._cursor.is_over
             self._outlet.write(parts[0] if len(parts) == 1 else b"".join(parts))
-            measured.told(self._reply.resource.path, count)
+            metrics.count_events(self._reply.resource.path, count)
         return True
 
     def end(self) -> None:
@@ -73,7 +125,7 @@ class Stream:
     def _encoded(self, batch: Batch) -> bytes:
         found = batch.encoded.get(self._is_chunked) if self._reply.rendering is WHOLE else None
         if found is None:
-            data = b"".join([self._lines.line(self._reply.resource, notice) for notice in batch.notices])
+            data = b"".join([self._lines.line(self._reply.resource, item) for item in batch.items])
             found = b"%x\r\n%b\r\n" % (len(data), data) if self._is_chunked else data
             if self._reply.rendering is WHOLE:
                 batch.encoded[self._is_chunked] = found
@@ -83,8 +135,8 @@ class Stream:
 class Streams:
     """All streams of a server, by what wakes them."""
 
-    def __init__(self, hub: WatchHub, measured: Measured) -> None:
-        self._hub, self._measured, self._lines = hub, measured, Lines()
+    def __init__(self, hub: WatchHub, metrics: ServerMetrics) -> None:
+        self._hub, self._metrics, self._lines = hub, metrics, _Lines()
         self._at: dict[Place, dict[Stream, None]] = {}
         self._woken: deque[Stream] = deque()
         hub.on_wake(self._wake)
@@ -95,7 +147,7 @@ class Streams:
     def prepare(self, reply: WatchReply, outlet: Outlet, *, is_chunked: bool) -> Stream:
         """A stream that has told nothing yet. Raises what `start_of` raises."""
         cursor = self._hub.cursor(reply.resource, reply.scope, reply.options)
-        lines = self._lines if reply.rendering is WHOLE else RenderedLines(reply.rendering, self._hub.clock)
+        lines = self._lines if reply.rendering is WHOLE else _RenderedLines(reply.rendering, self._hub.clock)
         return Stream(reply, cursor, outlet, lines, is_chunked=is_chunked)
 
     def begin(self, stream: Stream) -> None:
@@ -104,7 +156,6 @@ class Streams:
         self._due(stream)
 
     def remove(self, stream: Stream) -> None:
-        """Forgets it. Harmless twice."""
         if stream.timer is not None:
             stream.timer.cancel()
         at = self._at.get(stream.place, {})
@@ -113,8 +164,8 @@ class Streams:
             self._at.pop(stream.place, None)
 
     def serve(self, stream: Stream) -> None:
-        """Tells one stream what is new: also when its client reads again."""
-        if stream in self._at.get(stream.place, ()) and not stream.tell(self._measured):
+        """Writes the news of one stream, also when its client reads again."""
+        if stream in self._at.get(stream.place, ()) and not stream.tell(self._metrics):
             self.remove(stream)
             stream.end()
 

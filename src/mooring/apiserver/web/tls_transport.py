@@ -1,7 +1,7 @@
-"""TLS over a plain socket of the loop: bytes of one client, in the clear on this side.
+"""TLS over a plain socket of the loop.
 
-asyncio's own TLS keeps a buffer of 256 KiB for each connection, which is what a thousand quiet watches would mostly consist of. Here
-all connections of a server read into one buffer, and what OpenSSL holds is all that a quiet connection costs.
+asyncio's own TLS keeps a buffer of 256 KiB per connection, most of the memory of a thousand idle watches. Here all connections of a
+server read into one buffer, and an idle connection costs only OpenSSL's own state.
 """
 
 from __future__ import annotations
@@ -18,25 +18,21 @@ WRITE_BYTES_HIGH: Final = 256 * 1024
 
 
 class Receiver(Protocol):
-    """Whose bytes they are."""
+    """The receiver of a connection's bytes."""
 
     def connected(self, link: Link) -> None:
         """Always the first call."""
-        ...
 
     def secured(self) -> None:
         """The handshake is done."""
-        ...
 
     def received(self, data: bytes) -> None: ...
 
     def writable(self, yes: bool) -> None:
         """Too much waits to be sent, or no longer so."""
-        ...
 
     def lost(self) -> None:
         """The connection has gone. Always the last call."""
-        ...
 
 
 class Link(asyncio.BufferedProtocol):
@@ -79,7 +75,7 @@ class Link(asyncio.BufferedProtocol):
             self._tcp.close()
 
     def end_writing(self) -> None:
-        """Tells the client that nothing more comes; what it sends is read and dropped."""
+        """Sends the end of the stream; the client's further bytes are read and dropped."""
         if self._is_closing or self._tcp is None:
             return
         self._is_closing = True

@@ -1,6 +1,6 @@
 """Leader election on a Lease: of several candidates one works.
 
-    elector = LeaderElector(cluster, candidate, clock=clock, chance=chance, events=recorder, metrics=LeaseMetrics(registry))
+    elector = LeaderElector(cluster, candidate, clock=clock, randomness=randomness, events=recorder, metrics=LeaseMetrics(registry))
     await elector.run(controller.run)
 
 Who leads renews each retry period. Not renewed within the renew deadline, the work is cancelled at once; it has until the Lease would
@@ -26,11 +26,11 @@ from typing import Final
 from mooring.base.clock import Clock, Instant
 from mooring.base.errors import InvariantError, MooringError
 from mooring.base.log import logger
-from mooring.base.log_once import Complaints
-from mooring.base.randomness import Chance
+from mooring.base.log_once import LogOnce
+from mooring.base.randomness import Random
 from mooring.control.lease.lock import LeaseLock, WholeLease
 from mooring.control.lease.record import JITTER, Candidate, LeaseTimes
-from mooring.control.lease.reporter import Announcer, LeaseMetrics, Recorder
+from mooring.control.lease.reporter import LeadershipReporter, LeaseMetrics, Recorder
 from mooring.control.lease.roles import HOLDING, NEXT, STEPS, Happening, Role, Step
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, Forbidden, Gone, MethodNotAllowed, Unauthorized
@@ -64,7 +64,7 @@ class LeaderElector:
         candidate: Candidate,
         *,
         clock: Clock,
-        chance: Chance,
+        randomness: Random,
         events: Recorder | None = None,
         metrics: LeaseMetrics | None = None,
     ) -> None:
@@ -73,15 +73,14 @@ class LeaderElector:
         self._me = candidate
         self._times = candidate.times
         self._lock = LeaseLock(cluster, candidate, clock)
-        self._clock = clock
-        self._chance = chance
+        self._clock, self._randomness = clock, randomness
         self._role = Role.STANDBY
         self._next_try: Instant = 0.0  # to renew
         self._wake = asyncio.Event()  # the Lease was given back
         self._log = _log.bind(lock=f"{candidate.namespace}/{candidate.lock_name}", identity=candidate.identity)
-        self._complaints = Complaints(self._log)
+        self._log_once = LogOnce(self._log)
         self._refusal = ""
-        self._announcer = Announcer(candidate.identity, self._log, events, metrics)
+        self._reporter = LeadershipReporter(candidate.identity, self._log, events, metrics)
 
     @property
     def role(self) -> Role:
@@ -99,7 +98,7 @@ class LeaderElector:
 
     @property
     def obstacle(self) -> str:
-        """What keeps us from standing for election, "" for nothing: the API server refuses us the Lease."""
+        """The refusal that keeps us from standing for election, "" for none: the API server refuses us the Lease."""
         return self._refusal
 
     async def run(self, work: Work) -> None:
@@ -141,21 +140,21 @@ class LeaderElector:
         try:
             async with asyncio.timeout(self._times.renew_s):
                 lease = await self._lock.read()
-                if STEPS[self._role, self._lock.seen(lease)] is Step.WRITE:
+                if STEPS[self._role, self._lock.observed(lease)] is Step.WRITE:
                     self._happens(Happening.CLAIMS)
                     await self._write(lease)
                 else:
                     self._happens(Happening.REFUSED)
-                self._complaints.end()
+                self._log_once.reset()
                 self._refusal = ""
         except (ApiError, TimeoutError) as error:
             self._refusal = f"may not stand for leader election: {error}" if isinstance(error, Forbidden | Unauthorized) else ""
-            self._complaints.about("Failed to acquire the Lease, trying again", _said(error))
+            self._log_once.error("Failed to acquire the Lease, trying again", _said(error))
 
     async def _pause(self) -> None:
         """Until the next poll, or until the Lease runs out or is given back."""
-        delay_s = self._times.retry_s * self._chance.uniform(1.0, 1.0 + JITTER)
-        spread_s = self._chance.uniform(0.0, self._times.retry_s * _SPREAD)
+        delay_s = self._times.retry_s * self._randomness.uniform(1.0, 1.0 + JITTER)
+        spread_s = self._randomness.uniform(0.0, self._times.retry_s * _SPREAD)
         runs_out_at = self._lock.runs_out_at()
         if runs_out_at is not None and runs_out_at > self._clock.now():
             delay_s = min(delay_s, runs_out_at - self._clock.now() + spread_s)
@@ -171,7 +170,7 @@ class LeaderElector:
         while True:
             try:
                 if self._lock.version:
-                    async with contextlib.aclosing(self._lock.changes(self._chance.uniform(*_WATCH_S))) as changes:
+                    async with contextlib.aclosing(self._lock.changes(self._randomness.uniform(*_WATCH_S))) as changes:
                         async for record in changes:
                             if not record.holder:
                                 self._wake.set()
@@ -182,7 +181,7 @@ class LeaderElector:
                 self._lock.version = ""  # the next poll knows a newer one
             except ApiError as error:
                 self._log.info(4, "The watch of the Lease failed", why=str(error))
-            await self._clock.sleep(self._times.retry_s * self._chance.uniform(1.0, 1.0 + JITTER))
+            await self._clock.sleep(self._times.retry_s * self._randomness.uniform(1.0, 1.0 + JITTER))
 
     # Leading
 
@@ -211,7 +210,7 @@ class LeaderElector:
             raise called_off
 
     async def _advance(self, task: asyncio.Task[None]) -> None:
-        """What the role asks for next."""
+        """The next step of the role."""
         if self._role in HOLDING:
             await asyncio.wait((task,), timeout=max(0.0, self._next_try - self._clock.now()))
             if not self._noticed_end_of(task):
@@ -246,9 +245,9 @@ class LeaderElector:
             async with asyncio.timeout(min(left_s, max(left_s / 2, _ATTEMPT_S_MIN))):
                 await self._renew_once()
         except (ApiError, TimeoutError) as error:
-            self._complaints.about("Failed to renew the Lease, trying again", _said(error))
+            self._log_once.error("Failed to renew the Lease, trying again", _said(error))
             self._lock.last = None
-            soon_s = self._chance.jittered(self._times.retry_s / _RETRIES_PER_PERIOD, _SPREAD)
+            soon_s = self._randomness.jittered(self._times.retry_s / _RETRIES_PER_PERIOD, _SPREAD)
             self._next_try = min(self._deadline(), self._clock.now() + soon_s)
 
     async def _renew_once(self) -> None:
@@ -261,11 +260,11 @@ class LeaderElector:
                 self._lock.last = None
                 self._log.info(2, "Failed to renew the Lease without reading it first", why=str(error))
         lease = await self._lock.read()
-        if STEPS[self._role, self._lock.seen(lease)] is not Step.WRITE:
+        if STEPS[self._role, self._lock.observed(lease)] is not Step.WRITE:
             self._happens(Happening.REFUSED)
             self._log.error("The Lease was taken by another, stopping the work")
             return
-        self._announcer.renewed_slowly()
+        self._reporter.renewed_slowly()
         await self._write(lease)
 
     async def _release(self) -> None:
@@ -273,11 +272,11 @@ class LeaderElector:
         try:
             async with asyncio.timeout(self._times.renew_s):
                 lease = await self._lock.read()
-                if lease is not None and STEPS[self._role, self._lock.seen(lease)] is Step.RELEASE:
+                if lease is not None and STEPS[self._role, self._lock.observed(lease)] is Step.RELEASE:
                     await self._lock.give_back(lease)
                     self._log.info(0, "Gave the Lease back")
         except (ApiError, TimeoutError) as error:
-            self._complaints.about("Failed to give the Lease back", _said(error))
+            self._log_once.error("Failed to give the Lease back", _said(error))
         self._happens(Happening.RELEASED)
 
     # What both need
@@ -289,7 +288,7 @@ class LeaderElector:
         return self._role is role
 
     def _announce(self) -> None:
-        self._announcer.leads(self._role in HOLDING, self._lock.reference())
+        self._reporter.leads(self._role in HOLDING, self._lock.reference())
 
     def _happens(self, what: Happening) -> None:
         before = self._role
@@ -311,7 +310,7 @@ class LeaderElector:
             raise
         self._happens(Happening.WON)
         self._next_try = self._lock.renewed_at + self._times.retry_s
-        self._complaints.end()
+        self._log_once.reset()
 
 
 def _call_off(task: asyncio.Task[None]) -> None:

@@ -13,7 +13,7 @@ from mooring.api.coordination import LEASES
 from mooring.api.core import ObjectReference
 from mooring.base.clock import Clock, Instant
 from mooring.control.lease.record import Candidate, Record, Sighting, record_of, sighted
-from mooring.control.lease.roles import Seen, seen
+from mooring.control.lease.roles import Observed, observed
 from mooring.kube.cluster import Cluster, Selection
 from mooring.kube.errors import NotFound
 from mooring.kube.versions import order
@@ -59,7 +59,7 @@ class LeaseLock:
         await self._cluster.replace(self._kind, self._me.released(lease, self._clock.wall_s()), self._me.namespace)
 
     async def changes(self, timeout_s: float) -> AsyncGenerator[Record, None]:
-        """What the Lease says whenever it changes, from the version last seen. Raises ApiError. Close it with `contextlib.aclosing`."""
+        """The content of the Lease at each change, from the version last read. Raises ApiError. Close it with `contextlib.aclosing`."""
         selection = Selection(self._me.namespace, field_selector=f"metadata.name={self._me.lock_name}")
         watch = self._cluster.watch(self._kind, selection, resource_version=self.version, timeout_s=timeout_s)
         async with contextlib.aclosing(watch) as events:
@@ -68,10 +68,10 @@ class LeaseLock:
                     self._note(event.object)
                     yield record_of(event.object)
 
-    def seen(self, lease: WholeLease | None) -> Seen:
-        """What the Lease that was just read shows."""
+    def observed(self, lease: WholeLease | None) -> Observed:
+        """The situation that a Lease, as just read, shows."""
         record = None if lease is None else record_of(lease)
-        return seen(record, self._sighting, self._me.identity, self._me.times.lease_s, self._clock.now())
+        return observed(record, self._sighting, self._me.identity, self._me.times.lease_s, self._clock.now())
 
     def runs_out_at(self) -> Instant | None:
         """When the Lease of whom we know to hold it runs out; None when nobody does."""

@@ -1,4 +1,4 @@
-"""Leader election, the pure part: names, durations, what a Lease says, and what is written into it.
+"""Leader election, the pure part: names, durations, reading a Lease and building the next one.
 
 Source: client-go tools/leaderelection and its Lease lock.
 """
@@ -14,19 +14,19 @@ from typing import Any, Final
 from mooring.api.names import sanitised
 from mooring.base.clock import Instant, rfc3339_micro
 from mooring.base.errors import ConfigError
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.base.units import format_duration
 
 JITTER: Final = 1.2
 """A standby waits for the retry period times 1 to 1 + JITTER; the renew deadline has to leave room for that."""
 
 
-def identity_of(host_name: str, chance: Chance) -> str:
-    """Who stands for election: the host's name and a random end, for two processes on one host are two candidates.
+def identity_of(host_name: str, randomness: Random) -> str:
+    """The identity of a candidate: the host's name and a random end, for two processes on one host are two candidates.
 
     Differs from the Go sidecars: there both lead.
     """
-    return f"{sanitised(host_name)}_{chance.uid()}"
+    return f"{sanitised(host_name)}_{randomness.uid()}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class LeaseTimes:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """What a Lease says. holder: "" is nobody. duration_s: 0 when absent or senseless. Times as the server sent them."""
+    """The content of a Lease. holder: "" is nobody. duration_s: 0 when absent or senseless. Times as the server sent them."""
 
     holder: str = ""
     duration_s: int = 0
@@ -96,13 +96,13 @@ class Sighting:
 
 
 def sighted(before: Sighting | None, record: Record, now: Instant) -> Sighting:
-    """What is known after a look at the Lease: an unchanged record keeps its time."""
+    """The sighting after a look at the Lease: an unchanged record keeps its time."""
     return before if before is not None and before.record == record else Sighting(record, now)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Candidate:
-    """Who writes into which Lease, with which labels."""
+    """A candidate, its Lease and its labels."""
 
     lock_name: str
     namespace: str
@@ -118,7 +118,7 @@ class Candidate:
         return self._written(
             lease,
             holderIdentity=self.identity,
-            leaseDurationSeconds=math.ceil(self.times.lease_s),  # whole seconds, rather too many: who counts less than we do would lead too
+            leaseDurationSeconds=math.ceil(self.times.lease_s),  # whole seconds, rather too many: with fewer, another could lead too
             acquireTime=record.acquired if ours and record.acquired else now,
             renewTime=now,
             leaseTransitions=record.transitions + (lease is not None and not ours),

@@ -1,4 +1,4 @@
-"""Who leads, told to people: log, metrics and events of a leader election."""
+"""The reports of a leader election: log, metrics and events."""
 
 from __future__ import annotations
 
@@ -26,18 +26,15 @@ class LeaseMetrics:
         self.slowpath = slow.labels("")
 
 
-class Announcer:
-    """identity: whom to announce."""
+class LeadershipReporter:
+    """identity: of the candidate whose leadership is reported."""
 
     def __init__(self, identity: str, log: Logger, events: Recorder | None, metrics: LeaseMetrics | None) -> None:
-        self._identity = identity
-        self._log = log
-        self._events = events
-        self._metrics = metrics
+        self._identity, self._log, self._events, self._metrics = identity, log, events, metrics
         self._leads = False
 
     def leads(self, leads: bool, lease: ObjectReference) -> None:
-        """Tells of a change; what is known already is not told again."""
+        """Reports a change; one that was reported is not repeated."""
         if leads == self._leads:
             return
         self._leads = leads

@@ -1,4 +1,4 @@
-"""Leader election as two tables: what the Lease says and what to do about it; what happens and what we are then.
+"""Leader election as two tables: from a role and a look at the Lease to a step, and from a role and an event to the next role.
 
 A candidate stands by, looks at the Lease, and claims it when it is free. A claim whose answer was lost may have worked: until the Lease
 is seen again we are claiming, and who leaves while claiming gives the Lease back. Who leads renews. When the Lease is lost, nothing
@@ -31,8 +31,8 @@ HOLDING: Final = frozenset({Role.LEADING, Role.DRAINING})
 """The Lease is ours, and renewed."""
 
 
-class Seen(enum.Enum):
-    """What a look at the Lease shows."""
+class Observed(enum.Enum):
+    """The situations that a look at the Lease can show."""
 
     MISSING = "missing"
     FREE = "free"
@@ -41,26 +41,26 @@ class Seen(enum.Enum):
     EXPIRED = "expired"  # another's, not renewed in time
 
 
-def seen(record: Record | None, known: Sighting | None, identity: str, lease_s: float, now: Instant) -> Seen:
+def observed(record: Record | None, known: Sighting | None, identity: str, lease_s: float, now: Instant) -> Observed:
     """record: just read, None when there is no Lease. known: what was sighted so far, this look included.
 
     A Lease that was deleted while another held it still holds for as long as its record said: its holder may not know yet.
     """
     if record is None:
         if known is None or known.record.holder in ("", identity) or known.expires_at(lease_s) <= now:
-            return Seen.MISSING
-        return Seen.HELD
+            return Observed.MISSING
+        return Observed.HELD
     if not record.holder:
-        return Seen.FREE
+        return Observed.FREE
     if record.holder == identity:
-        return Seen.OURS
+        return Observed.OURS
     assert known is not None
     assert known.record == record
-    return Seen.EXPIRED if known.expires_at(lease_s) <= now else Seen.HELD
+    return Observed.EXPIRED if known.expires_at(lease_s) <= now else Observed.HELD
 
 
 class Step(enum.Enum):
-    """What follows from a look."""
+    """The step after a look."""
 
     WAIT = "wait"
     WRITE = "write"  # our name into it, as a claim or as a renewal; creates a missing one
@@ -83,8 +83,8 @@ _STEPS: Final[Mapping[Role, tuple[Step, ...]]] = {
     Role.ENDED:     (_N,      _N,   _N,   _N,   _N),
 }
 # fmt: on
-STEPS: Final[Mapping[tuple[Role, Seen], Step]] = {
-    (role, what): step for role, row in _STEPS.items() for what, step in zip(Seen, row, strict=True)
+STEPS: Final[Mapping[tuple[Role, Observed], Step]] = {
+    (role, what): step for role, row in _STEPS.items() for what, step in zip(Observed, row, strict=True)
 }
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 Wanted: TypeAlias = str | None
-"""What a key waits for: a volume, by its handle, or (None) a call for whatever volume."""
+"""A key waits for a volume, by its handle, or (None) for a call for whatever volume."""
 
 
 class CallSlots:
@@ -25,9 +25,7 @@ class CallSlots:
 
     def __init__(self, calls_max: int, call_up: Callable[[str], None], rank: Callable[[str], Any]) -> None:
         assert calls_max > 0
-        self._calls_max = calls_max
-        self._call_up = call_up
-        self._rank = rank
+        self._calls_max, self._call_up, self._rank = calls_max, call_up, rank
         self._in_flight: dict[str, str] = {}
         self._calling: set[str] = set()  # volumes with a call that may still run
         self._waiting: dict[Wanted, dict[str, None]] = {}  # names, in order of arrival
@@ -52,7 +50,7 @@ class CallSlots:
         self._waits_for[name] = wanted
 
     def begin(self, volume_handle: str, name: str) -> CallSlot:
-        """Takes the volume and a call. Close it: `with`."""
+        """Takes the volume and a call, until the end of its `with`."""
         assert volume_handle not in self._in_flight, "two calls for one volume"
         assert not self.calls_full
         self._leave(name)
@@ -106,8 +104,7 @@ class CallSlot:
     """A volume and a call, until the end of the `with`."""
 
     def __init__(self, slots: CallSlots, volume_handle: str) -> None:
-        self._slots = slots
-        self._volume_handle = volume_handle
+        self._slots, self._volume_handle = slots, volume_handle
 
     def call_over(self) -> None:
         """The call has ended and only writes are left: one for another volume may begin."""

@@ -1,4 +1,4 @@
-"""The attacher: what wakes a key, which keys run side by side, and what a failure leads to.
+"""The attacher: the events that wake a key, the keys that run side by side, and the consequences of a failure.
 
 Two queues, as in external-attacher: attachments, and volumes for the finalizer's end. A key that failed comes again after its back-off, or
 at once when something changes that could heal it: the volume, the node's registration, room on a full node, the backend.
@@ -6,7 +6,6 @@ at once when something changes that could heal it: the volume, the node's regist
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUMES
@@ -18,7 +17,7 @@ from mooring.base.text import shortened
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.manager import Loop, Manager
-from mooring.control.queue import BackOff
+from mooring.control.queue import retry_backoff
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always
@@ -28,11 +27,13 @@ from mooring.controllers.attacher.decision import Decision, idle
 from mooring.controllers.attacher.drift import Rounds
 from mooring.controllers.attacher.event_handlers import EventHandlers, room_on
 from mooring.controllers.attacher.memory import Memory
+from mooring.controllers.attacher.options import AttacherOptions
 from mooring.controllers.attacher.reconcile import Reconciler
-from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, View, facts_of, keeps_of_attachment, keeps_of_volume, node_mask
+from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, View, keeps_of_attachment, keeps_of_volume, node_mask
 from mooring.controllers.attacher.writes import Failed, Target
 from mooring.csi.codes import Code
 from mooring.csi.driver import Driver
+from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.session import DriverInfo
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cache.store import Store
@@ -47,21 +48,6 @@ ERROR_BYTES_MAX: Final = 1024
 """Of a VolumeError's message; the API server refuses more, and then nobody would see the error."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class AttacherOptions:
-    """The attacher's flags, under their names. Durations in seconds."""
-
-    timeout_s: float = 15.0
-    worker_threads: int = 10
-    retry_interval_start_s: float = 1.0
-    retry_interval_max_s: float = 300.0
-    resync_s: float = 600.0
-    reconcile_sync_s: float = 60.0
-    max_entries: int = 0
-    default_fstype: str = ""
-    report_error_codes: bool = True  # the gate MutableCSINodeAllocatableCount
-
-
 class Attacher(Manager):
     """The controllers for one driver, as a program starts them. shared: caches of others in this process.
 
@@ -70,7 +56,7 @@ class Attacher(Manager):
 
     def __init__(self, runtime: Runtime, driver: Driver, info: DriverInfo, options: AttacherOptions, shared: Caches | None = None) -> None:
         caches = shared or Caches(runtime, "informer")
-        back_off = BackOff(options.retry_interval_start_s, options.retry_interval_max_s)
+        back_off = retry_backoff(options.retry_interval_start_s, options.retry_interval_max_s)
         calls_max = options.worker_threads
         self._attachments: Controller[str] = Controller(
             runtime,
@@ -87,15 +73,17 @@ class Attacher(Manager):
         super().__init__(caches, self._attachments, self._volumes)
         self._options, self._clock = options, runtime.clock
 
-        facts, resync_s = facts_of(info), options.resync_s
-        keeps = keeps_of_attachment(facts.name)
+        capabilities, resync_s = capabilities_of(info), options.resync_s
+        keeps = keeps_of_attachment(capabilities.name)
         attachments = caches.of(VOLUME_ATTACHMENTS, keeps=keeps, indexes=ATTACHMENT_INDEXES, resync_s=resync_s)
         volumes = caches.of(PERSISTENT_VOLUMES, keeps=keeps_of_volume, resync_s=resync_s)
-        nodes: Informer[CSINode] | None = caches.of(CSI_NODES, keeps=always(node_mask(facts.name))) if facts.publishes else None
+        nodes: Informer[CSINode] | None = (
+            caches.of(CSI_NODES, keeps=always(node_mask(capabilities.name))) if capabilities.publishes else None
+        )
         self._slots = CallSlots(calls_max, self._attachments.add, self._goes_later)
         self._store, self._memory = attachments.store, Memory()
         node_store: Store[CSINode] = Store() if nodes is None else nodes.store
-        self._view = View(facts, attachments.store, volumes.store, node_store, self._slots, self._memory, options.default_fstype)
+        self._view = View(capabilities, attachments.store, volumes.store, node_store, self._slots, self._memory, options.default_fstype)
         self._handlers = EventHandlers(self._view, self._attachments, self._volumes)
         self._reconciler = Reconciler(
             runtime, self._view, attachments, volumes, nodes, driver, options.timeout_s, self._handlers.publish_undone
@@ -105,15 +93,15 @@ class Attacher(Manager):
         volumes.on_change(self._handlers.volume_changed)
         if nodes is not None:
             nodes.on_change(self._handlers.node_changed)
-        if facts.publishes and facts.lists_published_nodes:
+        if capabilities.publishes and capabilities.lists_published_nodes:
             self.beside("attacher/drift", Loop(self._compare))
 
     def driver_returned(self) -> None:
-        """The driver was away and is back: whatever failed may have failed for that."""
+        """The driver was away and is back: any failure may have been due to that."""
         self._handlers.retry_now(self._store.values())
 
     def _goes_later(self, name: str) -> bool:
-        """Of those who wait for one volume detaches go first."""
+        """Among the attachments that wait for one volume, detaches go first."""
         attachment = self._store.get(Key("", name))
         return attachment is None or not is_deleting(attachment)
 
@@ -144,7 +132,7 @@ class Attacher(Manager):
             self._slots.reconciled(name)
 
     async def _carry_out(self, target: Target, decision: Decision) -> None:
-        """Raises Stale; Failed, also for what the decision found wrong."""
+        """Raises Stale, and Failed, also for a problem that the decision found."""
         handle = decision.volume_handle
         try:
             if handle is None:
@@ -204,4 +192,4 @@ class Attacher(Manager):
 
 
 def _nothing() -> None:
-    """In place of a call's end, where none was made."""
+    """In place of the end of a call, where none is made."""

@@ -1,6 +1,6 @@
-"""The attacher's judgement: the next step for one VolumeAttachment, or for one PersistentVolume.
+"""The attacher's decisions: the next step for one VolumeAttachment, or for one PersistentVolume.
 
-Pure: what is true is in the view, what to do comes out as actions, carried out in order by `reconcile.py`; the first failure stops the
+Pure: the view goes in, actions come out, carried out in order by `reconcile.py`; the first failure stops the
 rest and the key comes again. Everything that can be checked is checked before the attachment's finalizer is set, because from then on its
 deletion needs a detach; only the volume's finalizer comes before the later checks, as in external-attacher.
 """
@@ -8,12 +8,11 @@ deletion needs a detach; only the volume's finalizer comes before the later chec
 from __future__ import annotations
 
 import dataclasses
-from typing import Final
 
-from mooring.api.core import PersistentVolume, PersistentVolumeSpec, SecretReference
+from mooring.api.core import SecretReference
 from mooring.api.meta import Key, annotation, is_deleting
-from mooring.api.migration import TranslationError, is_migratable, translated
 from mooring.api.storage import VolumeAttachment
+from mooring.control.result import Problem
 from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.decision import (
     Action,
@@ -34,24 +33,19 @@ from mooring.controllers.attacher.decision import (
     Unpublish,
     idle,
 )
-from mooring.controllers.attacher.memory import Doubt, Drift
+from mooring.controllers.attacher.memory import Drift, UnconfirmedPublish
 from mooring.controllers.attacher.requests import PublishOrder, RequestError, UnpublishOrder, capability, is_single_node
 from mooring.controllers.attacher.view import BY_VOLUME, NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View, volume_of
-
-NEITHER_SOURCE: Final = "neither InlineCSIVolumeSource nor PersistentVolumeName specified in VA source"
-BOTH_SOURCES: Final = "both InlineCSIVolumeSource and PersistentVolumeName specified in VA source"
-INLINE_WITHOUT_CSI: Final = "inline volume spec contains nil CSI source"
-NOT_MIGRATED: Final = "pv spec contained non-csi source that was not migrated"
-
+from mooring.controllers.attacher.volume import Volume, handle_of, resolve_volume
 
 # -- VolumeAttachments
 
 
 def decide_attachment(view: View, name: str) -> Decision:
-    """The next step for one VolumeAttachment, or for what an earlier one of its name left behind."""
-    torn = view.memory.torn(name)
-    if torn is not None:
-        return _decide_undo(view, torn)
+    """The next step for one VolumeAttachment, or for a publish that an earlier one of its name left behind."""
+    orphaned = view.memory.orphaned(name)
+    if orphaned is not None:
+        return _decide_undo(view, orphaned)
     attachment = view.attachment(name)
     if attachment is None:
         return Decision(why.Gone(name))
@@ -78,51 +72,6 @@ def _decide_trivially(view: View, attachment: VolumeAttachment) -> Decision:
     if attachment.status.attached:
         return Decision(why.Attached(attachment.spec.node_name))
     return Decision(why.AttachedWithoutCall(), (MarkAttached(),))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Volume:
-    """A volume whose spec has a csi source. migrated: translated from an in-tree source. inline: from the attachment itself."""
-
-    spec: PersistentVolumeSpec
-    migrated: bool
-    inline: bool = False
-
-    @property
-    def may_be_incomplete(self) -> bool:
-        """True for handles made by translation, which may lack what only the backend knows."""
-        return self.migrated or self.inline
-
-    @property
-    def handle(self) -> str:
-        assert self.spec.csi is not None
-        return self.spec.csi.volume_handle
-
-    @property
-    def secret(self) -> SecretReference | None:
-        assert self.spec.csi is not None
-        return self.spec.csi.controller_publish_secret_ref
-
-
-def resolve_volume(view: View, attachment: VolumeAttachment) -> Volume | why.Problem:
-    """The volume that the attachment names, as CSI sees it, or what is wrong with it."""
-    source = attachment.spec.source
-    inline = source.inline_volume_spec
-    if inline is not None and source.persistent_volume_name is not None:
-        return why.BadSpec(BOTH_SOURCES)
-    if inline is not None:
-        return Volume(inline, migrated=False, inline=True) if inline.csi else why.BadSpec(INLINE_WITHOUT_CSI)
-    if source.persistent_volume_name is None:
-        return why.BadSpec(NEITHER_SOURCE)
-    pv = view.volume(source.persistent_volume_name)
-    if pv is None:
-        return why.VolumeMissing(source.persistent_volume_name)
-    if is_migratable(pv.spec):
-        try:
-            return Volume(translated(pv), migrated=True)
-        except TranslationError as error:
-            return why.BadSpec(f"failed to translate in tree pv to CSI: {error}")
-    return Volume(pv.spec, migrated=False) if pv.spec.csi else why.BadSpec(NOT_MIGRATED)
 
 
 def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
@@ -169,22 +118,22 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
 
 
 def _wait_for_call(view: View, volume_handle: str) -> Decision | None:
-    """The wait for a call that has to end first, None when this one may begin."""
+    """Waits for a call that has to end first; None when this one may begin."""
     holder = view.calls.in_flight.get(volume_handle)
     if holder is not None:
         return Decision(why.CallInFlight(volume_handle, holder), volume_handle=volume_handle, waits=True)
     return Decision(why.NoFreeCall(), waits=True) if view.calls.calls_full else None
 
 
-def _stuck(problem: why.Problem, actions: tuple[Action, ...] = ()) -> Decision:
+def _stuck(problem: Problem, actions: tuple[Action, ...] = ()) -> Decision:
     return Decision(problem, actions, problem)
 
 
-def _missing(attachment: VolumeAttachment, problem: why.Problem, look_up: Action) -> Decision:
-    """For what the cache lacks: asked for before it is told, but not again while it is told."""
+def _missing(attachment: VolumeAttachment, problem: Problem, look_up: Action) -> Decision:
+    """For an object that the cache lacks: it is looked up before the error is shown, but not again while the status shows it."""
     error = attachment.status.detach_error if is_deleting(attachment) else attachment.status.attach_error
-    told = error is not None and error.message == problem.error
-    return _stuck(problem, () if told else (look_up,))
+    is_shown = error is not None and error.message == problem.error
+    return _stuck(problem, () if is_shown else (look_up,))
 
 
 def _publish_order(view: View, volume: Volume, node_id: str) -> PublishOrder:
@@ -205,7 +154,7 @@ def _load(secret: SecretReference | None) -> tuple[LoadSecret, ...]:
     return () if secret is None else (LoadSecret(secret),)
 
 
-def _node_problem(view: View, node_name: str) -> why.Problem:
+def _node_problem(view: View, node_name: str) -> Problem:
     if view.nodes.get(Key("", node_name)) is None:
         return why.NodeNotRegistered(node_name)
     return why.DriverNotOnNode(node_name, view.driver.name)
@@ -214,8 +163,8 @@ def _node_problem(view: View, node_name: str) -> why.Problem:
 def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: Volume) -> why.HeldElsewhere | None:
     """Another attachment that may have this single-node volume published on another node.
 
-    Differs from external-attacher, which publishes there as well and leaves the judgement to the driver: a finalizer of ours means that
-    the volume may be published, and unknown counts as attached; so does a publish that is to be taken back, of one that was torn away.
+    Differs from external-attacher, which publishes there as well and leaves the decision to the driver: a finalizer of ours means that
+    the volume may be published, and unknown counts as attached; so does a publish that is to be undone, of an orphaned attachment.
     Two attachments of which neither is attached (left so by another attacher) would wait for each other: the lesser name goes first.
     """
     if not is_single_node(volume.spec.access_modes) or attachment.status.attached:
@@ -226,10 +175,10 @@ def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: Volume) ->
             continue
         if is_deleting(other) or other.status.attached or not ours or other.metadata.name < name:
             return why.HeldElsewhere(other.spec.node_name, other.metadata.name, is_deleting(other))
-    for doubt in view.doubts_about(volume.handle):
-        torn = doubt.attachment
-        if torn.spec.node_name != attachment.spec.node_name and not view.is_there(torn):
-            return why.HeldElsewhere(torn.spec.node_name, torn.metadata.name, deleting=True)
+    for unconfirmed in view.unconfirmed_about(volume.handle):
+        orphaned = unconfirmed.attachment
+        if orphaned.spec.node_name != attachment.spec.node_name and not view.is_there(orphaned):
+            return why.HeldElsewhere(orphaned.spec.node_name, orphaned.metadata.name, deleting=True)
     return None
 
 
@@ -238,8 +187,8 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
     ours = view.holds(attachment)
     if not ours and view.memory.drift(name) is not Drift.EXTRA:
         return Decision(why.Detached(), (MarkDetached(),) if _is_marked_attached(attachment) else ())
-    other = view.holder_beside(attachment)
-    if other is not None:  # Differs from external-attacher, which detaches the volume under the other's feet.
+    other = view.other_attachment_on_node(attachment)
+    if other is not None:  # Differs from external-attacher, which detaches the volume that the other one uses.
         return Decision(why.HeldByAnother(other), (Release(),) if ours else ())
     volume = resolve_volume(view, attachment)
     if isinstance(volume, why.VolumeMissing):
@@ -261,24 +210,24 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
 
 def _is_marked_attached(attachment: VolumeAttachment) -> bool:
     """True when the finalizer went after a detach whose last write failed: the status would tell an untruth for ever."""
-    told = attachment.status.attached or attachment.status.detach_error is not None
-    return told and bool(annotation(attachment, NODE_ID_ANNOTATION))
+    is_shown = attachment.status.attached or attachment.status.detach_error is not None
+    return is_shown and bool(annotation(attachment, NODE_ID_ANNOTATION))
 
 
-def _decide_undo(view: View, doubt: Doubt) -> Decision:
-    """For a publish that an attachment left behind which somebody tore away, finalizer and all: nobody else would take it back.
+def _decide_undo(view: View, unconfirmed: UnconfirmedPublish) -> Decision:
+    """Undoes a publish whose attachment was removed by force, with its finalizer: nobody else would undo it.
 
-    What stands under the name by now comes after it. Another attachment that holds the volume there by now keeps it.
+    An attachment that has the name by now comes after that. Another attachment that holds the volume there by now keeps it.
     """
-    handle, attachment = doubt.order.handle, doubt.attachment
+    handle, attachment = unconfirmed.order.handle, unconfirmed.attachment
     decision = _wait_for_call(view, handle)
     if decision is None:
-        other = view.holder_beside(attachment)
+        other = view.other_attachment_on_node(attachment)
         if other is not None:
             decision = Decision(why.HeldByAnother(other), (EndUndo(),), again=True, volume_handle=handle)
         else:
-            because = why.TakingBack(attachment.spec.node_name, doubt.order.node_id)
-            actions: tuple[Action, ...] = (*_load(doubt.order.secret), Unpublish(doubt.order), EndUndo())
+            because = why.TakingBack(attachment.spec.node_name, unconfirmed.order.node_id)
+            actions: tuple[Action, ...] = (*_load(unconfirmed.order.secret), Unpublish(unconfirmed.order), EndUndo())
             decision = Decision(because, actions, again=True, volume_handle=handle)
     return dataclasses.replace(decision, undoing=True, uid=attachment.metadata.uid)
 
@@ -298,17 +247,8 @@ def decide_volume(view: View, pv_name: str) -> Decision:
     users = tuple(va.metadata.name for va in view.attachments.by(BY_VOLUME, pv_name) if va.spec.source.persistent_volume_name == pv_name)
     if users:
         return Decision(why.VolumeInUse(users[:3]))
-    handle = _handle_of(pv)
-    worker = view.worked_for(handle)
-    if worker is not None:  # its attachment was torn away, or made anew, under the call
+    handle = handle_of(pv)
+    worker = view.caller_for(handle)
+    if worker is not None:  # its attachment was removed by force, or made anew, during the call
         return Decision(why.VolumeInUse((worker,)), waits_for=frozenset({idle(handle)}))
     return Decision(why.VolumeReleased(), (ReleaseVolume(pv_name),))
-
-
-def _handle_of(pv: PersistentVolume) -> str:
-    """The driver's name for the volume, "" for one that the driver can't know."""
-    try:
-        source = translated(pv).csi if is_migratable(pv.spec) else pv.spec.csi
-    except TranslationError:
-        return ""
-    return source.volume_handle if source is not None else ""

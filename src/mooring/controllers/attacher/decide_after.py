@@ -1,17 +1,17 @@
-"""The attacher's judgement of a publish: whether it has to be taken back, after what is learnt of it.
+"""The attacher's second decision: whether a publish has to be undone, from the evidence about it.
 
-From the moment of the call until its attachment tells of it, a publish is in doubt: it may have happened, and nothing in the API server
-says so. If the attachment vanishes meanwhile, nobody else would ever unpublish the volume; then the doubt is torn: the publish is to be
-taken back, until that has worked.
+From the moment of the call until its attachment shows it, a publish is unconfirmed: it may have happened, and nothing in the API server
+says so. If the attachment vanishes meanwhile, nobody else would ever unpublish the volume; then the publish is orphaned: it is to be
+undone, until that has worked.
 
-    learnt          in doubt                                    torn
+    learnt          unconfirmed                                 orphaned
     MARKED          over                                        to be undone
     UNSENT          the API server is asked                     to be undone
-    UNKNOWN         stays in doubt                              to be undone
-    VANISHED        torn: to be undone                          to be undone
-    UNPUBLISHED     over, others may be told                    to be undone: the detach may have come before the publish
+    UNKNOWN         stays unconfirmed                           to be undone
+    VANISHED        orphaned: to be undone                      to be undone
+    UNPUBLISHED     over, others may go on                      to be undone: the detach may have come before the publish
     RELEASED        over                                        to be undone
-    UNDONE          over, others may be told                    over, others may be told
+    UNDONE          over, others may go on                      over, others may go on
 
 external-attacher has no undo. Ours is known to this process only.
 """
@@ -23,7 +23,7 @@ import enum
 
 
 class Learnt(enum.Enum):
-    """What is learnt of a publish that may have happened."""
+    """Evidence about a publish that may have happened."""
 
     MARKED = "its attachment tells of it"
     UNSENT = "the cache shows the attachment marked so already: nothing was sent, and so nothing learnt of the API server"
@@ -36,7 +36,7 @@ class Learnt(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class After:
-    """over: the publish is in doubt no more. ask: find out whether its attachment is there. undo: it has to be taken back.
+    """over: the publish is settled. ask: find out whether its attachment is there. undo: it has to be undone.
 
     freed: nothing is published there any more, which others may wait for.
     """
@@ -47,11 +47,11 @@ class After:
     freed: bool = False
 
 
-def decide_after(learnt: Learnt, *, torn: bool) -> After:
-    """What becomes of a publish in doubt. torn: its attachment is known to have vanished."""
+def decide_after(learnt: Learnt, *, orphaned: bool) -> After:
+    """The next step for an unconfirmed publish. orphaned: its attachment is known to have vanished."""
     if learnt is Learnt.UNDONE:
         return After(over=True, freed=True)
-    if torn or learnt is Learnt.VANISHED:
+    if orphaned or learnt is Learnt.VANISHED:
         return After(undo=True)
     match learnt:
         case Learnt.MARKED | Learnt.RELEASED:

@@ -1,4 +1,4 @@
-"""What can be decided: actions, and a decision of them with its reason.
+"""Actions, and a decision: actions with a reason.
 
 Actions are values; `reconcile.py` carries them out, in order, and the first failure stops the rest.
 """
@@ -8,15 +8,14 @@ from __future__ import annotations
 import dataclasses
 
 from mooring.api.core import SecretReference
-from mooring.control.result import Because
+from mooring.control.result import Because, Problem
 from mooring.control.topics import Topic
-from mooring.controllers.attacher import reasons as why
 from mooring.controllers.attacher.requests import PublishOrder, UnpublishOrder
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HoldVolume:
-    """Put the finalizer on the PersistentVolume, so that what a detach needs to know stays."""
+    """Put the finalizer on the PersistentVolume, so that it stays for the detach."""
 
     pv_name: str
 
@@ -44,21 +43,21 @@ class LoadSecret:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """Write finalizer and node id to the attachment: from here on it can't vanish without a detach."""
+    """Write finalizer and node id to the attachment: from now on it can't vanish without a detach."""
 
     node_id: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Publish:
-    """Call ControllerPublishVolume and save what it answers."""
+    """Call ControllerPublishVolume and save the answer."""
 
     order: PublishOrder
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConfirmStatus:
-    """Save that the status tells of the machine that is claimed, after it told of one that was replaced."""
+    """Save that the status is that of the claimed machine, after it was that of a machine which was replaced."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ class MarkDetached:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EndUndo:
-    """The publish that was left behind has been taken back, or is another attachment's business."""
+    """The orphaned publish has been undone, or is another attachment's."""
 
 
 Action = (
@@ -127,20 +126,20 @@ def idle(volume_handle: str) -> Topic:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    """actions: in order. problem: what keeps the work from being done after them, for the object's status; it is tried again.
+    """actions: in order. problem: it keeps the work from being done after them, and goes to the object's status; it is tried again.
 
     again: after these actions there is more to decide at once.
-    volume_handle: the volume that the driver is called for, which the actions have for themselves alone; None for none.
+    volume_handle: the volume of the driver's call, for which the actions have a slot; None for no call.
     waits: a call has to end first, the one about volume_handle, or any for None.
     waits_for: topics, one of which has to be told first.
-    detaching: the attachment is being deleted. undoing: it is another one's publish that is taken back.
-    uid: of the object that was looked at: another one under its name is none of this decision's business.
+    detaching: the attachment is being deleted. undoing: an orphaned publish is undone.
+    uid: of the object that was decided on; the decision is not about another one under its name.
     done: one line once it is done, with node_id beside it; "" for the reason's own words.
     """
 
     because: Because
     actions: tuple[Action, ...] = ()
-    problem: why.Problem | None = None
+    problem: Problem | None = None
     again: bool = False
     volume_handle: str | None = None
     waits: bool = False

@@ -1,4 +1,4 @@
-"""Comparing with the backend: what ListVolumes reports against what the attachments say, round after round.
+"""Compares the backend, as ListVolumes reports it, with the status of the attachments, round after round.
 
 external-attacher calls it ReconcileVA. Only for drivers with LIST_VOLUMES and LIST_VOLUMES_PUBLISHED_NODES. CSI has no events, so this one
 loop asks periodically. A round changes nothing itself: it leaves a mark that `decide` reads, and wakes the attachments that differ.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from mooring.api.meta import annotation, is_deleting
 from mooring.api.migration import TranslationError, repaired_handle
@@ -16,9 +16,10 @@ from mooring.api.storage import VolumeAttachment
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.control.controller import Controller
-from mooring.controllers.attacher.decide import Volume, resolve_volume
 from mooring.controllers.attacher.memory import Drift
+from mooring.controllers.attacher.options import AttacherOptions
 from mooring.controllers.attacher.view import NODE_ID_ANNOTATION, View
+from mooring.controllers.attacher.volume import Volume, resolve_volume
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
@@ -27,18 +28,7 @@ from mooring.kube.cache.store import Store
 log = logger(__name__)
 
 PAGES_MAX: Final = 10_000
-"""Of one round; a driver that goes on for longer is taken not to come to an end."""
-
-
-class RoundOptions(Protocol):
-    """Durations in seconds. max_entries: a page's size, 0 leaves it to the driver."""
-
-    @property
-    def timeout_s(self) -> float: ...
-    @property
-    def reconcile_sync_s(self) -> float: ...
-    @property
-    def max_entries(self) -> int: ...
+"""Of one round; a driver with more pages is taken not to come to an end."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -103,15 +93,12 @@ class Rounds:
         view: View,
         attachments: Store[VolumeAttachment],
         controller: Controller[str],
-        options: RoundOptions,
+        options: AttacherOptions,
         clock: Clock,
     ) -> None:
         self._driver = driver
         self._view, self._memory = view, view.memory
-        self._attachments = attachments
-        self._controller = controller
-        self._options = options
-        self._clock = clock
+        self._attachments, self._controller, self._options, self._clock = attachments, controller, options, clock
         self._asking = False
         self._moved: set[str] = set()  # while the backend was asked
 
@@ -133,7 +120,7 @@ class Rounds:
 
     async def _report(self) -> Report | None:
         """All pages, or None when one could not be had: then nothing is concluded."""
-        report, token, seen = Report(), "", {""}
+        report, token, tokens = Report(), "", {""}
         for _ in range(PAGES_MAX):
             request = csi.ListVolumesRequest(max_entries=self._options.max_entries, starting_token=token)
             try:
@@ -145,10 +132,10 @@ class Rounds:
             token = page.next_token
             if not token:
                 return report
-            if token in seen:
+            if token in tokens:
                 log.error("the driver repeats a page token, this round is left out", starting_token=token)
                 return None
-            seen.add(token)
+            tokens.add(token)
         log.error("the driver comes to no end, this round is left out", pages=PAGES_MAX)
         return None
 

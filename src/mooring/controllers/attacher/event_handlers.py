@@ -1,8 +1,8 @@
-"""Which change of which object makes the attacher look again.
+"""The changes that wake attachments and volumes.
 
 Retries wait for the event that could heal them as well as for the clock: the volume, the node's registration, room on a full node, the
-end of an attachment that held a single-node volume. Our own writes wake nobody but those that waited for a deletion; but what the answer
-to a write shows of others' doing wakes as an event does, since the event will bring nothing new any more.
+end of an attachment that held a single-node volume. Our own writes wake nobody but those that waited for a deletion; but a change by
+others that the answer to a write shows wakes as an event does, since the event will bring nothing new any more.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class EventHandlers:
             self._place_freed(change.old)
 
     def _attachment_ended(self, old: VolumeAttachment) -> None:
-        """The name may come again, as another attachment with no past: names are made of volume and node."""
+        """The name may come again, as another attachment without failures: names are made of volume and node."""
         name = old.metadata.name
         self._attachments.forget(name)
         if self._memory.ended(name):
@@ -57,7 +57,7 @@ class EventHandlers:
         self._place_freed(old)
 
     def _place_freed(self, old: VolumeAttachment) -> None:
-        """The volume is attached there no more: one for a single node may move, and the node has room."""
+        """The volume is no longer attached there: one for a single node may move, and the node has room."""
         self._retry(BY_VOLUME, volume_of(old), but=old.metadata.name)
         self._attachments.tell(room_on(old.spec.node_name))
 
@@ -73,7 +73,7 @@ class EventHandlers:
             self._retry(BY_VOLUME, pv.metadata.name)
 
     def publish_undone(self, attachment: VolumeAttachment) -> None:
-        """What the attachment, which is no more, may have left published is so no more: another node may have waited for that."""
+        """The publish that the vanished attachment may have left behind is undone: another node may have waited for that."""
         self._retry(BY_VOLUME, volume_of(attachment))
 
     def node_changed(self, change: Change[CSINode]) -> None:
@@ -84,12 +84,12 @@ class EventHandlers:
         self.retry_now(a for a in self._view.attachments.by(index, value) if a.metadata.name != but)
 
     def retry_now(self, attachments: Iterable[VolumeAttachment]) -> None:
-        """Ends the back-off of those among them that have failed, or that are failing just now for what has changed since."""
+        """Ends the back-off of those among them that have failed, or are failing at this moment for a reason that has changed."""
         self._attachments.retry_now(attachment.metadata.name for attachment in attachments)
 
 
 def is_news(old: VolumeAttachment | None, new: VolumeAttachment, *, own: bool = False) -> bool:
-    """True for a change that is worth a look. own: it is the answer to one of our writes.
+    """True for a change that wakes the attachment. own: it is the answer to one of our writes.
 
     Success beside an error is two events if our answers to both were lost.
     """
@@ -99,7 +99,7 @@ def is_news(old: VolumeAttachment | None, new: VolumeAttachment, *, own: bool = 
 
 
 def worth_a_look(old: VolumeAttachment | None, new: VolumeAttachment) -> bool:
-    """False for an update that only tells of errors or of field managers, so that error reports don't defeat the back-off.
+    """False for an update of errors or of field managers alone, so that error reports don't defeat the back-off.
 
     As external-attacher 4.12, which ignores such updates; managedFields are not decoded at all.
     """

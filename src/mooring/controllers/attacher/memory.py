@@ -1,6 +1,6 @@
-"""What the attacher remembers beside the caches: one record for each attachment of which there is something, gone with it.
+"""The attacher's memory beside the caches: one record for each attachment that there is something to remember of, gone with it.
 
-Only a publish that is to be taken back outlives its attachment.
+Only a publish that is to be undone outlives its attachment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mooring.controllers.attacher.requests import UnpublishOrder
 log = logger(__name__)
 
 UNDOS_MAX: Final = 1000
-"""Publishes to be taken back that are remembered although that has failed."""
+"""Publishes to be undone that are remembered although undoing them has failed."""
 
 UNSURE_MAX: Final = 1000
 """Volumes remembered as unsure; from here on every volume counts as unsure."""
@@ -32,8 +32,8 @@ class Drift(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Doubt:
-    """A publish that may have happened, of which no attachment tells. order: takes it back. attachment: it was made for, as it was."""
+class UnconfirmedPublish:
+    """A publish that may have happened, and that no attachment shows. order: undoes it. attachment: its own, as it was then."""
 
     order: UnpublishOrder
     attachment: VolumeAttachment
@@ -46,15 +46,15 @@ class Doubt:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """drift: what the backend last reported, where it differs. claim_uid: of the attachment whose claim was left without an answer.
+    """drift: the last report of the backend, where it differs. claim_uid: of the attachment whose claim was left without an answer.
 
-    torn: the doubt's attachment is no more, so the publish is to be taken back.
+    orphaned: the attachment of the unconfirmed publish is gone, so the publish is to be undone.
     """
 
     drift: Drift | None = None
     claim_uid: str | None = None
-    doubt: Doubt | None = None
-    torn: bool = False
+    unconfirmed: UnconfirmedPublish | None = None
+    orphaned: bool = False
 
 
 _NOTHING: Final = Record()
@@ -65,22 +65,22 @@ class Memory:
 
     def __init__(self) -> None:
         self._records: dict[str, Record] = {}
-        self._doubts: dict[str, dict[str, Doubt]] = {}  # by volume handle, then by the attachment's name
+        self._unconfirmed: dict[str, dict[str, UnconfirmedPublish]] = {}  # by volume handle, then by the attachment's name
         self._unsure_volumes: set[str] = set()
 
     def __len__(self) -> int:
-        """Attachments of which there is something to remember."""
+        """Attachments with a record."""
         return len(self._records)
 
     def ended(self, name: str) -> bool:
-        """The attachment is no more. Returns True when a publish under its name is to be taken back."""
+        """The attachment is gone. Returns True when a publish under its name is to be undone."""
         if name not in self._records:
             return False
         self.learn(name, Learnt.VANISHED)
         self._change(name, drift=None, claim_uid=None)
-        return self.torn(name) is not None
+        return self.orphaned(name) is not None
 
-    # -- what the backend reports
+    # -- reports of the backend
 
     def drift(self, name: str) -> Drift | None:
         return self._records.get(name, _NOTHING).drift
@@ -96,7 +96,7 @@ class Memory:
 
     # -- claims without an answer
 
-    def may_be_claimed(self, attachment: VolumeAttachment) -> bool:
+    def finalizer_unknown(self, attachment: VolumeAttachment) -> bool:
         """True where the answer to our claim was lost: the finalizer may be there."""
         return self._records.get(attachment.metadata.name, _NOTHING).claim_uid == attachment.metadata.uid
 
@@ -104,48 +104,48 @@ class Memory:
         self._change(name, claim_uid=uid)
 
     def claim_answered(self, name: str) -> None:
-        """No claim of this attachment is in doubt any more."""
+        """The finalizer of this attachment is known."""
         if name in self._records:
             self._change(name, claim_uid=None)
 
-    # -- publishes in doubt
+    # -- unconfirmed publishes
 
-    def doubt(self, doubt: Doubt) -> None:
+    def mark_unconfirmed(self, unconfirmed: UnconfirmedPublish) -> None:
         """From now on this publish may have happened."""
-        self._change(doubt.name, doubt=doubt, torn=False)
+        self._change(unconfirmed.name, unconfirmed=unconfirmed, orphaned=False)
 
-    def torn(self, name: str) -> Doubt | None:
-        """The publish that an attachment of this name left behind, and that is to be taken back."""
+    def orphaned(self, name: str) -> UnconfirmedPublish | None:
+        """The publish that an attachment of this name left behind, and that is to be undone."""
         record = self._records.get(name, _NOTHING)
-        return record.doubt if record.torn else None
+        return record.unconfirmed if record.orphaned else None
 
-    def doubt_of(self, name: str) -> Doubt | None:
-        return self._records.get(name, _NOTHING).doubt
+    def unconfirmed_of(self, name: str) -> UnconfirmedPublish | None:
+        return self._records.get(name, _NOTHING).unconfirmed
 
-    def doubts_about(self, volume_handle: str) -> tuple[Doubt, ...]:
-        """The volume's publishes in doubt, torn ones among them."""
-        doubts = self._doubts.get(volume_handle)
-        return tuple(doubts.values()) if doubts else ()
+    def unconfirmed_about(self, volume_handle: str) -> tuple[UnconfirmedPublish, ...]:
+        """The volume's unconfirmed publishes, orphaned ones among them."""
+        unconfirmed_publishes = self._unconfirmed.get(volume_handle)
+        return tuple(unconfirmed_publishes.values()) if unconfirmed_publishes else ()
 
     def learn(self, name: str, learnt: Learnt) -> After:
-        """What follows for the publish in doubt under this name, nothing where there is none."""
+        """The next step for the unconfirmed publish under this name, none where there is no such publish."""
         record = self._records.get(name, _NOTHING)
-        if record.doubt is None:
+        if record.unconfirmed is None:
             return After()
-        after = decide_after(learnt, torn=record.torn)
+        after = decide_after(learnt, orphaned=record.orphaned)
         if after.over:
-            self._change(name, doubt=None, torn=False)
-        elif after.undo and not record.torn:
-            handle = record.doubt.order.handle
+            self._change(name, unconfirmed=None, orphaned=False)
+        elif after.undo and not record.orphaned:
+            handle = record.unconfirmed.order.handle
             log.error("the attachment vanished while its volume was being published: undoing", VolumeAttachment=name, volume=handle)
-            self._change(name, torn=True)
+            self._change(name, orphaned=True)
         return after
 
     def undo_failed(self, name: str) -> None:
-        """It stays torn, and is tried again; unless there are too many of them."""
-        if sum(record.torn for record in self._records.values()) > UNDOS_MAX:
+        """It stays orphaned, and is tried again; unless there are too many of them."""
+        if sum(record.orphaned for record in self._records.values()) > UNDOS_MAX:
             log.error("too many publishes are to be undone, this one is given up", VolumeAttachment=name, undos=UNDOS_MAX)
-            self._change(name, doubt=None, torn=False)
+            self._change(name, unconfirmed=None, orphaned=False)
 
     # -- volumes
 
@@ -158,7 +158,7 @@ class Memory:
             self._unsure_volumes.add(pv_name)
 
     def volume_sure(self, pv_name: str) -> None:
-        """The cache shows the volume as it is; also for one that is no more."""
+        """The cache shows the volume as it is, or it is gone."""
         self._unsure_volumes.discard(pv_name)
 
     # -- records
@@ -170,14 +170,14 @@ class Memory:
             self._records.pop(name, None)
         else:
             self._records[name] = new
-        if new.doubt is not old.doubt:
-            self._index(name, old.doubt, new.doubt)
+        if new.unconfirmed is not old.unconfirmed:
+            self._index(name, old.unconfirmed, new.unconfirmed)
 
-    def _index(self, name: str, old: Doubt | None, new: Doubt | None) -> None:
+    def _index(self, name: str, old: UnconfirmedPublish | None, new: UnconfirmedPublish | None) -> None:
         if old is not None:
-            doubts = self._doubts[old.order.handle]
-            del doubts[name]
-            if not doubts:
-                del self._doubts[old.order.handle]
+            unconfirmed_publishes = self._unconfirmed[old.order.handle]
+            del unconfirmed_publishes[name]
+            if not unconfirmed_publishes:
+                del self._unconfirmed[old.order.handle]
         if new is not None:
-            self._doubts.setdefault(new.order.handle, {})[name] = new
+            self._unconfirmed.setdefault(new.order.handle, {})[name] = new

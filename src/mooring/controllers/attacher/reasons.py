@@ -1,26 +1,15 @@
 """Every reason the attacher can have, in a user's words.
 
-A reason is a frozen record: what kind of reason, and the facts. `str()` is a sentence for people. Those that are errors carry the
+A reason is a frozen record of its kind, with its facts. `str()` is a sentence for people. Those that are errors carry the
 text that goes into `status.attachError` or `status.detachError`, byte for byte as external-attacher writes it, since monitoring
 greps it. The errors of writes and calls that failed are worded where they happen: `writes.py`, `reconcile.py`.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from mooring.control.reasons import reason
-from mooring.control.result import Because
 
-
-class Problem(Because, Protocol):
-    """A reason that keeps the work from being done. error: the text for the object's status."""
-
-    @property
-    def error(self) -> str: ...
-
-
-# -- the settled and the moving
+# -- states that are no problem
 
 
 @reason('"{name}" does not exist: nothing to do')
@@ -57,7 +46,7 @@ class Attaching:
 
     @property
     def done(self) -> str:
-        """What is said once the driver has done it."""
+        """The log line once the driver has done it."""
         return f"attached to {self.node_name}{' again, where the backend had lost it,' if self.again else ''}"
 
 
@@ -172,7 +161,7 @@ class DriverNotOnNode:
 
 @reason("{error}: the object must be made anew")
 class BadSpec:
-    """What the objects say can't be turned into a CSI request."""
+    """The objects can't be expressed as a CSI request."""
 
     error: str
 

@@ -1,4 +1,4 @@
-"""Carrying out what was decided, in order: calls to the driver, and writes to the API server (`writes.py`)."""
+"""Carries out decisions, in order: calls to the driver, and writes to the API server (`writes.py`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mooring.control.secrets import SecretCache, SecretError
 from mooring.control.slim import changed
 from mooring.controllers.attacher import decision as d
 from mooring.controllers.attacher.decide_after import Learnt
-from mooring.controllers.attacher.memory import Doubt
+from mooring.controllers.attacher.memory import UnconfirmedPublish
 from mooring.controllers.attacher.requests import PublishOrder, UnpublishOrder
 from mooring.controllers.attacher.view import View
 from mooring.controllers.attacher.writes import Failed, Target, Writes
@@ -32,7 +32,7 @@ Looked = TypeVar("Looked", PersistentVolume, CSINode)
 class Reconciler:
     """Performs the actions of decisions, for one driver. nodes: None for a driver that does not publish. timeout_s: of each call.
 
-    freed: called with an attachment that is no more, when what it may have left published is so no more.
+    freed: called with an attachment that is gone, when the publish that it may have left behind is undone.
     """
 
     def __init__(
@@ -49,9 +49,7 @@ class Reconciler:
         self._cluster = runtime.cluster
         self._view, self._memory = view, view.memory
         self._volumes, self._nodes = volumes, nodes
-        self._driver = driver
-        self._timeout_s = timeout_s
-        self._freed = freed
+        self._driver, self._timeout_s, self._freed = driver, timeout_s, freed
         self._secrets = SecretCache(runtime.cluster, runtime.clock)
         self.writes = Writes(runtime.cluster, view, attachments, volumes)
 
@@ -95,9 +93,9 @@ class Reconciler:
                     await writes.release_volume(pv_name)
 
     async def _look_up(self, kind: Kind[Looked], name: str, cache: Informer[Looked]) -> None:
-        """One GET before an error is told, since the watches of different kinds are not in step. Raises Stale.
+        """One GET before an error is shown, since the watches of different kinds are not in step. Raises Stale.
 
-        external-attacher tells an error that is none whenever an attachment overtakes its volume or its node.
+        external-attacher shows an error that is none whenever an attachment overtakes its volume or its node.
         """
         before = cache.store.get(Key("", name))
         try:
@@ -114,11 +112,11 @@ class Reconciler:
     # -- the driver
 
     async def _publish(self, target: Target, order: PublishOrder, secrets: Mapping[str, str], call_over: Callable[[], None]) -> None:
-        """Calls and saves the answer. Raises Failed, and Stale when the publish has to be taken back at once."""
+        """Calls and saves the answer. Raises Failed, and Stale when the publish has to be undone at once."""
         attachment = target.find(self._view)
-        if attachment is None:  # its end has been told already, and would clear no doubt any more
+        if attachment is None:  # its end has been handled already, and would confirm nothing any more
             raise Failed("gone before it could be attached", reported=False)
-        self._memory.doubt(Doubt(order.undone, attachment))
+        self._memory.mark_unconfirmed(UnconfirmedPublish(order.undone, attachment))
         try:
             answer = await self._driver.controller_publish_volume(order.request(secrets), Call(self._timeout_s, order.migrated))
         except DriverError as error:
@@ -137,10 +135,10 @@ class Reconciler:
             raise self._failed_call(error, order.secret) from error
 
     def _learn(self, name: str, learnt: Learnt) -> None:
-        doubt = self._memory.doubt_of(name)
+        unconfirmed = self._memory.unconfirmed_of(name)
         after = self._memory.learn(name, learnt)
-        if after.freed and doubt is not None and not self._view.is_there(doubt.attachment):
-            self._freed(doubt.attachment)
+        if after.freed and unconfirmed is not None and not self._view.is_there(unconfirmed.attachment):
+            self._freed(unconfirmed.attachment)
 
     async def _load_secret(self, ref: SecretReference) -> Mapping[str, str]:
         try:
@@ -150,5 +148,5 @@ class Reconciler:
 
     def _failed_call(self, error: DriverError, secret: SecretReference | None) -> Failed:
         if secret is not None:  # perhaps it was the secret: read it anew next time
-            self._secrets.forget(secret)
+            self._secrets.invalidate(secret)
         return Failed(str(error), code=error.code)

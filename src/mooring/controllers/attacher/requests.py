@@ -18,7 +18,7 @@ _ROX_AND_RWO: Final = "CSI does not support ReadOnlyMany and ReadWriteOnce on th
 
 
 class RequestError(MooringError):
-    """The objects say something that no CSI request can say. The text is shown to users as it is."""
+    """The objects can't be expressed as a CSI request. The text is shown to users as it is."""
 
 
 def access_mode(modes: Iterable[str] | None, single_node_multi_writer: bool) -> int:
@@ -49,7 +49,7 @@ def is_single_node(modes: Iterable[str] | None) -> bool:
 
 
 def capability(spec: PersistentVolumeSpec, single_node_multi_writer: bool, default_fs_type: str) -> csi.VolumeCapability:
-    """How the volume is going to be used. Raises RequestError."""
+    """The use of the volume: mode, and block or mount. Raises RequestError."""
     assert spec.csi is not None
     mode = _Mode(mode=access_mode(spec.access_modes, single_node_multi_writer))  # type: ignore[arg-type]
     if spec.volume_mode == "Block":
@@ -72,7 +72,7 @@ class PublishOrder:
 
     @property
     def undone(self) -> UnpublishOrder:
-        """What takes it back."""
+        """The order that undoes it."""
         return UnpublishOrder(self.handle, self.node_id, self.secret, self.migrated)
 
     def request(self, secrets: Mapping[str, str]) -> csi.ControllerPublishVolumeRequest:

@@ -1,8 +1,7 @@
-"""What the attacher reads: of which objects which fields, and with which indexes.
+"""The objects, fields and indexes that the attacher reads.
 
-A `View` is what the attacher's judgement needs of the world: three caches, what is remembered beside them, and which calls are running.
-It holds nothing of its own and shows the caches as they are: a decision reads it between two awaits, when nothing moves, and a write that
-comes later reads it again.
+A `View` is the input of a decision: three caches, the memory beside them, and the calls that are running. It holds nothing of its own and
+shows the caches as they are: a decision reads it between two awaits, when nothing changes, and a later write reads it again.
 """
 
 from __future__ import annotations
@@ -22,50 +21,18 @@ from mooring.api.migration import (
     is_migratable,
 )
 from mooring.api.names import sanitised
-from mooring.api.storage import CSINode, CSINodeDriver, VolumeAttachment
-from mooring.control.slim import WHOLE, Mask, Part, items, only, slim
-from mooring.controllers.attacher.memory import Doubt, Memory
-from mooring.csi.capabilities import DriverInfo
-from mooring.csi.proto import csi_pb2 as csi
+from mooring.api.storage import CSINode, VolumeAttachment
+from mooring.control.slim import WHOLE, Mask, Named, Part, items, only, slim
+from mooring.controllers.attacher.memory import Memory, UnconfirmedPublish
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 
 NODE_ID_ANNOTATION: Final = "csi.alpha.kubernetes.io/node-id"
 STATUS_OF_ANNOTATION: Final = "mooring.dev/status-of"
-"""On an attached attachment whose node has become another machine: the former machine's node id, which the status still tells of."""
+"""On an attached attachment whose node has become another machine: the former machine's node id, which the status is still about."""
 
 BY_VOLUME: Final = "volume"
 BY_NODE: Final = "node"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class DriverFacts:
-    """What the driver said of itself at start."""
-
-    name: str
-    publishes: bool = True
-    publishes_readonly: bool = False
-    single_node_multi_writer: bool = False
-    lists_published_nodes: bool = False
-
-    finalizer: str = dataclasses.field(init=False)
-    """What this driver's attacher keeps on attachments and volumes."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "finalizer", "external-attacher/" + sanitised(self.name))
-
-
-def facts_of(info: DriverInfo) -> DriverFacts:
-    """What the attacher needs of what the driver said of itself."""
-    rpc = csi.ControllerServiceCapability.RPC
-    has_controller = csi.PluginCapability.Service.CONTROLLER_SERVICE in info.plugin
-    controller = info.controller if has_controller else frozenset()
-    return DriverFacts(
-        name=info.name,
-        publishes=rpc.PUBLISH_UNPUBLISH_VOLUME in controller,
-        publishes_readonly=rpc.PUBLISH_READONLY in controller,
-        single_node_multi_writer=rpc.SINGLE_NODE_MULTI_WRITER in controller,
-        lists_published_nodes={rpc.LIST_VOLUMES, rpc.LIST_VOLUMES_PUBLISHED_NODES} <= controller,
-    )
 
 
 class Calls(Protocol):
@@ -78,21 +45,27 @@ class Calls(Protocol):
 
     @property
     def calls_full(self) -> bool:
-        """True when as many are running as may."""
+        """True when no more may begin."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """The world as the attacher sees it, live."""
+    """The caches, the calls and the memory, live."""
 
-    driver: DriverFacts
+    driver: DriverCapabilities
     attachments: Reader[VolumeAttachment]
     volumes: Reader[PersistentVolume]
     nodes: Reader[CSINode]
     calls: Calls
     memory: Memory
     default_fs_type: str = ""
+
+    finalizer: str = dataclasses.field(init=False)
+    """This driver's attacher keeps it on attachments and volumes."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "finalizer", "external-attacher/" + sanitised(self.driver.name))
 
     def attachment(self, name: str) -> VolumeAttachment | None:
         return self.attachments.get(Key("", name))
@@ -106,26 +79,26 @@ class View:
         return self.volumes.get(Key("", pv_name))
 
     def node_id(self, node_name: str) -> str:
-        """The driver's name for the node as CSINode tells it, "" when it doesn't. An empty id is no id: to CSI it means all nodes."""
+        """The driver's name for the node, from its CSINode, "" without. An empty id is no id: to CSI it means all nodes."""
         csi_node = self.nodes.get(Key("", node_name))
         drivers = csi_node.spec.drivers if csi_node else None
         return next((d.node_id for d in drivers or () if d.name == self.driver.name), "")
 
     def holds(self, obj: Object) -> bool:
         """True when this driver's finalizer is on the object."""
-        return self.driver.finalizer in finalizers_of(obj)
+        return self.finalizer in finalizers_of(obj)
 
     def may_hold(self, attachment: VolumeAttachment) -> bool:
-        """True when the finalizer is on it, or may be: what is not known counts as attached."""
-        return self.holds(attachment) or self.memory.may_be_claimed(attachment)
+        """True when the finalizer is on it, or may be: unknown counts as attached."""
+        return self.holds(attachment) or self.memory.finalizer_unknown(attachment)
 
     def tells_of_another(self, attachment: VolumeAttachment, node_id: str) -> bool:
-        """True when the status, with the device in it, is that of a machine which this one has replaced."""
+        """True when the status, with its device, is that of a machine which this one has replaced."""
         if annotation(attachment, STATUS_OF_ANNOTATION):
             return True
         return attachment.status.attached and annotation(attachment, NODE_ID_ANNOTATION) not in ("", node_id)
 
-    def holder_beside(self, attachment: VolumeAttachment) -> str | None:
+    def other_attachment_on_node(self, attachment: VolumeAttachment) -> str | None:
         """The name of another attachment that holds the same volume on the same node and is to stay."""
         for other in self.attachments.by(BY_VOLUME, volume_of(attachment)):
             same_place = other.spec.node_name == attachment.spec.node_name and other.metadata.name != attachment.metadata.name
@@ -133,14 +106,14 @@ class View:
                 return other.metadata.name
         return None
 
-    def worked_for(self, volume_handle: str) -> str | None:
-        """The attachment for which the driver is called about this volume, or may still have to be, to take a publish back."""
-        doubted = (doubt.name for doubt in self.doubts_about(volume_handle))
+    def caller_for(self, volume_handle: str) -> str | None:
+        """The attachment for which the driver is called about this volume, or may have to be, to undo a publish."""
+        doubted = (unconfirmed.name for unconfirmed in self.unconfirmed_about(volume_handle))
         return self.calls.in_flight.get(volume_handle) or next(doubted, None)
 
-    def doubts_about(self, volume_handle: str) -> tuple[Doubt, ...]:
-        """The publishes of this volume that may have happened and that no attachment tells of."""
-        return self.memory.doubts_about(volume_handle)
+    def unconfirmed_about(self, volume_handle: str) -> tuple[UnconfirmedPublish, ...]:
+        """The publishes of this volume that may have happened and that no attachment shows."""
+        return self.memory.unconfirmed_about(volume_handle)
 
     def releasable(self, pv: PersistentVolume) -> bool:
         """True when the finalizer on this volume has no future: deleted, or an in-tree volume that is not migrated any more."""
@@ -166,7 +139,7 @@ ATTACHMENT_INDEXES: Final[Mapping[str, Callable[[VolumeAttachment], Iterable[str
 }
 
 
-# -- what is kept of the objects
+# -- the kept parts of objects
 
 
 _FOREIGN: Final = slim("spec", metadata=slim())
@@ -192,13 +165,13 @@ VOLUME: Final = slim(
     ),
     spec=slim("access_modes", "volume_mode", "mount_options", *_IN_TREE, csi=_SOURCE),
 )
-"""Of a PersistentVolume what attaching reads; labels and annotations where translation reads them."""
+"""The part of a PersistentVolume that attaching reads; labels and annotations where translation reads them."""
 
 _VOLUME_OF_AZURE_FILE: Final = VOLUME | slim(spec=slim("claim_ref"))
 
 
 def keeps_of_attachment(driver_name: str) -> Callable[[VolumeAttachment], Part]:
-    """Of a foreign attachment only that it exists is kept, and which volume it holds."""
+    """A foreign attachment is kept with its volume only."""
     return lambda attachment: WHOLE if attachment.spec.attacher == driver_name else _FOREIGN
 
 
@@ -207,16 +180,6 @@ def keeps_of_volume(pv: PersistentVolume) -> Part:
     return _VOLUME_OF_AZURE_FILE if pv.spec.azure_file else VOLUME
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Of:
-    """True for the entry of this driver."""
-
-    driver_name: str
-
-    def __call__(self, entry: CSINodeDriver) -> bool:
-        return entry.name == self.driver_name
-
-
 def node_mask(driver_name: str) -> Mask:
     """Of a CSINode only this driver's entry is kept, so that other drivers' registrations wake nobody."""
-    return slim(metadata=slim(), spec=slim(drivers=items(_Of(driver_name))))
+    return slim(metadata=slim(), spec=slim(drivers=items(Named(driver_name))))

@@ -1,22 +1,23 @@
 """The attacher's writes to the API server, each one request.
 
-An answer enters the caches at once, and its event is known as our own, so that no decision is taken on a state from before our own
-write and no write wakes its own key. An attachment is told from a later one of the same name by its uid. Its finalizer is claimed with
-a merge patch, as audit rules know it from external-attacher; it carries a resourceVersion where the list that was seen holds others'
+An answer enters the caches at once, and its event counts as our own, so that no decision is taken on a state from before our own
+write and no write wakes its own key. The uid distinguishes an attachment from a later one of the same name. Its finalizer is claimed with
+a merge patch, as audit rules know it from external-attacher; it carries a resourceVersion where the list that was read holds others'
 finalizers, which it could undo.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.meta import Key, annotation, finalizers_of, is_deleting
-from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment, VolumeAttachmentStatus
+from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
 from mooring.control.locks import KeyLocks
@@ -57,19 +58,18 @@ class Target:
 
 
 class Writes:
-    """Patches to VolumeAttachments and PersistentVolumes. All raise Failed, but for what says otherwise."""
+    """Patches to VolumeAttachments and PersistentVolumes. All raise Failed, unless their docstring says otherwise."""
 
     def __init__(self, cluster: Cluster, view: View, attachments: Informer[VolumeAttachment], volumes: Informer[PersistentVolume]) -> None:
         self._cluster = cluster
         self._view, self._memory = view, view.memory
-        self._attachments = attachments
-        self._volumes = volumes
+        self._attachments, self._volumes = attachments, volumes
         self._holding: KeyLocks[str] = KeyLocks()
 
     # -- PersistentVolumes
 
     async def hold_volume(self, pv_name: str) -> None:
-        """Puts the finalizer on, unless it is there. Raises also Stale, for a volume that can't be held any more."""
+        """Adds the finalizer, unless it is there. Raises also Stale, for a volume that can't be held any more."""
         async with self._holding.of(pv_name):  # attachments to several nodes come at once
             pv = self._view.volume(pv_name)
             if pv is None or is_deleting(pv):
@@ -79,7 +79,7 @@ class Writes:
             # Differs from external-attacher, which is never strict: after a lost answer its next patch leaves the finalizer there twice.
             strictly = self._memory.is_unsure(pv_name)
             try:
-                await self._patch_volume(pv_name, add_finalizer(pv, self._view.driver.finalizer, strictly=strictly))
+                await self._patch_volume(pv_name, add_finalizer(pv, self._view.finalizer, strictly=strictly))
             except ApiError as error:
                 if isinstance(error, ServerError | Unreachable):
                     self._memory.volume_unsure(pv_name)
@@ -87,20 +87,16 @@ class Writes:
             self._memory.volume_sure(pv_name)
 
     async def release_volume(self, pv_name: str) -> None:
-        """Takes the finalizer off, unless it is gone."""
+        """Removes the finalizer, unless it is gone."""
         pv = self._view.volume(pv_name)
         if pv is None or not self._view.holds(pv):
             return
-        try:
+        with _failing("could not remove PersistentVolume finalizer", reported=False):
             await self._take_off(pv)
-        except NotFound:
-            return
-        except ApiError as error:
-            raise Failed(f"could not remove PersistentVolume finalizer: {error}", reported=False) from error
 
     async def _take_off(self, pv: PersistentVolume) -> None:
-        """By its place, or by its name where the place is not right any more: whoever else holds a volume lets go in the same moment."""
-        name, finalizer = pv.metadata.name, self._view.driver.finalizer
+        """By its position, or by its name where the position has changed: others remove their finalizers in the same moment."""
+        name, finalizer = pv.metadata.name, self._view.finalizer
         try:
             await self._patch_volume(name, remove_finalizer(pv, finalizer, strictly=False))
         except Invalid:
@@ -120,7 +116,7 @@ class Writes:
         attachment = target.find(self._view)
         if attachment is None or is_deleting(attachment):
             raise Failed("deleted before it could be attached", reported=False)
-        changes = claim_changes(attachment, node_id, self._view.driver.finalizer)
+        changes = claim_changes(attachment, node_id, self._view.finalizer)
         if not changes:
             return
         try:
@@ -136,31 +132,23 @@ class Writes:
             raise Failed("deleted and made anew before it could be attached", reported=False)
 
     async def confirm_status(self, target: Target) -> None:
-        """The status tells of the machine that is claimed: takes off the former one's node id."""
+        """The status is that of the claimed machine: removes the annotation with the former one's node id."""
         attachment = target.find(self._view)
         if attachment is None or not annotation(attachment, STATUS_OF_ANNOTATION):
             return
-        try:
+        with _failing("could not save VolumeAttachment", reported=False):
             await self._patch_attachment(target.name, {"metadata": {"annotations": {STATUS_OF_ANNOTATION: None}}})
-        except NotFound:
-            return
-        except ApiError as error:
-            raise Failed(f"could not save VolumeAttachment: {error}", reported=False) from error
 
     async def release(self, target: Target, mark: bool) -> None:
-        """Takes the finalizer off; then, if the attachment is still there and `mark`, marks it detached."""
+        """Removes the finalizer; then, if the attachment is still there and `mark`, marks it detached."""
         attachment = target.find(self._view)
-        if attachment is not None and self._view.holds(attachment):
-            removal = remove_finalizer(attachment, self._view.driver.finalizer, strictly=False)
-            try:
+        with _failing("could not mark as detached"):
+            if attachment is not None and self._view.holds(attachment):
+                removal = remove_finalizer(attachment, self._view.finalizer, strictly=False)
                 await self._attachments.write(Key("", target.name), self._cluster.patch(VOLUME_ATTACHMENTS, target.name, removal))
-            except NotFound:
-                return
-            except ApiError as error:
-                raise Failed(f"could not mark as detached: {error}") from error
-            self._memory.claim_answered(target.name)
-        if mark:
-            await self.mark_detached(target)
+                self._memory.claim_answered(target.name)
+            if mark:
+                await self.mark_detached(target)
 
     # -- VolumeAttachments: the status
 
@@ -169,10 +157,9 @@ class Writes:
         attachment = target.find(self._view)
         if attachment is None:
             return Learnt.VANISHED
-        wanted = _status_body(attachment.status)
-        wanted["attached"] = True
-        wanted.pop("attachError", None)
-        _put_or_drop(wanted, "attachmentMetadata", dict(metadata))
+        wanted = _status(attachment, "attachError", "attachmentMetadata", attached=True)
+        if metadata:
+            wanted["attachmentMetadata"] = dict(metadata)
         try:
             answer = await self._save_status(attachment, wanted)
         except NotFound:
@@ -199,7 +186,7 @@ class Writes:
         return Learnt.MARKED if found.metadata.uid == target.uid else Learnt.VANISHED
 
     async def _unmark(self, other: VolumeAttachment) -> None:
-        """The mark went to another attachment that took the name a moment before: it is none of its own."""
+        """The mark went to another attachment that took the name a moment before: it is removed there."""
         try:
             await self._save_status(other, {"attached": False})
         except ApiError as error:
@@ -208,49 +195,31 @@ class Writes:
     async def mark_detached(self, target: Target) -> None:
         """Nothing to do when the attachment went away with its last finalizer."""
         attachment = target.find(self._view)
-        if attachment is None:
-            return
-        wanted = _status_body(attachment.status)
-        wanted["attached"] = False
-        for field in ("attachmentMetadata", "detachError"):
-            wanted.pop(field, None)
-        try:
-            await self._save_status(attachment, wanted)
-        except NotFound:
-            return
-        except ApiError as error:
-            raise Failed(f"could not mark as detached: {error}", reported=self._view.holds(attachment)) from error
+        if attachment is not None:
+            with _failing("could not mark as detached", reported=self._view.holds(attachment)):
+                await self._save_status(attachment, _status(attachment, "attachmentMetadata", "detachError", attached=False))
 
     async def clear_error(self, target: Target) -> None:
-        """Takes the attachError off."""
+        """Removes the attachError."""
         attachment = target.find(self._view)
-        if attachment is None:
-            return
-        wanted = _status_body(attachment.status)
-        wanted.pop("attachError", None)
-        try:
-            await self._save_status(attachment, wanted)
-        except NotFound:
-            return
-        except ApiError as error:
-            raise Failed(f"could not clear the error: {error}", reported=False) from error
+        if attachment is not None:
+            with _failing("could not clear the error", reported=False):
+                await self._save_status(attachment, _status(attachment, "attachError"))
 
     async def save_error(self, target: Target, field: str, message: str, time: str, code: int | None) -> None:
         """Writes `attachError` or `detachError` (field). A failure that is there already is not written again. Raises ApiError."""
         attachment = target.find(self._view)
         if attachment is None:
             return
-        wanted = _status_body(attachment.status)
-        before = wanted.get(field) or {}
+        before = _status(attachment).get(field) or {}
         if (before.get("message"), before.get("errorCode")) == (message, code):
             return
-        wanted[field] = {"message": message, "time": time}
-        _put_or_drop(wanted[field], "errorCode", code)
-        await self._save_status(attachment, wanted)
+        error = {"message": message, "time": time, **({} if code is None else {"errorCode": code})}
+        await self._save_status(attachment, _status(attachment, **{field: error}))
 
     async def _save_status(self, attachment: VolumeAttachment, wanted: Mapping[str, Any]) -> VolumeAttachment:
         """Patches what differs from the object in hand; nothing when nothing does. Raises ApiError."""
-        changes = merge_diff(_status_body(attachment.status), wanted)
+        changes = merge_diff(_status(attachment), wanted)
         if not changes:
             return attachment
         return await self._patch_attachment(attachment.metadata.name, {"status": changes}, "status")
@@ -261,7 +230,7 @@ class Writes:
 
 
 def claim_changes(attachment: VolumeAttachment, node_id: str, finalizer: str) -> Mapping[str, Any]:
-    """What a claim changes of the attachment's metadata, nothing for one that is claimed so.
+    """The changes of the attachment's metadata by a claim, none for one that is claimed so.
 
     Beside others' finalizers it carries a resourceVersion: a merge patch writes the whole list, as it was seen (docs/decisions/0008).
     """
@@ -279,14 +248,18 @@ def claim_changes(attachment: VolumeAttachment, node_id: str, finalizer: str) ->
     return changes
 
 
-def _status_body(status: VolumeAttachmentStatus) -> dict[str, Any]:
-    body: dict[str, Any] = {"attached": False}
-    body.update(msgspec.to_builtins(status))
-    return body
+def _status(attachment: VolumeAttachment, *without: str, **changes: Any) -> dict[str, Any]:
+    """The status as JSON, without some fields and with some changed."""
+    body = {"attached": False, **msgspec.to_builtins(attachment.status), **changes}
+    return {field: value for field, value in body.items() if field not in without}
 
 
-def _put_or_drop(body: dict[str, Any], field: str, value: Any) -> None:
-    if value is None or value == {}:
-        body.pop(field, None)
-    else:
-        body[field] = value
+@contextlib.contextmanager
+def _failing(text: str, *, reported: bool = True) -> Iterator[None]:
+    """Turns an error of the API server into Failed, with this text before it. An object that is gone is no failure."""
+    try:
+        yield
+    except NotFound:
+        return
+    except ApiError as error:
+        raise Failed(f"{text}: {error}", reported=reported) from error

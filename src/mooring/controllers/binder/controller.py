@@ -22,13 +22,13 @@ CLAIM_PROTECTION_COMPONENT = "pvc-protection-controller"
 
 
 def make_binder(runtime: Runtime, given: BinderOptions, shared: Caches | None = None) -> Manager:
-    """Everything that binding needs on one cluster, or as much of it as the options ask for. shared: caches of others in this process."""
+    """The controllers that the options name, for one cluster. shared: caches of others in this process."""
     shared = shared or Caches(runtime, "binder")
     caches = BindingCaches(runtime, shared)
     recorders: dict[str, EventRecorder] = {}
 
     def recorder(component: str) -> EventRecorder:
-        made = recorders[component] = EventRecorder(runtime.cluster, component, clock=runtime.clock, chance=runtime.chance)
+        made = recorders[component] = EventRecorder(runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness)
         return made
 
     def controllers(name: str) -> tuple[Controller[Any], ...]:

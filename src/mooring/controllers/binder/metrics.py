@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, UntypedMetricFamily
@@ -17,21 +17,14 @@ from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import annotation
 from mooring.base.clock import Instant
 from mooring.controllers.binding.names import BOUND, PROVISIONED_BY, mode_of
+from mooring.kube.cache.reader import Reader
 
 _BUCKETS_S: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 _RUNNING_MAX: Final = 50_000
 
 
-class Claims(Protocol):
-    def values(self) -> tuple[PersistentVolumeClaim, ...]: ...
-
-
-class AllVolumes(Protocol):
-    def values(self) -> tuple[PersistentVolume, ...]: ...
-
-
 class BindingMetrics:
-    """Counters, and what is counted when the page is rendered."""
+    """Counters, and gauges that are counted when the page is rendered."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ["plugin_name", "operation_name"]
@@ -77,8 +70,8 @@ class BindingMetrics:
         if plugin:
             self._seconds.labels(plugin, operation).observe(now - since)
 
-    def watch(self, claims: Claims, volumes: AllVolumes) -> None:
-        """Whose objects are counted."""
+    def watch(self, claims: Reader[PersistentVolumeClaim], volumes: Reader[PersistentVolume]) -> None:
+        """The caches whose objects are counted."""
         self._counted.claims, self._counted.volumes = claims, volumes
 
 
@@ -90,8 +83,8 @@ class _Counted(Collector):
 
     def __init__(self) -> None:
         self.errors: Tally[tuple[str, ...]] = Tally()
-        self.claims: Claims | None = None
-        self.volumes: AllVolumes | None = None
+        self.claims: Reader[PersistentVolumeClaim] | None = None
+        self.volumes: Reader[PersistentVolume] | None = None
 
     def collect(self) -> Iterable[Metric]:
         old_errors = UntypedMetricFamily(
@@ -113,8 +106,8 @@ class _Counted(Collector):
         claims = self.claims.values()
         held = Tally(_labels_of(claim) for claim in claims if claim.status.phase == BOUND)
         waiting = Tally(_labels_of(claim) for claim in claims if claim.status.phase != BOUND)
-        yield _family("pv_collector_bound_pvc_count", "Claims that are bound", labels, held)
-        yield _family("pv_collector_unbound_pvc_count", "Claims that are not bound", labels, waiting)
+        yield _family("pv_collector_bound_pvc_count", "Reader[PersistentVolumeClaim] that are bound", labels, held)
+        yield _family("pv_collector_unbound_pvc_count", "Reader[PersistentVolumeClaim] that are not bound", labels, waiting)
 
 
 def _labels_of(claim: PersistentVolumeClaim) -> tuple[str, ...]:

@@ -1,1 +1,1 @@
-"""What binder and scheduler share: how a claim and a volume fit together."""
+"""The parts that binder and scheduler share: how a claim and a volume fit together."""

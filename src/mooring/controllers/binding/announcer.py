@@ -1,4 +1,4 @@
-"""Events of one part: each on change, and then now and then while it lasts.
+"""The events of one controller: each on change, and repeated at times while its reason lasts.
 
 kube-controller-manager sends them again every 15 seconds for each claim that waits.
 """
@@ -11,13 +11,13 @@ from typing import Final
 from mooring.api.core import ObjectReference
 from mooring.base.clock import Clock, Instant
 from mooring.control.events import EventRecorder
-from mooring.controllers.binding.reasons import Told
+from mooring.controllers.binding.reasons import EventText
 
 REMIND_S: Final = 1800.0
-"""While a reason lasts, it is told again after so long: the API server keeps events for an hour."""
+"""Seconds until the event of a lasting reason is repeated: the API server keeps events for an hour."""
 
 CROWDED_S: Final = 10.0
-"""When too many events wait to be sent, what was to be told is looked at again after so long."""
+"""Seconds until an event is tried again that was dropped because too many were waiting."""
 
 REMEMBERED_MAX: Final = 50_000
 
@@ -25,30 +25,29 @@ _NEVER: Final[Instant] = float("-inf")
 
 
 class Announcer:
-    """Remembers what was last told of which object."""
+    """Remembers the last event of each object."""
 
     def __init__(self, recorder: EventRecorder, clock: Clock) -> None:
-        self._recorder = recorder
-        self._clock = clock
-        self._told: OrderedDict[str, tuple[Told, Instant]] = OrderedDict()
+        self._recorder, self._clock = recorder, clock
+        self._last: OrderedDict[str, tuple[EventText, Instant]] = OrderedDict()
 
-    def tell(self, ref: ObjectReference, told: Told) -> bool:
-        """Sends it unless it is what was last told, and not long ago. Returns False when there was no room for it: then it is owed."""
+    def tell(self, ref: ObjectReference, event: EventText) -> bool:
+        """Sends the event, unless the last one was the same and recent. Returns False when it was dropped: then it is owed."""
         now = self._clock.now()
-        before = self._told.get(ref.uid)
-        if before is not None and before[0] == told and now - before[1] < REMIND_S:
+        before = self._last.get(ref.uid)
+        if before is not None and before[0] == event and now - before[1] < REMIND_S:
             return True
-        sent = self._recorder.event(ref, *told)
-        self._told[ref.uid] = told, now if sent else _NEVER
-        self._told.move_to_end(ref.uid)
-        if len(self._told) > REMEMBERED_MAX:
-            self._told.popitem(last=False)
+        sent = self._recorder.event(ref, *event)
+        self._last[ref.uid] = event, now if sent else _NEVER
+        self._last.move_to_end(ref.uid)
+        if len(self._last) > REMEMBERED_MAX:
+            self._last.popitem(last=False)
         return sent
 
     def owes(self, uid: str) -> bool:
-        """True for an object of which something is to be told that found no room."""
-        return uid in self._told and self._told[uid][1] == _NEVER
+        """True for an object whose last event was dropped."""
+        return uid in self._last and self._last[uid][1] == _NEVER
 
     def forget(self, uid: str) -> None:
-        """The object has no more to wait for."""
-        self._told.pop(uid, None)
+        """The object has no reason for an event any more."""
+        self._last.pop(uid, None)

@@ -1,4 +1,4 @@
-"""Volumes that nobody has claimed, by class, mode and attributes class, then by access modes, ordered by size.
+"""Volumes without a claim, by class, mode and attributes class, then by access modes, ordered by size.
 
 The peer walks over every volume of a set of access modes for each claim; here a claim finds the smallest that is large enough at once.
 """
@@ -15,7 +15,7 @@ from mooring.api.meta import is_deleting
 from mooring.controllers.binding.names import AVAILABLE, capacity_of, mode_of
 
 Shape = tuple[str, str, str]
-"""Class, volume mode, attributes class: what has to be equal."""
+"""Class, volume mode, attributes class: they have to be equal."""
 Modes = tuple[str, ...]
 """Access modes, sorted."""
 _Place = tuple[Shape, Modes, tuple[Decimal, str]]
@@ -34,14 +34,14 @@ def is_free(pv: PersistentVolume) -> bool:
     return pv.spec.claim_ref is None and pv.status.phase == AVAILABLE and not is_deleting(pv)
 
 
-class Shelf:
-    """Fed by the changes of volumes; who looks for one walks over those that are large enough."""
+class AvailableVolumes:
+    """Fed by the changes of volumes; a search walks over those that are large enough."""
 
     def __init__(self) -> None:
         self._shapes: dict[Shape, dict[Modes, list[tuple[Decimal, str]]]] = {}
 
     def move(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        """A volume has taken the place of another state of it."""
+        """A volume has changed from one state to another."""
         before, after = _place_of(old), _place_of(new)
         if before != after:
             if before is not None:
@@ -64,7 +64,7 @@ class Shelf:
         shape, modes, entry = place
         entries = self._shapes[shape][modes]
         at = bisect.bisect_left(entries, entry)
-        assert entries[at] == entry, "a volume leaves the shelf from where it was put"
+        assert entries[at] == entry, "a volume is removed where it was put"
         del entries[at]
         if not entries:
             del self._shapes[shape][modes]

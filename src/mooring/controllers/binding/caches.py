@@ -1,4 +1,4 @@
-"""The caches that the binder's controllers and the scheduler share; beside them the free volumes, and writers of whole objects."""
+"""The caches that the binder's controllers and the scheduler share; beside them the available volumes, and writers of whole objects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mooring.api.storage import STORAGE_CLASSES, StorageClass
 from mooring.control.caches import Caches
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always
-from mooring.controllers.binding.available_volumes import Shelf
+from mooring.controllers.binding.available_volumes import AvailableVolumes
 from mooring.controllers.binding.view import CLAIM_INDEXES, POD_INDEXES, VOLUME, VOLUME_INDEXES, Volumes
 from mooring.controllers.binding.writes import Whole
 from mooring.kube.cache.informer import Change, Informer
@@ -23,12 +23,12 @@ class BindingCaches:
         self.volumes: Informer[PersistentVolume] = shared.of(PERSISTENT_VOLUMES, keeps=always(VOLUME), indexes=VOLUME_INDEXES)
         self.pods: Informer[Pod] = shared.of(PODS, indexes=POD_INDEXES)
         self.classes: Informer[StorageClass] = shared.of(STORAGE_CLASSES)
-        self.shelf = Shelf()
-        self.volumes.on_change(self._shelve)  # before any other handler: they look there
-        self.by_name = Volumes(self.volumes.store, self.shelf)
+        self.available = AvailableVolumes()
+        self.volumes.on_change(self._index_available)  # before any other handler: they look there
+        self.by_name = Volumes(self.volumes.store, self.available)
         self.whole_claims = Whole(runtime.cluster, PERSISTENT_VOLUME_CLAIMS, self.claims)
         self.whole_classes = Whole(runtime.cluster, STORAGE_CLASSES, self.classes)
         self.whole_volumes = Whole(runtime.cluster, PERSISTENT_VOLUMES, self.volumes)
 
-    def _shelve(self, change: Change[PersistentVolume]) -> None:
-        self.shelf.move(change.old, change.new)
+    def _index_available(self, change: Change[PersistentVolume]) -> None:
+        self.available.move(change.old, change.new)

@@ -1,4 +1,4 @@
-"""What each write changes of a whole object. Pure: an edit gets a copy of its own and changes it."""
+"""The edits of whole objects that writes make. Pure: an edit changes a copy of its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Edit = Callable[[Json], None]
 
 
 def claim_volume(claim: PersistentVolumeClaim) -> Edit:
-    """The volume names its claim in full; unless the user had reserved it, it says that we chose. Raises Stale for another claim's."""
+    """The volume names its claim in full, with a note that we chose it, unless the user had. Raises Stale for another claim's."""
     meta = claim.metadata
     names = {"namespace": meta.namespace, "name": meta.name}
 
@@ -52,7 +52,7 @@ def set_volume_phase(phase: str) -> Edit:
 
 
 def name_volume(pv_name: str) -> Edit:
-    """The claim names its volume, says whether we chose it, and that it is bound."""
+    """The claim names its volume, with notes that it is bound, and whether we chose the volume."""
 
     def edit(body: Json) -> None:
         if body["spec"].get("volumeName") != pv_name:
@@ -64,7 +64,7 @@ def name_volume(pv_name: str) -> Edit:
 
 
 def mark_claim(pv: PersistentVolume) -> Edit:
-    """The claim's status tells of the volume; its size only when it comes to be bound: later the size is a resizer's."""
+    """The claim's status shows the volume; its size only when the claim is first bound: later a resizer writes the size."""
 
     def edit(body: Json) -> None:
         status = body.setdefault("status", {})
@@ -80,7 +80,7 @@ def mark_claim(pv: PersistentVolume) -> Edit:
 
 
 def set_claim_phase(phase: str) -> Edit:
-    """Without a volume: what the status told of one goes."""
+    """For a claim without a volume: the volume's fields in the status are removed."""
 
     def edit(body: Json) -> None:
         status = body.setdefault("status", {})
@@ -111,7 +111,7 @@ def unselect_node(body: Json) -> None:
 
 
 def give_back(*, whole: bool) -> Edit:
-    """The volume forgets its claim; a volume that a user had reserved by name stays so."""
+    """The claim is removed from the volume; a volume that a user had reserved by name stays reserved."""
 
     def edit(body: Json) -> None:
         if whole:
@@ -142,6 +142,6 @@ def _annotate(body: Json, given: dict[str, str]) -> None:
 
 
 def _capacity(pv: PersistentVolume) -> dict[str, str]:
-    """The size that the file system has: before it has grown, that is not the volume's."""
+    """The size of the file system, which is not the volume's before the file system has grown."""
     shown = annotation(pv, PRE_RESIZE_CAPACITY)
     return {**(pv.spec.capacity or {}), **({"storage": shown} if shown else {})}

@@ -13,7 +13,7 @@ from mooring.controllers.binding.names import capacity_of, mode_of, names_claim,
 from mooring.controllers.binding.view import BY_CLAIM, Volumes
 
 Fits = Callable[[PersistentVolume], bool]
-"""Whether a volume may be used where it is wanted: on a node, and not taken by somebody else a moment ago."""
+"""Whether a volume may be used: on the node, and not taken by another claim a moment ago."""
 
 
 def best_match(
@@ -21,8 +21,8 @@ def best_match(
 ) -> PersistentVolume | None:
     """The volume to bind, None when there is none.
 
-    A volume that is reserved for the claim is taken as it is: its phase, class and labels don't count; if it does not fit, nothing does.
-    delayed: the claim waits for its pod; then nothing else is looked at unless for a node.
+    A volume that is reserved for the claim is taken, whatever its phase, class and labels; if it does not fit, nothing does.
+    delayed: the claim waits for its pod; then no other volume is considered unless for a node.
     """
     reserved = reserved_for(volumes, claim)
     if reserved is not None:
@@ -30,9 +30,9 @@ def best_match(
     if delayed and not on_node:
         return None
     modes = frozenset(claim.spec.access_modes or ())
-    for group in volumes.shelf.fitting(shape_of_claim(claim), modes, request_of(claim)):
+    for group in volumes.available.fitting(shape_of_claim(claim), modes, request_of(claim)):
         for name in group:
-            pv = volumes.get(name)  # while a write of ours to it is under way, the shelf is behind the cache
+            pv = volumes.get(name)  # while our own write to it is under way, the index is behind the cache
             if pv is not None and is_free(pv) and _selected(claim, pv) and fits(pv):
                 return pv
     return None
@@ -50,7 +50,7 @@ def could_take(claim: PersistentVolumeClaim, pv: PersistentVolume) -> bool:
 
 
 def why_unsuited(pv: PersistentVolume, claim: PersistentVolumeClaim) -> str:
-    """Why a volume that the user named can't be bound, "" when it can. Its labels are not looked at."""
+    """The reason why a volume that the user named can't be bound, "" when it can. Its labels don't count."""
     if is_deleting(pv):
         return f'the volume is marked for deletion "{pv.metadata.name}"'
     if capacity_of(pv) < request_of(claim):

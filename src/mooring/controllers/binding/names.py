@@ -1,4 +1,4 @@
-"""The names by which claims, volumes and the programs around them understand each other, and what one look at an object says."""
+"""Names that claims, volumes and the programs around them share, and small questions to one object."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def has_annotation(obj: Object, name: str) -> bool:
 
 
 def has_no_class(claim: PersistentVolumeClaim) -> bool:
-    """True when nobody chose: then a default class may be given. "" is a choice."""
+    """True when no class was chosen: then it may get the default class. "" is a choice."""
     return claim.spec.storage_class_name is None and not has_annotation(claim, CLASS_BETA)
 
 
 def request_of(claim: PersistentVolumeClaim) -> Decimal:
     """Bytes asked for."""
-    return _amount((claim.spec.resources.requests or {}).get("storage", ""))
+    return amount((claim.spec.resources.requests or {}).get("storage", ""))
 
 
 def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
@@ -72,7 +72,7 @@ def is_delayed(storage_class: StorageClass | None) -> bool:
 
 def capacity_of(pv: PersistentVolume) -> Decimal:
     """Bytes."""
-    return _amount((pv.spec.capacity or {}).get("storage", ""))
+    return amount((pv.spec.capacity or {}).get("storage", ""))
 
 
 def mode_of(obj: PersistentVolume | PersistentVolumeClaim) -> str:
@@ -124,8 +124,8 @@ def reference_to(obj: Object, kind: str) -> ObjectReference:
     return ObjectReference("v1", kind, meta.namespace, meta.name, meta.uid, meta.resource_version)
 
 
-def _amount(text: str) -> Decimal:
-    """0 for what is no quantity: the API server lets none in."""
+def amount(text: str) -> Decimal:
+    """0 for a text that is no quantity: the API server accepts none."""
     try:
         return parse_quantity(text).value
     except ValueError:

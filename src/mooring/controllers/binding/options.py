@@ -1,4 +1,4 @@
-"""What the binder may be told, and the names of its parts."""
+"""The options of the binder, and the names of its parts."""
 
 from __future__ import annotations
 

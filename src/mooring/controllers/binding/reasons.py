@@ -1,6 +1,6 @@
 """Every reason the binder can have, in a user's words.
 
-`str()` is a sentence for people. A reason that users are told of has an `event`, byte for byte as kube-controller-manager writes it.
+`str()` is a sentence for people. A reason that users get an event for has an `event`, byte for byte as kube-controller-manager writes it.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple, Protocol
 
+from mooring.control import result
 from mooring.control.reasons import reason
 
 
-class Told(NamedTuple):
+class EventText(NamedTuple):
     """An event. type: Normal or Warning."""
 
     type: str
@@ -19,20 +20,18 @@ class Told(NamedTuple):
     message: str
 
 
-class Because(Protocol):
-    """A reason; str() tells it to people."""
-
-    def __str__(self) -> str: ...
+class Because(result.Because, Protocol):
+    """A reason. event: for users, None for none."""
 
     @property
-    def event(self) -> Told | None: ...
+    def event(self) -> EventText | None: ...
 
 
 class _Quiet:
     __slots__ = ()
 
     @property
-    def event(self) -> Told | None:
+    def event(self) -> EventText | None:
         return None
 
 
@@ -70,11 +69,11 @@ class WaitsForFirstConsumer:
         return self.event.message
 
     @property
-    def event(self) -> Told | None:
+    def event(self) -> EventText | None:
         if not self.pods:
-            return Told("Normal", "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
+            return EventText("Normal", "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
         several = "s" if len(self.pods) > 1 else ""
-        return Told("Normal", "WaitForPodScheduled", f"waiting for pod{several} {','.join(self.pods)} to be scheduled")
+        return EventText("Normal", "WaitForPodScheduled", f"waiting for pod{several} {','.join(self.pods)} to be scheduled")
 
 
 @reason('the external provisioner "{provisioner}" has been asked for a volume: its move')
@@ -85,8 +84,8 @@ class WaitsForProvisioner:
     asked: bool = True
 
     @property
-    def event(self) -> Told | None:
-        return Told(
+    def event(self) -> EventText | None:
+        return EventText(
             "Normal",
             "ExternalProvisioning",
             f"Waiting for a volume to be created either by the external provisioner '{self.provisioner}' or manually by the system "
@@ -97,8 +96,8 @@ class WaitsForProvisioner:
 @reason("no PersistentVolume fits, and there is no StorageClass to make one")
 class NothingFits:
     @property
-    def event(self) -> Told | None:
-        return Told("Normal", "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
+    def event(self) -> EventText | None:
+        return EventText("Normal", "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
 
 
 @reason('the StorageClass "{class_name}" does not exist; it goes on when it is created')
@@ -106,8 +105,8 @@ class ClassMissing:
     class_name: str
 
     @property
-    def event(self) -> Told | None:
-        return Told("Warning", "ProvisioningFailed", f'storageclass.storage.k8s.io "{self.class_name}" not found')
+    def event(self) -> EventText | None:
+        return EventText("Warning", "ProvisioningFailed", f'storageclass.storage.k8s.io "{self.class_name}" not found')
 
 
 @reason('the StorageClass "{class_name}" is not in the cache: the API server is asked whether its claims wait for a pod')
@@ -127,8 +126,8 @@ class NoSuchPlugin:
     provisioner: str
 
     @property
-    def event(self) -> Told | None:
-        return Told("Warning", "ProvisioningFailed", f"no volume plugin matched name: {self.provisioner}")
+    def event(self) -> EventText | None:
+        return EventText("Warning", "ProvisioningFailed", f"no volume plugin matched name: {self.provisioner}")
 
 
 @reason('it asks for PersistentVolume "{pv_name}", which does not exist yet')
@@ -142,8 +141,8 @@ class VolumeUnsuited:
     why: str
 
     @property
-    def event(self) -> Told | None:
-        return Told("Warning", "VolumeMismatch", f'Cannot bind to requested volume "{self.pv_name}": {self.why}')
+    def event(self) -> EventText | None:
+        return EventText("Warning", "VolumeMismatch", f'Cannot bind to requested volume "{self.pv_name}": {self.why}')
 
 
 @reason('it asks for PersistentVolume "{pv_name}", which belongs to another claim')
@@ -151,8 +150,8 @@ class VolumeTaken:
     pv_name: str
 
     @property
-    def event(self) -> Told | None:
-        return Told("Warning", "FailedBinding", f'volume "{self.pv_name}" already bound to a different claim.')
+    def event(self) -> EventText | None:
+        return EventText("Warning", "FailedBinding", f'volume "{self.pv_name}" already bound to a different claim.')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -165,9 +164,9 @@ class ClaimLost:
         return f'its PersistentVolume "{self.pv_name}" is gone' if self.pv_name else "it was bound, and names no PersistentVolume any more"
 
     @property
-    def event(self) -> Told | None:
+    def event(self) -> EventText | None:
         lost = "its PersistentVolume" if self.pv_name else "reference to PersistentVolume"
-        return Told("Warning", "ClaimLost", f"Bound claim has lost {lost}. Data on the volume is lost!")
+        return EventText("Warning", "ClaimLost", f"Bound claim has lost {lost}. Data on the volume is lost!")
 
 
 @reason('its PersistentVolume "{pv_name}" belongs to another claim')
@@ -175,8 +174,8 @@ class ClaimMisbound:
     pv_name: str
 
     @property
-    def event(self) -> Told | None:
-        return Told("Warning", "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
+    def event(self) -> EventText | None:
+        return EventText("Warning", "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
 
 
 # -- volumes
@@ -210,14 +209,14 @@ class ModesDiffer:
     claim_name: str
 
     @property
-    def event(self) -> Told | None:
+    def event(self) -> EventText | None:
         text = f'Cannot bind PersistentVolume to requested PersistentVolumeClaim "{self.claim_name}" due to incompatible volumeMode.'
-        return Told("Warning", "VolumeMismatch", text)
+        return EventText("Warning", "VolumeMismatch", text)
 
     @property
-    def of_claim(self) -> Told:
+    def of_claim(self) -> EventText:
         text = f'Cannot bind PersistentVolume "{self.pv_name}" to requested PersistentVolumeClaim due to incompatible volumeMode.'
-        return Told("Warning", "VolumeMismatch", text)
+        return EventText("Warning", "VolumeMismatch", text)
 
 
 @reason('a claim is being bound to PersistentVolume "{pv_name}": it is looked at afterwards')
@@ -250,5 +249,5 @@ class UnknownPolicy:
     policy: str
 
     @property
-    def event(self) -> Told | None:
-        return Told("Warning", "VolumeUnknownReclaimPolicy", "Volume has unrecognized PersistentVolumeReclaimPolicy")
+    def event(self) -> EventText | None:
+        return EventText("Warning", "VolumeUnknownReclaimPolicy", "Volume has unrecognized PersistentVolumeReclaimPolicy")

@@ -1,7 +1,7 @@
-"""What binding reads, and with which indexes.
+"""The objects, fields and indexes that binding reads.
 
-A `View` shows the caches as they are: a decision reads it between two awaits, when nothing moves. `taken` holds what is decided and not
-written yet: the volumes that are being bound just now.
+A `View` shows the caches as they are: a decision reads it between two awaits, when nothing changes. `taken` holds the decisions that are
+not written yet: the volumes that are being bound at the moment.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mooring.api.meta import Key, Object, is_deleting
 from mooring.api.pods import Pod
 from mooring.api.storage import StorageClass
 from mooring.control.slim import slim, slimmed
-from mooring.controllers.binding.available_volumes import Shelf, shape_of_claim
+from mooring.controllers.binding.available_volumes import AvailableVolumes, shape_of_claim
 from mooring.controllers.binding.names import (
     BIND_COMPLETED,
     IS_DEFAULT,
@@ -43,10 +43,10 @@ UNSET: Final = "(unset)"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Volumes:
-    """The volumes, and those that nobody has claimed by size."""
+    """The volumes, and the available ones by size."""
 
     reader: Reader[PersistentVolume]
-    shelf: Shelf
+    available: AvailableVolumes
 
     def get(self, name: str) -> PersistentVolume | None:
         return self.reader.get(Key("", name))
@@ -57,7 +57,7 @@ class Volumes:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """The world as the binder sees it, live. taken: volume name → claim that it is being bound to."""
+    """The caches and the running binds, live. taken: volume name → claim that it is being bound to."""
 
     claims: Reader[PersistentVolumeClaim]
     volumes: Volumes
@@ -128,7 +128,7 @@ def attributes_of(claim: PersistentVolumeClaim) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-# -- what the caches keep
+# -- the kept parts of objects
 
 VOLUME: Final = slimmed(
     spec=slim(
@@ -143,7 +143,7 @@ VOLUME: Final = slimmed(
         csi=slim("driver", "volume_handle"),
     )
 )
-"""Of a PersistentVolume's source only driver and handle."""
+"""A PersistentVolume; of its source only driver and handle."""
 
 LABELLED: Final = slimmed(metadata=slim("labels"))
-"""Of the metadata of whatever kind only what names it, and its labels."""
+"""An object of any kind; of its metadata only its identity and labels."""

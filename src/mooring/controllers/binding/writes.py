@@ -1,7 +1,8 @@
 """Writes of whole objects: PUTs, as others around binding know them.
 
-The caches hold objects in part, so what is put back was read whole first: the answer of the last write, or a GET. A decision counts only
-for the state that it was taken on: when the object has changed since, nothing is written and the decision is taken anew.
+The caches hold objects in part, so the whole object is read before it is put back: from the answer of the last write, or by a GET. A
+decision is valid only for the state that it was taken on: when the object has changed since, nothing is written and the decision is taken
+anew.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Whole(Generic[T]):
         self._recent: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     async def put(self, obj: T, edit: Edit, subresource: str = "") -> T:
-        """Writes the object with one change. obj: as it was when that was decided. Raises Stale. Gives the object as it is then."""
+        """Writes the object with one change. obj: as it was at the decision. Raises Stale. Gives the object after the write."""
         key = key_of(obj)
         body = copy.deepcopy(await self._read(obj))
         edit(body)
@@ -46,7 +47,7 @@ class Whole(Generic[T]):
             raise Stale(str(error)) from error
 
     async def refresh(self, key: Key) -> T | None:
-        """Asks the API server for the object; the cache gets what it says. None when it is no more."""
+        """Reads the object from the API server, also into the cache. None when it is gone."""
         try:
             return await self._informer.write(key, self._get(key))
         except NotFound:

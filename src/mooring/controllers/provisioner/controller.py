@@ -12,35 +12,35 @@ from collections.abc import Mapping
 from typing import Final
 
 from mooring.base.clock import Clock
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.events import EventRecorder
 from mooring.control.manager import Manager
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
-from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims.claim_events import ClaimEvents
 from mooring.controllers.provisioner.claims.create_volume import VolumeCreation
 from mooring.controllers.provisioner.claims.event_handlers import ClaimEventHandlers
-from mooring.controllers.provisioner.claims.node_topology import NodePlaces
 from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.reconcile import ClaimReconciler
 from mooring.controllers.provisioner.claims.record import ClaimRecords
-from mooring.controllers.provisioner.claims.view import View
-from mooring.controllers.provisioner.driver_capabilities import facts_of
-from mooring.controllers.provisioner.intents.intent import Intent, Intents, MemoryIntents
+from mooring.controllers.provisioner.claims.results import AttemptResults
+from mooring.controllers.provisioner.claims.view import ClusterTopology, View
+from mooring.controllers.provisioner.environment import Environment
+from mooring.controllers.provisioner.intents.intent import Intent, Intents
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.metrics import IntentMetrics
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.provisioner.subcontrollers import Subcontrollers
 from mooring.csi.driver import Driver
+from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.session import DriverInfo
-from mooring.kube.cache.informer import obstacles
 
 POPULATING: Final = "external-provisioner"
 """The source of the event that leaves a claim to a populator."""
 
 SECRET_S_MAX: Final = 60.0
-"""How long a claim's volume that may exist waits for its secret once the claim is gone; then it is asked for without."""
+"""How long the volume of a deleted claim, if it may exist, waits for its secret; then it is requested without."""
 
 
 class Provisioner(Manager):
@@ -56,17 +56,18 @@ class Provisioner(Manager):
         *,
         intents: Intents | None = None,
     ) -> None:
-        cluster, clock, facts = runtime.cluster, runtime.clock, facts_of(info)
-        populating = EventRecorder(cluster, POPULATING, clock=clock, chance=runtime.chance)
-        caches, secrets = Caches(runtime, facts, options), SecretCache(cluster, clock)
+        cluster, clock, capabilities = runtime.cluster, runtime.clock, capabilities_of(info)
+        populating = EventRecorder(cluster, POPULATING, clock=clock, randomness=runtime.randomness)
+        caches, secrets = ProvisionerCaches(runtime, capabilities, options), SecretCache(cluster, clock)
+        env = Environment(runtime, driver, capabilities, options, caches, events, secrets)
         self._clock, self._provisioner_caches = clock, caches
-        self._intents = _KeptIntents(intents or MemoryIntents())
-        kept, places = self._intents.intents, NodePlaces(caches.csi_nodes.store, caches.nodes.store)
+        self._intents = _IntentsRunner(intents or Intents())
+        kept, places = self._intents.intents, ClusterTopology(caches.csi_nodes.store, caches.nodes.store)
         self._records = ClaimRecords()
         self._tracker = IntentTracker(kept, self._records, clock, self._intent_ended)
         self._intent_metrics = runtime.metrics.once(IntentMetrics)
         self._view = View(
-            driver=facts,
+            driver=capabilities,
             rules=options.rules,
             claims=caches.claims.store,
             volumes=caches.volumes.store,
@@ -79,94 +80,78 @@ class Provisioner(Manager):
             records=self._records,
             node_name=options.node.node_name if options.node else "",
         )
-        self._others = Subcontrollers(runtime, driver, facts, options, events, caches, secrets, self._view, kept)
-        pv_store = PvStore(cluster, caches.volumes, driver_name=facts.name, per_node=options.node is not None)
-        self._creation = VolumeCreation(
-            driver,
-            self._tracker,
-            self._records,
-            self._others.protection,
-            pv_store,
-            secrets,
-            clock,
-            identity=identity_of(facts.name, options, clock, runtime.chance),
-            timeout_s=options.timeout_s,
-            uses_topology=self._view.uses_topology,
-            is_there=lambda uid: self._view.claim(uid) is not None,
-        )
-        self._claims = ClaimReconciler(
-            runtime,
+        self._others = Subcontrollers(env, self._view, kept)
+        protection = self._others.protection
+        pv_store = PvStore(cluster, caches.volumes, driver_name=capabilities.name, per_node=options.node is not None)
+        identity = identity_of(capabilities.name, options, clock, runtime.randomness)
+        self._creation = VolumeCreation(env, self._view, self._records, self._tracker, protection, pv_store, identity)
+        claim_events = ClaimEvents(events, populating)
+        self._results = AttemptResults(
+            env,
             self._view,
             self._records,
             self._tracker,
-            caches.claims,
-            secrets,
             self._creation,
-            pv_store,
-            ClaimEvents(events, populating),
-            options,
-            making_failed=self._others.making_failed,
-            forgotten=self._others.protection.abandon,
+            claim_events,
+            creation_failed=self._others.creation_failed,
+            forgotten=protection.abandon,
         )
-        self._handlers = ClaimEventHandlers(self._view, caches, places, self._claims.controller, self._claim_ended)
-        self._others.protection.on_snapshot(self._handlers.snapshot_changed)
+        claims = ClaimReconciler(env, self._view, self._records, self._tracker, self._creation, pv_store, claim_events, self._results)
+        self._claims = claims.controller
+        self._handlers = ClaimEventHandlers(self._view, caches, places, self._claims, self._claim_ended)
+        protection.on_snapshot(self._handlers.snapshot_changed)
         kept.on_found(self._intents_found)
-        super().__init__(caches.shared, *self._others.workers, self._claims.controller, self._claims.storing, prepare=self._ready)
+        super().__init__(caches.shared, *self._others.workers, self._claims, claims.pending.controller, prepare=self._ready)
         for name, one in {**caches.beside, **self._others.beside}.items():
             self.beside(name, one)
         self.beside("provisioner/events", events)
         self.beside("provisioner/populator-events", populating)
         self.beside("provisioner/intents", self._intents)
 
-    @property
-    def obstacle(self) -> str:
-        """What keeps a cache from following the API server, "" for nothing that is known."""
-        return obstacles((*self.caches.informers, *self._others.caches))
-
     async def run(self) -> None:
-        """Provisions until cancelled, or until drained. Raises ConfigError; DriverError where the driver does not tell its node's place."""
+        """Provisions until cancelled, or until drained. Raises ConfigError, and DriverError where a driver does not report its node."""
         await self._others.learn_place()
         with self._intent_metrics.shown(self._tracker):
             await super().run()
 
     async def _ready(self) -> None:
-        """Before the first claim: what a former process left open is known."""
+        """Before the first claim: the intents that a former process left open are read."""
         await self._intents.started()
         await self._provisioner_caches.grants_synced()
 
     def driver_returned(self) -> None:
-        """The driver was away and is back: whatever failed for that is tried at once."""
+        """The driver was away and is back: everything that failed for that is tried at once."""
         self._handlers.driver_returned()
         self._others.driver_returned()
 
-    # -- what happens
+    # -- events
 
     def _claim_ended(self, uid: str) -> None:
-        """Its volume, if there may be one, is still asked for, in the back-off it is in."""
+        """Its volume, if there may be one, is still requested, in its present back-off."""
         if uid not in self._view.intents:
+            self._results.forget(uid)
             self._claims.forget(uid)
-            self._claims.controller.forget(uid)
             if self._creation.holds(uid):
-                self._claims.controller.add(uid)
+                self._claims.add(uid)
             return
         record = self._records.of(uid)
         record.orphaned_at = self._clock.now() + SECRET_S_MAX
         if record.is_unresolved:
-            self._claims.controller.add(uid)
+            self._claims.add(uid)
 
     def _intents_found(self, found: Mapping[str, Intent]) -> None:
         self._tracker.found(found)
         self._creation.found(found)
         for uid in found:
             self._records.of(uid).orphaned_at = self._clock.now()
-            self._claims.controller.add(uid)
+            self._claims.add(uid)
 
     def _intent_ended(self, intent: Intent) -> None:
         self._others.intent_closed(intent.volume_name)
 
 
-class _KeptIntents:
-    """Intents as what runs beside controllers: read first, then kept, and in the end all is stored that has ended."""
+class _IntentsRunner:
+    """Runs the intents beside the controllers: they are read first, then kept, and in the end all ends are stored."""
 
     def __init__(self, intents: Intents) -> None:
         self.intents = intents
@@ -186,7 +171,7 @@ class _KeptIntents:
                 await self.intents.tidy()
 
 
-def identity_of(driver_name: str, options: ProvisionerOptions, clock: Clock, chance: Chance) -> str:
+def identity_of(driver_name: str, options: ProvisionerOptions, clock: Clock, randomness: Random) -> str:
     """Another one at each start; the volumes of this process carry it."""
     node = f"-{options.node.node_name}" if options.node else ""
-    return f"{int(clock.wall_s() * 1000)}-{chance.below(10_000)}-{driver_name}{node}"
+    return f"{int(clock.wall_s() * 1000)}-{randomness.below(10_000)}-{driver_name}{node}"

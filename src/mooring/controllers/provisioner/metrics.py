@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -16,7 +16,7 @@ BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.
 class ProvisionMetrics:
     """Labels: the StorageClass, and the kind of the claim's data source, "" without.
 
-    Differs from external-provisioner, which counts claims that are none of its business, or have their volume already, as failed.
+    Differs from external-provisioner, which counts claims of other provisioners, and claims that have their volume already, as failed.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -35,8 +35,40 @@ class ProvisionMetrics:
         self.failed.labels(class_name, source_kind).inc()
 
 
+class DeletionMetrics:
+    """By class name."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ["class"]
+        name = "controller_persistentvolume_delete"
+        self.deleted = Counter(name, "Volumes deleted.", labels, registry=registry)
+        self.failed = Counter(f"{name}_failed", "Deletions that failed, each try.", labels, registry=registry)
+        self.duration = Histogram(
+            f"{name}_duration_seconds", "Time to delete a volume, successes only.", labels, buckets=BUCKETS_S, registry=registry
+        )
+
+    def succeeded(self, class_name: str, seconds: float) -> None:
+        self.deleted.labels(class_name).inc()
+        self.duration.labels(class_name).observe(seconds)
+
+
+class CapacityMetrics:
+    """Of the objects that are published, counted at each scrape. One set in a registry; a later publisher takes it over."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        name = "csistoragecapacities"
+        self._goal = Gauge(f"{name}_desired_goal", "Objects that there should be.", registry=registry)
+        self._current = Gauge(f"{name}_desired_current", "Objects that there should be, and are.", registry=registry)
+        self._obsolete = Gauge(f"{name}_obsolete", "Objects that there should not be.", registry=registry)
+
+    def show(self, goal: Callable[[], int], current: Callable[[], int], obsolete: Callable[[], int]) -> None:
+        self._goal.set_function(goal)
+        self._current.set_function(current)
+        self._obsolete.set_function(obsolete)
+
+
 class IntentMetrics:
-    """Of what may exist and has no PersistentVolume yet. Of our own: external-provisioner says nothing of it."""
+    """Of volumes that may exist without a PersistentVolume. Of our own: external-provisioner has none."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         prefix = "mooring_provisioner_intents"
@@ -44,10 +76,10 @@ class IntentMetrics:
         self._oldest = Gauge(f"{prefix}_oldest_seconds", "How long the oldest of them is known.", registry=registry)
 
     @contextlib.contextmanager
-    def shown(self, ledger: IntentTracker) -> Iterator[None]:
-        """While it is in use: who leads no more does not know what is open."""
-        self._open.set_function(lambda: ledger.count)
-        self._oldest.set_function(lambda: ledger.oldest_s)
+    def shown(self, tracker: IntentTracker) -> Iterator[None]:
+        """Shows the figures in the block: a process that no longer leads does not know which intents are open."""
+        self._open.set_function(lambda: tracker.count)
+        self._oldest.set_function(lambda: tracker.oldest_s)
         try:
             yield
         finally:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Final
 
-from mooring.base.backoff import BackOff
-from mooring.controllers.provisioner.driver_capabilities import Rules
+from mooring.control.queue import BackOff, retry_backoff
 
-JITTER: Final = 0.02
-"""Of back-offs, as a share. Upstream has none: the intervals are what the flags say, and yet thousands of volumes don't stay in step."""
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rules:
+    """The flags and gates that judgements depend on, under their names."""
+
+    volume_name_prefix: str = "pvc"
+    volume_name_uuid_length: int = -1
+    default_fstype: str = ""
+    extra_create_metadata: bool = False
+    strict_topology: bool = False
+    immediate_topology: bool = True
+    controller_publish_readonly: bool = False
+    prevent_volume_mode_conversion: bool = True
+    topology: bool = True
+    volume_attributes_class: bool = True
+    cross_namespace_data_source: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +55,7 @@ class CapacityOptions:
 class ProvisionerOptions:
     """capacity, node: None when they are off."""
 
-    rules: Rules = Rules()  # noqa: RUF009  (frozen)
+    rules: Rules = Rules()
     timeout_s: float = 10.0
     worker_threads: int = 100
     retry_interval_start_s: float = 1.0
@@ -57,4 +69,4 @@ class ProvisionerOptions:
     @property
     def backoff(self) -> BackOff:
         """Of every queue: the intervals that the flags say."""
-        return BackOff(self.retry_interval_start_s, self.retry_interval_max_s, jitter=JITTER)
+        return retry_backoff(self.retry_interval_start_s, self.retry_interval_max_s)

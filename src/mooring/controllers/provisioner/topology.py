@@ -1,4 +1,4 @@
-"""Where a volume may be made: the accessibility requirements of a claim, and the node affinity of its volume.
+"""The accessibility requirements of a claim, and the node affinity of its volume.
 
 A segment set ("term") is a place: topology key -> value. Pure: nodes and driver registrations in, terms out.
 """
@@ -32,14 +32,14 @@ class NodeUnknown(TopologyError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Requirements:
-    """Where the volume must, and where it should be reachable from. Never empty."""
+    """The places that the volume must, and those that it should be reachable from. Never empty."""
 
     requisite: tuple[Term, ...]
     preferred: tuple[Term, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class SelectedNode:
     """The selected node. keys: the driver's topology keys there; labels: the node's, {} when the node is unknown."""
 
     node_name: str
@@ -88,7 +88,7 @@ def immediate(claim_name: str, terms: Iterable[Term]) -> Requirements | None:
     return Requirements(requisite, requisite[start:] + requisite[:start])
 
 
-def strict(place: Place, allowed: Sequence[Term]) -> Requirements:
+def strict(place: SelectedNode, allowed: Sequence[Term]) -> Requirements:
     """For a claim whose node was chosen: there and nowhere else. allowed: the class's, empty for everywhere."""
     term = place.term
     if allowed and not any(_is_within(one, term) for one in allowed):
@@ -97,7 +97,7 @@ def strict(place: Place, allowed: Sequence[Term]) -> Requirements:
     return Requirements((term,), (term,))
 
 
-def delayed(place: Place, terms: Iterable[Term]) -> Requirements | None:
+def delayed(place: SelectedNode, terms: Iterable[Term]) -> Requirements | None:
     """For a claim whose node was chosen: any of these places, the node's first. None for no place."""
     requisite = _canonical(terms)
     if not requisite:
@@ -119,7 +119,7 @@ def name_hash(claim_name: str) -> tuple[int, int]:
 
 
 def node_affinity(accessible: Iterable[Mapping[str, str]]) -> dict[str, Any] | None:
-    """The volume's node affinity from what the driver answered; None when it is reachable from everywhere."""
+    """The volume's node affinity from the driver's answer; None when it is reachable from everywhere."""
     terms = [
         {"matchExpressions": [{"key": key, "operator": "In", "values": [segments[key]]} for key in sorted(segments)]}
         for segments in accessible

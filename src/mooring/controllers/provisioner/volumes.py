@@ -47,7 +47,7 @@ def begun(
     read_only: bool,
     attributes_class: str,
 ) -> Json:
-    """The object as far as claim and class say it. fs_type: "" for none, and for blocks.
+    """The object as far as claim and class determine it. fs_type: "" for none, and for blocks.
 
     Differs from external-provisioner, which puts its finalizer on every volume and takes it off those that are to be retained.
     """
@@ -93,7 +93,7 @@ def _reference(claim: PersistentVolumeClaim) -> Json:
 
 
 def _annotations(provisioner: str, secrets: Mapping[SecretKind, SecretReference | None]) -> dict[str, str]:
-    """The deletion's secret is said even when there is none, which spares the deletion to look at the class."""
+    """The deletion's secret is noted even when there is none, so that the deletion need not read the class."""
     deletion = secrets.get(SecretKind.PROVISIONER) or SecretReference()
     modify = secrets.get(SecretKind.CONTROLLER_MODIFY)
     notes = {
@@ -108,7 +108,7 @@ def _annotations(provisioner: str, secrets: Mapping[SecretKind, SecretReference 
 
 
 def completed(text: str, volume: csi.Volume, required_bytes: int, identity: str, uses_topology: bool) -> Json:
-    """The object with what the driver answered. text: what was begun, as JSON."""
+    """The object with the driver's answer. text: the begun object, as JSON."""
     body: Json = msgspec.json.decode(text)
     spec = body["spec"]
     spec["capacity"] = {"storage": bytes_text(volume.capacity_bytes or required_bytes)}
@@ -143,7 +143,7 @@ def retained(text: str) -> str:
 
 
 def retains(text: str) -> bool:
-    """True when the object that was begun keeps its volume, whatever becomes of the claim. JSON."""
+    """True when the object that was begun keeps its volume after the claim is deleted. JSON."""
     policy: str = msgspec.json.decode(text)["spec"]["persistentVolumeReclaimPolicy"]
     return policy == "Retain"
 

@@ -1,1 +1,1 @@
-"""A small scheduler: places pods on nodes that are ready, and does for their volumes all that kube-scheduler does."""
+"""A small scheduler: places pods on ready nodes, and does for their volumes everything that kube-scheduler does."""

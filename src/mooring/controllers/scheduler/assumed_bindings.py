@@ -1,4 +1,4 @@
-"""What is decided for pods and does not show in the API yet: node, volumes, claims to be provisioned. Others count on it at once."""
+"""Decisions for pods that the API does not show yet: node, volumes, claims to be provisioned. Other decisions count on them at once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from mooring.base.clock import Instant
 class Plan:
     """One pod's. static: volumes with the claims that they are for. provision: claims that a volume is to be made for.
 
-    claims: all that the pod names. written: the choice stands in the API. bound: the pod has its node, and only the watch does not show
-    it yet.
+    claims: all that the pod names. written: the choice is stored. bound: the pod has its node, which only the watch does not show yet.
     """
 
     pod: Key
@@ -28,7 +27,7 @@ class Plan:
 
 
 class Plans:
-    """All plans, found by what they hold."""
+    """All plans, by pod, node, volume and claim."""
 
     def __init__(self) -> None:
         self._plans: dict[Key, Plan] = {}
@@ -41,7 +40,7 @@ class Plans:
         return self._plans.get(pod)
 
     def on_node(self, node_name: str) -> tuple[Key, ...]:
-        """The pods that are to go there."""
+        """The pods that are planned there."""
         return tuple(self._on_node.get(node_name, ()))
 
     def volume_of(self, claim: Key) -> str:

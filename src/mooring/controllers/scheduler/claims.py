@@ -1,4 +1,4 @@
-"""What a pod's claims say before any node is looked at. Pure.
+"""The check of a pod's claims, before any node is considered. Pure.
 
 A pod whose claims are not ready is rejected as a whole, until one of them changes.
 """
@@ -31,7 +31,7 @@ class PodClaims:
     in_use: tuple[Key, ...] = ()
 
 
-def look_at_claims(view: View, pod: Pod) -> PodClaims:
+def check_claims(view: View, pod: Pod) -> PodClaims:
     """The first problem counts."""
     bound: dict[Key, tuple[PersistentVolumeClaim, PersistentVolume | None]] = {}
     delayed: dict[Key, PersistentVolumeClaim] = {}

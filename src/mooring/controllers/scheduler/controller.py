@@ -1,7 +1,7 @@
-"""The scheduler: pods in a queue, plans carried out, waits that end with the event they wait for.
+"""The scheduler: a queue of pods, plans that are carried out, and waits that end with an event.
 
-One worker's turn is short: a pod that waits for its volumes holds nobody, it has a plan and topics, and comes again when one of them is
-told. kube-scheduler looks once a second.
+A pod that waits for its volumes holds no worker: it has a plan and topics, and comes again when one of them is told. kube-scheduler polls
+once a second.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from mooring.base.clock import rfc3339
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.events import EventRecorder
-from mooring.control.queue import BackOff
-from mooring.control.result import Result, Retry, Stale
+from mooring.control.queue import retry_backoff
+from mooring.control.result import Because, Result, Retry, Stale
 from mooring.control.runtime import Runtime
 from mooring.control.slim import Part, always
 from mooring.controllers.binding import edits
@@ -28,19 +28,20 @@ from mooring.controllers.binding.caches import BindingCaches
 from mooring.controllers.binding.names import SELECTED_NODE, reference_to
 from mooring.controllers.binding.options import BinderOptions
 from mooring.controllers.binding.view import LABELLED
+from mooring.controllers.scheduler import event_handlers as handlers
 from mooring.controllers.scheduler import reasons as why
+from mooring.controllers.scheduler import wake_topics
 from mooring.controllers.scheduler.assumed_bindings import Plan, Plans
 from mooring.controllers.scheduler.decide import decide_pod
-from mooring.controllers.scheduler.event_handlers import Wakes, has_its_node, let_go
 from mooring.controllers.scheduler.metrics import SchedulerMetrics
-from mooring.controllers.scheduler.stale_node_selection import Unpin
+from mooring.controllers.scheduler.stale_node_selection import StaleNodeSelection
 from mooring.controllers.scheduler.view import ATTACHMENT_INDEXES, CAPACITY_INDEXES, NODE, View
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, Unreachable
 
 log = logger(__name__)
 
-BACK_OFF: Final = BackOff(1.0, 10.0)
+BACK_OFF: Final = retry_backoff(1.0, 10.0)
 """Of pods whose volumes did not come, or that could not be written; kube-scheduler's."""
 
 
@@ -74,21 +75,19 @@ class Scheduler:
             attachments.store,
             self._plans,
         )
-        self._unpin = Unpin(runtime, self.view, self._claims)
-        self.controllers = (self._pods, self._unpin.controller)
-        wakes = Wakes(self._pods.tell, self._look_at, self._unpin.node_vanished)
-        caches.pods.on_change(wakes.pod_changed)
-        caches.claims.on_change(wakes.claim_changed)
-        caches.volumes.on_change(wakes.volume_changed)
-        caches.classes.on_change(wakes.class_changed)
-        nodes.on_change(wakes.node_changed)
-        csi_nodes.on_change(wakes.csi_node_changed)
-        drivers.on_change(wakes.driver_changed)
-        capacities.on_change(wakes.capacity_changed)
-        attachments.on_change(wakes.attachment_changed)
-
-    def _look_at(self, pod: Pod) -> None:
-        self._pods.add(key_of(pod))
+        self._stale_selections = StaleNodeSelection(runtime, self.view, self._claims)
+        self.controllers = (self._pods, self._stale_selections.controller)
+        self._pods.watch(caches.pods, handlers.undecided)
+        self._pods.tell_on(caches.pods, handlers.of_pod)
+        self._pods.tell_on(caches.claims, handlers.of_claim)
+        self._pods.tell_on(caches.volumes, handlers.of_volume)
+        self._pods.tell_on(caches.classes, lambda change: (wake_topics.storage_class(change.key.name),))
+        self._pods.tell_on(nodes, lambda change: (wake_topics.node(change.key.name), wake_topics.NODES))
+        self._pods.tell_on(csi_nodes, lambda change: (wake_topics.LIMITS,))
+        self._pods.tell_on(drivers, lambda change: (wake_topics.driver(change.key.name),))
+        self._pods.tell_on(capacities, handlers.of_capacity)
+        self._pods.tell_on(attachments, handlers.of_attachment)
+        self._stale_selections.controller.watch(nodes, self._stale_selections.node_changed)
 
     # -- one pod
 
@@ -119,13 +118,13 @@ class Scheduler:
         return Result(decision.because, waits_for=decision.waits, after_s=after_s, keeps_backoff=True)
 
     def _drop(self, key: Key) -> None:
-        """Others may have waited for what the plan held, unless the pod holds it now."""
+        """Others may have waited for the volumes and claims of the plan, unless the pod has them now."""
         plan = self._plans.drop(key)
-        if plan is not None and not has_its_node(self.view.pods.get(key), plan):
-            self._pods.tell(*let_go(self.view, plan))
+        if plan is not None and not handlers.has_its_node(self.view.pods.get(key), plan):
+            self._pods.tell(*handlers.of_dropped_plan(self.view, plan))
 
     async def _carry_out(self, plan: Plan) -> None:
-        """Writes what was chosen, on exactly the states that it was chosen from; nothing is taken back when a later write fails.
+        """Writes the choice, on exactly the states that it was made from; nothing is undone when a later write fails.
 
         Raises ApiError, Stale.
         """
@@ -163,7 +162,7 @@ class Scheduler:
         if annotation(claim, SELECTED_NODE) != node_name:
             await self._claims.put(claim, edits.select_node(node_name))
 
-    async def _bind(self, pod: Pod, because: why.Because) -> Result:
+    async def _bind(self, pod: Pod, because: Because) -> Result:
         """Raises ApiError, Retry."""
         key = key_of(pod)
         plan = self._plans.get(key)
@@ -176,7 +175,7 @@ class Scheduler:
         }
         try:
             await self._cluster.post(PODS, key.name, "binding", body, key.namespace)
-        except (Conflict, NotFound) as error:  # somebody else was quicker: the watch will say who
+        except (Conflict, NotFound) as error:  # another scheduler was quicker: the watch will show it
             self._drop(key)
             self._attempted("error")
             raise Retry(f"the pod could not be bound: {error}") from error
@@ -196,7 +195,7 @@ class Scheduler:
         self._metrics.attempted(result, self._options.scheduler_name)
 
     async def _tell_users(self, pod: Pod, because: why.Refusal) -> float | None:
-        """By an event, and in the pod's condition when it says something else. Gives after how many seconds it is to be told again."""
+        """By an event, and in the pod's condition when that differs. Gives the seconds until the event is to be sent again."""
         after_s = None if self._announcer.tell(reference_to(pod, "Pod"), because.event) else CROWDED_S
         old = next((one for one in pod.status.conditions or () if one.type == "PodScheduled"), None)
         if old is not None and (old.status, old.reason, old.message) == ("False", because.condition, str(because)):

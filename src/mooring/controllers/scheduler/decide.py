@@ -1,7 +1,7 @@
-"""The scheduler's judgement on one pod. Pure: the caches, the plans and the time go in, the next step comes out.
+"""The scheduler's decision on one pod. Pure: the caches, the plans and the time go in, the next step comes out.
 
 A pod without a plan gets a node, or the reason why there is none; a pod with a plan is bound once its volumes have come, or its plan ends.
-What it waits for comes out as topics.
+Its waits come out as topics.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from mooring.api.core import Node
 from mooring.api.meta import Key, is_deleting
 from mooring.api.pods import Pod
 from mooring.base.clock import Instant
+from mooring.control.result import Because
 from mooring.controllers.binding.names import claims_of, is_finished, is_fully_bound
 from mooring.controllers.scheduler import reasons as why
 from mooring.controllers.scheduler import wake_topics
 from mooring.controllers.scheduler.assumed_bindings import Plan
-from mooring.controllers.scheduler.claims import PodClaims, look_at_claims
-from mooring.controllers.scheduler.limits import exceeds_limits
-from mooring.controllers.scheduler.node_filters import why_not_here
+from mooring.controllers.scheduler.claims import PodClaims, check_claims
+from mooring.controllers.scheduler.node_filters import exceeds_limits, why_not_here
 from mooring.controllers.scheduler.prebind import PlanFailed, missing_claims
 from mooring.controllers.scheduler.view import View
 from mooring.controllers.scheduler.volume_filters import Fit, Fitting
@@ -32,11 +32,11 @@ TIMED_OUT = "context deadline exceeded"
 class Decision:
     """plan: a new one, to be written. bind: the plan's node is the pod's. over: a plan that there may be is to be dropped.
 
-    again: then there is more to decide at once. waits: for these topics. wake_at: looked at again at that time, whatever happens.
-    refusal: what the pod's users are told. failed: the pod comes again after its back-off.
+    again: then there is more to decide at once. waits: for these topics. wake_at: decided again at that time, whatever happens.
+    refusal: for the pod's event and condition. failed: the pod comes again after its back-off.
     """
 
-    because: why.Because
+    because: Because
     refusal: why.Refusal | None = None
     failed: bool = False
     plan: Plan | None = None
@@ -94,7 +94,7 @@ def _rejected(rejected: why.Rejected, waits: frozenset[str]) -> Decision:
 def _place(view: View, pod: Pod, deadline: Instant) -> Decision:
     key = Key(pod.metadata.namespace, pod.metadata.name)
     nodes = view.nodes.values()
-    claims = look_at_claims(view, pod)
+    claims = check_claims(view, pod)
     if claims.problem:
         waits = {*_waits_for_claims(view, pod), *(() if nodes else (wake_topics.NODES,))}
         return _rejected(why.Rejected(len(nodes), pod=claims.problem), frozenset(waits))
@@ -107,7 +107,7 @@ def _place(view: View, pod: Pod, deadline: Instant) -> Decision:
 
 
 def _waits_for_claims(view: View, pod: Pod) -> Iterator[str]:
-    """The claims, and the classes that say how they are bound."""
+    """The topics of the claims, and of the classes that determine how they are bound."""
     for key in claims_of(pod):
         yield wake_topics.claim(key)
         claim = view.claims.get(key)
@@ -116,7 +116,7 @@ def _waits_for_claims(view: View, pod: Pod) -> Iterator[str]:
 
 
 def _filter(view: View, pod: Pod, claims: PodClaims, nodes: Iterable[Node]) -> tuple[list[tuple[Node, Fit]], list[str]]:
-    """The nodes that will do, and the reasons of the others."""
+    """The suitable nodes, and the reasons of the others."""
     fitting = Fitting(view, claims)
     fits: list[tuple[Node, Fit]] = []
     reasons: list[str] = []

@@ -1,4 +1,4 @@
-"""Whether a pod's volumes have come to the node that was chosen: kube-scheduler's PreBind, looked at when something changes. Pure."""
+"""Whether a pod's volumes are bound for the chosen node: kube-scheduler's PreBind, checked at each change. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mooring.controllers.scheduler.view import View
 
 
 class PlanFailed(Exception):
-    """The volumes will not come there any more; str() says why, as kube-scheduler does."""
+    """The volumes can't be bound for the node any more; str() is the reason, in kube-scheduler's words."""
 
 
 def missing_claims(view: View, plan: Plan) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Every reason why a pod has no node yet, byte for byte as kube-scheduler tells it where it has a text for it."""
+"""Every reason why a pod has no node yet, byte for byte as kube-scheduler words it where it has a text for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections import Counter
 from typing import Final, Protocol
 
 from mooring.control.reasons import reason
-from mooring.controllers.binding.reasons import Told
+from mooring.control.result import Because
+from mooring.controllers.binding.reasons import EventText
 
 BOUND_TO_NOTHING: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 AFFINITY: Final = "node(s) didn't match PersistentVolume's node affinity"
@@ -25,19 +26,13 @@ BINDER: Final = 'Bind plugin "DefaultBinder"'
 NO_NODES: Final = "no nodes available to schedule pods"
 
 
-class Because(Protocol):
-    """A reason; str() tells it to people."""
-
-    def __str__(self) -> str: ...
-
-
 class Refusal(Because, Protocol):
     """Why a pod gets no node now. condition: the reason of its condition PodScheduled."""
 
     @property
     def condition(self) -> str: ...
     @property
-    def event(self) -> Told: ...
+    def event(self) -> EventText: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,7 +45,7 @@ class NothingToDo:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rejected:
-    """No node will do. nodes: how many there are. pod: what is wrong wherever it went; else reasons: of each node."""
+    """No node is suitable. nodes: how many there are. pod: the problem on any node; else reasons: of each node."""
 
     nodes: int
     pod: str = ""
@@ -59,21 +54,21 @@ class Rejected:
     def __str__(self) -> str:
         if not self.nodes:
             return NO_NODES
-        told = self.pod or ", ".join(sorted(f"{count} {reason}" for reason, count in Counter(self.reasons).items()))
-        return f"0/{self.nodes} nodes are available: {told}."
+        causes = self.pod or ", ".join(sorted(f"{count} {reason}" for reason, count in Counter(self.reasons).items()))
+        return f"0/{self.nodes} nodes are available: {causes}."
 
     condition: str = dataclasses.field(default="Unschedulable", init=False)
 
     @property
-    def event(self) -> Told:
-        return Told("Warning", "FailedScheduling", str(self))
+    def event(self) -> EventText:
+        return EventText("Warning", "FailedScheduling", str(self))
 
 
 @reason("running {plugin}: {why}")
 class BindingFailed:
-    """A node was chosen, and the pod did not come to it; it is tried again, with another node perhaps.
+    """A node was chosen, and the pod was not bound to it; it is tried again, perhaps with another node.
 
-    plugin: of kube-scheduler, that does there what failed here.
+    plugin: the one of kube-scheduler that would have failed.
     """
 
     why: str
@@ -82,8 +77,8 @@ class BindingFailed:
     condition: str = dataclasses.field(default="SchedulerError", init=False)
 
     @property
-    def event(self) -> Told:
-        return Told("Warning", "FailedScheduling", str(self))
+    def event(self) -> EventText:
+        return EventText("Warning", "FailedScheduling", str(self))
 
 
 @reason('it goes to node "{node_name}"')

@@ -1,12 +1,14 @@
-"""Takes a chosen node back when that node is no more: else the claim pins its pod to a node that nobody will see again.
+"""Removes the selected node of a claim when that node is gone: else the claim pins its pod to a node that does not come back.
 
-kube-scheduler leaves that to the provisioner, which notices only when it is asked for a volume. Only a node that vanished before our eyes
-counts; a name that was never seen may be a node that comes later.
+kube-scheduler leaves that to the provisioner, which notices only when it is asked for a volume. Only a node whose deletion was watched
+counts; an unknown name may be a node that comes later.
 """
 
 from __future__ import annotations
 
-from mooring.api.core import PersistentVolumeClaim
+from collections.abc import Iterator
+
+from mooring.api.core import Node, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation, key_of
 from mooring.base.log import logger
 from mooring.control.controller import Controller
@@ -19,11 +21,12 @@ from mooring.controllers.binding.view import BY_SELECTED
 from mooring.controllers.binding.writes import Whole
 from mooring.controllers.scheduler.reasons import NothingToDo
 from mooring.controllers.scheduler.view import View
+from mooring.kube.cache.informer import Change
 
 log = logger(__name__)
 
 
-class Unpin:
+class StaleNodeSelection:
     """Claims whose node has vanished."""
 
     def __init__(self, runtime: Runtime, view: View, writes: Whole[PersistentVolumeClaim]) -> None:
@@ -32,9 +35,10 @@ class Unpin:
             runtime, "unpin", self._reconcile, workers=1, label="PersistentVolumeClaim", log=log
         )
 
-    def node_vanished(self, name: str) -> None:
-        for claim in self._view.claims.by(BY_SELECTED, name):
-            self.controller.add((key_of(claim), name))
+    def node_changed(self, change: Change[Node]) -> Iterator[tuple[Key, str]]:
+        if change.new is None:
+            for claim in self._view.claims.by(BY_SELECTED, change.key.name):
+                yield key_of(claim), change.key.name
 
     async def _reconcile(self, key: tuple[Key, str]) -> Result:
         claim, node_name = self._view.claims.get(key[0]), key[1]

@@ -13,9 +13,8 @@ from mooring.api.classes import class_of
 from mooring.api.core import Node, PersistentVolumeClaim
 from mooring.api.matching import selects
 from mooring.api.meta import Key, key_of
-from mooring.api.quantity import parse_quantity
 from mooring.api.storage import CSIStorageCapacity
-from mooring.controllers.binding.names import request_of
+from mooring.controllers.binding.names import amount, request_of
 from mooring.controllers.binding.view import BY_CLASS, BY_RESERVING
 from mooring.controllers.scheduler.view import View
 
@@ -30,7 +29,7 @@ def counts_room(view: View, provisioner: str) -> bool:
 
 
 def promised(view: View, class_name: str, but: frozenset[Key]) -> Promised:
-    """What is promised on each node to claims of a class. but: claims that are being looked at, and don't stand in their own way."""
+    """The bytes promised on each node to claims of a class. but: the claims that are being decided on, which don't block themselves."""
     sums: dict[str, Decimal] = {}
     for claim in _reserving(view, class_name):
         if key_of(claim) not in but:
@@ -57,19 +56,12 @@ def _takes(view: View, one: CSIStorageCapacity, node: Node, size: Decimal, befor
     limit = one.maximum_volume_size if one.maximum_volume_size is not None else one.capacity
     if limit is None or one.node_topology is None or not selects(one.node_topology, node.metadata.labels):
         return False
-    if _bytes(limit) < size:
+    if amount(limit) < size:
         return False
     others = before + sum((amount for name, amount in taken.items() if _is_of(view, one, name)), Decimal(0))
-    return not others or one.capacity is None or others + size <= _bytes(one.capacity)
+    return not others or one.capacity is None or others + size <= amount(one.capacity)
 
 
 def _is_of(view: View, one: CSIStorageCapacity, node_name: str) -> bool:
     node = view.node(node_name)
     return node is not None and one.node_topology is not None and selects(one.node_topology, node.metadata.labels)
-
-
-def _bytes(text: str) -> Decimal:
-    try:
-        return parse_quantity(text).value
-    except ValueError:
-        return Decimal(0)

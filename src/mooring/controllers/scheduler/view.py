@@ -1,4 +1,4 @@
-"""What the scheduler reads, and with which indexes."""
+"""The objects, fields and indexes that the scheduler reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mooring.kube.cache.reader import Reader
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """The world as the scheduler sees it, live; `plans` stands before the caches."""
+    """The caches and the plans, live; plans count before the caches."""
 
     claims: Reader[PersistentVolumeClaim]
     volumes: Volumes
@@ -45,7 +45,7 @@ class View:
         return self.plans.node_of(key_of(claim)) or None
 
     def pods_on(self, node_name: str) -> list[Pod]:
-        """Those that are there and not over, and those that are to go there."""
+        """Those that are there and not over, and those that are planned there."""
         there = {key_of(pod): pod for pod in self.pods.by(BY_NODE, node_name)}
         for key in self.plans.on_node(node_name):
             pod = self.pods.get(key)
@@ -70,9 +70,9 @@ def _is_readiness(condition: Condition) -> bool:
 
 
 NODE: Final = slimmed(metadata=slim("labels"), status=slim(conditions=items(_is_readiness, slim("type", "status"))))
-"""Of the conditions only Ready, and of that only what it says: a heartbeat wakes nobody."""
+"""A node; of its conditions only Ready, without the time: a heartbeat wakes nobody."""
 
 
 def is_ready(node: Node) -> bool:
-    """False for a node that says it is not; one that says nothing is believed to be."""
+    """False for a node that reports not to be; one that reports nothing counts as ready."""
     return all(one.status == "True" for one in node.status.conditions or () if one.type == "Ready")

@@ -1,4 +1,4 @@
-"""Whether a pod's volumes can come to a node, and which: kube-scheduler's VolumeBinding filter. Pure."""
+"""Whether a pod's volumes can be used on a node, and which: kube-scheduler's VolumeBinding filter. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Fitting:
         self._promised: dict[str, Promised] = {}
 
     def on(self, node: Node) -> Fit:
-        """What keeps the volumes from this node, all reasons together; or how they come there."""
+        """The reasons why the volumes can't be used on this node, all together; or the volumes and claims to bind."""
         reasons = dict.fromkeys(self._bound_reasons(node))
         static: list[tuple[str, Key]] = []
         provision: list[PersistentVolumeClaim] = []
@@ -109,13 +109,13 @@ class Fitting:
         return self._promised[class_name]
 
     def _zone_reasons(self, node: Node) -> list[str]:
-        """Volumes from before node affinity say their zone in labels."""
+        """Volumes from before node affinity have their zone in labels."""
         labels = node.metadata.labels or {}
         if not any(name in labels for name in ZONE_LABELS):
             return []
         for _, pv in self._claims.bound:
-            told = (pv.metadata.labels or {}) if pv is not None else {}
+            zones = (pv.metadata.labels or {}) if pv is not None else {}
             for name in ZONE_LABELS:
-                if name in told and labels.get(name) not in told[name].split("__"):
+                if name in zones and labels.get(name) not in zones[name].split("__"):
                     return [why.ZONE]
         return []

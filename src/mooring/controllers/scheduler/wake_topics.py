@@ -1,4 +1,4 @@
-"""What a pod waits for, as texts: whoever changes something names the topic, and who waits for it looks again."""
+"""The topics that pods wait for."""
 
 from __future__ import annotations
 

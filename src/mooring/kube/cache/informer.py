@@ -1,6 +1,6 @@
 """A cache of one kind that follows the API server, and tells its handlers what changed.
 
-    attachments = Informer(cluster, VOLUME_ATTACHMENTS, clock=clock, chance=chance, indexes={"pv": ...}, name="attacher/volumeattachments")
+    attachments = Informer(cluster, VOLUME_ATTACHMENTS, clock=clock, randomness=randomness, indexes={"pv": ...})
     attachments.on_change(lambda change: queue.add(...))
     group.create_task(attachments.run(), name=attachments.name)
     await attachments.synced()
@@ -22,7 +22,7 @@ from typing import Any, Final, Generic, TypeVar
 from mooring.api.meta import Key, Kind, Object, finalizers_of, is_deleting, key_of
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.cache.index import IndexFunction
 from mooring.kube.cache.interner import Interner
 from mooring.kube.cache.reflector import Reflector
@@ -36,7 +36,7 @@ __all__ = ["Cause", "Change", "Informer", "keep", "obstacles"]
 T = TypeVar("T", bound=Object)
 Handler = Callable[[Change[T]], None]
 
-RESYNC_PER_BREATH: Final = 200  # objects re-delivered before others get their turn
+RESYNC_YIELD_EVERY: Final = 200  # objects re-delivered before others get their turn
 
 _log = logger(__name__)
 
@@ -47,7 +47,7 @@ def keep(obj: T) -> T:
 
 
 def obstacles(informers: Iterable[Informer[Any]]) -> str:
-    """What keeps any of them from following the API server, "" for nothing that is known."""
+    """The error that keeps any of them from following the API server, "" for none known."""
     return "; ".join(filter(None, (informer.obstacle for informer in informers)))
 
 
@@ -64,7 +64,7 @@ class Informer(Generic[T]):
         kind: Kind[T],
         *,
         clock: Clock,
-        chance: Chance,
+        randomness: Random,
         selection: Selection = EVERYTHING,
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         prune: Callable[[T], T | None] = keep,
@@ -78,7 +78,7 @@ class Informer(Generic[T]):
         self.store: Store[T] = Store(indexes)
         self._feed = _Feed(self.store, prune, self.name, clock, may_be_missing)
         self._cluster, self._kind, self._selection, self._page_limit = cluster, kind, selection, page_limit
-        self._clock, self._chance = clock, chance
+        self._clock, self._randomness = clock, randomness
         self._resync_s = resync_s
         self._running = False
         self._reflector: Reflector[T] | None = None
@@ -103,10 +103,7 @@ class Informer(Generic[T]):
 
     @property
     def obstacle(self) -> str:
-        """What keeps the cache from following the API server, in that one's words; "" for nothing that is known.
-
-        As long as it is not filled, any error; later on a right that is missing, for this does not pass by itself.
-        """
+        """The API server's error that keeps the cache from following, "" for none. Once filled, the cache reports only missing rights."""
         trouble = None if self._reflector is None else self._reflector.trouble
         if trouble is None or (self.has_synced and not isinstance(trouble, Forbidden)):
             return ""
@@ -160,7 +157,7 @@ class Informer(Generic[T]):
             self._kind,
             self._feed,
             clock=self._clock,
-            chance=self._chance,
+            randomness=self._randomness,
             selection=self._selection,
             page_limit=self._page_limit,
             name=self.name,
@@ -181,8 +178,8 @@ class Informer(Generic[T]):
             for number, obj in enumerate(self.store.values(), start=1):
                 current = self.store.get(key_of(obj))
                 if current is not None:
-                    self._feed.tell((Change(current, current, Cause.RESYNC),))
-                if number % RESYNC_PER_BREATH == 0:
+                    self._feed.deliver((Change(current, current, Cause.RESYNC),))
+                if number % RESYNC_YIELD_EVERY == 0:
                     await self._clock.sleep(0)
 
 
@@ -191,7 +188,7 @@ class _Write(Generic[T]):
 
     def __init__(self) -> None:
         self.count = 0
-        self.seen: list[Change[T]] = []
+        self.observed: list[Change[T]] = []
         self._versions: set[str] = set()
         self._ended_uids: set[str] = set()
 
@@ -203,9 +200,9 @@ class _Write(Generic[T]):
     def found_gone(self, obj: T) -> None:
         self._ended_uids.add(obj.metadata.uid)
 
-    def told(self) -> Iterator[Change[T]]:
-        """What was seen, with our own part named so."""
-        for change in self.seen:
+    def attributed(self) -> Iterator[Change[T]]:
+        """The observed changes, with our own marked as such."""
+        for change in self.observed:
             yield dataclasses.replace(change, cause=Cause.OWN_WRITE) if self._is_ours(change) else change
 
     def _is_ours(self, change: Change[T]) -> bool:
@@ -245,11 +242,11 @@ class _Feed(Generic[T]):
         if self._relist.rewound(version):
             self._log.warning("The API server's versions went back, believing the list alone", version=version, known=self._store.version)
         kept = (self._known(obj) or self._kept(obj) for obj in objects)
-        self.tell(self._relist.page((obj for obj in kept if obj is not None), version))
+        self.deliver(self._relist.page((obj for obj in kept if obj is not None), version))
 
     def list_ends(self, version: str) -> None:
         assert self._relist is not None
-        self.tell(self._relist.end(version))
+        self.deliver(self._relist.end(version))
         self._relist = None
         self.heard_at = self._clock.now()
         self.synced.set()
@@ -260,14 +257,14 @@ class _Feed(Generic[T]):
         if obj is None:
             self._store.bookmark(event.resource_version)
         elif event.type is EventType.DELETED:
-            self.tell(self._store.delete(obj))
+            self.deliver(self._store.delete(obj))
         elif not self._is_news(obj):
             self._store.bookmark(event.resource_version)
         elif (kept := self._kept(obj)) is not None:
-            self.tell(self._store.apply(kept))
+            self.deliver(self._store.apply(kept))
         else:
             self._store.bookmark(event.resource_version)
-            self.tell(self._store.exclude(obj, Cause.WATCH))
+            self.deliver(self._store.exclude(obj, Cause.WATCH))
 
     def not_served(self) -> None:
         if self.may_be_missing:
@@ -275,7 +272,7 @@ class _Feed(Generic[T]):
 
     def gone(self, obj: T) -> None:
         """The API server does not know this stored object any more."""
-        self.tell(self._store.bury(obj))
+        self.deliver(self._store.bury(obj))
 
     def wrote(self, obj: T) -> None:
         if _is_over(obj):
@@ -286,9 +283,9 @@ class _Feed(Generic[T]):
                     "The watch is far behind our own deletions, deleted objects may show up again", count=self._tombstones_lost
                 )
         elif (kept := self._kept(obj)) is not None:
-            self.tell(self._store.wrote(kept))
+            self.deliver(self._store.wrote(kept))
         else:
-            self.tell(self._store.exclude(obj, Cause.OWN_WRITE))
+            self.deliver(self._store.exclude(obj, Cause.OWN_WRITE))
 
     @contextlib.contextmanager
     def writing(self, key: Key) -> Iterator[_Write[T]]:
@@ -301,19 +298,19 @@ class _Feed(Generic[T]):
             write.count -= 1
             if not write.count:
                 del self._writes[key]
-                self.tell(write.told())
+                self.deliver(write.attributed())
 
-    def tell(self, changes: Iterable[Change[T]]) -> None:
+    def deliver(self, changes: Iterable[Change[T]]) -> None:
         for change in changes:
             write = self._writes.get(change.key)
             if write is not None:
-                write.seen.append(change)
+                write.observed.append(change)
                 continue
             for handler in self.handlers:
                 handler(change)
 
     def _known(self, obj: T) -> T | None:
-        """What is stored already in this very state: most of a list that repeats another."""
+        """The stored object in this very state: most of a list that repeats another."""
         stored = self._store.get(key_of(obj))
         if stored is None or (stored.metadata.uid, stored.metadata.resource_version) != (obj.metadata.uid, obj.metadata.resource_version):
             return None

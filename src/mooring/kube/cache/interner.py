@@ -1,7 +1,7 @@
-"""Equal parts of cached objects are kept once: 20,000 volumes of one driver share its name, their labels, their claims' namespaces.
+"""Shares equal parts of cached objects: 20,000 volumes of one driver have its name, labels and claim namespaces once.
 
-A decoded object is fresh, each of its strings a copy of its own. Interning replaces them by equal ones that were seen before, and does
-the same with mappings, tuples and structs below the object itself. Sharing is safe since nothing from a cache is ever written to.
+A decoded object has its own copy of each string. Interning replaces them by equal ones that came before, and does the same with
+mappings, tuples and structs below the object itself. Sharing is safe since nothing from a cache is ever written to.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _UNIQUE_IN_META: Final = _UNIQUE | {"name"}
 
 
 class Interner:
-    """Remembers parts, and forgets those not met again for a while.
+    """Remembers parts, and drops those not met again for a while.
 
-    size_max: parts per generation; two are kept, and a part that is met moves to the younger. What is common thus stays shared for ever,
-    what is unique leaves, and the table is bounded.
+    size_max: parts per generation; there are two, and a part that is met moves to the younger. Common parts thus stay, unique ones leave,
+    and the table is bounded.
     """
 
     def __init__(self, size_max: int = 4096) -> None:

@@ -10,7 +10,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Reader(Protocol[T_co]):
-    """What a `Store` can be asked. It answers at once, with what the cache holds at that moment."""
+    """The reading half of a `Store`. Answers come at once, from the cache's state at that moment."""
 
     def get(self, key: Key) -> T_co | None: ...
     def by(self, index: str, value: str) -> tuple[T_co, ...]: ...

@@ -1,10 +1,9 @@
-"""Lists a kind and watches it from there, for ever: what a server, a network and a proxy can do to that, it survives.
+"""Lists a kind and watches it from there, for ever, through all failures of server, network and proxies.
 
-A list is read in pages, always at the newest state. The watch goes on at the last version seen after a clean end and after a cut; when
-the server has forgotten that version (410), all is listed again. Failures wait longer and longer. A watch that ends at once without
-news counts as a failure as well, so nothing that a server does makes this a hot loop; each watch is asked to end after 5 to 10 minutes,
-so a dead one is noticed. An error is logged once until its text changes, and retried. A kind that is not served, as yet or any more, is
-one of them: whatever the cache has stays there.
+A list is read in pages, always at the newest state. The watch resumes at the last version, after a clean end and after a cut; when the
+server no longer has that version (410), all is listed again. Retries back off. A watch that ends at once without news counts as a
+failure too, so no server can cause a hot loop; each watch is asked to end after 5 to 10 minutes, so a dead one is noticed. An error is
+logged once until its text changes, and retried. A kind that is not served is such an error: the cache keeps its content.
 
 Source: client-go tools/cache (reflector): its times and back-off. Differs from client-go: only the newest state is listed, never "any"
 (resourceVersion 0 answers without pages, and may be older than what is known); no streaming list.
@@ -21,8 +20,8 @@ from mooring.api.meta import Kind
 from mooring.base.backoff import BackOff
 from mooring.base.clock import Clock
 from mooring.base.log import logger
-from mooring.base.log_once import Complaints
-from mooring.base.randomness import Chance
+from mooring.base.log_once import LogOnce
+from mooring.base.randomness import Random
 from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, Selection, WatchEvent
 from mooring.kube.errors import ApiError, Gone, NotServed, Unreachable
 from mooring.kube.versions import order
@@ -37,7 +36,7 @@ WATCH_GRACE_S: Final = 60.0  # beyond the time that the server was asked to keep
 PAGE_S: Final = 120.0
 PAGES_EXPIRED_MAX: Final = 2  # lists that broke off because pages took too long, before one is asked for without pages
 RETRY_AFTER_S_MAX: Final = 300.0
-EVENTS_PER_BREATH: Final = 100  # a burst of events does not hold up the loop any longer
+YIELD_EVERY: Final = 100  # a burst of events does not hold up the loop any longer
 
 _log = logger(__name__)
 
@@ -47,19 +46,16 @@ class Sink(Protocol[T]):
 
     def list_begins(self) -> None:
         """A list was asked for; one that had begun before and did not end is void."""
-        ...
 
     def page(self, objects: Sequence[T], version: str) -> None: ...
 
     def list_ends(self, version: str) -> None:
         """All pages were delivered: what is not among them is gone."""
-        ...
 
     def event(self, event: WatchEvent[T]) -> None: ...
 
     def not_served(self) -> None:
         """The server has no such kind, as yet or any more."""
-        ...
 
 
 class Reflector(Generic[T]):
@@ -72,7 +68,7 @@ class Reflector(Generic[T]):
         sink: Sink[T],
         *,
         clock: Clock,
-        chance: Chance,
+        randomness: Random,
         selection: Selection = EVERYTHING,
         page_limit: int = 500,
         name: str = "",
@@ -81,7 +77,7 @@ class Reflector(Generic[T]):
         self._kind = kind
         self._sink = sink
         self._clock = clock
-        self._chance = chance
+        self._randomness = randomness
         self._selection = selection
         self._page_limit = page_limit
         self._version = ""  # the watch goes on after it; "" lists first
@@ -90,12 +86,11 @@ class Reflector(Generic[T]):
         self._forgotten = False  # the server said so since the last healthy watch; the second time we wait
         self._has_news = False  # the running watch has shown a change
         self._log = _log.bind(reflector=name or kind.plural)
-        self._complaints = Complaints(self._log, over="The API server answers again")
+        self._log_once = LogOnce(self._log, over="The API server answers again")
         self.trouble: ApiError | None = None
         """What list or watch failed with last, until one has told something again."""
 
     async def run(self) -> None:
-        """Reflects until cancelled."""
         while True:
             try:
                 if not self._version:
@@ -153,7 +148,7 @@ class Reflector(Generic[T]):
 
     async def _read_events(self) -> None:
         """Hands the events of one watch on. Raises ApiError; a server that forgets to end it in time is left silently."""
-        timeout_s = self._chance.uniform(*WATCH_S)
+        timeout_s = self._randomness.uniform(*WATCH_S)
         watch = self._cluster.watch(self._kind, self._selection, resource_version=self._version, timeout_s=timeout_s)
         count = 0
         try:
@@ -161,7 +156,7 @@ class Reflector(Generic[T]):
                 async for event in events:
                     self._take(event)
                     count += 1
-                    if count % EVENTS_PER_BREATH == 0:
+                    if count % YIELD_EVERY == 0:
                         await self._clock.sleep(0)
         except TimeoutError:
             return
@@ -175,7 +170,7 @@ class Reflector(Generic[T]):
 
     def _is_well(self) -> None:
         self.trouble = None
-        self._complaints.end()
+        self._log_once.reset()
 
     def _failed(self, error: ApiError) -> float:
         """Notes a failure. Returns how many seconds to wait."""
@@ -188,8 +183,8 @@ class Reflector(Generic[T]):
                 return 0.0
         elif isinstance(error, NotServed):
             self._sink.not_served()
-            self._complaints.note("The API server does not serve this kind, looking for it now and then", error)
+            self._log_once.info("The API server does not serve this kind, looking for it now and then", error)
         else:
-            self._complaints.about("Failed to list or watch, trying again", error)
-        delay_s = BACKOFF.delay_s(self._failures) * self._chance.uniform(1.0, 2.0)
+            self._log_once.error("Failed to list or watch, trying again", error)
+        delay_s = BACKOFF.delay_s(self._failures) * self._randomness.uniform(1.0, 2.0)
         return max(delay_s, min(error.retry_after_s or 0.0, RETRY_AFTER_S_MAX))

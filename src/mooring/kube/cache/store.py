@@ -1,18 +1,18 @@
-"""A cache of one kind's objects, with indexes. Pure: no clock, no I/O; what changed is returned, and told by the informer.
+"""A cache of one kind's objects, with indexes. Pure: no clock, no I/O; changes are returned, and delivered by the informer.
 
-Three sources feed it, in any interleaving: lists, the watch, and the answers of our own writes. What keeps them in harmony:
+Three sources feed it, in any interleaving: lists, the watch, and the answers of our own writes. The rules that reconcile them:
 
 - The newer resource version wins, wherever it comes from. Versions are numbers of one counter per server (Kubernetes' API conventions); for
   texts that are no numbers the order of arrival counts.
-- `version` is how far lists and watch have told everything. The answer of a write at or below it brings nothing: the watch has shown
-  that state and all that followed, a deletion perhaps, and nobody would ever take the object out again.
-- A list deletes what it lacks, except what is newer than the list: an own write that the list could not know.
+- `version` is the point up to which lists and watch have shown everything. The answer of a write at or below it is ignored: the watch has
+  shown that state and its successors, perhaps a deletion, and the object would never be removed again.
+- A list deletes objects that it lacks, except those newer than the list: an own write that the list could not know.
 - An object that our own write has ended, or found replaced by another of its name, leaves at once, and its uid stays as a tombstone, so
   that older events still on their way don't bring it back. A tombstone goes when the watch shows the deletion, or when a list that
   began after the write has ended.
 - A list whose version lies before `version` comes from a server that was set back (restored from a backup): then it alone counts.
 
-A change never joins two objects of different uid: a name that was used again is one change to nothing, then one from nothing.
+A change never joins two objects of different uid: a reused name is one change to nothing, then one from nothing.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ TOMBSTONES_MAX: Final = 20_000
 
 
 class Cause(enum.Enum):
-    """What made an object change in the cache."""
-
     WATCH = "watch"
     RELIST = "relist"
     RESYNC = "resync"

@@ -1,7 +1,7 @@
-"""JSON of the API server to typed objects, straight into each kind's struct; what is broken costs itself and nothing else.
+"""JSON of the API server to typed objects, decoded directly into each kind's struct.
 
-Decoders are made once per type. An object that can't be decoded is skipped and named in the log when it comes in a list or a
-watch: one bad object must not blind a controller to all the others.
+Decoders are made once per type. An object that can't be decoded in a list or a watch is skipped and logged: one bad object must not
+blind a controller to all others.
 """
 
 from __future__ import annotations
@@ -140,7 +140,6 @@ _codecs: dict[type, Codec[Any]] = {}
 
 
 def codec_of(struct: type[T]) -> Codec[T]:
-    """The one codec of a type."""
     codec: Codec[T] | None = _codecs.get(struct)
     if codec is None:
         codec = _codecs[struct] = Codec(struct)

@@ -1,7 +1,4 @@
-"""How to reach an API server and as whom: what `kubeconfig.load` gives and `HttpCluster` takes. Records, no behaviour.
-
-Secrets are kept out of every repr.
-"""
+"""Records for the way to an API server: `kubeconfig.load` makes them, `HttpCluster` takes them. Secrets are kept out of every repr."""
 
 from __future__ import annotations
 
@@ -17,10 +14,7 @@ _FILE_BYTES_MAX = 16 * 2**20  # a kubeconfig, a token or a certificate is a few 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pem:
-    """A certificate or key: inline, or in a file that may be replaced at any time.
-
-    where: names it in messages, e.g. `user "a" in /x/config: client-key`. path: "" when the data is inline.
-    """
+    """A certificate or key, inline or in a file that may be replaced at any time (path). where: names it in messages."""
 
     where: str
     path: str = ""
@@ -59,11 +53,7 @@ class InteractiveMode(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExecPlugin:
-    """A program that prints credentials (client.authentication.k8s.io).
-
-    command: an absolute path. environment: the whole of it. cluster: the spec.cluster it is told, None without
-    provideClusterInfo. where: names it in messages.
-    """
+    """Prints credentials. command: absolute. environment: the whole. cluster: None without provideClusterInfo. where: for messages."""
 
     where: str
     command: str
@@ -77,9 +67,9 @@ class ExecPlugin:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class User:
-    """Who asks. At most one of token or token_file, username, exec_plugin; all empty is anonymous, or known by certificate.
+    """A user. At most one of token or token_file, username, exec_plugin; all empty is anonymous, or known by certificate.
 
-    token: also what stands in while token_file can't be read. headers: sent along with each request (impersonation).
+    token: also used while token_file can't be read. headers: sent with each request (impersonation).
     """
 
     token: str = dataclasses.field(default="", repr=False)
@@ -112,7 +102,7 @@ class ClusterConfig:
 
 
 def read_file(path: str, where: str) -> bytes:
-    """A small file's content. where: who names it, for the message. Raises ConfigError when it can't be read or is too big."""
+    """A small file's content. where: its mention, for the message. Raises ConfigError when it can't be read or is too big."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(_FILE_BYTES_MAX + 1)

@@ -1,8 +1,4 @@
-"""Who we are, request after request: the Authorization header, kept fresh.
-
-Tokens of service accounts are replaced in their file about hourly, plugins give credentials that end. The fast path is a
-synchronous look, `current()`; only what has to be fetched is awaited.
-"""
+"""The Authorization header, kept fresh: token files change hourly, plugins' credentials expire. `current()` is synchronous and usual."""
 
 from __future__ import annotations
 
@@ -30,7 +26,7 @@ PLUGIN_PAUSE_S: Final = 5.0
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Credential:
-    """What goes along with a request. Compared by identity. authorization: the header, "" for none."""
+    """A request's credential. Compared by identity. authorization: the header, "" for none."""
 
     authorization: str = dataclasses.field(default="", repr=False)
 
@@ -39,16 +35,13 @@ class Credentials(Protocol):
     """A user's credentials over time."""
 
     def current(self) -> Credential | None:
-        """What to send now; None: `fetch` first."""
-        ...
+        """The credential for the next request; None: `fetch` first."""
 
     async def fetch(self) -> Credential:
         """Gets what `current` did not have. Raises ConfigError."""
-        ...
 
     async def refused(self, credential: Credential) -> bool:
         """The server answered 401 to it. True when there is another one by now, so that asking again has a point."""
-        ...
 
 
 def credentials_of(user: User, clock: Clock, use_certificate: Callable[[Pem, Pem], None]) -> Credentials:
@@ -66,8 +59,6 @@ def credentials_of(user: User, clock: Clock, use_certificate: Callable[[Pem, Pem
 
 
 class Fixed:
-    """Credentials that never change."""
-
     def __init__(self, authorization: str) -> None:
         self._credential = Credential(authorization)
 
@@ -82,7 +73,7 @@ class Fixed:
 
 
 class TokenFile:
-    """A bearer token in a file that somebody replaces. While it can't be read, the last token stays in use."""
+    """A bearer token in a file that is replaced now and then. While it can't be read, the last token stays in use."""
 
     def __init__(self, path: str, fallback: str, clock: Clock) -> None:
         self._path = path

@@ -1,7 +1,7 @@
 """Runs an exec plugin of a kubeconfig, and reads the credentials it prints.
 
 Protocol: client.authentication.k8s.io v1 and v1beta1 (kubernetes.io/docs/reference/config-api/client-authentication.v1).
-What a plugin prints on its standard output is secret and never shown; of its standard error the end is, without what looks like a token.
+A plugin's standard output is secret and never shown; the end of its standard error is, with tokens removed.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ async def run_plugin(plugin: ExecPlugin, timeout_s: float) -> PluginAnswer:
         raise _failure(plugin, f"can't be started: {getattr(error, 'strerror', None) or type(error).__name__}") from None
     try:
         async with asyncio.timeout(timeout_s):
-            (output, said), code = await _outcome(process)
+            (output, stderr), code = await _outcome(process)
     except TimeoutError:
         raise _failure(plugin, f"did not end within {timeout_s:g} s") from None
     finally:
         await _end(process, with_children=not interactive)
     if code != 0:
-        raise _failure(plugin, f"ended with code {code}{_said(said)}")
-    return _read_answer(plugin, output, said)
+        raise _failure(plugin, f"ended with code {code}{_stderr_end(stderr)}")
+    return _read_answer(plugin, output, stderr)
 
 
 async def _outcome(process: asyncio.subprocess.Process) -> tuple[tuple[bytes, bytes], int]:
     async with asyncio.TaskGroup() as group:
         output = group.create_task(_read(process.stdout), name="exec-plugin/stdout")
-        said = group.create_task(_read(process.stderr), name="exec-plugin/stderr")
-    return (output.result(), said.result()), await process.wait()
+        stderr = group.create_task(_read(process.stderr), name="exec-plugin/stderr")
+    return (output.result(), stderr.result()), await process.wait()
 
 
 async def _read(stream: asyncio.StreamReader | None) -> bytes:
@@ -101,11 +101,11 @@ def _may_interact(plugin: ExecPlugin) -> bool:
     return terminal
 
 
-def _read_answer(plugin: ExecPlugin, output: bytes, said: bytes) -> PluginAnswer:
+def _read_answer(plugin: ExecPlugin, output: bytes, stderr: bytes) -> PluginAnswer:
     try:
         answer = msgspec.json.decode(output, type=dict)
     except (ValueError, RecursionError):
-        raise _failure(plugin, f"printed no JSON object ({len(output)} bytes), expected an ExecCredential{_said(said)}") from None
+        raise _failure(plugin, f"printed no JSON object ({len(output)} bytes), expected an ExecCredential{_stderr_end(stderr)}") from None
     if answer.get("kind") != "ExecCredential" or answer.get("apiVersion") != plugin.api_version:
         shown = {name: value if isinstance(value := answer.get(name), str) else "" for name in ("apiVersion", "kind")}
         raise _failure(
@@ -148,7 +148,7 @@ def _failure(plugin: ExecPlugin, what: str) -> ConfigError:
     return ConfigError(f'{plugin.where}: the plugin "{plugin.command}" {what}{hint}')
 
 
-def _said(text: bytes) -> str:
+def _stderr_end(text: bytes) -> str:
     end = _scrubbed(" ".join(text[-4 * _SAID_LENGTH_MAX :].decode(errors="replace").split()))
     return f"; it said: {end[-_SAID_LENGTH_MAX:]}" if end else ""
 

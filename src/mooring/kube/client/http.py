@@ -1,6 +1,6 @@
 """`Cluster` over HTTP: the client that controllers run on in production. The only door to aiohttp in this room.
 
-    async with HttpCluster(load("", os.environ), clock=LoopClock(), chance=Chance(), user_agent="me/1.0") as cluster:
+    async with HttpCluster(load("", os.environ), clock=LoopClock(), chance=Random(), user_agent="me/1.0") as cluster:
         page = await cluster.list(VOLUME_ATTACHMENTS, limit=500)
         async with contextlib.aclosing(cluster.watch(VOLUME_ATTACHMENTS, resource_version=page.resource_version)) as events:
             async for event in events:
@@ -22,14 +22,13 @@ from yarl import URL
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.client.config import ClusterConfig, Pem
 from mooring.kube.client.credentials import credentials_of
-from mooring.kube.client.metrics import ClientMetrics
 from mooring.kube.client.rate_limit import Throttle
-from mooring.kube.client.responses import Answer, Headers
+from mooring.kube.client.responses import Headers, Response
 from mooring.kube.client.rest import RestCluster
-from mooring.kube.client.retrying import CONCURRENCY_MAX, REQUEST_TIMEOUT_S, Exchange, Pairs
+from mooring.kube.client.retrying import CONCURRENCY_MAX, REQUEST_TIMEOUT_S, ClientMetrics, Pairs, RetryingClient
 from mooring.kube.client.tls import TlsContexts, tls_reason
 from mooring.kube.errors import Unreachable
 
@@ -54,7 +53,7 @@ class HttpCluster(RestCluster):
         config: ClusterConfig,
         *,
         clock: Clock,
-        chance: Chance,
+        randomness: Random,
         user_agent: str,
         qps: float | None = None,
         burst: int = 0,
@@ -66,7 +65,7 @@ class HttpCluster(RestCluster):
         self.config = config
         contexts = TlsContexts(config.tls, clock) if config.server.startswith("https:") else None
         self._transport = AiohttpTransport(config, contexts)
-        exchange = Exchange(
+        client = RetryingClient(
             self._transport,
             credentials_of(config.user, clock, contexts.use_certificate if contexts else _no_certificate),
             host=URL(config.server).authority,
@@ -77,17 +76,17 @@ class HttpCluster(RestCluster):
                 *config.user.headers,
             ),
             clock=clock,
-            chance=chance,
+            randomness=randomness,
             throttle=Throttle(qps, burst, clock),
             timeout_s=request_timeout_s,
             concurrency_max=concurrency_max,
             metrics=metrics,
         )
-        super().__init__(exchange, clock, _stranger(config))
+        super().__init__(client, clock, _stranger(config))
 
     async def open(self) -> None:
         """Gets the first credentials, so that a plugin that fails is known at the start. Raises ConfigError. Opens no connection."""
-        await self._exchange.open()
+        await self._client.open()
 
     async def close(self) -> None:
         """Closes all connections; what is still running raises Unreachable."""
@@ -117,13 +116,13 @@ class AiohttpTransport:
         self._open: set[aiohttp.ClientResponse] = set()
         self._closed = False
 
-    async def request(self, method: str, path: str, headers: Pairs, body: bytes | None, timeout_s: float) -> Answer:
+    async def request(self, method: str, path: str, headers: Pairs, body: bytes | None, timeout_s: float) -> Response:
         try:
             async with asyncio.timeout(timeout_s):
                 response = await self._send(method, path, headers, body)
                 self._open.add(response)
                 try:
-                    return Answer(response.status, response.headers, await _body(response))
+                    return Response(response.status, response.headers, await _body(response))
                 finally:
                     self._open.discard(response)
         except TimeoutError:
@@ -260,7 +259,7 @@ _ONCE: Final = (_send_once,)
 
 
 def _probing_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket that finds out by itself when the other host is gone, also while nobody writes."""
+    """A socket that detects a dead peer by itself, also while nothing is written."""
     family, kind, protocol, _, _ = address
     connection = socket.socket(family, kind, protocol)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -299,7 +298,7 @@ def _stranger(config: ClusterConfig) -> str:
 
 
 def _reason(error: Exception, place: str) -> str:
-    """What went wrong, where, and what to look at next."""
+    """The error, its place, and the next thing to look at."""
     tls = tls_reason(error)
     if tls:
         return f"TLS with {place}: {tls}"

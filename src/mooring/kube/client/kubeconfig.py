@@ -1,7 +1,7 @@
-"""Where the API server is and who we are to it: from a kubeconfig file, a list of them, or the pod we run in.
+"""Finds the API server and the user: in a kubeconfig file, a list of them, or the pod's service account.
 
 Rules as kubectl's: an explicit path, else the files of KUBECONFIG merged, else ~/.kube/config, else the service account of the pod.
-Everything that can be wrong is found here, at the start, and said with the file, the field and the remedy.
+Every mistake is found at the start, and reported with its file, field and remedy.
 """
 
 from __future__ import annotations
@@ -38,10 +38,7 @@ def load(path: str, environ: Mapping[str, str], *, context: str = "") -> Cluster
 
 
 def _listed(environ: Mapping[str, str]) -> list[str]:
-    """The files of KUBECONFIG that are there. Raises ConfigError if none is.
-
-    Differs from kubectl, which then goes on to the pod's service account: whoever names a file means that one.
-    """
+    """The existing files of KUBECONFIG. Raises ConfigError for none; differs from kubectl, which then takes the pod's service account."""
     listed = [name for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
     present = [name for name in listed if os.path.exists(name)]
     if listed and not present:
@@ -59,10 +56,7 @@ def _of_home(environ: Mapping[str, str]) -> list[str]:
 
 
 def in_cluster(environ: Mapping[str, str], folder: str = SERVICE_ACCOUNT, *, remedy: str = "give --kubeconfig") -> ClusterConfig:
-    """The way from inside a pod: KUBERNETES_SERVICE_HOST and _PORT, token and CA of the service account. Raises ConfigError.
-
-    remedy: what the error tells somebody who is in no pod.
-    """
+    """The pod's API server and service account. remedy: advice in the error for a process in no pod. Raises ConfigError."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
         ignored = " (KUBECONFIG is set, but does not count here)" if environ.get("KUBECONFIG") else ""

@@ -54,7 +54,6 @@ class Entry:
         return None if values is None else Entry(values, f"{self.where}: {field}", self.folder)
 
     def children(self, field: str) -> Iterator[Entry]:
-        """A list of mappings inside."""
         for index, values in enumerate(self._typed(field, list, "a list") or ()):
             place = f"{self.where}: {field}[{index}]"
             if not isinstance(values, dict):

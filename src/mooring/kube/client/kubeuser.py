@@ -17,10 +17,7 @@ _EXEC_VERSIONS: Final = (f"{_EXEC_GROUP}/v1", f"{_EXEC_GROUP}/v1beta1")
 
 
 def read_user(user: Entry, cluster: Entry, tls: Tls, server: str, environ: Mapping[str, str]) -> User:
-    """Raises ConfigError.
-
-    tls, server: of the cluster, for plugins that want to be told. A token goes before a password, that before a plugin, as in client-go.
-    """
+    """tls, server: for exec plugins. A token goes before a password, that before a plugin, as in client-go. Raises ConfigError."""
     headers = _impersonation(user)
     token, token_file = user.text("token"), user.path("tokenFile")
     username, password = user.text("username"), user.text("password")

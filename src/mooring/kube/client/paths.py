@@ -1,7 +1,7 @@
 """URLs of API resources: `/apis/<group>/<version>/[namespaces/<ns>/]<plural>[/<name>[/<subresource>]]` and their queries.
 
-Names come from objects that anybody may have written. What can't be one segment of a path is refused here, as client-go
-does, and never asked for: a volume named `../secrets/x` must not lead anywhere.
+Names come from objects that anybody may have written. A name that can't be one path segment is refused here, as in client-go: a volume
+named `../secrets/x` must not lead anywhere.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_~.-]*[A-Za-z0-9_~-]")  # ends in no dot:
 
 
 class ResourcePaths:
-    """The URLs of one kind."""
-
     def __init__(self, kind: Kind[Any]) -> None:
         root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
         self.version = root

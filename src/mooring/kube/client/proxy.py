@@ -23,10 +23,7 @@ def checked_proxy(url: str, where: str) -> str:
 
 
 def environment_proxy(server: str, environ: Mapping[str, str]) -> str:
-    """The proxy that HTTPS_PROXY (or HTTP_PROXY) asks for, "" for none or when NO_PROXY covers the server. Raises ConfigError.
-
-    Source: golang.org/x/net/http/httpproxy. Loopback addresses never go through a proxy.
-    """
+    """HTTPS_PROXY or HTTP_PROXY unless NO_PROXY covers the server, as golang.org/x/net/http/httpproxy reads them. Raises ConfigError."""
     parts = urlsplit(server)
     name = f"{parts.scheme.upper()}_PROXY"
     for variable in (name, name.lower()):
@@ -58,7 +55,6 @@ def _is_bypassed(parts: SplitResult, no_proxy: str) -> bool:
 
 
 def is_loopback(server: str) -> bool:
-    """True for a URL of this machine."""
     return _is_loopback(urlsplit(server).hostname or "")
 
 

@@ -18,10 +18,7 @@ _TELL_EVERY_S: Final = 10.0
 
 
 class TokenBucket:
-    """Lets `burst` requests through at once and then `qps` a second, in the order they came. Starts full.
-
-    Source: golang.org/x/time/rate, as client-go's flowcontrol uses it. qps: > 0. burst: >= 1.
-    """
+    """golang.org/x/time/rate's limiter: `burst` requests at once, then `qps` a second, in order. Starts full. qps: > 0. burst: >= 1."""
 
     def __init__(self, qps: float, burst: int) -> None:
         assert qps > 0
@@ -74,10 +71,10 @@ class Throttle:
                 self._bucket.give_back()
                 raise
             if wait_s > LONG_WAIT_S:
-                self._tell(wait_s)
+                self._log_wait(wait_s)
         return wait_s
 
-    def _tell(self, wait_s: float) -> None:
+    def _log_wait(self, wait_s: float) -> None:
         now = self._clock.now()
         if self._told_at is not None and now - self._told_at < _TELL_EVERY_S:
             self._untold_count += 1
@@ -91,5 +88,5 @@ class Throttle:
 
 
 def retry_after_s(text: str) -> float | None:
-    """What a Retry-After header asks for, None when it is no whole number of seconds (client-go reads no dates)."""
+    """The seconds of a Retry-After header, None when it is no whole number (client-go reads no dates)."""
     return float(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None

@@ -1,4 +1,4 @@
-"""What an HTTP answer means: an object, a refusal of the API server, or the words of somebody who stood in between."""
+"""The meaning of an HTTP response: an object, a refusal of the API server, or the text of a proxy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Headers(Protocol):
     def __contains__(self, name: object, /) -> bool: ...
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """An answer, read to its end."""
 
     status: int
@@ -44,36 +44,36 @@ def is_json(headers: Headers) -> bool:
     return headers.get("Content-Type", "").startswith("application/json")
 
 
-def error_of(answer: Answer, asked: str, *, about: str = "", may_show: bool = True) -> ApiError:
-    """The error of an answer that is no success, or is none of the API server's.
+def error_of(response: Response, asked: str, *, about: str = "", may_show: bool = True) -> ApiError:
+    """The error of a response that is no success, or not the API server's.
 
-    asked: verb and path, for the message. about: the same as client-go tells it, `get pods web-0`. may_show: False where the body
-    could hold a secret.
-    A 404 without a Status object is no NotFound: a proxy's, or an API group that the server does not have, and no proof that
-    an object is gone. Differs from client-go, which takes it for one.
+    asked: verb and path, for the message. about: the same in client-go's words, `get pods web-0`. may_show: False where the body could
+    hold a secret.
+    A 404 without a Status object is no NotFound: it comes from a proxy or a missing API group, and does not prove that an object is gone.
+    Differs from client-go, which takes it for one.
     """
-    wait_s = retry_after_s(answer.headers.get("Retry-After", ""))
-    status = status_of(answer.body) if answer.status >= 300 else None
+    wait_s = retry_after_s(response.headers.get("Retry-After", ""))
+    status = status_of(response.body) if response.status >= 300 else None
     if status is not None:
-        return from_status(status, answer.status, wait_s)
-    if answer.status == 404 and answer.body.strip() == _NOWHERE:
+        return from_status(status, response.status, wait_s)
+    if response.status == 404 and response.body.strip() == _NOWHERE:
         return NotServed(f"{NOT_SERVED} ({about or asked})", reason="NotFound", retry_after_s=wait_s)
-    message = f"the server answered {_status_text(answer.status)} to {asked}, {_described(answer, may_show)}"
-    if 300 <= answer.status < 400:
+    message = f"the server answered {_status_text(response.status)} to {asked}, {_described(response, may_show)}"
+    if 300 <= response.status < 400:
         message += "; redirects are not followed: is the server's address right?"
-    if answer.status == 404:
+    if response.status == 404:
         return ApiError(message, code=404, retry_after_s=wait_s)
-    return from_status({"message": message}, answer.status if answer.status >= 300 else 502, wait_s)
+    return from_status({"message": message}, response.status if response.status >= 300 else 502, wait_s)
 
 
-def _described(answer: Answer, may_show: bool) -> str:
-    content_type = answer.headers.get("Content-Type", "")[:60]
-    if not answer.body:
+def _described(response: Response, may_show: bool) -> str:
+    content_type = response.headers.get("Content-Type", "")[:60]
+    if not response.body:
         return "with an empty body"
-    kind = "not a Status object" if is_json(answer.headers) else f"content type {content_type!r}"
+    kind = "not a Status object" if is_json(response.headers) else f"content type {content_type!r}"
     if not may_show:
-        return f"{kind}, {len(answer.body)} bytes"
-    text = " ".join(answer.body[: 4 * SNIPPET_LENGTH_MAX].decode(errors="replace").split())
+        return f"{kind}, {len(response.body)} bytes"
+    text = " ".join(response.body[: 4 * SNIPPET_LENGTH_MAX].decode(errors="replace").split())
     return f"{kind}: {text[:SNIPPET_LENGTH_MAX]}{'…' if len(text) > SNIPPET_LENGTH_MAX else ''}"
 
 
@@ -85,13 +85,10 @@ def _status_text(status: int) -> str:
 
 
 class WarningLog:
-    """Logs what the API server warns of, each text once."""
-
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
     def note(self, headers: Headers) -> None:
-        """Looks for Warning headers."""
         for header in headers.getall("Warning", ()):
             for text in _WARNING.findall(header):
                 self._say(re.sub(r"\\(.)", r"\1", text)[:1000])

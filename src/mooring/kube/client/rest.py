@@ -10,12 +10,50 @@ import msgspec
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
 from mooring.kube.client.codec import UNDECODABLE, codec_of, plurals_of
-from mooring.kube.client.lines import LineSplitter, LineTooLong
 from mooring.kube.client.paths import list_query, paths_of, watch_query
-from mooring.kube.client.responses import Answer, error_of, is_json
-from mooring.kube.client.retrying import Exchange, Stream
+from mooring.kube.client.responses import Response, error_of, is_json
+from mooring.kube.client.retrying import RetryingClient, Stream
 from mooring.kube.cluster import EVERYTHING, Cluster, Request, Selection, Verb, WatchEvent
 from mooring.kube.errors import ApiError, BadRequest, NotServed, ServerError, Unauthorized, Unreachable
+
+
+class LineTooLong(Exception):
+    """A line passed the bound; the stream can't be used any more."""
+
+
+class LineSplitter:
+    """Takes chunks, gives the lines that they complete. length_max: bytes of a line, without its end."""
+
+    def __init__(self, length_max: int) -> None:
+        assert length_max > 0
+        self._length_max = length_max
+        self._begun: list[bytes] = []
+        self._begun_length = 0
+
+    @property
+    def pending(self) -> bool:
+        return self._begun_length > 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that end in this chunk, without their ends and without the empty ones. Raises LineTooLong."""
+        *ended, rest = chunk.split(b"\n")
+        if ended and self._begun:
+            self._check(self._begun_length + len(ended[0]))
+            ended[0] = b"".join((*self._begun, ended[0]))
+            self._begun, self._begun_length = [], 0
+        if rest:
+            self._begun.append(rest)
+            self._begun_length += len(rest)
+            self._check(self._begun_length)
+        lines = [line for line in ended if line and not line.isspace()]
+        for line in lines:
+            self._check(len(line))
+        return lines
+
+    def _check(self, length: int) -> None:
+        if length > self._length_max:
+            raise LineTooLong(f"a line is longer than {self._length_max} bytes")
+
 
 T = TypeVar("T")
 
@@ -31,27 +69,27 @@ _JSON: Final = "application/json"
 class RestCluster(Cluster):
     """Implements `Cluster` on an exchange. `kube/client/http.py` makes one."""
 
-    def __init__(self, exchange: Exchange, clock: Clock, stranger: str) -> None:
+    def __init__(self, client: RetryingClient, clock: Clock, stranger: str) -> None:
         """stranger: what a 401 means, said behind the server's own word: which server did not take which credentials."""
-        self._exchange = exchange
+        self._client = client
         self._clock = clock
         self._stranger = stranger
 
     async def ask(self, request: Request) -> Any:
         method, path, body, content_type = _as_http(request)
         if body is None:
-            answer = await self._exchange.ask(method, path)
+            response = await self._client.ask(method, path)
         else:
-            answer = await self._exchange.ask(method, path, _encoded(body), content_type)
-        if answer.status >= 300 or not is_json(answer.headers):
-            refusal = self._refusal(answer, f"{method} {path}", request.kind, _about(method, request))
+            response = await self._client.ask(method, path, _encoded(body), content_type)
+        if response.status >= 300 or not is_json(response.headers):
+            refusal = self._refusal(response, f"{method} {path}", request.kind, _about(method, request))
             if request.verb is Verb.SERVES and isinstance(refusal, NotServed):
                 return False
             raise refusal
         try:
-            return _decoded(request, answer.body)
+            return _decoded(request, response.body)
         except UNDECODABLE as error:
-            raise _undecodable(method, path, answer, error) from None
+            raise _undecodable(method, path, response, error) from None
 
     async def watch(
         self, kind: Kind[T], selection: Selection = EVERYTHING, *, resource_version: str, timeout_s: float = 0.0
@@ -70,19 +108,19 @@ class RestCluster(Cluster):
             stream.close()
 
     async def _opened(self, kind: Kind[Any], path: str) -> Stream:
-        reply = await self._exchange.watch(path)
-        if isinstance(reply, Answer):
-            raise self._refusal(reply, f"WATCH {path}", kind, f"get {kind.resource}")
-        if not is_json(reply.headers):
-            reply.close()
-            raise error_of(Answer(reply.status, reply.headers, b"(not read)"), f"WATCH {path}")
-        return reply
+        response = await self._client.watch(path)
+        if isinstance(response, Response):
+            raise self._refusal(response, f"WATCH {path}", kind, f"get {kind.resource}")
+        if not is_json(response.headers):
+            response.close()
+            raise error_of(Response(response.status, response.headers, b"(not read)"), f"WATCH {path}")
+        return response
 
-    def _refusal(self, answer: Answer, asked: str, kind: Kind[Any], about: str) -> ApiError:
-        error = error_of(answer, asked, about=about, may_show=_may_show(kind))
+    def _refusal(self, response: Response, asked: str, kind: Kind[Any], about: str) -> ApiError:
+        error = error_of(response, asked, about=about, may_show=_may_show(kind))
         if isinstance(error, Unauthorized):  # the servers' own text is this one word
-            told = f"{error}: {self._stranger}"
-            return Unauthorized(told, reason=error.reason, details=error.details, retry_after_s=error.retry_after_s)
+            message = f"{error}: {self._stranger}"
+            return Unauthorized(message, reason=error.reason, details=error.details, retry_after_s=error.retry_after_s)
         return error
 
 
@@ -144,7 +182,7 @@ def _about(method: str, request: Request) -> str:
 
 
 def _events(kind: Kind[T], splitter: LineSplitter, chunk: bytes, path: str) -> Iterator[WatchEvent[T]]:
-    """The events whose lines end in this chunk. Raises Unreachable for what is no event: whoever sent it can't be followed further."""
+    """The events whose lines end in this chunk. Raises Unreachable for a line that is none: the stream can't be trusted further."""
     codec = codec_of(kind.struct)
     try:
         for line in splitter.feed(chunk):
@@ -169,10 +207,10 @@ def _encoded(body: object) -> bytes:
         raise BadRequest("the body holds half a character (a lone surrogate), which JSON can't carry", reason="BadRequest") from None
 
 
-def _undecodable(method: str, path: str, answer: Answer, error: Exception) -> ServerError:
+def _undecodable(method: str, path: str, response: Response, error: Exception) -> ServerError:
     """A success that can't be read: what was asked has happened, or may have. The body is not shown, it may hold a secret."""
     return ServerError(
-        f"the server's answer to {method} {path} ({answer.status}, {len(answer.body)} bytes) can't be read: {_why(error)}", code=502
+        f"the server's answer to {method} {path} ({response.status}, {len(response.body)} bytes) can't be read: {_why(error)}", code=502
     )
 
 

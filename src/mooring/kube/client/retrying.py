@@ -1,8 +1,4 @@
-"""Asks and asks again: one request with all that a Kubernetes client does around it.
-
-Fresh credentials and a second try after a 401; the client's own rate limit; waiting as long as Retry-After says; a bound on
-how many requests run at once, which watches do not count against. How bytes travel is the `Transport`'s affair.
-"""
+"""A request with credentials (and one more try after a 401), rate limit, Retry-After, and a bound on requests at once (not watches)."""
 
 from __future__ import annotations
 
@@ -10,15 +6,50 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias, TypeVar
 
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.kube.client.credentials import Credential, Credentials
-from mooring.kube.client.metrics import ClientMetrics
 from mooring.kube.client.rate_limit import Throttle, retry_after_s
-from mooring.kube.client.responses import Answer, Headers, WarningLog
+from mooring.kube.client.responses import Headers, Response, WarningLog
 from mooring.kube.errors import Unauthorized, Unreachable
+
+_WAIT_BUCKETS_S: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+
+
+class ClientMetrics:
+    """Counts requests by their answer, and the time that requests waited for the client's own limit. One per registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counter(
+            "rest_client_requests_total",
+            "Number of HTTP requests, partitioned by status code, method, and host.",
+            ("code", "host", "method"),
+            registry=registry,
+        )
+        self._waits = Histogram(
+            "rest_client_rate_limiter_duration_seconds",
+            "Client side rate limiter latency in seconds. Broken down by verb, and host.",
+            ("verb", "host"),
+            buckets=_WAIT_BUCKETS_S,
+            registry=registry,
+        )
+        self._request_counters: dict[tuple[int, str, str], Counter] = {}
+
+    def answered(self, status: int, host: str, method: str) -> None:
+        """status: 0 when there was no answer."""
+        key = (status, host, method)
+        counter = self._request_counters.get(key)
+        if counter is None:
+            counter = self._request_counters[key] = self._requests.labels(str(status) if status else "<error>", host, method)
+        counter.inc()
+
+    def waited(self, seconds: float, host: str, method: str) -> None:
+        self._waits.labels(method, host).observe(seconds)
+
 
 _log = logger(__name__)
 
@@ -47,31 +78,28 @@ class Stream(Protocol):
     def headers(self) -> Headers: ...
 
     async def chunk(self, timeout_s: float) -> bytes:
-        """What has arrived, b"" at the end. Raises Unreachable."""
-        ...
+        """The bytes that have arrived, b"" at the end. Raises Unreachable."""
 
     def close(self) -> None:
         """Drops the connection, unless the body was read to its end."""
-        ...
 
 
 class Transport(Protocol):
     """Carries requests to one server; each raises Unreachable and nothing else. path: begins with a slash, already escaped."""
 
-    async def request(self, method: str, path: str, headers: Pairs, body: bytes | None, timeout_s: float) -> Answer: ...
+    async def request(self, method: str, path: str, headers: Pairs, body: bytes | None, timeout_s: float) -> Response: ...
 
     async def stream(self, path: str, headers: Pairs, timeout_s: float) -> Stream:
         """GET. timeout_s: until the headers of the answer are there."""
-        ...
 
     async def close(self) -> None: ...
 
 
-_Reply = TypeVar("_Reply", Answer, "Answer | Stream")
+_Either = TypeVar("_Either", Response, "Response | Stream")
 
 
-class Exchange:
-    """The way to one server for one user."""
+class RetryingClient:
+    """Sends requests with credentials, rate limit and retries to one server for one user."""
 
     def __init__(
         self,
@@ -81,7 +109,7 @@ class Exchange:
         host: str,
         headers: Pairs,
         clock: Clock,
-        chance: Chance,
+        randomness: Random,
         throttle: Throttle,
         timeout_s: float = REQUEST_TIMEOUT_S,
         concurrency_max: int = CONCURRENCY_MAX,
@@ -95,7 +123,7 @@ class Exchange:
         self._host = host
         self._fixed_headers = headers
         self._clock = clock
-        self._chance = chance
+        self._randomness = randomness
         self._throttle = throttle
         self._timeout_s = timeout_s
         self._slots = asyncio.Semaphore(concurrency_max)
@@ -109,68 +137,72 @@ class Exchange:
         if self._credentials.current() is None:
             await self._credentials.fetch()
 
-    async def ask(self, method: str, path: str, body: bytes | None = None, content_type: str = "") -> Answer:
+    async def ask(self, method: str, path: str, body: bytes | None = None, content_type: str = "") -> Response:
         """The answer, whatever its status. Raises Unreachable, and Unauthorized when there are no credentials to be had."""
 
-        async def send(credential: Credential) -> Answer:
+        async def send(credential: Credential) -> Response:
             waited_s = await self._throttle.wait()
             async with self._slots:
                 status = 0
                 try:
-                    answer = await self.transport.request(method, path, self._headers_with(credential, content_type), body, self._timeout_s)
-                    status = answer.status
+                    response = await self.transport.request(
+                        method, path, self._headers_with(credential, content_type), body, self._timeout_s
+                    )
+                    status = response.status
                 finally:
                     if self._metrics is not None:
                         self._metrics.answered(status, self._host, method)
                         self._metrics.waited(waited_s, self._host, method)
-            return answer
+            return response
 
-        return await self._persist(send, method, path)
+        return await self._send_with_retries(send, method, path)
 
-    async def watch(self, path: str) -> Answer | Stream:
+    async def watch(self, path: str) -> Response | Stream:
         """The stream that the server opened (status 200), or its refusal."""
 
-        async def send(credential: Credential) -> Answer | Stream:
+        async def send(credential: Credential) -> Response | Stream:
             stream = await self.transport.stream(path, self._headers_with(credential, ""), self._timeout_s)
             if self._metrics is not None:
                 self._metrics.answered(stream.status, self._host, "GET")
             return stream if stream.status == 200 else await self._refusal(stream)
 
-        return await self._persist(send, "WATCH", path)
+        return await self._send_with_retries(send, "WATCH", path)
 
-    async def _persist(self, send: Callable[[Credential], Awaitable[_Reply]], method: str, path: str) -> _Reply:
-        """Sends until the answer is one to live with."""
+    async def _send_with_retries(self, send: Callable[[Credential], Awaitable[_Either]], method: str, path: str) -> _Either:
+        """Retries until the response is final."""
         renewed, retry_count, waited_s = False, 0, 0.0
         while True:
             credential = self._credentials.current() or await self._fetch()
-            reply = await send(credential)
-            if "Warning" in reply.headers:
-                self._warnings.note(reply.headers)
-            if reply.status < 300:
-                return reply
-            if reply.status == 401 and not renewed and await self._credentials.refused(credential):
+            response = await send(credential)
+            if "Warning" in response.headers:
+                self._warnings.note(response.headers)
+            if response.status < 300:
+                return response
+            if response.status == 401 and not renewed and await self._credentials.refused(credential):
                 renewed = True
                 continue
-            wait_s = self._wait_s(reply, method)
+            wait_s = self._wait_s(response, method)
             if wait_s is None or retry_count == RETRIES_MAX or waited_s > RETRY_AFTER_S_MAX:
-                return reply
+                return response
             retry_count += 1
             waited_s += wait_s
-            _log.info(2, "The API server asked to come back later", status=reply.status, method=method, path=path, wait_s=round(wait_s, 3))
+            _log.info(
+                2, "The API server asked to come back later", status=response.status, method=method, path=path, wait_s=round(wait_s, 3)
+            )
             await self._clock.sleep(wait_s)
 
-    def _wait_s(self, reply: Answer | Stream, method: str) -> float | None:
-        """How long the server wants us to wait before we ask again; None when it does not ask for that, or for too much.
+    def _wait_s(self, response: Response | Stream, method: str) -> float | None:
+        """The delay before a retry; None when the server asks for none, or for too long a one.
 
         Differs from client-go, which repeats writes after a 5xx too: such a write may have happened, and a JSON patch that is applied
-        twice says something else. Who wrote must know.
+        twice has another result. The writer must know.
         """
-        if not (reply.status == 429 or (reply.status >= 500 and method in _READS)):
+        if not (response.status == 429 or (response.status >= 500 and method in _READS)):
             return None
-        wait_s = retry_after_s(reply.headers.get("Retry-After", ""))
+        wait_s = retry_after_s(response.headers.get("Retry-After", ""))
         if wait_s is None or wait_s > RETRY_AFTER_S_MAX:
             return None
-        return wait_s * self._chance.uniform(1.0, 1.0 + _RETRY_SPREAD)
+        return wait_s * self._randomness.uniform(1.0, 1.0 + _RETRY_SPREAD)
 
     async def _fetch(self) -> Credential:
         try:
@@ -178,7 +210,7 @@ class Exchange:
         except ConfigError as error:
             raise Unauthorized(str(error), reason="Unauthorized") from error
 
-    async def _refusal(self, stream: Stream) -> Answer:
+    async def _refusal(self, stream: Stream) -> Response:
         """The refusal of a watch, its body read within the time and size of a small answer."""
         body = b""
         deadline = self._clock.now() + self._timeout_s
@@ -189,7 +221,7 @@ class Exchange:
             pass  # the status line says enough
         finally:
             stream.close()
-        return Answer(stream.status, stream.headers, body)
+        return Response(stream.status, stream.headers, body)
 
     def _headers_with(self, credential: Credential, content_type: str) -> Pairs:
         """Made once per credential and content type: they are the same for thousands of requests."""

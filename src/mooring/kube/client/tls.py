@@ -1,7 +1,7 @@
-"""TLS towards the API server: contexts from PEM text, made anew when the files behind them change.
+"""TLS towards the API server: contexts from PEM text, renewed when the files change.
 
-OpenSSL's own messages name neither the file nor the remedy, so every step says what it was about. Keys that come as data
-pass through an anonymous memory file: a container's file system may be read-only, and nothing may stay behind.
+OpenSSL's messages name neither the file nor the remedy, so every step names its input. Inline keys pass through an anonymous memory
+file: a container's file system may be read-only, and nothing may stay behind.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Stamp = tuple[tuple[int, int, int], ...]
 
 
 class TlsContexts:
-    """The context for new connections. Who holds an older one may go on: connections live until they are closed."""
+    """The context for new connections. Older connections keep theirs until they are closed."""
 
     def __init__(self, tls: Tls, clock: Clock) -> None:
         """Raises ConfigError."""
@@ -69,10 +69,10 @@ class TlsContexts:
 
 
 def client_context(tls: Tls) -> ssl.SSLContext:
-    """What a client connects with. Raises ConfigError for PEM text that can't be used.
+    """The client's TLS context. Raises ConfigError for unusable PEM text.
 
-    Differs from ssl.create_default_context as Go's client does: a CA without the key identifiers of RFC 5280 is good
-    enough (many clusters have one), an intermediate CA may be the anchor, and a certificate's common name never counts.
+    Differs from ssl.create_default_context as Go's client does: a CA without the key identifiers of RFC 5280 is accepted (many clusters
+    have one), an intermediate CA may be the anchor, and a certificate's common name never counts.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -92,18 +92,18 @@ def client_context(tls: Tls) -> ssl.SSLContext:
 
 
 def tls_reason(error: BaseException) -> str:
-    """What went wrong with TLS and what to do, "" when the error is about something else. Looks at what caused it, too."""
+    """The TLS problem and its remedy, "" for another error. Its causes are examined, too."""
     cause: BaseException | None = error
     for _ in range(8):
         if cause is None:
             break
         if isinstance(cause, ssl.SSLError) and type(cause).__module__ == "ssl":  # not aiohttp's, which are SSLErrors without a reason
-            return _told(cause)
+            return _explained(cause)
         cause = getattr(cause, "os_error", None) or cause.__cause__ or cause.__context__
     return ""
 
 
-def _told(error: ssl.SSLError) -> str:
+def _explained(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         if "ismatch" in error.verify_message:  # OpenSSL: Hostname mismatch, IP address mismatch
             return f"the server's certificate is for another name: {error.verify_message}; set tls-server-name to a name that it is for"
@@ -170,7 +170,7 @@ def _no_passphrase() -> str:
 
 
 def _stamp(tls: Tls) -> _Stamp:
-    """What changes when one of the files does."""
+    """A value that changes when one of the files does."""
     return tuple(_file_stamp(pem.path) for pem in (tls.authority, tls.certificate, tls.key) if pem is not None and pem.path)
 
 

@@ -74,7 +74,7 @@ class NodeVolumes:
             actual.csi_drivers,
             actual.tell,
             runtime.clock,
-            runtime.chance,
+            runtime.randomness,
         )
         self._threads = around.threads
         self._growth = GrowthSteps(around, runtime.cluster)

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from mooring.base.clock import Clock
 from mooring.base.log import logger
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.csi.codes import Code, DriverError
 from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
@@ -83,16 +83,16 @@ class VolumeStats(Collector):
         registry: CollectorRegistry,
         *,
         clock: Clock,
-        chance: Chance,
+        randomness: Random,
     ) -> None:
-        self._drivers, self._volumes, self._abnormal, self._clock, self._chance = drivers, volumes, abnormal, clock, chance
+        self._drivers, self._volumes, self._abnormal, self._clock, self._randomness = drivers, volumes, abnormal, clock, randomness
         self._usages: dict[Asked, Usage] = {}
         registry.register(self)
 
     async def run(self) -> None:
         """Asks until cancelled."""
         while True:
-            await self._clock.sleep(PERIOD_S * self._chance.uniform(1, 2))
+            await self._clock.sleep(PERIOD_S * self._randomness.uniform(1, 2))
             await self.ask_all()
 
     async def ask_all(self) -> None:

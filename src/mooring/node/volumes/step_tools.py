@@ -11,7 +11,7 @@ from mooring.api.storage import CSIDriver
 from mooring.base.backoff import BackOff
 from mooring.base.clock import Clock
 from mooring.base.errors import MooringError
-from mooring.base.randomness import Chance
+from mooring.base.randomness import Random
 from mooring.control.secrets import SecretCache, SecretError
 from mooring.csi.codes import DriverError
 from mooring.kube.cache.informer import Informer
@@ -57,7 +57,7 @@ class Surroundings:
     csi_drivers: Informer[CSIDriver]
     tell: Callable[[PodUse, str, str, str], None]
     clock: Clock
-    chance: Chance
+    randomness: Random
     threads: Threads = dataclasses.field(default_factory=Threads)
 
 
@@ -72,7 +72,7 @@ class StepTools:
     def failure(self, before: Failure | None, error: StepFailed) -> Failure:
         """What is remembered of a step that failed: the next try is twice as far away as the last."""
         count = before.count + 1 if before is not None else 1
-        return Failure(str(error), count, self._around.clock.now() + BACK_OFF.jittered_s(count, self._around.chance))
+        return Failure(str(error), count, self._around.clock.now() + BACK_OFF.jittered_s(count, self._around.randomness))
 
     def _failed(self, step: str, text: str, *, uncertain: bool = False) -> StepFailed:
         return StepFailed(step, text, reason=self.reason, uncertain=uncertain)
@@ -100,7 +100,7 @@ class StepTools:
 
     def _forget_secret(self, reference: SecretReference | None) -> None:
         if reference is not None:
-            self._around.secrets.forget(reference)
+            self._around.secrets.invalidate(reference)
 
     async def _injection(self, volume: Volume, use: PodUse, step: str) -> Injected:
         try:

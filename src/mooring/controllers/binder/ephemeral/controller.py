@@ -1,4 +1,4 @@
-"""Ephemeral volumes: makes the claims that pods bring templates for. Their end is the garbage collector's."""
+"""Ephemeral volumes: creates the claims of pods' templates. The garbage collector deletes them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class EphemeralVolumes:
             yield key_of(pod)
 
     def _claim_gone(self, change: Change[PersistentVolumeClaim]) -> Iterator[Key]:
-        """A claim of this name is no more: its pod may need another, or may now have its own."""
+        """A claim of this name is gone: its pod may need another, or may now have its own."""
         if change.new is None and change.old is not None:
             for pod in self._caches.pods.store.by(BY_CLAIM, str(key_of(change.old))):
                 yield key_of(pod)

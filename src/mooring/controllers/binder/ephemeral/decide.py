@@ -1,4 +1,4 @@
-"""Claims of ephemeral volumes: a pod brings the template, the claim is the pod's and goes with it. Pure."""
+"""Claims of ephemeral volumes: the pod has the template, the claim belongs to the pod and is deleted with it. Pure."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key, is_deleting
 from mooring.api.pods import Pod, Volume
 from mooring.controllers.binding.names import claim_name_of, is_finished, not_owner_text, owns
-from mooring.controllers.binding.reasons import Told
+from mooring.controllers.binding.reasons import EventText
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a pod's ephemeral volumes need. bodies: claims to create, by volume. problem: a claim of that name is somebody else's."""
+    """The needs of a pod's ephemeral volumes. bodies: claims to create, by volume. problem: a claim of that name has another owner."""
 
     bodies: tuple[tuple[str, dict[str, Any]], ...] = ()
     problem: str = ""
 
     @property
-    def event(self) -> Told | None:
-        return told(self.problem) if self.problem else None
+    def event(self) -> EventText | None:
+        return failed_binding(self.problem) if self.problem else None
 
     def __str__(self) -> str:
         return self.problem or f"{len(self.bodies)} claims are to be made"
 
 
 def judge_pod(pod: Pod, claim_of: Callable[[Key], PersistentVolumeClaim | None]) -> Wanted:
-    """The claims that a pod lacks. A pod that is going or has ended needs none."""
+    """The claims that a pod lacks. A pod that is being deleted or has ended needs none."""
     if is_deleting(pod) or is_finished(pod):
         return Wanted()
     bodies: list[tuple[str, dict[str, Any]]] = []
@@ -46,13 +46,13 @@ def judge_pod(pod: Pod, claim_of: Callable[[Key], PersistentVolumeClaim | None])
     return Wanted(tuple(bodies))
 
 
-def refused(volume_name: str, claim_name: str, error: str) -> Told:
-    """What the pod's users are told of a claim that could not be made."""
-    return told(f"ephemeral volume {volume_name}: create PVC {claim_name}: {error}")
+def refused(volume_name: str, claim_name: str, error: str) -> EventText:
+    """The pod's event about a claim that could not be created."""
+    return failed_binding(f"ephemeral volume {volume_name}: create PVC {claim_name}: {error}")
 
 
-def told(problem: str) -> Told:
-    return Told("Warning", "FailedBinding", problem)
+def failed_binding(problem: str) -> EventText:
+    return EventText("Warning", "FailedBinding", problem)
 
 
 def _body(pod: Pod, volume: Volume) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The three protections: finalizers on what is new, taken off what may go.
+"""The three protections: finalizers are added to new objects, and removed from objects that may be deleted.
 
-pvc-protection asks the API server for a namespace's pods only where the cache can't prove that it has seen all that were there when the
-claim was deleted; the peer asks for each batch of claims.
+pvc-protection asks the API server for a namespace's pods only where the cache can't prove that it has all pods from when the claim was
+deleted; the peer asks for each batch of claims.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mooring.controllers.binding import edits
 from mooring.controllers.binding.announcer import CROWDED_S, Announcer
 from mooring.controllers.binding.caches import BindingCaches
 from mooring.controllers.binding.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claims_of, reference_to
-from mooring.controllers.binding.reasons import Gone, Told
+from mooring.controllers.binding.reasons import EventText, Gone
 from mooring.controllers.binding.view import BY_ATTRIBUTES, BY_CLAIM, attributes_of
 from mooring.controllers.binding.writes import Whole
 from mooring.kube.cache.informer import Change
@@ -39,7 +39,7 @@ _DONE: Final = {Guard.ADD: "added the finalizer", Guard.REMOVE: "removed the fin
 
 
 class LivePods:
-    """A namespace's pods from the API server, asked for once for all that were deleted before."""
+    """A namespace's pods from the API server, listed once for all claims that were deleted before."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -67,15 +67,15 @@ class ClaimProtection:
             runtime, "pvcprotection", self._reconcile, workers=WORKERS, label="PersistentVolumeClaim", log=log
         )
         self.controller.watch(caches.claims, self._changed)
-        self.controller.watch(caches.pods, self._let_go)
+        self.controller.watch(caches.pods, self._pod_changed)
 
     def _changed(self, change: Change[PersistentVolumeClaim]) -> Iterator[Key]:
         claim = change.new
         if claim is not None and judge_claim(claim, (), pods_are_fresh=True).guard is not Guard.NOTHING:
             yield key_of(claim)
 
-    def _let_go(self, change: Change[Pod]) -> Iterator[Key]:
-        """The deleted claims of a pod that is gone, over or somewhere else."""
+    def _pod_changed(self, change: Change[Pod]) -> Iterator[Key]:
+        """The deleted claims of a changed pod: it may be gone, or over."""
         for pod in (change.old, change.new):
             for key in claims_of(pod) if pod is not None else ():
                 claim = self._claims.get(key)
@@ -97,8 +97,8 @@ class ClaimProtection:
             judgement = judge_claim(claim, live, pods_are_fresh=True)
         after_s = None
         if judgement.holder_finished:
-            told = Told("Normal", "ClaimInUse", f"the claim stays until it is free: {judgement}")
-            after_s = None if self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), told) else CROWDED_S
+            event = EventText("Normal", "ClaimInUse", f"the claim stays until it is free: {judgement}")
+            after_s = None if self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event) else CROWDED_S
         return await _carry_out(self._writes, claim, judgement, PVC_PROTECTION, after_s)
 
 
@@ -132,19 +132,19 @@ class AttributesClassProtection:
             runtime, "vacprotection", self._reconcile, workers=1, label="VolumeAttributesClass", log=log
         )
         self.controller.watch(self._classes, self._changed)
-        self.controller.watch(caches.claims, self._let_go_by_claim)
-        self.controller.watch(caches.volumes, self._let_go_by_volume)
+        self.controller.watch(caches.claims, self._claim_changed)
+        self.controller.watch(caches.volumes, self._volume_changed)
 
     def _changed(self, change: Change[VolumeAttributesClass]) -> Iterator[str]:
         if change.new is not None and is_deleting(change.new):
             yield change.new.metadata.name
 
-    def _let_go_by_claim(self, change: Change[PersistentVolumeClaim]) -> Iterable[str]:
+    def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> Iterable[str]:
         if change.old is None:
             return ()
         return sorted(set(attributes_of(change.old)) - set(attributes_of(change.new) if change.new is not None else ()))
 
-    def _let_go_by_volume(self, change: Change[PersistentVolume]) -> Iterator[str]:
+    def _volume_changed(self, change: Change[PersistentVolume]) -> Iterator[str]:
         if change.old is not None and change.old.spec.volume_attributes_class_name:
             yield change.old.spec.volume_attributes_class_name
 

@@ -1,4 +1,4 @@
-"""Protection of what is in use: who gets a finalizer, and who may go. Pure; one function per kind."""
+"""Protection of objects in use: decides on their finalizer. Pure; one function per kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mooring.controllers.binding.names import BOUND, PV_PROTECTION, PVC_PROTECTI
 
 
 class Guard(enum.Enum):
-    """What to do with the finalizer."""
+    """The next step for the finalizer."""
 
     ADD = "add"
     KEEP = "keep"
@@ -24,7 +24,7 @@ class Guard(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Judgement:
-    """holder: who keeps the object from going, "" for nobody."""
+    """holder: the user that keeps the object from being deleted, "" for none."""
 
     guard: Guard
     holder: str = ""
@@ -38,7 +38,7 @@ class Judgement:
 
 
 def judge_claim(claim: PersistentVolumeClaim, pods: Iterable[Pod], *, pods_are_fresh: bool) -> Judgement:
-    """pods: those that name the claim. pods_are_fresh: nobody can have been overlooked."""
+    """pods: those that name the claim. pods_are_fresh: none can be missing."""
     held = PVC_PROTECTION in finalizers_of(claim)
     if not is_deleting(claim):
         return Judgement(Guard.NOTHING if held else Guard.ADD)

@@ -1,4 +1,4 @@
-"""Carrying out what was decided about claims and volumes, one write after the other."""
+"""Carries out decisions about claims and volumes, one write after the other."""
 
 from __future__ import annotations
 

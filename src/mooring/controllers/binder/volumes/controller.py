@@ -1,12 +1,13 @@
 """The PV controller: claims and volumes, each with a queue, decided by pure functions, written one step after the other.
 
-Keys are worked on side by side. Two that mean the same volume take turns (`volume_locks.py`), and a decision is only carried out on the
+Keys are worked on side by side. Two that mean the same volume take turns (`VolumeLocks`), and a decision is only carried out on the
 state it was taken on (`writes.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
@@ -22,8 +23,7 @@ from mooring.controllers.binder.volumes.actions import Actions
 from mooring.controllers.binder.volumes.decide_claim import decide_claim
 from mooring.controllers.binder.volumes.decide_volume import decide_volume
 from mooring.controllers.binder.volumes.decision import Absent, Ask, Bind, Decision, SetClass
-from mooring.controllers.binder.volumes.event_handlers import Offers, Wakes
-from mooring.controllers.binder.volumes.volume_locks import VolumeLocks, unlocked
+from mooring.controllers.binder.volumes.event_handlers import BindingEventHandlers, Offers
 from mooring.controllers.binding import reasons as why
 from mooring.controllers.binding.announcer import CROWDED_S, REMIND_S, Announcer
 from mooring.controllers.binding.caches import BindingCaches
@@ -31,6 +31,39 @@ from mooring.controllers.binding.names import reference_to
 from mooring.controllers.binding.view import View
 from mooring.kube.cache.informer import Change
 from mooring.kube.errors import ApiError
+
+
+def unlocked(pv_name: str) -> Topic:
+    """Told when a volume is unlocked."""
+    return f"unlocked/{pv_name}"
+
+
+class VolumeLocks:
+    """Volumes by name. tell: called with the topic of each volume that is unlocked."""
+
+    def __init__(self, tell: Callable[[Topic], None]) -> None:
+        self.taken: dict[str, Key] = {}
+        """Volume → the claim that it is being bound to."""
+        self._locked: set[str] = set()
+        self._tell = tell
+
+    def is_locked(self, pv_name: str) -> bool:
+        return pv_name in self._locked
+
+    @contextlib.contextmanager
+    def lock(self, pv_name: str, claim: Key | None = None) -> Iterator[None]:
+        """Holds the lock for the block. claim: to which the volume is being bound."""
+        assert pv_name not in self._locked, "who finds it locked waits for its topic"
+        self._locked.add(pv_name)
+        if claim is not None:
+            self.taken[pv_name] = claim
+        try:
+            yield
+        finally:
+            self._locked.discard(pv_name)
+            self.taken.pop(pv_name, None)
+            self._tell(unlocked(pv_name))
+
 
 log = logger(__name__)
 
@@ -59,12 +92,12 @@ class VolumeBinding:
         self.view = View(caches.claims.store, caches.by_name, caches.classes.store, caches.pods.store, self._locks.taken)
         self._actions = Actions(self.view, caches, self._claims.add)
         self._offers = Offers(self.view, caches.claims.store, self._claims)
-        wakes = Wakes(self.view, caches.claims.store, self._claims, self._volumes, self._offers)
-        caches.claims.on_change(wakes.claim_changed)
-        caches.volumes.on_change(wakes.volume_changed)
+        handlers = BindingEventHandlers(self.view, caches.claims.store, self._claims, self._volumes, self._offers)
+        caches.claims.on_change(handlers.claim_changed)
+        caches.volumes.on_change(handlers.volume_changed)
         caches.volumes.on_change(self._volume_gone)
-        caches.classes.on_change(wakes.class_changed)
-        caches.pods.on_change(wakes.pod_changed)
+        caches.classes.on_change(handlers.class_changed)
+        caches.pods.on_change(handlers.pod_changed)
         self._metrics.watch(caches.claims.store, caches.volumes.store)
 
     def _tell(self, topic: Topic) -> None:
@@ -75,7 +108,7 @@ class VolumeBinding:
 
     async def _reconcile_claim(self, key: Key) -> Result:
         absent = Absent()
-        with self._offers.looked_at(key) as turn:
+        with self._offers.reconciling(key) as turn:
             for _ in range(STEPS_MAX):
                 decision = decide_claim(self.view, key, absent)  # no await between this and the lock
                 self._claims.explain(key, decision.because)
@@ -120,16 +153,16 @@ class VolumeBinding:
                     self._metrics.retroactive_errors.inc()
                 case Ask(provisioner):
                     self._metrics.failed(provisioner, "provision")
-                    told = why.Told("Warning", "ProvisioningFailed", f"Error saving claim: {error}")
-                    self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), told)
+                    event = why.EventText("Warning", "ProvisioningFailed", f"Error saving claim: {error}")
+                    self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event)
 
     def _tell_users(self, decision: Decision, claim: PersistentVolumeClaim) -> float | None:
-        """The event of the reason, if there is one. Gives after how many seconds it is to be told again."""
-        told = decision.because.event
-        if told is None:
+        """Sends the event of the reason, if there is one. Gives the seconds until it is to be sent again."""
+        event = decision.because.event
+        if event is None:
             self._announcer.forget(claim.metadata.uid)
         elif not decision.quiet or self._announcer.owes(claim.metadata.uid):
-            sent = self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), told)
+            sent = self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event)
             return REMIND_S if sent else CROWDED_S
         return None
 
@@ -151,19 +184,19 @@ class VolumeBinding:
                 except Stale:
                     gone_uid = ""
                     continue
-                after_s = self._volume_told(pv, decision)
+                after_s = self._report_volume(pv, decision)
                 if not decision.again:
                     return Result(decision.because, done="done" if decision.actions else "", after_s=after_s)
         raise Retry("it changes all the time")
 
-    def _volume_told(self, pv: PersistentVolume, decision: Decision) -> float | None:
-        """Tells users, counts. Gives after how many seconds what found no room is to be told."""
+    def _report_volume(self, pv: PersistentVolume, decision: Decision) -> float | None:
+        """Sends events, counts. Gives the seconds until an event that was dropped is to be sent."""
         if decision.begins is not None:
             self._metrics.began(decision.begins.name, pv.metadata.uid, decision.begins.plugin, self._clock.now())
         after_s = None
-        told = decision.because.event
-        if told is not None and (not decision.quiet or self._announcer.owes(pv.metadata.uid)):
-            after_s = None if self._announcer.tell(reference_to(pv, "PersistentVolume"), told) else CROWDED_S
+        event = decision.because.event
+        if event is not None and (not decision.quiet or self._announcer.owes(pv.metadata.uid)):
+            after_s = None if self._announcer.tell(reference_to(pv, "PersistentVolume"), event) else CROWDED_S
         if decision.tells_claim is not None:
             assert pv.spec.claim_ref is not None
             claim = self.view.claims.get(Key(pv.spec.claim_ref.namespace, pv.spec.claim_ref.name))

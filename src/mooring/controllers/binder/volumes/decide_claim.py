@@ -1,7 +1,7 @@
-"""The binder's judgement on one claim: spec of the PV controller's claim sync, without its polls.
+"""The binder's decision on one claim: the PV controller's claim sync, without its polls.
 
-Pure. Three situations: nobody has chosen a volume yet; the user named one; the claim was fully bound once, and all that is to be found
-out is whether it still is.
+Pure. Three situations: no volume is chosen yet; the user named one; the claim was fully bound once, and only the loss of its volume is
+checked.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _not_taken(view: View, claim: Key) -> Callable[[PersistentVolume], bool]:
 
 
 def _ask(claim: PersistentVolumeClaim, provisioner: str) -> Decision:
-    """The phase is left to whoever binds."""
+    """The phase is written when it is bound."""
     if provisioner.startswith(IN_TREE):
         return Decision(why.NoSuchPlugin(provisioner))
     if annotation(claim, PROVISIONER) == provisioner:
@@ -141,6 +141,6 @@ def steps_to_bind(pv: PersistentVolume, claim: PersistentVolumeClaim) -> tuple[S
     ref = pv.spec.claim_ref
     claimed = ref is not None and names_claim(pv, claim) and ref.uid == claim.metadata.uid
     named = claim.spec.volume_name == pv.metadata.name and has_annotation(claim, BIND_COMPLETED)
-    told = claim.status.phase == BOUND and (claim.status.access_modes or ()) == (pv.spec.access_modes or ())
-    done = {Step.CLAIM_VOLUME: claimed, Step.MARK_VOLUME: pv.status.phase == BOUND, Step.NAME_VOLUME: named, Step.MARK_CLAIM: told}
+    is_marked = claim.status.phase == BOUND and (claim.status.access_modes or ()) == (pv.spec.access_modes or ())
+    done = {Step.CLAIM_VOLUME: claimed, Step.MARK_VOLUME: pv.status.phase == BOUND, Step.NAME_VOLUME: named, Step.MARK_CLAIM: is_marked}
     return tuple(step for step in Step if not done[step])

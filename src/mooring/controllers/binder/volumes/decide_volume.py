@@ -1,7 +1,7 @@
-"""The binder's judgement on one PersistentVolume: whether it is free, bound, or let go.
+"""The binder's decision on one PersistentVolume: whether it is free, bound, or released.
 
-Pure. A volume is let go only when the API server itself has said that its claim is no more: a cache that is behind must not cost data.
-A claim that names another volume is believed at once: what it names never changes.
+Pure. A volume is released only when the API server itself has said that its claim is gone: a cache that is behind must not cost data.
+A claim that names another volume counts at once: its volumeName never changes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can be decided about claims and volumes: actions, and a decision of them with its reason.
+"""The actions for claims and volumes, and a decision: actions with a reason.
 
 Actions are values; `actions.py` carries them out, in order, and the first failure stops the rest.
 """
@@ -10,7 +10,7 @@ import enum
 from typing import Literal
 
 from mooring.api.meta import Key
-from mooring.controllers.binding.reasons import Because, Told
+from mooring.controllers.binding.reasons import Because, EventText
 
 
 class Step(enum.Enum):
@@ -37,14 +37,14 @@ class SetClass:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ask:
-    """Write who shall make a volume for the claim."""
+    """Write the provisioner that shall make a volume into the claim."""
 
     provisioner: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetClaimPhase:
-    """Without a volume: what the status tells of one goes."""
+    """For a claim without a volume: the volume's fields in the status are removed."""
 
     phase: str
 
@@ -56,14 +56,14 @@ class SetVolumePhase:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GiveBack:
-    """Take the claim off the volume. whole: the whole reference, with our mark; else only the uid, and it stays reserved by name."""
+    """Remove the claim from the volume. whole: the whole reference, with our mark; else only the uid, and it stays reserved by name."""
 
     whole: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LookUpClaim:
-    """Ask the API server for a claim that the cache lacks, before its volume is let go. uid: of the claim that is meant."""
+    """Ask the API server for a claim that the cache lacks, before its volume is released. uid: of the claim."""
 
     claim: Key
     uid: str
@@ -78,14 +78,14 @@ class LookUpClass:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LookUpVolume:
-    """Ask the API server for a volume that the cache lacks, before its claim is told that it is lost."""
+    """Ask the API server for a volume that the cache lacks, before its claim counts as lost."""
 
     pv_name: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Absent:
-    """What the API server has just said it does not have, "" for nothing."""
+    """The objects that the API server has just answered not to have, "" for none."""
 
     class_name: str = ""
     pv_name: str = ""
@@ -101,7 +101,7 @@ Action = Bind | SetClass | Ask | SetClaimPhase | SetVolumePhase | GiveBack | Loo
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operation:
-    """A piece of work whose duration is measured, by whoever does it. plugin: the provisioner's name; "" where the operation ends."""
+    """A piece of work whose duration is measured. plugin: the provisioner's name; "" where the operation ends."""
 
     name: Literal["provision", "delete"]
     plugin: str = ""
@@ -111,7 +111,7 @@ class Operation:
 class Decision:
     """actions: in order. again: after them there is more to decide at once. failed: the key comes again after its back-off.
 
-    quiet: users were told when it came to this. tells_claim: an event for the claim that a volume is reserved for. begins, ends: an
+    quiet: users got the event when the state began. tells_claim: an event for the claim that a volume is reserved for. begins, ends: an
     operation, once the actions are done.
     """
 
@@ -120,6 +120,6 @@ class Decision:
     again: bool = False
     failed: bool = False
     quiet: bool = False
-    tells_claim: Told | None = None
+    tells_claim: EventText | None = None
     begins: Operation | None = None
     ends: Operation | None = None

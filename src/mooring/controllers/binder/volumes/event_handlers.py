@@ -1,4 +1,4 @@
-"""What wakes a claim or a volume: the changes that could make a difference to it, found by indexes. No rounds."""
+"""The changes that wake claims and volumes, found by indexes. No periodic rounds."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Offers:
                 return
 
     def _would_take(self, claim: PersistentVolumeClaim, pv: PersistentVolume) -> bool:
-        """True when it will, unless it finds a better one."""
+        """True when the claim will take it, unless it finds a better one."""
         return could_take(claim, pv) and not is_delayed(self._view.storage_class(class_of(claim)))
 
     @contextlib.contextmanager
-    def looked_at(self, key: Key) -> Iterator[Turn]:
-        """Around a claim's reconcile: the volume that it was offered and did not take is offered to the next one."""
+    def reconciling(self, key: Key) -> Iterator[Turn]:
+        """Around a claim's reconcile: a volume that was offered to it and that it did not take is offered to the next one."""
         turn = Turn()
         try:
             yield turn
@@ -56,7 +56,7 @@ class Offers:
 
 
 class Turn:
-    """One claim's reconcile. failed: unless it says that it is over, or that it goes on when its volume is unlocked."""
+    """One claim's reconcile. It has failed unless is_over() was called, or goes_on(): it goes on when its volume is unlocked."""
 
     def __init__(self) -> None:
         self.failed, self.continues = True, False
@@ -68,7 +68,7 @@ class Turn:
         self.continues = True
 
 
-class Wakes:
+class BindingEventHandlers:
     """Handlers for the caches."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Wakes:
             return
         key = change.key
         if change.new is None:
-            self._claim_queue.forget(key)  # another of that name has no past
+            self._claim_queue.forget(key)  # another of that name has no failures
         self._claim_queue.add(key)
         for claim in (change.old, change.new):
             if claim is not None and claim.spec.volume_name:
@@ -115,7 +115,7 @@ class Wakes:
             self._claim_queue.add(key_of(claim))
 
     def pod_changed(self, change: Change[Pod]) -> None:
-        """Claims that wait for their first pod tell which one it is."""
+        """The event of a claim that waits for its first pod names the pod."""
         if change.old is not None and change.new is not None and _same_to_claims(change.old, change.new):
             return
         for pod in (change.old, change.new):

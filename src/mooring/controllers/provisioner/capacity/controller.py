@@ -1,7 +1,7 @@
-"""Publishing capacity: what makes an item be asked for anew.
+"""Publishing capacity: the events after which the capacity of an item is requested anew.
 
-CSI tells nothing of its own accord, so all items are asked for once each poll interval. Beside that an item is asked for when its
-place or class comes, when a volume was made or deleted there, when making one failed, and when somebody touched its object. Items are
+CSI has no notifications, so all items are requested once each poll interval. Beside that an item is requested when its place or class
+appears, when a volume was made or deleted there, when making one failed, and when somebody touched its object. Items are
 known by value: one that waits is not put in line again, so polls and retries never pile up, whatever the driver does.
 """
 
@@ -13,24 +13,32 @@ from typing import Final
 from mooring.api.core import PersistentVolume
 from mooring.api.storage import CSIStorageCapacity, StorageClass
 from mooring.base.log import logger
-from mooring.control import caches as control
+from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.manager import Loop, Manager
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime
-from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.capacity.decide import is_news
-from mooring.controllers.provisioner.capacity.items import Item, Segment, counts, item_of, places_of, segment_of
-from mooring.controllers.provisioner.capacity.metrics import CapacityMetrics
 from mooring.controllers.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_LABEL, manager_of
 from mooring.controllers.provisioner.capacity.preflight import preflight
 from mooring.controllers.provisioner.capacity.reconcile import CapacityReconciler
-from mooring.controllers.provisioner.capacity.requests import Capacity
 from mooring.controllers.provisioner.capacity.segments import Segments
-from mooring.controllers.provisioner.capacity.view import CAPACITY_INDEXES, View
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts
+from mooring.controllers.provisioner.capacity.view import (
+    CAPACITY_INDEXES,
+    Capacity,
+    Item,
+    Segment,
+    View,
+    counts,
+    item_of,
+    places_of,
+    segment_of,
+)
+from mooring.controllers.provisioner.metrics import CapacityMetrics
 from mooring.controllers.provisioner.options import CapacityOptions, ProvisionerOptions
 from mooring.csi.driver import Driver
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.informer import Cause, Change
 from mooring.kube.client.rate_limit import Throttle
 from mooring.kube.cluster import Selection
@@ -40,7 +48,7 @@ log = logger(__name__)
 LIMIT_FLAGS: Final = "--kube-api-capacity-qps and --kube-api-capacity-burst"
 
 YIELD_EVERY: Final = 500
-"""Items that are put in line before others get their turn."""
+"""Items that are queued before others get their turn."""
 
 
 class CapacityPublisher:
@@ -53,20 +61,20 @@ class CapacityPublisher:
     def __init__(
         self,
         runtime: Runtime,
-        caches: Caches,
+        caches: ProvisionerCaches,
         driver: Driver,
-        facts: DriverFacts,
+        capabilities: DriverCapabilities,
         options: ProvisionerOptions,
         *,
         place: Mapping[str, str] | None = None,
     ) -> None:
         assert options.capacity is not None
-        self._runtime, self._driver, self._facts, self._timeout_s = runtime, driver, facts, options.timeout_s
+        self._runtime, self._driver, self._capabilities, self._timeout_s = runtime, driver, capabilities, options.timeout_s
         self._options: CapacityOptions = options.capacity
         self._managed_by = manager_of(options.node.node_name if options.node else "")
         self._class_names: set[str] = set()
         self._place = place
-        self._segments = Segments(facts.name, caches.csi_nodes.store, caches.nodes.store, self._place_changed, self._place_changed)
+        self._segments = Segments(capabilities.name, caches.csi_nodes.store, caches.nodes.store, self._place_changed)
         self._classes = caches.classes
         self._view: View | None = None
         self._reconciler: CapacityReconciler | None = None
@@ -79,7 +87,7 @@ class CapacityPublisher:
             label="item",
             log=log,
         )
-        self._own_caches = control.Caches(runtime, "provisioner")
+        self._own_caches = Caches(runtime, "provisioner")
         self._manager = Manager(self._own_caches, self.controller)
         self._manager.beside("provisioner/capacity-poll", Loop(self._poll))
         runtime.metrics.once(CapacityMetrics).show(self._goal, self._current, self._obsolete)
@@ -88,13 +96,13 @@ class CapacityPublisher:
             caches.nodes.on_change(self._segments.node_changed)
             caches.csi_nodes.on_change(self._segments.node_changed)
 
-    # -- what others tell
+    # -- events of other controllers
 
     def volume_made(self, pv: PersistentVolume) -> None:
         places = places_of(pv)
         self._ask(self._items_at(places) if places else self._items_of(pv.spec.storage_class_name))
 
-    def making_failed(self, class_name: str) -> None:
+    def creation_failed(self, class_name: str) -> None:
         """The driver may have had no room."""
         self._ask(self._items_of(class_name))
 
@@ -102,15 +110,15 @@ class CapacityPublisher:
         self._ask(self._items_at(places_of(pv)))
 
     def driver_returned(self) -> None:
-        """The driver was away and is back: whatever failed may have failed for that."""
+        """The driver was away and is back: any failure may have been due to that."""
         self.controller.retry_now(self._items())
 
     # -- life
 
     async def run(self) -> None:
         """Publishes until cancelled, or until drained. The shared caches have been filled. Raises ConfigError."""
-        if not self._facts.has_capacity:
-            log.error("the driver has no GET_CAPACITY: no capacity is published", driver=self._facts.name)
+        if not self._capabilities.has_capacity:
+            log.error("the driver has no GET_CAPACITY: no capacity is published", driver=self._capabilities.name)
         await self._prepare()
         await self._manager.run()
 
@@ -118,12 +126,12 @@ class CapacityPublisher:
         """Raises ConfigError."""
         runtime, options = self._runtime, self._options
         kind, owner = await preflight(runtime, options)
-        ours = Selection(options.namespace, f"{DRIVER_LABEL}={self._facts.name},{MANAGER_LABEL}={self._managed_by}")
+        ours = Selection(options.namespace, f"{DRIVER_LABEL}={self._capabilities.name},{MANAGER_LABEL}={self._managed_by}")
         objects = self._own_caches.of(kind, selection=ours, indexes=CAPACITY_INDEXES)
         objects.on_change(self._object_changed)
         written: dict[Item, Capacity] = {}
         self._view = View(
-            driver_name=self._facts.name,
+            driver_name=self._capabilities.name,
             classes=self._classes.store,
             objects=objects.store,
             has_segment=self._has_segment,
@@ -145,7 +153,7 @@ class CapacityPublisher:
         )
 
     async def drain(self, timeout_s: float) -> bool:
-        """Asks for nothing more, lets what runs end and be written. timeout_s: how long at the most. False when that was too short."""
+        """Requests nothing more, lets running work end and be written. timeout_s: how long at the most. False when that was too short."""
         return await self._manager.drain(timeout_s)
 
     async def _poll(self) -> None:
@@ -164,7 +172,7 @@ class CapacityPublisher:
         self.controller.explain(item, result.because)
         return result
 
-    # -- which items there are
+    # -- the items
 
     def _places(self) -> Collection[Segment]:
         return self._segments.all() if self._place is None else (segment_of(self._place),)
@@ -182,19 +190,19 @@ class CapacityPublisher:
         return (Item(name, segment) for segment in segments if self._has_segment(segment) for name in self._class_names)
 
     def _ask(self, items: Iterable[Item]) -> None:
-        if self._facts.has_capacity:
+        if self._capabilities.has_capacity:
             for item in items:
                 self.controller.add(item)
 
-    # -- what changes
+    # -- changes of objects
 
     def _place_changed(self, segment: Segment) -> None:
-        """It came, or went: then its objects go."""
+        """It appeared, or vanished: then its objects are removed."""
         self._ask([Item(name, segment) for name in self._class_names])
 
     def _class_changed(self, change: Change[StorageClass]) -> None:
         name, was_there = change.key.name, change.key.name in self._class_names
-        is_there = change.new is not None and counts(change.new, self._facts.name, self._options.for_immediate_binding)
+        is_there = change.new is not None and counts(change.new, self._capabilities.name, self._options.for_immediate_binding)
         if is_there:
             self._class_names.add(name)
         else:
@@ -203,7 +211,7 @@ class CapacityPublisher:
             self._ask([Item(name, segment) for segment in self._places()])
 
     def _object_changed(self, change: Change[CSIStorageCapacity]) -> None:
-        """Only what others do is news."""
+        """Our own writes wake nothing."""
         if change.cause is not Cause.OWN_WRITE and self._view is not None and is_news(self._view, item_of(change.object)):
             self._ask((item_of(change.object),))
 

@@ -1,4 +1,4 @@
-"""Which objects there are to be, and when one is written. Pure."""
+"""Decides which objects are to exist, and when one is written. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from mooring.api.quantity import parse_quantity
 from mooring.api.storage import CSIStorageCapacity
 from mooring.control.result import Because
 from mooring.controllers.provisioner.capacity import reasons as why
-from mooring.controllers.provisioner.capacity.items import Item
-from mooring.controllers.provisioner.capacity.requests import Capacity, capacity_request
-from mooring.controllers.provisioner.capacity.view import View
+from mooring.controllers.provisioner.capacity.requests import capacity_request
+from mooring.controllers.provisioner.capacity.view import Capacity, Item, View
 from mooring.csi.proto import csi_pb2 as csi
 
 
@@ -53,7 +52,7 @@ def decide_item(view: View, item: Item) -> Decision:
 
 
 def decide_write(view: View, item: Item, capacity: Capacity) -> Decision:
-    """What the driver's answer leads to."""
+    """The writes after the driver's answer."""
     published = view.published(item)
     if view.wanted(item) is None:  # since it was asked
         return Decision(why.Obsolete(), tuple(Remove(obj) for obj in published))
@@ -74,7 +73,7 @@ def is_news(view: View, item: Item) -> bool:
 
 
 def matches(obj: CSIStorageCapacity, capacity: Capacity) -> bool:
-    """True when that is what the object says, however it is written."""
+    """True when the object has these amounts, in whatever notation."""
     return _same(obj.capacity, capacity.capacity) and _same(obj.maximum_volume_size, capacity.maximum)
 
 

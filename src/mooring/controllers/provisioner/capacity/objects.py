@@ -1,4 +1,4 @@
-"""CSIStorageCapacity objects as they are written, and how ours are known from others'."""
+"""CSIStorageCapacity objects as they are written, and the labels of ours."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import msgspec
 from mooring.api.meta import Kind, OwnerReference
 from mooring.api.storage import CSI_STORAGE_CAPACITIES, CSIStorageCapacity
 from mooring.controllers.provisioner.capacity.decide import is_owned
-from mooring.controllers.provisioner.capacity.items import Item
-from mooring.controllers.provisioner.capacity.requests import Capacity
+from mooring.controllers.provisioner.capacity.view import Capacity, Item
 
 DRIVER_LABEL: Final = "csi.storage.k8s.io/drivername"
 MANAGER_LABEL: Final = "csi.storage.k8s.io/managed-by"
@@ -23,9 +22,9 @@ _FNV_PRIME: Final = 16777619
 
 
 def manager_of(node_name: str) -> str:
-    """Who manages the objects: the one instance for all nodes ("" for no node), or the one of a node.
+    """The manager of the objects: the one instance for all nodes ("" for no node), or the one of a node.
 
-    What is too long for a label's value is cut as external-provisioner does it, so that objects are found again after a swap.
+    A text that is too long for a label's value is cut as external-provisioner does it, so that objects are found again after a swap.
     """
     if not node_name:
         return MANAGER
@@ -70,7 +69,7 @@ def new_object(
 def changed_object(
     kind: Kind[CSIStorageCapacity], obj: CSIStorageCapacity, capacity: Capacity, owner: OwnerReference | None
 ) -> dict[str, Any]:
-    """The whole object with these amounts, for a PUT: what external-provisioner's audit trails have.
+    """The whole object with these amounts, for a PUT, as in external-provisioner's audit trails.
 
     The struct holds every field of this kind, and of its metadata all that the server does not manage itself: nothing is lost.
     Differs from external-provisioner: other owners control it no longer once ours does, since the API server takes one controller only.

@@ -1,4 +1,4 @@
-"""What must be known before anything is published: the API's version, and who owns the objects."""
+"""Requirements of publishing: the API's version, and the owner of the objects."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def preflight(runtime: Runtime, options: CapacityOptions) -> tuple[Kind[CS
 
 
 async def capacity_kind(cluster: Cluster, namespace: str) -> Kind[CSIStorageCapacity]:
-    """The kind in the version that the server has: it is asked to create what no server can. Raises ConfigError, and PASSING."""
+    """The kind in the version that the server has, found by a create that no server accepts. Raises ConfigError, and PASSING."""
     for version in ("v1", "v1beta1"):
         kind = of_version(version)
         metadata = {"name": _IMPOSSIBLE_NAME, "namespace": namespace}
@@ -95,7 +95,7 @@ def _controller(found: dict[str, Any]) -> OwnerReference | None:
 
 
 def _kind_of(owner: OwnerReference) -> Kind[dict[str, Any]]:
-    """The owner's resource, its plural formed by the rule that Kubernetes' own tools guess by."""
+    """The owner's resource, its plural guessed by the rule of Kubernetes' own tools."""
     group, _, version = owner.api_version.rpartition("/")
     name = owner.kind.lower()
     if name.endswith("s"):

@@ -1,4 +1,4 @@
-"""Carrying out what was decided about capacity: one call to the driver, one request to the API server."""
+"""Carries out decisions about capacity: one call to the driver, one request to the API server."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from mooring.api.meta import Kind, key_of
 from mooring.api.storage import CSIStorageCapacity
 from mooring.control.result import Result, Retry
 from mooring.controllers.provisioner.capacity import decide as d
-from mooring.controllers.provisioner.capacity.items import Item
 from mooring.controllers.provisioner.capacity.objects import changed_object, new_object
-from mooring.controllers.provisioner.capacity.requests import Capacity, capacity_of
-from mooring.controllers.provisioner.capacity.view import View
+from mooring.controllers.provisioner.capacity.requests import capacity_of
+from mooring.controllers.provisioner.capacity.view import Capacity, Item, View
 from mooring.csi.codes import DriverError
 from mooring.csi.driver import Call, Driver
 from mooring.kube.cache.informer import Informer
@@ -75,7 +74,7 @@ class CapacityReconciler:
             return
 
     async def _create(self, item: Item, capacity: Capacity) -> None:
-        """The watch may show it before the answer is here: it says nothing that is not known."""
+        """Noted before the request: the watch may show the object before the answer is here."""
         self._written[item] = capacity
         body = new_object(self._kind, self._namespace, item, capacity, self._view.driver_name, self._manager, self._view.owner)
         self._objects.wrote(await self._cluster.create(self._kind, body, self._namespace))

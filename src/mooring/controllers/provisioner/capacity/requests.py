@@ -1,22 +1,11 @@
-"""GetCapacity: the request for one item, and what its answer says."""
+"""GetCapacity: the request for one item, and its answer."""
 
 from __future__ import annotations
 
-import dataclasses
-from decimal import Decimal
-
-from mooring.api.quantity import Quantity
 from mooring.api.storage import StorageClass
-from mooring.controllers.provisioner.capacity.items import Item
+from mooring.controllers.provisioner.capacity.view import Capacity, Item
+from mooring.controllers.provisioner.volumes import bytes_text
 from mooring.csi.proto import csi_pb2 as csi
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Capacity:
-    """What the driver answered, as quantities. maximum: of one volume, None where the driver does not say."""
-
-    capacity: str
-    maximum: str | None = None
 
 
 def capacity_request(item: Item, storage_class: StorageClass) -> csi.GetCapacityRequest:
@@ -27,9 +16,5 @@ def capacity_request(item: Item, storage_class: StorageClass) -> csi.GetCapacity
 
 def capacity_of(answer: csi.GetCapacityResponse) -> Capacity:
     """Less than nothing is nothing: the API server takes no negative amount."""
-    maximum = _text(answer.maximum_volume_size.value) if answer.HasField("maximum_volume_size") else None
-    return Capacity(_text(answer.available_capacity), maximum)
-
-
-def _text(size: int) -> str:
-    return str(Quantity(Decimal(max(0, size)), "binary"))
+    maximum = bytes_text(max(0, answer.maximum_volume_size.value)) if answer.HasField("maximum_volume_size") else None
+    return Capacity(bytes_text(max(0, answer.available_capacity)), maximum)

@@ -1,7 +1,7 @@
-"""The places that there are: told by CSINodes and Nodes, or fixed where one node is served.
+"""The places of the driver, from CSINodes and Nodes.
 
-A change of a node costs the look at that node alone: each place knows how many nodes are in it, and is told when the first comes and
-when the last has gone.
+A change of a node costs a look at that node alone: the nodes of each place are counted, and a place changes with its first node and its
+last.
 """
 
 from __future__ import annotations
@@ -12,27 +12,16 @@ from collections.abc import Callable, Collection
 from mooring.api.core import Node
 from mooring.api.meta import Key
 from mooring.api.storage import CSINode
-from mooring.controllers.provisioner.capacity.items import Segment, segment_of
+from mooring.controllers.provisioner.capacity.view import Segment, segment_of
 from mooring.kube.cache.informer import Change
 from mooring.kube.cache.reader import Reader
 
 
 class Segments:
-    """came: called with a place that has its first node. went: with one that has lost its last."""
+    """changed: called with a place that has its first node, and with one that has lost its last."""
 
-    def __init__(
-        self,
-        driver_name: str,
-        csi_nodes: Reader[CSINode],
-        nodes: Reader[Node],
-        came: Callable[[Segment], None],
-        went: Callable[[Segment], None],
-    ) -> None:
-        self._driver_name = driver_name
-        self._csi_nodes = csi_nodes
-        self._nodes = nodes
-        self._came = came
-        self._went = went
+    def __init__(self, driver_name: str, csi_nodes: Reader[CSINode], nodes: Reader[Node], changed: Callable[[Segment], None]) -> None:
+        self._driver_name, self._csi_nodes, self._nodes, self._changed = driver_name, csi_nodes, nodes, changed
         self._place: dict[str, Segment] = {}
         self._nodes_in: Counter[Segment] = Counter()
 
@@ -48,14 +37,14 @@ class Segments:
             self._place[name] = after
             self._nodes_in[after] += 1
             if self._nodes_in[after] == 1:
-                self._came(after)
+                self._changed(after)
         if before is not None:
             if after is None:
                 del self._place[name]
             self._nodes_in[before] -= 1
             if not self._nodes_in[before]:
                 del self._nodes_in[before]
-                self._went(before)
+                self._changed(before)
 
     def _place_of(self, name: str) -> Segment | None:
         """None for a node without the driver, or without the labels that the driver counts on."""

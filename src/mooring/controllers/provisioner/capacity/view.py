@@ -1,16 +1,77 @@
-"""What publishing capacity depends on: classes, places, and the objects that there are."""
+"""The input of publishing: items, classes, places, and the existing objects.
+
+An item is one amount for a place and a class. Items are known by value, so that each is queued once, however often it is added.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
-from mooring.api.meta import Key, OwnerReference
+from mooring.api.core import PersistentVolume
+from mooring.api.meta import Key, LabelSelector, OwnerReference
 from mooring.api.storage import CSIStorageCapacity, StorageClass
-from mooring.controllers.provisioner.capacity.items import Item, Segment, counts, index_value, item_of
-from mooring.controllers.provisioner.capacity.requests import Capacity
 from mooring.kube.cache.reader import Reader
+
+Segment: TypeAlias = tuple[tuple[str, str], ...]
+"""A place: topology keys with their values, sorted. Of nothing: all nodes."""
+
+
+class Item(NamedTuple):
+    """selects: a selector that is no plain place, as text; then no item of ours can mean the same."""
+
+    class_name: str
+    segment: Segment
+    selects: str = ""
+
+    def __str__(self) -> str:
+        place = self.selects or ", ".join(f"{key}={value}" for key, value in self.segment) or "all nodes"
+        return f"{self.class_name} at {place}"
+
+
+def segment_of(labels: Mapping[str, str] | None) -> Segment:
+    return tuple(sorted((labels or {}).items()))
+
+
+def item_of(capacity: CSIStorageCapacity) -> Item:
+    """The item of an object."""
+    topology = capacity.node_topology
+    if topology is None:
+        return Item(capacity.storage_class_name, (), "no node")
+    if topology.match_expressions:
+        return Item(capacity.storage_class_name, (), _shown(topology))
+    return Item(capacity.storage_class_name, segment_of(topology.match_labels))
+
+
+def _shown(selector: LabelSelector) -> str:
+    return repr((sorted((selector.match_labels or {}).items()), selector.match_expressions))
+
+
+def index_value(item: Item) -> str:
+    """The item as text. No name, key or value has a zero in it."""
+    return "\0".join((item.class_name, item.selects, *itertools.chain.from_iterable(item.segment)))
+
+
+def counts(storage_class: StorageClass, driver_name: str, immediate_too: bool) -> bool:
+    """True for classes whose capacity is published; the scheduler reads it only where it chooses the node before there is a volume."""
+    late = storage_class.volume_binding_mode != "Immediate"
+    return storage_class.provisioner == driver_name and (late or immediate_too)
+
+
+def places_of(pv: PersistentVolume) -> tuple[Segment, ...]:
+    """The places of a volume, from its node affinity; () where it has none, or none in the form of places."""
+    affinity = pv.spec.node_affinity
+    if affinity is None or affinity.required is None:
+        return ()
+    found = []
+    for term in affinity.required.node_selector_terms or ():
+        expressions = term.match_expressions or ()
+        if expressions and all(one.operator == "In" and len(one.values or ()) == 1 for one in expressions):
+            found.append(segment_of({one.key: (one.values or ("",))[0] for one in expressions}))
+    return tuple(found)
+
 
 BY_ITEM: Final = "item"
 
@@ -18,8 +79,16 @@ CAPACITY_INDEXES: Final[Mapping[str, Callable[[CSIStorageCapacity], Iterable[str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Capacity:
+    """The driver's answer, as quantities. maximum: of one volume, None where the driver gives none."""
+
+    capacity: str
+    maximum: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """The world as it is for capacity, live. owner: of the objects, None for no owner. written: by item, in the newest write of ours."""
+    """The caches and our newest writes, live. owner: of the objects, None for no owner. written: by item, in the newest write of ours."""
 
     driver_name: str
     classes: Reader[StorageClass]

@@ -1,4 +1,4 @@
-"""Reading a claim: who is to provision it, of which class, where, how large, from what."""
+"""Reading a claim: its provisioner, node, size and source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLAIM_KIND: Final = "PersistentVolumeClaim"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Source:
-    """What a volume is to be filled from. group: "" for the core group, and for none."""
+    """The source of a volume's data. group: "" for the core group, and for none."""
 
     kind: str
     group: str
@@ -33,7 +33,7 @@ class Source:
 
 
 def provisioner_of(claim: PersistentVolumeClaim) -> str:
-    """Who is asked to provision it; the GA annotation hides the beta one, even when it is empty."""
+    """The provisioner that is asked for the volume; the GA annotation hides the beta one, even when it is empty."""
     notes = claim.metadata.annotations or {}
     return notes.get(names.STORAGE_PROVISIONER, notes.get(names.STORAGE_PROVISIONER_BETA, ""))
 

@@ -1,4 +1,4 @@
-"""Events on claims: what users see of provisioning in `kubectl describe pvc`."""
+"""Events on claims, which users see in `kubectl describe pvc`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,18 @@ def _reference(namespace: str, name: str, uid: str, version: str) -> ObjectRefer
     return ObjectReference("v1", "PersistentVolumeClaim", namespace, name, uid, version)
 
 
+def reference_of(claim: PersistentVolumeClaim | None, intent: Intent | None) -> ObjectReference | None:
+    """The claim, or else that of its intent; None when there is neither."""
+    if claim is not None:
+        return claim_reference(claim)
+    return None if intent is None else intent_reference(intent)
+
+
 class ClaimEvents:
     """recorder: of the driver's events. populating: of the one that leaves a claim to a populator."""
 
     def __init__(self, recorder: EventRecorder, populating: EventRecorder) -> None:
-        self._recorder = recorder
-        self._populating = populating
+        self._recorder, self._populating = recorder, populating
 
     def begins(self, claim: ObjectReference) -> None:
         text = f'External provisioner is provisioning volume for claim "{claim.namespace}/{claim.name}"'

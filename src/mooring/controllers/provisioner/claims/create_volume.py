@@ -1,17 +1,17 @@
-"""Making one volume: hold its source, write down the intent, ask the driver, look at the answer, store the object."""
+"""Makes one volume: hold its source, store the intent, call the driver, check the answer, store the object."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from mooring.api.migration import TranslationError
 from mooring.api.volume_migration import as_in_tree
-from mooring.base.clock import Clock, Instant
+from mooring.base.clock import Instant
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
-from mooring.control.secrets import SecretCache
 from mooring.controllers.provisioner import volumes
+from mooring.controllers.provisioner.calls import delete_volume
 from mooring.controllers.provisioner.claims import outcomes, response_checks
 from mooring.controllers.provisioner.claims.decide_after import (
     Fate,
@@ -21,17 +21,18 @@ from mooring.controllers.provisioner.claims.decide_after import (
     after_unusable,
     depends_on_claim,
 )
-from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Failed, Failure, RulesOut, Save, State
+from mooring.controllers.provisioner.claims.outcomes import CLEANUP_TRIES, Failed, Failure, ProvesAbsent, Save, State
 from mooring.controllers.provisioner.claims.pv_store import PvStore
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.controllers.provisioner.claims.requests import Order
-from mooring.controllers.provisioner.delete_volume import delete_volume
+from mooring.controllers.provisioner.claims.view import View
+from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.intents.intent import Intent
 from mooring.controllers.provisioner.intents.states import IntentEvent
 from mooring.controllers.provisioner.intents.tracker import IntentTracker
 from mooring.controllers.provisioner.source_protection.controller import SourceProtection
 from mooring.csi.codes import DriverError
-from mooring.csi.driver import Call, Driver
+from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ApiError
 
@@ -39,34 +40,21 @@ log = logger(__name__)
 
 
 class VolumeCreation:
-    """identity: of this process, in the attributes of its volumes. timeout_s: of each call. is_there: for a claim's uid."""
+    """identity: of this process, in the attributes of its volumes."""
 
     def __init__(
         self,
-        driver: Driver,
-        tracker: IntentTracker,
+        env: Environment,
+        view: View,
         records: ClaimRecords,
+        tracker: IntentTracker,
         protection: SourceProtection,
         pv_store: PvStore,
-        secrets: SecretCache,
-        clock: Clock,
-        *,
         identity: str,
-        timeout_s: float,
-        uses_topology: bool,
-        is_there: Callable[[str], bool] = lambda uid: True,
     ) -> None:
-        self._driver = driver
-        self._tracker = tracker
-        self._protection = protection
-        self._pv_store = pv_store
-        self._secrets = secrets
-        self._clock = clock
-        self._identity = identity
-        self._timeout_s = timeout_s
-        self._uses_topology = uses_topology
-        self._is_there = is_there
-        self._records = records
+        self._driver, self._secrets, self._clock, self._timeout_s = env.driver, env.secrets, env.runtime.clock, env.options.timeout_s
+        self._view, self._records, self._tracker = view, records, tracker
+        self._protection, self._pv_store, self._identity = protection, pv_store, identity
 
     async def create(self, order: Order, secrets: Mapping[str, str], began: Instant) -> tuple[Save, str] | None:
         """STORED; LATER when the volume is made and its object still to be stored, with the reason; None when the claim is gone.
@@ -79,7 +67,7 @@ class VolumeCreation:
             return await self._made(order, secrets, began)
         except Failed:
             raise
-        except Exception:  # a bug of ours: nobody has said what became of the volume
+        except Exception:  # a bug of ours: the fate of the volume is unknown
             if self._records.get(order.intent.uid).pending is None:
                 self._tracker.mark_unknown(order.intent)
             raise
@@ -92,7 +80,7 @@ class VolumeCreation:
             await self._reject(order, secrets, unusable.failure, unusable.volume_id)
             return Save.STORED, ""
         volume = answer.volume
-        body = volumes.completed(order.intent.volume, volume, order.required_bytes, self._identity, self._uses_topology)
+        body = volumes.completed(order.intent.volume, volume, order.required_bytes, self._identity, self._view.uses_topology)
         if order.intent.migrated:
             try:
                 body = as_in_tree(body)
@@ -110,19 +98,19 @@ class VolumeCreation:
         return saved, error
 
     async def _reject(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> None:
-        """The volume is of no use. Returns when its object is stored all the same, as the claim's own. Raises Failed."""
+        """The volume can't be used. Returns when its object is stored all the same, as the claim's own. Raises Failed."""
         owner, error = await self._pv_store.owner_of_existing(order.intent, volume_id, why.error) if volume_id else (None, "")
         verdict = after_unusable(order, why, owner, error)
         if verdict.fate is not Fate.STORED:
             raise Failed(await self._carried_out(order, secrets, verdict, volume_id))
 
-    async def settle(self, order: Order) -> None:
-        """The volume is stored: nothing is in the air any more."""
+    async def close(self, order: Order) -> None:
+        """The PersistentVolume is stored: closes the intent and releases the source."""
         await self._tracker.close(order.intent.uid, IntentEvent.STORED)
         self.release(order.intent.uid)
 
     def found(self, intents: Mapping[str, Intent]) -> None:
-        """What a former process was making is still made from its source."""
+        """Holds the sources of the volumes that a former process was making."""
         for uid, intent in intents.items():
             if intent.source is not None:
                 self._records.of(uid).source = intent.source
@@ -133,7 +121,7 @@ class VolumeCreation:
         return self._records.get(uid).source is not None
 
     def release(self, uid: str) -> None:
-        """The claim has its volume, or will never have one: its source need not be held any more."""
+        """The claim has its volume, or will never have one: releases its source."""
         source = self._records.get(uid).source
         if source is not None:
             self._records.of(uid).source = None
@@ -149,14 +137,14 @@ class VolumeCreation:
             await self._tracker.begin(order.intent)
         except ApiError as error:
             raise Failed(Failure(str(error), State.NO_CHANGE)) from error
-        if is_new and not self._is_there(uid):
+        if is_new and self._view.claim(uid) is None:
             await self._tracker.close(uid, IntentEvent.RULED_OUT)
             self.release(uid)
             return False
         return True
 
     async def _hold(self, order: Order) -> None:
-        """A volume that may exist is asked for again whether or not its source can be held. Raises ApiError."""
+        """A volume that may exist is requested again whether or not its source can be held. Raises ApiError."""
         source, uid = order.source, order.intent.uid
         if source is None:
             return
@@ -174,19 +162,19 @@ class VolumeCreation:
             return await self._driver.create_volume(order.with_secrets(secrets), Call(self._timeout_s, order.intent.migrated))
         except DriverError as error:
             if order.intent.secret is not None:  # perhaps it was the secret: read it anew next time
-                self._secrets.forget(order.intent.secret)
-            failure = outcomes.of_call(error, uses_topology=self._uses_topology, node_name=order.intent.node_name)
+                self._secrets.invalidate(order.intent.secret)
+            failure = outcomes.of_call(error, uses_topology=self._view.uses_topology, node_name=order.intent.node_name)
             if order.secret_is_lost:  # what is refused without its secret may be there all the same
-                failure = dataclasses.replace(failure, state=State.BACKGROUND, infeasible=False, rules_out=RulesOut.NOTHING)
+                failure = dataclasses.replace(failure, state=State.BACKGROUND, infeasible=False, proves_absent=ProvesAbsent.NOTHING)
             raise Failed(failure) from error
 
     async def refused(self, order: Order, secrets: Mapping[str, str], saved: Save, error: str, volume_id: str) -> Failure:
-        """The API server will never take this object: the failure to be told, once the volume is deleted, if it has to be."""
+        """The API server will never take this object: the failure to report, once the volume is deleted, if it has to be."""
         is_awaited = saved is Save.TAKEN or not depends_on_claim(order) or await self._is_awaited(order.intent)
         return await self._carried_out(order, secrets, after_refused(order, saved, error, is_awaited=is_awaited), volume_id)
 
     async def _is_awaited(self, intent: Intent) -> bool:
-        """False also when nobody can tell."""
+        """False also when the API server does not answer."""
         try:
             return await self._pv_store.is_awaited(intent)
         except ApiError:

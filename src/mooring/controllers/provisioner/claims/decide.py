@@ -1,9 +1,9 @@
-"""The provisioner's judgement: the next step for one claim. Pure.
+"""The provisioner's decision: the next step for one claim. Pure.
 
 is it ours, and due?            decide_claim: no events, no metrics, nothing is tried
-what would be asked for?        prepare.py
-an open intent                  its volume may exist: it is asked for until the driver has answered, whatever became of the claim
-a kept one                      the driver has refused it, and yet its volume may exist: it is asked for again once nobody waits for it,
+the request                     prepare.py
+an open intent                  its volume may exist: the call is repeated until the driver has answered, even if the claim is gone
+an unresolved intent            the driver has refused it, and yet its volume may exist: the call is repeated once nobody waits for it,
                                 since the claim is gone, or has another volume
 """
 
@@ -45,47 +45,47 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
     record = view.records.get(uid)
     is_repeated = before is not None and not record.is_unresolved
     if not_due is not None:
-        settled = before is not None and _is_settled(view, before)
-        if before is not None and not settled and (is_repeated or claim.spec.volume_name):
+        closes_intent = before is not None and _is_stored(view, before)
+        if before is not None and not closes_intent and (is_repeated or claim.spec.volume_name):
             return _decide_unawaited(view, uid, now, looked)
-        return dataclasses.replace(not_due, settled=True) if settled else not_due
+        return dataclasses.replace(not_due, closes_intent=True) if closes_intent else not_due
     class_name = class_of(claim)
     storage_class = view.storage_class(class_name)
     assert storage_class is not None, "it would not be due"
-    told = source_kind(claim)
+    kind = source_kind(claim)
     rest = record.rest
     try:
         rests = rest is not None and now < rest.until and rest.fingerprint == fingerprint(view, claim, storage_class, looked)
     except NotLookedUp as missing:
-        return dataclasses.replace(_looking_up(missing, class_name, told), attempting=False)
+        return dataclasses.replace(_looking_up(missing, class_name, kind), attempting=False)
     if rest is not None and rests:
         return Decision(why.NotYetAgain(rest.error, rest.until - now), wait_s=rest.until - now, class_name=class_name)
     try:
         _check_name(view, claim)
         order = prepared(view, claim, storage_class, looked)
     except NotLookedUp as missing:
-        return _looking_up(missing, class_name, told)
+        return _looking_up(missing, class_name, kind)
     except LeftToPopulator as other:
-        return Decision(why.Populated(other.kind), LeaveToPopulator(), attempting=True, class_name=class_name, source_kind=told)
+        return Decision(why.Populated(other.kind), LeaveToPopulator(), attempting=True, class_name=class_name, source_kind=kind)
     except Failed as failed:
         if is_repeated:
             return _decide_orphan(view, uid, now, looked)
         hindered = why.Hindered(failed.failure)
-        return Decision(hindered, attempting=True, failure=failed.failure, class_name=class_name, source_kind=told)
+        return Decision(hindered, attempting=True, failure=failed.failure, class_name=class_name, source_kind=kind)
     try:
         if before is not None and is_repeated and _differs(before, order.intent, looked):
             return _decide_orphan(view, uid, now, looked, order.intent)
     except NotLookedUp as missing:
-        return _looking_up(missing, class_name, told)
+        return _looking_up(missing, class_name, kind)
     if before is not None and requests.is_same_call(before, order.intent):
         order = dataclasses.replace(order, intent=_attended(before))
     order = dataclasses.replace(order, fingerprint=fingerprint(view, claim, storage_class, looked))
     creating = why.Creating(order.intent.volume_name, before is not None)
-    return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=told)
+    return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=kind)
 
 
 def fingerprint(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, looked: Looked) -> object:
-    """Of what the driver judges: the claim's spec, its node, the annotations that the class names; the class and the attributes class.
+    """Everything the driver's answer depends on: the claim's spec, node, and annotations that the class names; class, attributes class.
 
     Raises NotLookedUp.
     """
@@ -134,7 +134,7 @@ def _already_there(view: View, claim: PersistentVolumeClaim) -> Decision | None:
     try:
         name = volume_name(view, claim.metadata.uid)
     except Failed:
-        return None  # the attempt tells the user
+        return None  # the attempt reports it
     if view.records.get(claim.metadata.uid).pending is not None:
         return Decision(why.Saving(name))
     pv = view.volume(name)
@@ -157,22 +157,22 @@ def _check_name(view: View, claim: PersistentVolumeClaim) -> None:
         raise Failed(Failure(error, State.FINISHED))
 
 
-def _is_settled(view: View, intent: Intent) -> bool:
-    """True when its volume is stored. The one of another node's provisioner is about another volume."""
+def _is_stored(view: View, intent: Intent) -> bool:
+    """True when its volume is stored. The object of another node's provisioner is about another volume."""
     pv = view.volume(intent.volume_name)
     return pv is not None and pv.spec.claim_ref is not None and pv.spec.claim_ref.uid == intent.uid and _is_here(view, pv)
 
 
 def _is_here(view: View, pv: PersistentVolume) -> bool:
-    """True where one node is served and can reach the volume, or all are."""
+    """True where all nodes are served, or the one that is served can reach the volume."""
     node = view.nodes.get(Key("", view.node_name)) if view.node_name else None
     return node is None or fits_node(pv, node.metadata.labels, view.node_name)
 
 
 def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:
-    """True when the open intent is to be asked for as it was. Raises NotLookedUp.
+    """True when the call of the open intent is to be repeated as it was. Raises NotLookedUp.
 
-    To another request the driver could say no, and the volume be there; with another secret it could make a second one elsewhere.
+    The driver could refuse another request although the volume exists; with another secret it could make a second one elsewhere.
     """
     if not requests.is_same_request(before.request, wanted.request):
         return True
@@ -180,12 +180,12 @@ def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:
 
 
 def _attended(intent: Intent) -> Intent:
-    """Its claim is there: nobody has taken its volume out of it."""
+    """The intent of a claim that is there: its volume has not been taken out of it."""
     return dataclasses.replace(intent, unattended=False) if intent.unattended else intent
 
 
 def _is_gone(secret: SecretReference | None, looked: Looked, *signs: type[MooringError]) -> bool:
-    """True for a Secret that is not there any more. signs: other errors that say as much. Raises NotLookedUp."""
+    """True for a Secret that no longer exists. signs: other errors that mean as much. Raises NotLookedUp."""
     if secret is None:
         return False
     try:
@@ -196,7 +196,7 @@ def _is_gone(secret: SecretReference | None, looked: Looked, *signs: type[Moorin
 
 
 def _decide_unawaited(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
-    """Nobody waits for what may have been made: once it is refused, there is no hurry to learn of it."""
+    """Nobody waits for the volume that may exist: once it is refused, the next call may wait."""
     record = view.records.get(uid)
     rest = record.rest
     if rest is not None and now < rest.until and record.is_unresolved:
@@ -205,15 +205,15 @@ def _decide_unawaited(view: View, uid: str, now: Instant, looked: Looked) -> Dec
 
 
 def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: Intent | None = None) -> Decision:
-    """The volume of an intent may exist, and what it was asked for by is gone or has changed: the call is repeated as it was.
+    """The volume of an intent may exist, and its claim is gone or has changed: the call is repeated as it was.
 
-    wanted: by the claim, as it is now; its secret serves where the former one is gone.
+    wanted: the intent of the claim as it is now; its secret is used where the former one is gone.
     """
     intent, record = view.intents[uid], view.records.get(uid)
     if record.pending is not None:
         return Decision(why.Saving(intent.volume_name))
-    if _is_settled(view, intent):
-        return Decision(why.Provisioned(intent.volume_name), settled=True, has_volume=True)
+    if _is_stored(view, intent):
+        return Decision(why.Provisioned(intent.volume_name), closes_intent=True, has_volume=True)
     class_name, kind = intent.class_name, intent.source_kind
     try:
         if wanted is not None and wanted.secret != intent.secret and _is_gone(intent.secret, looked):

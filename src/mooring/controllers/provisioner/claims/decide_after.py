@@ -1,4 +1,4 @@
-"""The provisioner's second judgement: what follows from an answer. Pure.
+"""The provisioner's second decision: the consequences of an answer. Pure.
 
 a volume that can't be used, or whose object is refused    is it deleted, or left alone?
 a claim whose attempt has failed                           when does it come again, and is another node asked for?
@@ -14,7 +14,7 @@ from mooring.api.core import PersistentVolumeClaim
 from mooring.base.errors import MooringError
 from mooring.controllers.provisioner import volumes
 from mooring.controllers.provisioner.claims.claim import selected_node
-from mooring.controllers.provisioner.claims.outcomes import Failure, RulesOut, Save, State
+from mooring.controllers.provisioner.claims.outcomes import Failure, ProvesAbsent, Save, State
 from mooring.controllers.provisioner.claims.requests import Order
 
 RESCHEDULES_MAX: Final = 10
@@ -25,7 +25,7 @@ RESCHEDULES_MAX: Final = 10
 
 
 class Fate(enum.Enum):
-    """What becomes of a volume that the driver has made. LEFT: neither stored nor deleted."""
+    """The fate of a volume that the driver has made. LEFT: neither stored nor deleted."""
 
     STORED = "stored"
     DELETED = "deleted"
@@ -34,16 +34,16 @@ class Fate(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """failure: of the attempt; for DELETED the one to be told once the volume is deleted (`after_deletion`)."""
+    """failure: of the attempt; for DELETED the one to report once the volume is deleted (`after_deletion`)."""
 
     fate: Fate
     failure: Failure
 
 
 def after_unusable(order: Order, failure: Failure, owner: Save | None, error: str) -> Verdict:
-    """The volume is not what was asked for. It is deleted unless an object names it: what is in use is not deleted for one odd answer.
+    """The volume does not match the request. It is deleted unless an object names it: a volume in use is not deleted for one odd answer.
 
-    owner: what the API server says of an object of that name; None where the driver named no volume. error: of that.
+    owner: the API server's answer about an object of that name; None where the driver named no volume. error: of that.
     """
     match owner:
         case None:
@@ -59,10 +59,10 @@ def after_unusable(order: Order, failure: Failure, owner: Save | None, error: st
 
 
 def after_refused(order: Order, saved: Save, error: str, *, is_awaited: bool) -> Verdict:
-    """The API server will never take this object: the volume goes. Somebody else's object may be about this very volume: it stays.
+    """The API server will never take this object: the volume is deleted, unless another's object may be about this very volume.
 
-    is_awaited: the claim is there; asked for only where it matters (`depends_on_claim`).
-    Differs from external-provisioner, which sends a refused object for ever and tells nobody.
+    is_awaited: the claim is there; looked up only where it matters (`depends_on_claim`).
+    Differs from external-provisioner, which sends a refused object for ever and reports nothing.
     """
     if saved is Save.TAKEN:
         return _taken(error)
@@ -74,27 +74,27 @@ def after_refused(order: Order, saved: Save, error: str, *, is_awaited: bool) ->
 
 
 def depends_on_claim(order: Order) -> bool:
-    """True when the user may have taken the volume out of its claim, if that is gone: then it only looks like one never stored."""
+    """True when the user may have taken the volume out of its claim, if that is gone: then it only looks as if it was never stored."""
     return not order.is_retained and volumes.retains(order.intent.volume)
 
 
 def after_deletion(order: Order, failure: Failure, problem: MooringError | None) -> Failure:
-    """A volume of no use was deleted, or could not be. problem: of the last try, None when the volume is gone."""
+    """An unusable volume was deleted, or could not be. problem: of the last try, None when the volume is gone."""
     if problem is None:
-        return dataclasses.replace(failure, state=State.FINISHED, rules_out=RulesOut.VOLUME)
+        return dataclasses.replace(failure, state=State.FINISHED, proves_absent=ProvesAbsent.VOLUME)
     error = f"{failure.error}. Cleanup of volume {order.intent.volume_name} failed, volume is orphaned: {problem}"
     return Failure(error, State.BACKGROUND, from_driver=True)
 
 
 def _taken(error: str) -> Verdict:
-    return Verdict(Fate.LEFT, Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME))
+    return Verdict(Fate.LEFT, Failure(error, State.FINISHED, proves_absent=ProvesAbsent.VOLUME))
 
 
 def _deleted(order: Order, failure: Failure) -> Verdict:
     if not order.is_retained:
         return Verdict(Fate.DELETED, failure)
     error = f"{failure.error}. Volume {order.intent.volume_name} is left alone: it may have been kept on purpose"
-    return Verdict(Fate.LEFT, Failure(error, State.FINISHED, rules_out=RulesOut.VOLUME))
+    return Verdict(Fate.LEFT, Failure(error, State.FINISHED, proves_absent=ProvesAbsent.VOLUME))
 
 
 # -- the claim
@@ -111,10 +111,10 @@ class Then(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attempted:
-    """A failed attempt, and what is true by then.
+    """A failed attempt, and the situation after it.
 
-    order: what failed, None when it did not get that far. claim: as it is now, None when gone. node_tried: "" for none.
-    is_open: an earlier call may have made a volume, whatever this one came to. reschedules: in a row, before this one.
+    order: of the attempt, None when it did not get that far. claim: as it is now, None when gone. node_tried: "" for none.
+    is_open: an earlier call may have made a volume, although this one failed. reschedules: in a row, before this one.
     """
 
     failure: Failure
@@ -129,8 +129,8 @@ class Attempted:
 class After:
     """then: unless another node is asked for; then the claim waits for that.
 
-    releases_source: what may be there needs its source no more. node_unsuitable: one more in a row. other_node: the scheduler is asked.
-    fingerprint: of what has to change before a rest ends early, None when nobody waits.
+    releases_source: a volume that may exist needs its source no more. node_unsuitable: one more. other_node: the scheduler is asked.
+    fingerprint: a change of it ends a rest early; None when nobody waits.
     """
 
     then: Then
@@ -140,13 +140,13 @@ class After:
     fingerprint: object = None
 
 
-def told_failure(failure: Failure, order: Order | None) -> Failure:
-    """What a former request was refused for says nothing of what the claim asks for now."""
+def reported_failure(failure: Failure, order: Order | None) -> Failure:
+    """The refusal of a former request says nothing about the claim's present request."""
     return dataclasses.replace(failure, infeasible=False) if order is not None and order.is_former else failure
 
 
 def decide_after(answer: Attempted) -> After:
-    """What follows from a failed attempt at a claim. The failure is as `told_failure` has it."""
+    """The consequences of a failed attempt at a claim. The failure is the one of `reported_failure`."""
     failure, order, claim = answer.failure, answer.order, answer.claim
     is_awaited = claim is not None and not claim.spec.volume_name
     is_unwanted = failure.is_over and not is_awaited

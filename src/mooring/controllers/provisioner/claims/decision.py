@@ -1,4 +1,4 @@
-"""What can be decided for one claim: actions, and a decision of them with its reason."""
+"""The actions for one claim, and a decision: an action with its reason."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from mooring.controllers.provisioner.claims.view import Wanted
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LookUp:
-    """Ask the API server for what no cache holds; then decide again."""
+    """Read an object that no cache holds from the API server; then decide again."""
 
     wanted: Wanted
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LeaveToPopulator:
-    """Tell the user that somebody else fills the volume."""
+    """Report that a volume populator fills the volume."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Create:
-    """Hold the source, write down the intent, call CreateVolume, store the volume."""
+    """Hold the source, store the intent, call CreateVolume, store the volume."""
 
     order: Order
 
@@ -34,17 +34,17 @@ Action = LookUp | LeaveToPopulator | Create
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    """attempting: an attempt has begun, which the user is told. failure: what the attempt came to, for the user; None: no failure.
+    """attempting: an attempt has begun, which is reported to the user. failure: of the attempt, for the user; None: no failure.
 
-    settled: the intent's volume is stored: it can be closed. has_volume: and needs no source any more. wait_s: nothing is tried before
-    that, unless something changes. counts_failure: in the metrics, though the user is told nothing. class_name, source_kind: for metrics.
+    closes_intent: the volume is stored. has_volume: and needs no source any more. wait_s: nothing is tried before
+    that, unless something changes. counts_failure: in the metrics alone. class_name, source_kind: for metrics.
     """
 
     because: Because
     action: Action | None = None
     attempting: bool = False
     failure: Failure | None = None
-    settled: bool = False
+    closes_intent: bool = False
     has_volume: bool = False
     counts_failure: bool = False
     wait_s: float | None = None

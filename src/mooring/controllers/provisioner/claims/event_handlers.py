@@ -1,4 +1,4 @@
-"""Which change of which object wakes which claim."""
+"""The changes that wake claims."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ from mooring.api.gateway import ReferenceGrant
 from mooring.api.storage import StorageClass
 from mooring.control.controller import Controller
 from mooring.control.slim import changed
-from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims import topics
 from mooring.controllers.provisioner.claims.claim import CLAIM_KIND
-from mooring.controllers.provisioner.claims.node_topology import NodePlaces
-from mooring.controllers.provisioner.claims.view import BY_CLASS, BY_SOURCE, View, source_key
+from mooring.controllers.provisioner.claims.view import BY_CLASS, BY_SOURCE, ClusterTopology, View, source_key
 from mooring.kube.cache.informer import Cause, Change
 
 
 class ClaimEventHandlers:
     """claims: by uid. ended: called with the uid of each claim that is no more."""
 
-    def __init__(self, view: View, caches: Caches, places: NodePlaces, claims: Controller[str], ended: Callable[[str], None]) -> None:
-        self._view = view
-        self._places = places
-        self._claims = claims
-        self._ended = ended
+    def __init__(
+        self, view: View, caches: ProvisionerCaches, places: ClusterTopology, claims: Controller[str], ended: Callable[[str], None]
+    ) -> None:
+        self._view, self._places, self._claims, self._ended = view, places, claims, ended
         caches.claims.on_change(self._claim_changed)
         claims.watch(caches.volumes, self._volume_changed)
         claims.watch(caches.classes, self._class_changed)
@@ -34,7 +32,7 @@ class ClaimEventHandlers:
         caches.grants.on_change(self._grant_changed)
 
     def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
-        """A claim is looked at whenever anything that is kept of it has changed; those that clone it may have waited for that."""
+        """A claim is reconciled whenever its kept part has changed; claims that clone it may have waited for that."""
         old, new = change.old, change.new
         if new is None:
             assert old is not None
@@ -50,13 +48,13 @@ class ClaimEventHandlers:
         return not claim.spec.volume_name or self._view.records.get(claim.metadata.uid).is_unresolved
 
     def _volume_changed(self, change: Change[PersistentVolume]) -> Iterable[str]:
-        """A volume's object that is torn away from a claim which still waits for it has to be made again."""
+        """A PersistentVolume that was removed by force, while its claim still waits for it, has to be made again."""
         ref = change.old.spec.claim_ref if change.old is not None and change.new is None else None
         claim = self._view.claim(ref.uid) if ref is not None and ref.uid else None
         return () if claim is None or claim.spec.volume_name else (claim.metadata.uid,)
 
     def _class_changed(self, change: Change[StorageClass]) -> Iterable[str]:
-        """Its claims were waiting for it, or were wrong with what it said."""
+        """Its claims were waiting for it, or failed because of its former content."""
         if not changed(change.old, change.new):
             return ()
         return [claim.metadata.uid for claim in self._view.claims.by(BY_CLASS, change.key.name)]
@@ -64,7 +62,7 @@ class ClaimEventHandlers:
     def _node_changed(self, change: Change[Any]) -> None:
         """A node's labels or its registration."""
         if changed(change.old, change.new):
-            self._places.forget()
+            self._places.invalidate()
             self._claims.tell(topics.NODES)
 
     def _grant_changed(self, change: Change[ReferenceGrant]) -> None:

@@ -1,22 +1,18 @@
-"""Where a claim's volume may be made: what the view says of the selected node and of all nodes, through the rules of `topology.py`."""
+"""The topology requirements of a claim's volume: the selected node and all nodes of the view, under the rules of `topology.py`."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-
-from mooring.api.core import Node, PersistentVolumeClaim
+from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key
-from mooring.api.storage import CSINode, StorageClass
+from mooring.api.storage import StorageClass
 from mooring.controllers.provisioner import topology
 from mooring.controllers.provisioner.claims.claim import selected_node
 from mooring.controllers.provisioner.claims.view import View
-from mooring.controllers.provisioner.topology import NodeUnknown, Place, Requirements, Term, TopologyError
-from mooring.kube.cache.reader import Reader
+from mooring.controllers.provisioner.topology import NodeUnknown, Requirements, SelectedNode, TopologyError
 
 
 def requirements(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Requirements | None:
-    """Where the volume must be made; None where nothing is to be said. Raises TopologyError; NodeUnknown to have another node selected."""
+    """The requirements for the volume, None for none. Raises TopologyError; NodeUnknown to have another node selected."""
     node_name = selected_node(claim)
     allowed = topology.flattened(
         [(one.key, one.values or ()) for one in term.match_label_expressions or ()] for term in storage_class.allowed_topologies or ()
@@ -38,46 +34,11 @@ def requirements(view: View, claim: PersistentVolumeClaim, storage_class: Storag
     return topology.immediate(claim.metadata.name, view.places.terms(keys))
 
 
-def _place(view: View, node_name: str) -> Place:
+def _place(view: View, node_name: str) -> SelectedNode:
     keys = view.topology_keys(node_name)
     if keys is None:
         raise NodeUnknown(f'failed to get selected CSINode {node_name}: csinode.storage.k8s.io "{node_name}" not found')
     node = view.nodes.get(Key("", node_name))
     if node is None and keys:
         raise NodeUnknown(f'failed to get selected node {node_name}: node "{node_name}" not found')
-    return Place(node_name, keys, (node.metadata.labels if node else None) or {})
-
-
-class NodePlaces:
-    """The places of all nodes, worked out once after each change of a node.
-
-    Differs from external-provisioner, which takes the keys of a node drawn by lot: here the keys that most nodes have are taken.
-    """
-
-    def __init__(self, csi_nodes: Reader[CSINode], nodes: Reader[Node]) -> None:
-        self._csi_nodes = csi_nodes
-        self._nodes = nodes
-        self._keys: tuple[str, ...] | None = None
-        self._terms: dict[tuple[str, ...], Sequence[Term]] = {}
-
-    def forget(self) -> None:
-        """A node, or what is registered there, has changed."""
-        self._keys = None
-        self._terms.clear()
-
-    def keys(self) -> tuple[str, ...]:
-        if self._keys is None:
-            counts = Counter(
-                tuple(sorted(driver.topology_keys))
-                for node in self._csi_nodes.values()
-                for driver in node.spec.drivers or ()  # the cache holds this driver's alone
-                if driver.topology_keys
-            )
-            self._keys = min(counts, key=lambda keys: (-counts[keys], keys)) if counts else ()
-        return self._keys
-
-    def terms(self, keys: tuple[str, ...]) -> Sequence[Term]:
-        if keys not in self._terms:
-            found = topology.cluster_terms(keys, (node.metadata.labels or {} for node in self._nodes.values()))
-            self._terms[keys] = list({tuple(sorted(term.items())): term for term in found}.values())
-        return self._terms[keys]
+    return SelectedNode(node_name, keys, (node.metadata.labels if node else None) or {})

@@ -1,4 +1,4 @@
-"""What a failure means: may a volume exist, is the claim tried again, does the scheduler choose another node.
+"""Failures: whether a volume may exist, the claim is tried again, the scheduler chooses another node.
 
 Source: external-provisioner's states of provisioning; the table of gRPC codes is its.
 """
@@ -29,8 +29,8 @@ class State(enum.Enum):
     RESCHEDULE = "not on the selected node"
 
 
-class RulesOut(enum.Enum):
-    """What an error says of earlier calls. REQUEST: none with this request made a volume. VOLUME: there is none of this name."""
+class ProvesAbsent(enum.Enum):
+    """The proof in an error. REQUEST: no call with this request has made a volume. VOLUME: there is none of this name."""
 
     NOTHING = "nothing"
     REQUEST = "request"
@@ -38,7 +38,7 @@ class RulesOut(enum.Enum):
 
 
 class Save(enum.Enum):
-    """What a try to store a PersistentVolume came to. REFUSED: for good. TAKEN: another object has its name."""
+    """The result of a try to store a PersistentVolume. REFUSED: for good. TAKEN: another object has its name."""
 
     STORED = "stored"
     LATER = "later"
@@ -48,7 +48,7 @@ class Save(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failure:
-    """error: for the event. infeasible: it would fail again as it is. heals: the topics after which it is tried again at once.
+    """error: for the event. infeasible: it would fail again unchanged. heals: the topics after which it is tried again at once.
 
     from_driver: the driver's return may heal it, too.
     """
@@ -58,16 +58,16 @@ class Failure:
     infeasible: bool = False
     heals: frozenset[Topic] = frozenset()
     from_driver: bool = False
-    rules_out: RulesOut = RulesOut.NOTHING
+    proves_absent: ProvesAbsent = ProvesAbsent.NOTHING
 
     @property
     def topics(self) -> frozenset[Topic]:
-        """All that may heal it."""
+        """Those that may heal it."""
         return self.heals | {topics.DRIVER} if self.from_driver else self.heals
 
     @property
     def is_over(self) -> bool:
-        """True when the attempt has come to its end, as the claim sees it."""
+        """True when the attempt is over for the claim."""
         return self.state in (State.FINISHED, State.RESCHEDULE)
 
 
@@ -82,16 +82,16 @@ class Failed(MooringError):
 _BACKGROUND: Final = frozenset({Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
 
 _CONCLUSIVE: Final = frozenset({Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.ALREADY_EXISTS})
-"""Of a volume that the same request has made before, none of these can be said."""
+"""A driver can't answer with any of these if the same request has made a volume before."""
 
 
 def of_call(error: DriverError, *, uses_topology: bool, node_name: str) -> Failure:
-    """What CreateVolume's error comes to. node_name: the selected node, "" for none."""
+    """The failure that an error of CreateVolume means. node_name: the selected node, "" for none."""
     if error.code in _BACKGROUND or error.answered:
         state = State.BACKGROUND
     elif error.code == Code.RESOURCE_EXHAUSTED and uses_topology and node_name:
         state = State.RESCHEDULE
     else:
         state = State.FINISHED
-    rules_out = RulesOut.REQUEST if state is State.FINISHED and error.code in _CONCLUSIVE else RulesOut.NOTHING
-    return Failure(str(error), state, infeasible=error.code == Code.INVALID_ARGUMENT, from_driver=True, rules_out=rules_out)
+    proves_absent = ProvesAbsent.REQUEST if state is State.FINISHED and error.code in _CONCLUSIVE else ProvesAbsent.NOTHING
+    return Failure(str(error), state, infeasible=error.code == Code.INVALID_ARGUMENT, from_driver=True, proves_absent=proves_absent)

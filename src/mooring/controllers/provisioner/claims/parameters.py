@@ -1,19 +1,56 @@
-"""A StorageClass's parameters: what is ours, what is the driver's, and the secrets that they name.
+"""A StorageClass's parameters: ours, the driver's, the secrets that they name, and the templates in them.
 
 Keys under `csi.storage.k8s.io/` are ours and never reach the driver; all others pass through untouched, the old spellings of ours too.
+Templates, `${pvc.name}` and its like, are expanded as by Go's os.Expand, so that old classes keep their meaning.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import re
 from collections.abc import Mapping
 from typing import Final
 
 from mooring.api.core import SecretReference
 from mooring.api.names import dns_label, dns_subdomain
 from mooring.base.errors import MooringError
-from mooring.controllers.provisioner.templates import InvalidTokens, expanded
+
+# As in a shell `$$`, `$1` and the like are names of one character. `${}` and a `${` that nobody closes vanish, any other lonely `$` stays.
+_REFERENCE: Final = re.compile(
+    r"\$(?:\{(?P<braced>[^}]*)\}|(?P<odd>\{)|(?P<special>[*#$@!?\-0-9])|(?P<plain>[A-Za-z_][A-Za-z0-9_]*))", re.ASCII
+)
+
+
+class InvalidTokens(MooringError):
+    """A template has references that are not defined."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        super().__init__(f"invalid tokens: [{' '.join(_quoted(token) for token in tokens)}]")
+
+
+def expanded(template: str, known: Mapping[str, str]) -> str:
+    """The template with its references replaced. Raises InvalidTokens, with all of them, sorted."""
+    missing: set[str] = set()
+
+    def value(found: re.Match[str]) -> str:
+        if found["odd"] is not None or found["braced"] == "":
+            return ""
+        name = found["braced"] or found["special"] or found["plain"]
+        if name not in known:
+            missing.add(name)
+        return known.get(name, "")
+
+    result = _REFERENCE.sub(value, template)
+    if missing:
+        raise InvalidTokens(sorted(missing))
+    return result
+
+
+def _quoted(token: str) -> str:
+    escaped = token.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
 
 PREFIX: Final = "csi.storage.k8s.io/"
 FS_TYPE: Final = f"{PREFIX}fstype"
@@ -24,7 +61,7 @@ class ParameterError(MooringError):
 
 
 class SecretKind(enum.Enum):
-    """What a secret is for, under the names of the error texts. new, old: the keys' beginnings; old is "" where there never was one."""
+    """The use of a secret, under the names of the error texts. new, old: the keys' prefixes; old is "" where there never was one."""
 
     DEFAULT = ("Default", "", "")
     PROVISIONER = ("Provisioner", "provisioner-", "csiProvisionerSecret")
@@ -39,14 +76,15 @@ class SecretKind(enum.Enum):
         self.title = title
         self.name_keys = (f"{PREFIX}{new}secret-name", *([f"{old}Name"] if old else []))
         self.namespace_keys = (f"{PREFIX}{new}secret-namespace", *([f"{old}Namespace"] if old else []))
+        self.keys = frozenset({*self.name_keys, *self.namespace_keys})
 
 
-_KNOWN: Final = frozenset({FS_TYPE}.union(*((*kind.name_keys, *kind.namespace_keys) for kind in SecretKind)))
+_KNOWN: Final = frozenset({FS_TYPE}.union(*(kind.keys for kind in SecretKind)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Places:
-    """What templates may name. claim_annotations, claim_name: None where the claim is not known (deletion)."""
+class TemplateValues:
+    """The values that templates may name. claim_annotations, claim_name: None where the claim is not known (deletion)."""
 
     pv_name: str
     claim_namespace: str
@@ -71,7 +109,7 @@ def fs_type(parameters: Mapping[str, str], default: str) -> str:
     return (found[0] if found else "") or default
 
 
-def secret_of(kind: SecretKind, parameters: Mapping[str, str], places: Places) -> SecretReference | None:
+def secret_of(kind: SecretKind, parameters: Mapping[str, str], places: TemplateValues) -> SecretReference | None:
     """The secret of that kind, or the default one; None without. Raises ParameterError."""
     templates = _templates(kind, parameters)
     if templates is None and kind is not SecretKind.DEFAULT:
@@ -94,10 +132,10 @@ def secret_of(kind: SecretKind, parameters: Mapping[str, str], places: Places) -
 
 def _templates(kind: SecretKind, parameters: Mapping[str, str]) -> tuple[str, str] | None:
     """Name and namespace as the class has them."""
+    if kind.keys.isdisjoint(parameters):
+        return None
     names = [parameters[key] for key in kind.name_keys if key in parameters]
     namespaces = [parameters[key] for key in kind.namespace_keys if key in parameters]
-    if not names and not namespaces:
-        return None
     failed = "failed to get default name" if kind is SecretKind.DEFAULT else "failed to get name"
     failed += " and namespace template from params: "
     if len(names) > 1 or len(namespaces) > 1:

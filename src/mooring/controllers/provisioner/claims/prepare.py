@@ -1,7 +1,7 @@
-"""From a claim and its class to a complete order for a volume, or to what is wrong with it. Pure.
+"""From a claim and its class to a complete order for a volume, or to a failure. Pure.
 
 The checks are external-provisioner's, in its order, and so are the texts. Differs from it in one thing: a source is held only after
-all of them, so that an attempt which can't work leaves no finalizer.
+all of them, so that an attempt which can't succeed leaves no finalizer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mooring.controllers.provisioner import volumes
 from mooring.controllers.provisioner.claims import node_topology, parameters, requests, topics
 from mooring.controllers.provisioner.claims.claim import Source, requested_bytes, selected_node, source_of
 from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, State
-from mooring.controllers.provisioner.claims.parameters import ParameterError, Places, SecretKind
+from mooring.controllers.provisioner.claims.parameters import ParameterError, SecretKind, TemplateValues
 from mooring.controllers.provisioner.claims.requests import Order, RequestError
 from mooring.controllers.provisioner.claims.sources import SourceError, clone_handle, granted, snapshot_handle
 from mooring.controllers.provisioner.claims.view import Looked, View, Wanted
@@ -210,9 +210,9 @@ def _where(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass
 
 
 def _secrets(claim: PersistentVolumeClaim, name: str, given: Mapping[str, str], looked: Looked) -> dict[SecretKind, SecretReference | None]:
-    """All that the class names. The provisioner's own is read at once, too, so that nothing is begun without it."""
+    """All secrets that the class names. The provisioner's own is read at once, too, so that nothing is begun without it."""
     meta = claim.metadata
-    places = Places(name, meta.namespace, meta.name, meta.annotations or {})
+    places = TemplateValues(name, meta.namespace, meta.name, meta.annotations or {})
     found: dict[SecretKind, SecretReference | None] = {}
     for kind in SecretKind:
         if kind is SecretKind.DEFAULT:

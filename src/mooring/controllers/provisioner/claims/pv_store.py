@@ -1,4 +1,4 @@
-"""Storing the PersistentVolume of a volume that exists, and finding out whose one of its name is that is there already."""
+"""Stores the PersistentVolume of a volume that exists, and finds the owner of an object that has its name already."""
 
 from __future__ import annotations
 
@@ -24,13 +24,10 @@ class PvStore:
     """driver_name: whose volumes it stores. per_node: the provisioners of other nodes make volumes of the same names."""
 
     def __init__(self, cluster: Cluster, volumes: Informer[PersistentVolume], *, driver_name: str, per_node: bool = False) -> None:
-        self._cluster = cluster
-        self._volumes = volumes
-        self._driver_name = driver_name
-        self._per_node = per_node
+        self._cluster, self._volumes, self._driver_name, self._per_node = cluster, volumes, driver_name, per_node
 
     async def store(self, volume: PendingVolume) -> tuple[Save, str]:
-        """One try: what it came to, and why it was refused, or has to be made again."""
+        """One try. Gives its result, and why it was refused or has to be repeated."""
         key = Key("", volume.name)
         try:
             await self._volumes.write(key, self._cluster.create(PERSISTENT_VOLUMES, volume.body))
@@ -43,7 +40,7 @@ class PvStore:
         return Save.STORED, ""
 
     async def is_awaited(self, intent: Intent) -> bool:
-        """True while its claim is there, as the API server itself says: a cache may be late. Raises ApiError."""
+        """True while its claim is there, by the API server itself: a cache may be late. Raises ApiError."""
         try:
             claim = await self._cluster.get(PERSISTENT_VOLUME_CLAIMS, intent.claim_name, intent.namespace)
         except NotFound:
@@ -54,7 +51,7 @@ class PvStore:
         """An object of the volume's name is there: our own, when an answer was lost; or another claim's.
 
         refused: why there will be none, unless there is: an earlier try may have been taken, and then its volume must not be deleted.
-        Differs from external-provisioner, to which it is always our own.
+        Differs from external-provisioner, which always takes it for its own.
         """
         name = intent.volume_name
         try:

@@ -20,7 +20,7 @@ class HasVolume:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NotAsked:
-    """provisioner: who is asked, "" for nobody."""
+    """provisioner: the one that is asked, "" for none."""
 
     provisioner: str
 

@@ -1,4 +1,4 @@
-"""What is remembered of a claim, by its uid: one record, forgotten as one."""
+"""The memory of a claim, by its uid: one record, dropped as one."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class PendingVolume:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rest:
-    """A claim that the driver, or the API server, can't serve as it is. fingerprint: of what would have to change, None when it is gone.
+    """A claim that the driver, or the API server, can't serve as it is. fingerprint: a change of it ends the rest; None when it is gone.
 
-    heals: the topics after which it is looked at at once.
+    heals: the topics after which it is reconciled at once.
     """
 
     until: Instant
@@ -50,8 +50,8 @@ class Rest:
 class ClaimRecord:
     """state, since, unknown: of its intent, since when it is known here, and the requests whose calls ended unknown, the oldest first.
 
-    orphaned_at: from then on nobody brings the secret back of an intent whose claim is gone. pending: until its PersistentVolume is
-    stored. source: held for it. rest, looks: of its last failure, and how often it was looked at since. reschedules: other nodes
+    orphaned_at: from then on the secret of an intent whose claim is gone is not expected back. pending: until its PersistentVolume is
+    stored. source: held for it. rest, looks: of its last failure, and the number of reconciles since. reschedules: other nodes
     asked for in a row.
     """
 
@@ -66,22 +66,27 @@ class ClaimRecord:
     reschedules: int = 0
 
     @property
+    def is_open(self) -> bool:
+        """True while an intent is open: a volume may exist that no PersistentVolume shows."""
+        return self.state is not IntentState.ENDED
+
+    @property
     def is_unresolved(self) -> bool:
-        """True while an intent is open for this alone: an earlier call may have made a volume."""
+        """True while an intent is open only because an earlier call may have made a volume."""
         return self.state is IntentState.UNRESOLVED
 
     @property
     def is_idle(self) -> bool:
         """True when there is nothing to remember."""
         waits = self.pending is not None or self.source is not None or self.rest is not None or self.reschedules > 0
-        return self.state is IntentState.ENDED and not waits and self.orphaned_at is None
+        return not (self.is_open or waits or self.orphaned_at is not None)
 
 
 _IDLE: Final = ClaimRecord()
 
 
 class ClaimRecords:
-    """The records of all claims of which there is anything to remember. Nobody holds one over an await."""
+    """The records of all claims that there is anything to remember of. Nobody holds one over an await."""
 
     def __init__(self) -> None:
         self._records: dict[str, ClaimRecord] = {}
@@ -104,11 +109,11 @@ class ClaimRecords:
         return record
 
     def forget(self, uid: str) -> None:
-        """The claim is no more, or has its volume: only what concerns a volume that may exist, and the source held for it, stays."""
+        """The claim is gone, or has its volume: only the intent of a volume that may exist, and the source held for it, stay."""
         record = self._records.get(uid)
         if record is not None:
             record.rest, record.reschedules = None, 0
-            if record.state is IntentState.ENDED:
+            if not record.is_open:
                 record.orphaned_at = None
             self.tidy(uid)
 

@@ -27,7 +27,7 @@ _MODES: Final[Mapping[str, tuple[int, int]]] = {
 
 
 class RequestError(MooringError):
-    """The claim says something that no request can say."""
+    """The claim can't be expressed as a request."""
 
 
 def capabilities(
@@ -72,10 +72,10 @@ def content_source(source: Source, handle: str) -> csi.VolumeContentSource:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Order:
-    """A volume to be created: the intent, and its request without the secret's values. source: what it is made from, to be held.
+    """A volume to be created: the intent, and its request without the secret's values. source: of its data, to be held.
 
-    fingerprint: of the claim and the class that it was made from; None for one that repeats what was asked for before, whose failure says
-    nothing of what they ask for now. secret_is_lost: the driver is asked without it, since it is gone for good as far as anybody can tell.
+    fingerprint: of the claim and the class; None for an order that repeats a former request, whose failure says nothing about the present
+    one. secret_is_lost: the driver is called without it, since it seems to be gone for good.
     """
 
     intent: Intent
@@ -107,12 +107,12 @@ class Order:
 
 
 def ordered_again(intent: Intent) -> Order:
-    """The order that an open intent stands for."""
+    """The order of an open intent."""
     return Order(intent, _parsed(intent.request), intent.source)
 
 
 def request_text(request: csi.CreateVolumeRequest) -> str:
-    """As an intent holds it, the same in every process: protobuf has an order of map keys for each. The request has no secrets."""
+    """As an intent holds it, the same in every process: protobuf orders map keys differently in each. The request has no secrets."""
     assert not request.secrets
     return json_format.MessageToJson(request, indent=None, preserving_proto_field_name=True, sort_keys=True)
 

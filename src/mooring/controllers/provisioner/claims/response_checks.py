@@ -1,4 +1,4 @@
-"""Is what the driver answered to CreateVolume what was asked for?"""
+"""Compares the driver's answer to CreateVolume with the request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mooring.csi.proto import csi_pb2 as csi
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unusable:
-    """The volume is not what was asked for. volume_id: to be deleted, "" when the driver named none."""
+    """The volume does not match the request. volume_id: to be deleted, "" when the driver named none."""
 
     failure: Failure
     volume_id: str = ""
@@ -37,10 +37,10 @@ def judged(order: Order, answer: csi.CreateVolumeResponse) -> Unusable | None:
 
 
 def _content_wrong(request: csi.CreateVolumeRequest, volume: csi.Volume) -> str:
-    """What is wrong with what the volume was filled from, "" when nothing is.
+    """The problem with the source of the volume's data, "" for none.
 
-    Differs from external-provisioner, which does not look at what the driver says it was. A driver may write a handle out more fully:
-    the last part counts.
+    Differs from external-provisioner, which does not check the source in the answer. A driver may spell a handle out more fully: the last
+    part counts.
     """
     if not request.HasField("volume_content_source"):
         return ""
@@ -66,7 +66,7 @@ def _last_part(handle: str) -> str:
 
 
 def _place_wrong(request: csi.CreateVolumeRequest, volume: csi.Volume) -> str:
-    """What is wrong with where the volume is, "" when it can be reached from somewhere that was asked for, as CSI demands.
+    """The problem with the volume's topology, "" when it can be reached from one of the requested places, as CSI demands.
 
     Differs from external-provisioner, which stores a volume that no pod can ever use.
     """

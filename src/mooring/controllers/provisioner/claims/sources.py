@@ -1,4 +1,4 @@
-"""What a volume is made from: may the claim use it, is it ready, and what does the driver call it.
+"""The source of a volume's data: whether the claim may use it, whether it is ready, and the driver's name for it.
 
 The checks and their texts are external-provisioner's, in its order.
 """
@@ -88,7 +88,7 @@ def _check_restore_size(claim: PersistentVolumeClaim, name: str, restore_size: s
 
 
 def _check_mode(claim: PersistentVolumeClaim, content: VolumeSnapshotContent) -> None:
-    """A Block volume read as a file system, or the reverse, can be an attack: who may change snapshot contents must allow it."""
+    """A Block volume read as a file system, or the reverse, can be an attack: the content, which few may change, must allow it."""
     before, wanted = content.spec.source_volume_mode, claim.spec.volume_mode
     if before is None or wanted is None or before == wanted:
         return

@@ -1,4 +1,4 @@
-"""What could heal a claim that failed. It comes again after its back-off anyway; a topic that is told only ends the wait."""
+"""The topics that could heal a claim that failed. It comes again after its back-off anyway; a topic only ends the wait."""
 
 from __future__ import annotations
 

@@ -1,27 +1,29 @@
-"""What the provisioner reads, and with which indexes.
+"""The objects, fields and indexes that the provisioner reads.
 
-A `View` shows the caches as they are; a decision reads it between two awaits, when nothing moves. What no cache holds (snapshots, secrets,
-a clone's volume) is looked up for one attempt: a judgement that needs it says so (`NotLookedUp`) and is made again with the answer.
+A `View` shows the caches as they are; a decision reads it between two awaits, when nothing changes. Objects that no cache holds (snapshots,
+secrets, a clone's volume) are looked up for one attempt: a decision that needs one raises `NotLookedUp` and is made again with the answer.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from mooring.api.classes import class_of
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec
 from mooring.api.gateway import ReferenceGrant
 from mooring.api.meta import Key, Kind
-from mooring.api.storage import CSINode, CSINodeDriver, StorageClass
+from mooring.api.storage import CSINode, StorageClass
 from mooring.base.errors import MooringError
-from mooring.control.slim import Mask, Part, items, slim, slimmed
+from mooring.control.slim import Mask, Named, Part, items, slim, slimmed
 from mooring.controllers.provisioner.claims.claim import source_of
 from mooring.controllers.provisioner.claims.record import ClaimRecords
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts, Rules
 from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.controllers.provisioner.topology import Term
+from mooring.controllers.provisioner.options import Rules
+from mooring.controllers.provisioner.topology import Term, cluster_terms
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 
 BY_UID: Final = "uid"
@@ -29,24 +31,48 @@ BY_CLASS: Final = "class"
 BY_SOURCE: Final = "source"
 
 
-class Places(Protocol):
-    """Where the driver's volumes can be, over all nodes."""
+class ClusterTopology:
+    """The places of all nodes, worked out once after each change of a node.
+
+    Differs from external-provisioner, which takes the keys of a random node: here the keys that most nodes have are taken.
+    """
+
+    def __init__(self, csi_nodes: Reader[CSINode], nodes: Reader[Node]) -> None:
+        self._csi_nodes, self._nodes = csi_nodes, nodes
+        self._keys: tuple[str, ...] | None = None
+        self._terms: dict[tuple[str, ...], Sequence[Term]] = {}
+
+    def invalidate(self) -> None:
+        """A node, or what is registered there, has changed."""
+        self._keys = None
+        self._terms.clear()
 
     def keys(self) -> tuple[str, ...]:
         """The driver's topology keys, () where no node has any."""
-        ...
+        if self._keys is None:
+            counts = Counter(
+                tuple(sorted(driver.topology_keys))
+                for node in self._csi_nodes.values()
+                for driver in node.spec.drivers or ()  # the cache holds this driver's alone
+                if driver.topology_keys
+            )
+            self._keys = min(counts, key=lambda keys: (-counts[keys], keys)) if counts else ()
+        return self._keys
 
     def terms(self, keys: tuple[str, ...]) -> Sequence[Term]:
         """The distinct places of the nodes that carry all keys. Raises TopologyError when there is none."""
-        ...
+        if keys not in self._terms:
+            found = cluster_terms(keys, (node.metadata.labels or {} for node in self._nodes.values()))
+            self._terms[keys] = list({tuple(sorted(term.items())): term for term in found}.values())
+        return self._terms[keys]
 
 
-# -- what is looked up for one attempt
+# -- objects looked up for one attempt
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
-    """One object, to be asked for."""
+    """One object, to be looked up."""
 
     kind: Kind[Any]
     name: str
@@ -54,7 +80,7 @@ class Wanted:
 
 
 class NotLookedUp(Exception):
-    """A judgement needs this object: look it up and judge again."""
+    """A decision needs this object: look it up and decide again."""
 
     def __init__(self, wanted: Wanted) -> None:
         super().__init__(wanted.kind.plural)
@@ -63,12 +89,12 @@ class NotLookedUp(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Looked:
-    """What an attempt has looked up so far. An error is an answer, too. Secrets are here as their values: never shown."""
+    """The objects that an attempt has looked up so far. An error is an answer, too. Secrets are here as their values: never shown."""
 
     found: dict[Wanted, Any] = dataclasses.field(default_factory=dict, repr=False)
 
     def get(self, wanted: Wanted) -> Any:
-        """The object. Raises what asking for it raised, or NotLookedUp."""
+        """The object. Raises the error of its look-up, or NotLookedUp."""
         if wanted not in self.found:
             raise NotLookedUp(wanted)
         answer = self.found[wanted]
@@ -79,13 +105,13 @@ class Looked:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """The world as the provisioner sees it, live.
+    """The caches, intents and records, live.
 
-    intents: by claim uid, those whose volume may exist. records: what is remembered of claims.
+    intents: by claim uid, those whose volume may exist. records: the memory of claims.
     node_name: the one node that this instance provisions for; "" for all.
     """
 
-    driver: DriverFacts
+    driver: DriverCapabilities
     rules: Rules
     claims: Reader[PersistentVolumeClaim]
     volumes: Reader[PersistentVolume]
@@ -93,7 +119,7 @@ class View:
     csi_nodes: Reader[CSINode]
     nodes: Reader[Node]
     grants: Reader[ReferenceGrant]
-    places: Places
+    places: ClusterTopology
     intents: Mapping[str, Intent]
     records: ClaimRecords
     node_name: str = ""
@@ -112,7 +138,7 @@ class View:
         return self.driver.topology and self.rules.topology
 
     def topology_keys(self, node_name: str) -> tuple[str, ...] | None:
-        """The driver's keys on that node; None when nothing is known of the node."""
+        """The driver's keys on that node; None when the node has no CSINode."""
         csi_node = self.csi_nodes.get(Key("", node_name))
         if csi_node is None:
             return None
@@ -143,7 +169,7 @@ CLAIM_INDEXES: Final[Mapping[str, Callable[[PersistentVolumeClaim], Iterable[str
 }
 
 
-# -- what is not read is not kept
+# -- the kept parts of objects
 
 _CLAIM: Final = slimmed(metadata=slim("deletion_timestamp", "finalizers", "annotations"), status=slim("phase"))
 _BOUND_CLAIM: Final = slimmed(metadata=slim("deletion_timestamp", "finalizers"), status=slim("phase"))
@@ -159,23 +185,15 @@ NODE: Final = slim(metadata=slim("labels"))
 
 
 def keeps_of_claim(claim: PersistentVolumeClaim) -> Part:
-    """A bound claim matters as a source only: its annotations are nobody's business any more."""
+    """A bound claim matters as a source only: its annotations are not kept."""
     return _BOUND_CLAIM if claim.spec.volume_name else _CLAIM
 
 
 def keeps_of_volume(pv: PersistentVolume) -> Part:
-    """What deleting needs, and whose volume it is."""
+    """The part that deletion reads, and the claim."""
     return _IN_TREE_VOLUME if pv.spec.csi is None else _VOLUME
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _EntryOf:
-    driver_name: str
-
-    def __call__(self, driver: CSINodeDriver) -> bool:
-        return driver.name == self.driver_name
 
 
 def csi_node_mask(driver_name: str) -> Mask:
     """Of a CSINode only this driver's entry, and of that its keys."""
-    return slim(metadata=slim(), spec=slim(drivers=items(_EntryOf(driver_name), slim("name", "topology_keys"))))
+    return slim(metadata=slim(), spec=slim(drivers=items(Named(driver_name), slim("name", "topology_keys"))))

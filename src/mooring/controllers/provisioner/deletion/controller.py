@@ -1,7 +1,7 @@
-"""Deletion: which change wakes a PersistentVolume, and when users are told of a failure.
+"""Deletion: the changes that wake a PersistentVolume, and the reports of failures.
 
-A deletion that something stands in the way of (an attachment, above all) waits for that to change, however long it takes: it is told
-once and costs nothing meanwhile. What failed comes again after its back-off.
+A deletion that is blocked (by an attachment, above all) waits for that to change, however long it takes: it is reported once and costs
+nothing meanwhile. A volume whose deletion failed comes again after its back-off.
 """
 
 from __future__ import annotations
@@ -10,43 +10,25 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final
 
 from mooring.api.core import ObjectReference, PersistentVolume
-from mooring.api.storage import VOLUME_ATTACHMENTS, StorageClass, VolumeAttachment
+from mooring.api.storage import VolumeAttachment
 from mooring.base.clock import Instant
 from mooring.base.log import logger
-from mooring.control import caches as control
 from mooring.control.controller import Controller
-from mooring.control.events import EventRecorder
-from mooring.control.manager import Manager
-from mooring.control.result import Result, Retry
-from mooring.control.runtime import Runtime
-from mooring.control.secrets import SecretCache
-from mooring.controllers.provisioner.caches import Caches
-from mooring.controllers.provisioner.deletion import reasons as why
-from mooring.controllers.provisioner.deletion.attachments import Attachments
+from mooring.control.result import Problem, Result, Retry
+from mooring.control.topics import Topic
 from mooring.controllers.provisioner.deletion.decide import decide_deletion
-from mooring.controllers.provisioner.deletion.metrics import DeletionMetrics
-from mooring.controllers.provisioner.deletion.reconcile import Actions, Failed
-from mooring.controllers.provisioner.deletion.view import (
-    ATTACHMENT_INDEXES,
-    Here,
-    Progress,
-    View,
-    class_changed,
-    detached,
-    intent_closed,
-    keeps_attachment,
-)
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts
-from mooring.controllers.provisioner.options import ProvisionerOptions
-from mooring.csi.driver import Driver
-from mooring.kube.cache.informer import Change, Informer
+from mooring.controllers.provisioner.deletion.reconcile import Actions, Attachments, Failed
+from mooring.controllers.provisioner.deletion.view import Here, Progress, View, class_changed, detached, intent_closed
+from mooring.controllers.provisioner.environment import Environment
+from mooring.controllers.provisioner.metrics import DeletionMetrics
+from mooring.kube.cache.informer import Change
 
 log = logger(__name__)
 
 FAILED_DELETE: Final = "VolumeFailedDelete"
 
 EVENT_LASTS_S: Final = 3600.0
-"""The API server forgets events after an hour; what still holds then is told again, at the next resync."""
+"""The API server drops events after an hour; a problem that lasts longer is reported again, at the next resync."""
 
 
 async def _at_once(uid: str) -> None:
@@ -56,28 +38,22 @@ async def _at_once(uid: str) -> None:
 class VolumeDeletion:
     """Deletes volumes of released PersistentVolumes, and keeps their finalizer.
 
-    controller: works on the volumes. worker: the same with the cache of attachments, for the provisioner to run.
-    caches: has to be called before they run. segments: of the one node that is served, if the options name one. settled: as of Intents.
+    segments: of the one node that is served, if the options name one. wait_for_end: as of Intents.
     deleted: called with the PersistentVolume once the driver has deleted its volume: there is room again.
     """
 
     def __init__(
         self,
-        runtime: Runtime,
-        caches: Caches,
-        driver: Driver,
-        facts: DriverFacts,
-        options: ProvisionerOptions,
-        events: EventRecorder,
-        secrets: SecretCache,
+        env: Environment,
         *,
-        settled: Callable[[str], Awaitable[None]] = _at_once,
+        wait_for_end: Callable[[str], Awaitable[None]] = _at_once,
         segments: Mapping[str, str] | None = None,
         deleted: Callable[[PersistentVolume], None] = lambda pv: None,
     ) -> None:
-        self._clock, self._events, self._metrics = runtime.clock, events, runtime.metrics.once(DeletionMetrics)
+        runtime, caches, options = env.runtime, env.caches, env.options
+        self._clock, self._events, self._metrics = runtime.clock, env.events, runtime.metrics.once(DeletionMetrics)
         self._progress: dict[str, Progress] = {}
-        self._told: dict[str, tuple[str, type, Instant]] = {}  # of volumes that wait: uid, kind of problem, and when it was told
+        self._reported: dict[str, tuple[str, type, Instant]] = {}  # of volumes that wait: uid, kind of problem, and when it was reported
         self.controller: Controller[str] = Controller(
             runtime,
             "volumes",
@@ -87,67 +63,56 @@ class VolumeDeletion:
             label="PersistentVolume",
             log=log,
         )
-        self.own_caches = control.Caches(runtime, "provisioner")
-        self.worker = Manager(self.own_caches, self.controller)
-        attachments: Informer[VolumeAttachment] | None = None
-        if facts.publishes:
-            attachments = self.own_caches.of(VOLUME_ATTACHMENTS, keeps=keeps_attachment, indexes=ATTACHMENT_INDEXES)
-            attachments.on_change(self._attachment_changed)
-        self._volumes = caches.volumes
+        self._volumes, self._attachments = caches.volumes, caches.attachments
+        if self._attachments is not None:
+            self.controller.tell_on(self._attachments, _of_attachment)
         self._view = View(
-            driver=facts,
+            driver=env.capabilities,
             volumes=caches.volumes.store,
             classes=caches.classes.store,
-            attachments=None if attachments is None else attachments.store,
+            attachments=None if self._attachments is None else self._attachments.store,
             here=None if options.node is None else Here(options.node.node_name, {} if segments is None else segments),
             progress=self._progress,
         )
-        self._actions = Actions(
-            runtime,
-            caches,
-            driver,
-            secrets,
-            self._view,
-            self._progress,
-            None if attachments is None else Attachments(runtime, attachments),
-            settled=settled,
-            deleted=deleted,
-            timeout_s=options.timeout_s,
-        )
+        attachments = None if self._attachments is None else Attachments(runtime, self._attachments)
+        self._actions = Actions(env, self._view, self._progress, attachments, wait_for_end=wait_for_end, deleted=deleted)
         self.controller.watch(caches.volumes, self._volume_changed)
-        caches.classes.on_change(self._class_changed)
+        self.controller.tell_on(caches.classes, lambda change: (class_changed(change.key.name),))
+
+    async def run(self) -> None:
+        """Works until cancelled, or until drained. The shared caches have been filled; that of attachments may be late."""
+        if self._attachments is not None:
+            await self._attachments.synced()
+        await self.controller.run()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """As of a controller."""
+        return await self.controller.drain(timeout_s)
 
     def driver_returned(self) -> None:
-        """The driver was away and is back: whatever failed may have failed for that."""
+        """The driver was away and is back: any failure may have been due to that."""
         self.controller.retry_now(pv.metadata.name for pv in self._volumes.store.values())
 
     def intent_closed(self, pv_name: str) -> None:
-        """Nothing that is being made keeps the volume from being deleted any more."""
+        """The intent of the volume is closed: it no longer keeps the volume from being deleted."""
         self.controller.tell(intent_closed(pv_name))
 
     def is_ours(self, pv: PersistentVolume) -> bool:
-        """True for volumes whose deletion is this driver's business."""
+        """True for volumes that this driver deletes."""
         return self._view.is_ours(pv)
 
-    # -- what wakes a volume
+    # -- waking volumes
 
     def _volume_changed(self, change: Change[PersistentVolume]) -> Iterator[str]:
-        """Our own writes wake it too: their answer may be the only one to show what others did meanwhile."""
+        """Our own writes wake it too: their answer may be the only sign of a change by others."""
         if change.new is None:
             self._forget(change.key.name)
         elif self._view.is_ours(change.new):
             yield change.key.name
 
-    def _attachment_changed(self, change: Change[VolumeAttachment]) -> None:
-        if change.new is None:
-            self.controller.tell(detached(change.object.spec.source.persistent_volume_name or ""))
-
-    def _class_changed(self, change: Change[StorageClass]) -> None:
-        self.controller.tell(class_changed(change.key.name))
-
     def _forget(self, name: str) -> None:
         self.controller.forget(name)
-        self._told.pop(name, None)
+        self._reported.pop(name, None)
         self._progress.pop(name, None)
 
     # -- one volume
@@ -163,7 +128,7 @@ class VolumeDeletion:
         if decision.problem is not None:
             self._wait(pv, decision.problem)
             return Result(decision.because, waits_for=decision.waits_for, keeps_backoff=True)
-        self._told.pop(name, None)
+        self._reported.pop(name, None)
         try:
             await self._actions.perform(pv, decision)
         except Failed as failure:
@@ -174,13 +139,13 @@ class VolumeDeletion:
             self._forget(name)
         return Result(decision.because, done="done" if decision.actions else "")
 
-    def _wait(self, pv: PersistentVolume, problem: why.Problem) -> None:
-        """Told once while the event lasts: the volume comes again when what stands in its way has changed."""
+    def _wait(self, pv: PersistentVolume, problem: Problem) -> None:
+        """Reported once while the event lasts: the volume comes again when the obstacle has changed."""
         news, now = (pv.metadata.uid, type(problem)), self._clock.now()
-        before = self._told.get(pv.metadata.name)
+        before = self._reported.get(pv.metadata.name)
         if before is not None and before[:2] == news and now - before[2] < EVENT_LASTS_S:
             return
-        self._told[pv.metadata.name] = (*news, now)
+        self._reported[pv.metadata.name] = (*news, now)
         log.info(2, "not deleted yet", PersistentVolume=pv.metadata.name, because=str(problem))
         self._tell(pv, problem.error)
 
@@ -191,3 +156,7 @@ class VolumeDeletion:
             api_version="v1", kind="PersistentVolume", name=meta.name, uid=meta.uid, resource_version=meta.resource_version
         )
         self._events.event(about, "Warning", FAILED_DELETE, text)
+
+
+def _of_attachment(change: Change[VolumeAttachment]) -> tuple[Topic, ...]:
+    return (detached(change.object.spec.source.persistent_volume_name or ""),) if change.new is None else ()

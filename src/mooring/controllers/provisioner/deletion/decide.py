@@ -1,4 +1,4 @@
-"""When is a volume deleted, and when does its finalizer come and go? Pure."""
+"""Decides when a volume is deleted, and when its finalizer is added and removed. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from mooring.api.classes import volume_class_of
 from mooring.api.core import CSIPersistentVolumeSource, PersistentVolume, SecretReference
 from mooring.api.meta import Key, annotation, is_deleting
 from mooring.api.migration import TranslationError, is_migratable, translated
-from mooring.control.result import Because
+from mooring.control.result import Because, Problem
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.claims.parameters import ParameterError, Places, SecretKind, secret_of
+from mooring.controllers.provisioner.claims.parameters import ParameterError, SecretKind, TemplateValues, secret_of
 from mooring.controllers.provisioner.deletion import reasons as why
 from mooring.controllers.provisioner.deletion.view import View, class_changed, detached, holds
 
@@ -27,12 +27,12 @@ _NO_RPC: Final = "CSI driver does not support dynamic provisioning: controller C
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hold:
-    """Put the finalizer on it, so that its volume is deleted before the object goes."""
+    """Add the finalizer, so that its volume is deleted before the object."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Release:
-    """Take the finalizer off."""
+    """Remove the finalizer."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ Action = Hold | Release | LoadSecret | DeleteVolume | DeleteObject
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    """actions: in order, the first failure stops the rest. problem: what must change before there is anything to do, told to users.
+    """actions: in order, the first failure stops the rest. problem: it must change before there is anything to do; reported to users.
 
     waits_for: the events that could change it, beside those of the PersistentVolume itself.
     """
 
     because: Because
     actions: tuple[Action, ...] = ()
-    problem: why.Problem | None = None
+    problem: Problem | None = None
     waits_for: frozenset[Topic] = frozenset()
 
 
@@ -79,8 +79,8 @@ def decide_deletion(view: View, pv_name: str) -> Decision:
     if not view.is_ours(pv):
         return Decision(why.Foreign(view.driver.name))
     if is_deleting(pv) and not holds(pv):
-        return Decision(why.LetGo())
-    if view.progress_of(pv) is not None:  # whatever has become of its policy: there is no volume any more
+        return Decision(why.WithoutFinalizer())
+    if view.progress_of(pv) is not None:  # whatever its policy is by now: there is no volume any more
         return Decision(why.Deleted(), _after_the_volume(view, pv))
     policy = pv.spec.persistent_volume_reclaim_policy
     if policy != DELETE:
@@ -119,18 +119,18 @@ def _delete(view: View, pv: PersistentVolume) -> Decision:
     return Decision(why.Deleting(call.handle), (*load, call, *_after_the_volume(view, pv)))
 
 
-def _stuck(problem: why.Problem, *waits_for: Topic) -> Decision:
+def _stuck(problem: Problem, *waits_for: Topic) -> Decision:
     return Decision(problem, problem=problem, waits_for=frozenset(waits_for))
 
 
 def _after_the_volume(view: View, pv: PersistentVolume) -> tuple[Action, ...]:
-    """The object goes: asked for once, and held by the finalizer no longer."""
+    """The object is deleted: requested once, and no longer held by the finalizer."""
     progress = view.progress_of(pv)
     is_asked_for = is_deleting(pv) or (progress is not None and progress.object_deleted)
     return (*(() if is_asked_for else (DeleteObject(),)), *((Release(),) if holds(pv) else ()))
 
 
-def _cannot_delete(view: View, source: CSIPersistentVolumeSource | None) -> why.Problem | None:
+def _cannot_delete(view: View, source: CSIPersistentVolumeSource | None) -> Problem | None:
     if source is None:
         return why.NotCSI()
     if not view.driver.has_controller:
@@ -150,5 +150,5 @@ def _secret(view: View, pv: PersistentVolume, migrated: bool) -> SecretReference
         return None
     if migrated and storage_class.provisioner == view.driver.in_tree_name:
         storage_class = class_as_csi(storage_class)
-    places = Places(pv_name=pv.metadata.name, claim_namespace=claim.namespace, claim_name=claim.name)
+    places = TemplateValues(pv_name=pv.metadata.name, claim_namespace=claim.namespace, claim_name=claim.name)
     return secret_of(SecretKind.PROVISIONER, storage_class.parameters or {}, places)

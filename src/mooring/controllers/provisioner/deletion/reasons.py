@@ -5,18 +5,7 @@ Those that are problems carry the text of the event `VolumeFailedDelete`, as ext
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from mooring.control.reasons import reason
-from mooring.control.result import Because
-
-
-class Problem(Because, Protocol):
-    """A reason that keeps the volume from being deleted, until something changes. error: the event's text."""
-
-    @property
-    def error(self) -> str: ...
-
 
 # -- nothing to do
 
@@ -49,7 +38,7 @@ class InUse:
 
 
 @reason("it is being deleted without this driver's finalizer: the volume is gone, or somebody gave it up")
-class LetGo:
+class WithoutFinalizer:
     pass
 
 
@@ -95,7 +84,7 @@ class NotCSI:
 
 @reason("{error}")
 class Untranslatable:
-    """why: what its in-tree source says that the CSI driver has no word for."""
+    """why: the part of its in-tree source that has no CSI equivalent."""
 
     why: str
 
@@ -113,7 +102,7 @@ class UntranslatableClass:
 
 @reason("{error}")
 class NoSecret:
-    """The class's templates can't be resolved: what they name is gone with the claim."""
+    """The class's templates can't be resolved: they name parts of a claim that is gone."""
 
     pv_name: str
     why: str

@@ -1,32 +1,77 @@
-"""Carrying out what was decided about a PersistentVolume, in order."""
+"""Carries out the decision about a PersistentVolume, in order; before its volume is deleted, the attachments are checked once more.
+
+Their cache may lag behind. That much is as in external-provisioner: an attachment of the last moment is the driver's to refuse. But a
+watch that has been silent for a while may hide attachments that have existed for long, so then the API server itself is asked.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, SecretReference
 from mooring.api.meta import key_of
+from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
+from mooring.base.clock import Instant
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
 from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
-from mooring.control.secrets import SecretCache, SecretError
+from mooring.control.secrets import SecretError
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.calls import delete_volume
 from mooring.controllers.provisioner.claims.view import BY_UID
-from mooring.controllers.provisioner.delete_volume import delete_volume
 from mooring.controllers.provisioner.deletion import decide as d
-from mooring.controllers.provisioner.deletion.attachments import Attachments
-from mooring.controllers.provisioner.deletion.metrics import DeletionMetrics
 from mooring.controllers.provisioner.deletion.view import Progress, View, intent_closed
+from mooring.controllers.provisioner.environment import Environment
+from mooring.controllers.provisioner.metrics import DeletionMetrics
 from mooring.csi.codes import DriverError
-from mooring.csi.driver import Call, Driver
+from mooring.csi.driver import Call
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
+from mooring.kube.list_all import list_all
+
+SILENCE_S_MAX: Final = 120.0
+"""Two bookmarks of the API server that did not come."""
+
+
+class Attachments:
+    """informer: their cache."""
+
+    def __init__(self, runtime: Runtime, informer: Informer[VolumeAttachment]) -> None:
+        self._cluster, self._clock, self._informer = runtime.cluster, runtime.clock, informer
+        self._listing = asyncio.Lock()
+        self._listed_at: Instant = informer.heard_at
+        self._failure: ApiError | None = None
+
+    async def look(self) -> None:
+        """Returns when the cache has the attachments of a while ago. Raises ApiError."""
+        asked_at = self._clock.now()
+        if asked_at - self._informer.heard_at <= SILENCE_S_MAX:
+            return
+        async with self._listing:
+            if self._listed_at < asked_at:  # else the list of somebody before us, which began after we had asked, is ours as well
+                began_at = self._clock.now()
+                self._failure = await self._list()
+                self._listed_at = began_at
+            if self._failure is not None:
+                raise copy.copy(self._failure)  # of its own for each: a shared one would keep the frames of all
+
+    async def _list(self) -> ApiError | None:
+        """Puts the attachments into the cache; those that are gone leave it with the watch. Gives the error, if there was one."""
+        try:
+            async for attachment in list_all(self._cluster, VOLUME_ATTACHMENTS):
+                self._informer.wrote(attachment)
+        except ApiError as error:
+            return error
+        return None
+
 
 log = logger(__name__)
 
@@ -36,7 +81,7 @@ _PASSING: Final = (Unreachable, ServerError, TooManyRequests)
 
 
 class Failed(MooringError):
-    """An action failed. str() is the event's text. patience: how many in a row before people are told; most pass by themselves.
+    """An action failed. str() is the event's text. patience: how many in a row before users get an event; most pass by themselves.
 
     heals: topics that end the back-off.
     """
@@ -52,30 +97,26 @@ def _patience(error: ApiError) -> int:
 
 
 class Actions:
-    """progress: filled here, read by the view. attachments: None for a driver that does not publish. timeout_s: of each call.
+    """progress: filled here, read by the view. attachments: None for a driver that does not publish.
 
-    settled: as of Intents, by the claim's uid. deleted: called with the PersistentVolume whose volume the driver has just deleted.
+    wait_for_end: as of Intents, by the claim's uid. deleted: called with the PersistentVolume whose volume the driver has just deleted.
     """
 
     def __init__(
         self,
-        runtime: Runtime,
-        caches: Caches,
-        driver: Driver,
-        secrets: SecretCache,
+        env: Environment,
         view: View,
         progress: dict[str, Progress],
         attachments: Attachments | None,
         *,
-        settled: Callable[[str], Awaitable[None]],
+        wait_for_end: Callable[[str], Awaitable[None]],
         deleted: Callable[[PersistentVolume], None],
-        timeout_s: float,
     ) -> None:
-        self._cluster, self._clock, self._driver = runtime.cluster, runtime.clock, driver
-        self._volumes, self._claims, self._secrets = caches.volumes, caches.claims, secrets
+        self._cluster, self._clock, self._driver = env.runtime.cluster, env.runtime.clock, env.driver
+        self._volumes, self._claims, self._secrets = env.caches.volumes, env.caches.claims, env.secrets
         self._view, self._progress, self._attachments = view, progress, attachments
-        self._settled, self._deleted, self._timeout_s = settled, deleted, timeout_s
-        self._metrics = runtime.metrics.once(DeletionMetrics)
+        self._wait_for_end, self._deleted, self._timeout_s = wait_for_end, deleted, env.options.timeout_s
+        self._metrics = env.runtime.metrics.once(DeletionMetrics)
 
     async def perform(self, pv: PersistentVolume, decision: d.Decision) -> None:
         """Carries out the actions. Raises Failed; Stale when the decision is another one by the time the volume is about to go."""
@@ -87,12 +128,12 @@ class Actions:
                 case d.Hold():
                     await self._patch(pv, {"finalizers": [names.VOLUME_FINALIZER]})
                 case d.Release():
-                    await self._settle(pv)
+                    await self._wait_for_intent(pv)
                     await self._patch(pv, {"$deleteFromPrimitiveList/finalizers": [names.VOLUME_FINALIZER]})
                 case d.LoadSecret(ref):
                     secret, values = ref, await self._load(pv, ref)
                 case d.DeleteVolume():
-                    await self._settle(pv)
+                    await self._wait_for_intent(pv)
                     await self._look_at_attachments()
                     if d.decide_deletion(self._view, pv.metadata.name).actions != decision.actions:
                         raise Stale(pv.metadata.name)
@@ -104,8 +145,8 @@ class Actions:
                     await self._delete_object(pv)
                     self._progress[pv.metadata.name] = Progress(pv.metadata.uid, object_deleted=True)
 
-    async def _settle(self, pv: PersistentVolume) -> None:
-        """No intent must bring the volume back once it is let go, nor a claim that is still in our cache and nowhere else.
+    async def _wait_for_intent(self, pv: PersistentVolume) -> None:
+        """No intent must bring the volume back once it is released, nor a claim that is still in our cache and nowhere else.
 
         There was none for a volume that no provisioner made.
         """
@@ -116,7 +157,7 @@ class Actions:
                 name, namespace = claim.metadata.name, claim.metadata.namespace
                 await self._claims.write(key_of(claim), self._cluster.get(PERSISTENT_VOLUME_CLAIMS, name, namespace))
         try:
-            await self._settled(pv.spec.claim_ref.uid)
+            await self._wait_for_end(pv.spec.claim_ref.uid)
         except ApiError as error:
             text = f"could not write down that the volume's creation is over: {error}"
             raise Failed(text, patience=_patience(error), heals=(intent_closed(pv.metadata.name),)) from error
@@ -147,7 +188,7 @@ class Actions:
             await delete_volume(self._driver, request, Call(self._timeout_s, action.migrated), pv.metadata.name)
         except DriverError as error:
             if secret is not None:  # perhaps it was the secret: read it anew next time
-                self._secrets.forget(secret)
+                self._secrets.invalidate(secret)
             raise Failed(str(error)) from error
 
     async def _delete_object(self, pv: PersistentVolume) -> None:

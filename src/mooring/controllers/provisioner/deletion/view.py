@@ -1,4 +1,4 @@
-"""What deleting a volume depends on: the caches, the node that is served, and how far a deletion has come."""
+"""The input of deletion: the caches, the node that is served, and the progress of deletions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mooring.api.storage import StorageClass, VolumeAttachment
 from mooring.control.slim import Part, slim
 from mooring.control.topics import Topic
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 
 BY_VOLUME: Final = "volume"
 
 
-# -- topics: what a volume that can't be deleted waits for
+# -- topics that a volume waits for while it can't be deleted
 
 
 def detached(pv_name: str) -> Topic:
@@ -32,16 +32,16 @@ def class_changed(class_name: str) -> Topic:
 
 
 def intent_closed(pv_name: str) -> Topic:
-    """Nothing that is being made keeps the volume from being deleted any more."""
+    """The intent of the volume is closed: it no longer keeps the volume from being deleted."""
     return f"intent/{pv_name}"
 
 
-# -- the world
+# -- the view
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a deletion has come that the cache may not show yet: the backend's volume is no more.
+    """The progress of a deletion that the cache may not show yet: the backend's volume is gone.
 
     uid: of the PersistentVolume. object_deleted: its deletion has been asked for, too.
     """
@@ -60,9 +60,9 @@ class Here:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """The world as deletion sees it, live. attachments: None for drivers that don't publish. here: None where all nodes are served."""
+    """The caches and the progress, live. attachments: None for drivers that don't publish. here: None where all nodes are served."""
 
-    driver: DriverFacts
+    driver: DriverCapabilities
     volumes: Reader[PersistentVolume]
     classes: Reader[StorageClass]
     attachments: Reader[VolumeAttachment] | None = None
@@ -73,7 +73,7 @@ class View:
         return self.volumes.get(Key("", pv_name))
 
     def is_ours(self, pv: PersistentVolume) -> bool:
-        """True for what this driver provisioned, and for what nobody provisioned and the driver serves."""
+        """True for volumes that this driver provisioned, and for those that nobody provisioned and the driver serves."""
         migrated = annotation(pv, names.MIGRATED_TO) == self.driver.name
         if names.PROVISIONED_BY in (pv.metadata.annotations or {}):
             return migrated or self.driver.is_named(annotation(pv, names.PROVISIONED_BY))
@@ -84,7 +84,7 @@ class View:
         return known if known is not None and known.uid == pv.metadata.uid else None
 
     def nodes_of(self, pv: PersistentVolume) -> tuple[str, ...]:
-        """The nodes that attachments of it name, in whatever state: what is not known counts as attached."""
+        """The nodes that attachments of it name, in whatever state: unknown counts as attached."""
         if self.attachments is None:
             return ()
         return tuple(sorted({one.spec.node_name for one in self.attachments.by(BY_VOLUME, pv.metadata.name)}))

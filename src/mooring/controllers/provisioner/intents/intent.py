@@ -1,4 +1,4 @@
-"""Intents: what is about to be created, written down before the driver is asked, so that no volume is ever lost sight of.
+"""Intents: volumes that are about to be created, stored before the driver is called, so that no volume is ever lost.
 
 An intent is open from before CreateVolume until its volume is stored as a PersistentVolume, or surely does not exist.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from mooring.api.core import SecretReference
 from mooring.controllers.provisioner.claims.claim import Source
@@ -18,13 +18,13 @@ STILL_OPEN: Final = "the volume's creation is not over yet: it is once the CSI d
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Intent:
-    """Everything that is needed to repeat a call and to make the volume's object, whatever has become of the claim and its class.
+    """Everything that is needed to repeat a call and to make the volume's object, even if the claim and its class are gone.
 
     uid: of the claim, the intent's key. request: the CreateVolumeRequest without secrets, JSON text as protobuf has it.
     volume: the PersistentVolume as far as it is known before the answer, JSON text. node_name: the selected node, "" for none.
-    migrated: the class is an in-tree one. class_name, source_kind: for metrics. source: what the volume is made from, to be held.
+    migrated: the class is an in-tree one. class_name, source_kind: for metrics. source: of the volume's data, to be held.
     unattended: it was found after so long a time that somebody else may have made the volume, and kept it on purpose.
-    doubts: what the claim wanted before, the oldest first, and which may have made the volume. They have none themselves.
+    doubts: former requests of the claim, the oldest first, which may have made the volume. They have none themselves.
     """
 
     uid: str
@@ -46,72 +46,46 @@ class Intent:
 Found: TypeAlias = Callable[[Mapping[str, "Intent"]], None]
 
 
-class Intents(Protocol):
-    """Where intents are kept. start() once, then run() for as long as they are used."""
+class Intents:
+    """Open intents, in memory: they are lost with the process, as external-provisioner's are. A `Journal` makes them durable.
 
-    def on_found(self, handler: Found) -> None:
-        """Calls the handler with open intents that a former process, or another one, left."""
-        ...
-
-    async def start(self) -> None:
-        """Reads what is open. Raises ApiError."""
-        ...
-
-    async def run(self) -> None:
-        """Keeps them until cancelled."""
-        ...
-
-    def open(self) -> Mapping[str, Intent]:
-        """The open ones, live, by the claim's uid."""
-        ...
-
-    async def begin(self, intent: Intent) -> None:
-        """Opens it, or lets it take the place of the open one of the same claim; returns when that is durable. Raises ApiError."""
-        ...
-
-    async def end(self, uid: str) -> None:
-        """The volume is stored, or surely does not exist. May become durable later; nothing happens if none is open."""
-        ...
-
-    async def settled(self, uid: str) -> None:
-        """Returns once the end of this uid's intent is durable. Raises ApiError, Conflict while it is open.
-
-        For whoever lets a volume's object go: a volume that was kept on purpose must not be found again as a lost one.
-        """
-        ...
-
-    async def tidy(self) -> None:
-        """Makes all ends durable, as far as that works."""
-        ...
-
-
-class MemoryIntents:
-    """Intents that die with the process, as external-provisioner's do."""
+    start() once, then run() for as long as they are used.
+    """
 
     def __init__(self) -> None:
         self._open: dict[str, Intent] = {}
 
     def on_found(self, handler: Found) -> None:
-        """There was no former process, as far as this one knows."""
+        """Calls the handler with open intents that a former process, or another one, left."""
 
     async def start(self) -> None:
-        pass
+        """Reads the open intents. Raises ApiError."""
 
     async def run(self) -> None:
-        pass
+        """Keeps them until cancelled."""
 
     def open(self) -> Mapping[str, Intent]:
+        """The open ones, live, by the claim's uid; those whose begin is under way among them."""
         return self._open
 
     async def begin(self, intent: Intent) -> None:
+        """Opens it, or lets it take the place of the open one of the same claim; returns when that is durable.
+
+        Raises ApiError; then the intent that was open before is open.
+        """
         self._open[intent.uid] = intent
 
     async def end(self, uid: str) -> None:
+        """The volume is stored, or surely does not exist. May become durable later; nothing happens if none is open."""
         self._open.pop(uid, None)
 
-    async def settled(self, uid: str) -> None:
+    async def wait_for_end(self, uid: str) -> None:
+        """Returns once the end of this uid's intent is durable. Raises ApiError, Conflict while it is open.
+
+        For callers that release a PersistentVolume: a volume that was kept on purpose must not be found again as a lost one.
+        """
         if uid in self._open:
             raise Conflict(STILL_OPEN)
 
     async def tidy(self) -> None:
-        pass
+        """Makes all ends durable, as far as that works: for an orderly end of the process."""

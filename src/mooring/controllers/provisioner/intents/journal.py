@@ -1,10 +1,11 @@
 """The journal of intents: durable before CreateVolume, and shared by all requests in flight.
 
-Whoever begins an intent while a write is under way waits for the next, with everybody else who came meanwhile: one write covers them
-all, so a burst pays a fraction of a write each. Ends wait for the next begin, or a few seconds. What it is written on: `lease_store.py`.
+An intent that is begun while a write is under way waits for the next write, with all others that came meanwhile: one write covers them
+all, so a burst pays a fraction of a write each. Ends wait for the next begin, or a few seconds. The Leases: `lease_store.py`.
 
-Who has no right to write there, as the API server itself says at the start, keeps the intents in memory, as external-provisioner does, and
-leaves alone what others left open. What is read there is ours once we hold the journal, and not before: its holder may still end it.
+Without the right to write there, as the API server itself says at the start, the intents are kept in memory, as external-provisioner does,
+and the open intents of others are left alone. Intents that are read are ours once we hold the journal, and not before: its holder may
+still end them.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import asyncio
 import contextlib
 import copy
 from collections import defaultdict
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from mooring.api.coordination import LEASES
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.controllers.provisioner.intents import lease_codec
-from mooring.controllers.provisioner.intents.intent import STILL_OPEN, Intent
+from mooring.controllers.provisioner.intents.intent import Found, Intent, Intents
 from mooring.controllers.provisioner.intents.lease_codec import JournalLocation
-from mooring.controllers.provisioner.intents.lease_store import REFRESH_S, JournalLease, LeaseStore
+from mooring.controllers.provisioner.intents.lease_store import REFRESH_S, LeaseStore
+from mooring.controllers.provisioner.intents.pages import JournalLease
 from mooring.controllers.provisioner.metrics import JournalMetrics
 from mooring.kube.access_review import denied
 from mooring.kube.cluster import Cluster
@@ -30,25 +31,24 @@ from mooring.kube.errors import ApiError, Conflict, Forbidden
 
 log = logger(__name__)
 
-Found = Callable[[Mapping[str, Intent]], None]
 Waiter = asyncio.Future[None]
 
 TIDY_S: Final = 5.0
 """How long an end may wait for a begin that carries it along."""
 
 VERBS: Final = ("get", "create", "update")
-"""What a journal takes, of Leases."""
+"""The rights on Leases that a journal needs."""
 
 
-class Journal:
-    """Implements Intents on Leases. identity: whose process this is. `start` before the work, then `run` beside it."""
+class Journal(Intents):
+    """Intents on Leases. identity: of this process."""
 
     def __init__(
         self, cluster: Cluster, place: JournalLocation, identity: str, clock: Clock, metrics: JournalMetrics | None = None
     ) -> None:
+        super().__init__()
         self._cluster, self._location, self._metrics = cluster, place, metrics
         self._store = LeaseStore(cluster, place, identity, clock)
-        self._open: dict[str, Intent] = {}
         self._handlers: list[Found] = []
         self._waiters: defaultdict[JournalLease, list[Waiter]] = defaultdict(list)
         self._wake = asyncio.Event()
@@ -58,24 +58,18 @@ class Journal:
         self._in_memory = False
 
     def on_found(self, handler: Found) -> None:
-        """Calls the handler with intents that others left open, whenever such are found."""
         self._handlers.append(handler)
 
-    def open(self) -> Mapping[str, Intent]:
-        """The open ones, live, by the claim's uid; those whose begin is under way among them."""
-        return self._open
-
     async def start(self) -> None:
-        """Takes the journal over; what an earlier holder left open is open from now on. What keeps us from it is tried again by `run`."""
+        """Takes the journal over; the open intents of an earlier holder are open from now on. A failure is tried again by `run`."""
         log.info(1, "the journal of intents", namespace=self._location.namespace, Lease=self._location.page_name(0))
         await self._try_to_hold()
 
     async def begin(self, intent: Intent) -> None:
-        """Returns when it is durable. Raises ApiError; then what was open before is open."""
         uid, known = intent.uid, intent.uid in self._open
         await self._hold()
         if self._in_memory:
-            self._open[uid] = intent
+            await super().begin(intent)
             return
         before, text = self._open.get(uid), lease_codec.encoded(intent)
         if before is not None and not known:
@@ -97,26 +91,19 @@ class Journal:
             raise
 
     async def end(self, uid: str) -> None:
-        """Durable with one of the next writes; nothing happens if none is open."""
         if self._open.pop(uid, None) is not None and not self._in_memory:
             self._store.drop(uid)
             self._tidy_soon()
 
-    async def settled(self, uid: str) -> None:
-        """Returns when nothing that is stored says any more that an ended intent is open. Raises ApiError, Conflict for one that is open.
-
-        For whoever is about to let the volume's object go: a volume that was kept on purpose must not be found again as a lost one.
-        """
-        await self._hold()  # before that nobody knows what is open
-        if uid in self._open:
-            raise Conflict(STILL_OPEN)
+    async def wait_for_end(self, uid: str) -> None:
+        await self._hold()  # before that the open intents are not known
+        await super().wait_for_end(uid)
         for page in self._store.saying(uid):
             if self._in_memory:
                 raise Forbidden("an earlier provisioner left the volume's creation open, and there is no right to write that it is over")
             await self._written(page)
 
     async def tidy(self) -> None:
-        """Stores all ends, as far as that works: for an end in good order."""
         if self._in_memory:
             return
         with contextlib.suppress(ApiError):
@@ -124,14 +111,13 @@ class Journal:
                 await self._written(page)
 
     async def run(self) -> None:
-        """Writes until cancelled."""
         try:
             await self._run()
         finally:
             if self._metrics is not None:
                 self._metrics.in_memory(False)
 
-    # -- beneath
+    # -- writing
 
     async def _run(self) -> None:
         while True:
@@ -147,7 +133,7 @@ class Journal:
                     await self._save(page)
 
     def _rest_s(self) -> float | None:
-        """How long there is nothing to do, unless somebody comes."""
+        """The time without anything to do, unless a begin or an end comes."""
         if not self._store.held and not self._in_memory:
             return self._store.take_in_s
         return REFRESH_S if self._open and not self._in_memory else None
@@ -166,10 +152,10 @@ class Journal:
             if not self._was_held:
                 await self._ask_for_rights()
         except ApiError:
-            pass  # the book has logged it
+            pass  # the store has logged it
 
     async def _ask_for_rights(self) -> None:
-        """A refusal alone may pass, as one of a webhook or a quota does: to forget for that would lose a volume."""
+        """A refusal alone may pass, as one of a webhook or a quota does: going on in memory for that would lose a volume."""
         missing = await denied(self._cluster, LEASES, self._location.namespace, VERBS)
         if not missing:
             return
@@ -186,7 +172,7 @@ class Journal:
             log.error("what an earlier provisioner left open is not ended without that right", count=len(self._store.found))
 
     def _take_in(self) -> None:
-        """What others left is open from now on."""
+        """The intents that others left are open from now on."""
         found, self._store.found = self._store.found, {}
         if found:
             log.info(0, "found intents of an earlier provisioner", count=len(found))
@@ -195,14 +181,14 @@ class Journal:
                 handler(found)
 
     async def _written(self, page: JournalLease) -> None:
-        """Returns when what stands on the page now is stored. Raises ApiError."""
+        """Returns when the present entries of the page are stored. Raises ApiError."""
         waiter: Waiter = asyncio.get_running_loop().create_future()
         self._waiters[page].append(waiter)
         self._wake.set()
         await waiter
 
     async def _save(self, page: JournalLease) -> None:
-        """One write for all who wait for this page."""
+        """One write for all waiters of this page."""
         waiters = self._waiters.pop(page, [])
         try:
             await self._store.write(page)

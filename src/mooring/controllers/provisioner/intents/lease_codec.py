@@ -1,8 +1,8 @@
-"""The pages of the journal of intents: Lease objects, and how intents stand in them. Pure.
+"""The pages of the journal of intents: Lease objects with the encoded intents. Pure.
 
 A Lease is the one kind that a sidecar may write in its own namespace wherever it stands for election, so a swap of images needs no new
-rights; and the journal is leased in truth: its holder alone writes there. What stands in it is JSON, packed, in one annotation. Secrets
-are named there and never shown.
+rights; and the journal is in fact leased: its holder alone writes there. The entries are JSON, compressed, in one annotation. Secrets are
+named there and never included.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class UnreadablePage(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class JournalLocation:
-    """Where a journal is. node_name: of a provisioner that serves one node, "" for one that serves all."""
+    """The namespace and label of a journal. node_name: of a provisioner that serves one node, "" for one that serves all."""
 
     namespace: str
     driver: str
@@ -54,7 +54,7 @@ class JournalLocation:
 
     @property
     def label(self) -> str:
-        """What its pages are found by. The digest tells apart what looks alike once it is fit for a name."""
+        """The label of its pages. The digest keeps drivers apart whose names are equal once they are sanitised."""
         clean = sanitised(self.driver).lower()[:_NAME_LENGTH_MAX].strip("-")
         return f"{clean}-{hashlib.sha256(f'{self.driver}/{self.node_name}'.encode()).hexdigest()[:8]}"
 
@@ -80,7 +80,7 @@ def entries_of(lease: Mapping[str, Any]) -> tuple[Intent, ...]:
 
 
 def count_of(first: Mapping[str, Any] | None) -> int:
-    """How many pages count, as page 0 says; 0 when it does not say."""
+    """The number of pages that count, from page 0; 0 when it has none."""
     text = str((((first or {}).get("metadata") or {}).get("annotations") or {}).get(PAGES, ""))
     return min(int(text), PAGES_MAX) if text.isdecimal() else 0
 
@@ -90,7 +90,7 @@ def holder_of(lease: Mapping[str, Any]) -> str:
 
 
 def written_wall_s(lease: Mapping[str, Any]) -> float:
-    """When the page was last written; 0 when nobody can tell."""
+    """The time when the page was last written; 0 when it is unknown."""
     try:
         return parse_rfc3339(str((lease.get("spec") or {}).get("renewTime")))
     except ValueError:
@@ -108,7 +108,7 @@ def page_body(
     count: int = 0,
     owner: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The whole Lease to write. before: as it was read, None for a new one; what is not ours in it stays. entries: None keeps them.
+    """The whole Lease to write. before: as it was read, None for a new one; fields of others in it stay. entries: None keeps them.
 
     count: on page 0, of the pages that count. owner: of a new one, None for nobody.
     """

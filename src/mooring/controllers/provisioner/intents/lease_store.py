@@ -1,16 +1,16 @@
 """The pages of a journal as one holder keeps them: taking them over, and writing them so that no former holder can write there any more.
 
-Who takes over reads all pages, by their names, and writes its own name on each, over what it has read; a conflict on the way means that
-somebody still writes there, and it begins again. So a former holder that still lives finds its next write refused, for the version has
-moved on. Page 0 is always there and is taken first. It says how many pages count: a new page counts once page 0 has been written after
-it, which shows that we still hold the journal. Who took over meanwhile has not seen the new page, and what stands there was never begun.
+A new holder reads all pages, by their names, and writes its own name on each, over the version that it has read; a conflict on the way
+means that another process still writes there, and it begins again. So a former holder that still lives finds its next write refused, for
+the version has changed. Page 0 is always there and is taken first. It says how many pages count: a new page counts once page 0 has been
+written after it, which shows that we still hold the journal. A holder that took over meanwhile has not read the new page, and the intents
+on it were never begun.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
-import dataclasses
 from typing import Any, Final
 
 from mooring.api.coordination import LEASES
@@ -18,10 +18,10 @@ from mooring.api.core import NODES
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.controllers.provisioner.intents import lease_codec
-from mooring.controllers.provisioner.intents.intent import Intent
-from mooring.controllers.provisioner.intents.lease_codec import PAGE_BYTES_MAX, PAGES_MAX, JournalLocation, UnreadablePage
+from mooring.controllers.provisioner.intents.lease_codec import PAGES_MAX, JournalLocation
+from mooring.controllers.provisioner.intents.pages import UNKNOWN, JournalLease, JournalPages
 from mooring.kube.cluster import Cluster
-from mooring.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, TooLarge
+from mooring.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 
 log = logger(__name__)
 
@@ -29,10 +29,7 @@ AGAIN_S: Final = 5.0
 """After the journal could not be taken over: how long until that is tried again."""
 
 RETAKE_S: Final = 30.0
-"""After somebody else has taken it: how long until we try to get it back. Who lost an election has ended by then."""
-
-UNATTENDED_S: Final = 600.0
-"""After that time nobody can tell what has become of a volume meanwhile: another program may have made it, and its user kept it."""
+"""After another process has taken it: how long until we try to get it back. A process that lost an election has ended by then."""
 
 REFRESH_S: Final = 240.0
 """How often a page with open intents is written at the least, so that these are not taken for unattended."""
@@ -40,139 +37,28 @@ REFRESH_S: Final = 240.0
 TRIES_MAX: Final = 5
 _LEASES: Final = LEASES.whole()
 _TAKEN: Final = "another provisioner of this driver has taken over the journal of intents: end one of the two, or let them elect a leader"
-_UNKNOWN: Final = b""
 
 
 class Superseded(Conflict):
     """Another provisioner has taken the journal over."""
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class JournalLease:
-    """lease: as last read or written, None before its creation. counts: page 0 was written after its creation, and says so.
-
-    entries: what shall stand there. stored: what does, or may; `_UNKNOWN` where an answer was lost. size: of the entries.
-    stale: not written since it last changed. ours: written since we hold the journal. written_at: on the clock.
-    unreadable: its entries are left alone.
-    """
-
-    number: int
-    lease: dict[str, Any] | None = None
-    counts: bool = False
-    entries: dict[str, bytes] = dataclasses.field(default_factory=dict)
-    stored: dict[str, bytes] = dataclasses.field(default_factory=dict)
-    size: int = 0
-    stale: bool = False
-    ours: bool = False
-    written_at: Instant = 0.0
-    unreadable: bool = False
-
-    def put(self, uid: str, text: bytes) -> None:
-        self.drop(uid)
-        self.entries[uid] = text
-        self.size += len(text) + 1
-        self.stale = True
-
-    def drop(self, uid: str) -> None:
-        text = self.entries.pop(uid, None)
-        if text is not None:
-            self.size -= len(text) + 1
-            self.stale = True
-
-
-class LeaseStore:
-    """identity: whose process this is. found: entries that others left, until somebody takes them from here."""
+class LeaseStore(JournalPages):
+    """The pages as Leases. identity: of this process."""
 
     def __init__(self, cluster: Cluster, place: JournalLocation, identity: str, clock: Clock) -> None:
-        self._cluster, self._location, self._identity, self._clock = cluster, place, identity, clock
-        self._leases: dict[int, JournalLease] = {}
-        self._lease_of: dict[str, JournalLease] = {}
+        super().__init__(clock)
+        self._cluster, self._location, self._identity = cluster, place, identity
         self._count = 1
         self._taking = asyncio.Lock()
         self._take_at: Instant = 0.0
         self._why_not: ApiError | None = None
         self.held = False
-        self.found: dict[str, Intent] = {}
-
-    @property
-    def pages(self) -> list[JournalLease]:
-        """All, by number."""
-        return [self._leases[number] for number in sorted(self._leases)]
 
     @property
     def take_in_s(self) -> float:
         """Until the journal may be taken over."""
         return max(0.0, self._take_at - self._clock.now())
-
-    # -- entries
-
-    def is_stored(self, uid: str, text: bytes) -> bool:
-        """True when this stands there for certain, and nothing else about this uid."""
-        found = self.saying(uid)
-        return len(found) == 1 and found[0].counts and found[0].stored[uid] == text
-
-    def saying(self, uid: str) -> list[JournalLease]:
-        """The pages on which there may be something about it."""
-        return [page for page in self.pages if uid in page.stored]
-
-    def put(self, uid: str, text: bytes) -> JournalLease:
-        """Enters it where it stands, or where there is room first. What stands elsewhere stays until `moved`. Raises TooLarge."""
-        former = self._lease_of.get(uid)
-        before = self.saying(uid)
-        page = self._lease_of[uid] = self._page_for(uid, before if former is None else [former, *before], len(text))
-        page.put(uid, text)
-        return page
-
-    def put_back(self, uid: str, text: bytes) -> None:
-        """Enters again what stood there before the last `put`: in its place, for it must not be missing there while another is written."""
-        there = [page for page in self.pages if page.entries.get(uid) == text] or [self._lease_of[uid]]
-        page = self._lease_of[uid] = next((page for page in there if page.stored.get(uid) == text), there[0])
-        page.put(uid, text)
-        self.moved(uid)
-
-    def moved(self, uid: str) -> list[JournalLease]:
-        """Drops what stands elsewhere; gives the pages that have to be written for that."""
-        others = [page for page in self.pages if page is not self._lease_of.get(uid)]
-        for page in others:
-            page.drop(uid)
-        return [page for page in others if uid in page.stored]
-
-    def drop(self, uid: str) -> None:
-        if self._lease_of.pop(uid, None) is not None:
-            for page in self._leases.values():
-                page.drop(uid)
-
-    def _page_for(self, uid: str, first: list[JournalLease], length: int) -> JournalLease:
-        ordered = self.pages
-        for page in [*first, *ordered]:
-            size = page.size - len(page.entries.get(uid, b"")) + length
-            if not page.unreadable and (size < PAGE_BYTES_MAX or not page.entries):
-                return page
-        if len(ordered) >= PAGES_MAX:
-            raise TooLarge(f"the journal of intents is full: it has {len(ordered)} pages")
-        self._leases[len(ordered)] = JournalLease(len(ordered))
-        return self._leases[len(ordered)]
-
-    def _read(self, page: JournalLease, lease: dict[str, Any] | None) -> None:
-        """Takes in what stands there. What we have ended is not open again."""
-        page.lease, page.stale, page.unreadable = lease, True, False
-        if not page.counts:
-            return
-        try:
-            intents = () if lease is None else lease_codec.entries_of(lease)
-        except UnreadablePage as error:
-            page.unreadable = True
-            log.error("a page of the journal of intents can't be read", page=page.number, why=str(error))
-            return
-        for intent in intents:
-            if intent.uid not in self._lease_of and not self.saying(intent.uid):
-                assert lease is not None, "it has intents"
-                is_unattended = self._clock.wall_s() - lease_codec.written_wall_s(lease) > UNATTENDED_S
-                found = dataclasses.replace(intent, unattended=intent.unattended or is_unattended)
-                self.found[intent.uid] = found
-                self._lease_of[intent.uid] = page
-                page.put(intent.uid, lease_codec.encoded(found))
-        page.stored = {intent.uid: lease_codec.encoded(intent) for intent in intents}
 
     # -- writing
 
@@ -218,7 +104,7 @@ class LeaseStore:
         except BaseException:
             page.stale = True
             for uid, text in (entries or {}).items():
-                page.stored[uid] = text if page.stored.get(uid) == text else _UNKNOWN
+                page.stored[uid] = text if page.stored.get(uid) == text else UNKNOWN
             raise
         page.ours, page.counts, page.written_at = True, page.counts and not is_new, self._clock.now()
         if entries is not None:
@@ -229,7 +115,7 @@ class LeaseStore:
                 one.counts = one.counts or one.ours
 
     def _countable(self) -> list[JournalLease]:
-        """What counts, and what was written before this: if page 0 can be written now, nobody has taken the journal over since."""
+        """The pages that count, and those written since: if page 0 can be written now, nobody has taken the journal over since."""
         ordered = self.pages
         count = self._count
         while count < len(ordered) and ordered[count].ours:
@@ -248,9 +134,9 @@ class LeaseStore:
         return {"apiVersion": NODES.api_version, "kind": NODES.name, "name": self._location.node_name, "uid": node.metadata.uid}
 
     async def _look_again(self, page: JournalLease) -> None:
-        """A write was refused, for the page is not as we know it: do we still hold the journal? Raises Superseded, ApiError.
+        """A write was refused, for the page has changed: checks whether we still hold the journal. Raises Superseded, ApiError.
 
-        The page is read before page 0: who takes over after that writes on it, too, and our next write is refused.
+        The page is read before page 0: a process that takes over after that writes on it, too, and our next write is refused.
         """
         first = self._leases[0]
         lease = None if page is first else await self._lease(page.number)
@@ -262,7 +148,7 @@ class LeaseStore:
         if page is not first:
             is_known = not page.unreadable
             self._read(page, lease)
-            page.unreadable = page.unreadable and not is_known  # all that stood there is in our hands: it is written anew
+            page.unreadable = page.unreadable and not is_known  # all its entries are known here: it is written anew
 
     async def _lease(self, number: int) -> dict[str, Any] | None:
         try:
@@ -273,7 +159,7 @@ class LeaseStore:
     # -- taking over
 
     async def hold(self) -> None:
-        """Returns once we hold the journal. Raises ApiError: what keeps us from it, for a while without asking again."""
+        """Returns once we hold the journal. Raises ApiError, which is repeated for a while without a new try."""
         async with self._taking:
             if self.held:
                 return
@@ -291,7 +177,7 @@ class LeaseStore:
             self.held, self._why_not = True, None
 
     def _not_held(self) -> ApiError:
-        """Why not, as a new exception each time: one that is raised again and again keeps every frame that it went through."""
+        """The reason, as a new exception each time: one that is raised again and again keeps every frame that it went through."""
         return Superseded(_TAKEN) if self._why_not is None else copy.copy(self._why_not)
 
     async def _take_over(self) -> None:
@@ -299,13 +185,13 @@ class LeaseStore:
             try:
                 await self._try_to_take_over()
                 break
-            except (Conflict, NotFound, AlreadyExists):  # somebody still writes there
+            except (Conflict, NotFound, AlreadyExists):  # another process still writes there
                 if not left:
                     raise
 
     async def _try_to_take_over(self) -> None:
-        """What others had open, and what we have ended, is as the pages say it now; what we have open is added to that."""
-        self._forget_others()
+        """The open intents of others, and our ended ones, are as the pages say now; our open ones are added to that."""
+        self._drop_others()
         leases = await self._all_leases()
         self._count = lease_codec.count_of(leases[0]) or len(leases)
         for number in range(max(len(leases), len(self._leases))):
@@ -323,7 +209,7 @@ class LeaseStore:
         if not all(page.counts for page in self.pages if page.entries):
             await self._send(self._leases[0])
 
-    def _forget_others(self) -> None:
+    def _drop_others(self) -> None:
         for uid in self.found:
             self.drop(uid)
         self.found = {}

@@ -1,4 +1,4 @@
-"""The life of an intent as a table: what is known of its volume, and what happens.
+"""The life of an intent as a table: from a state and an event to the next state.
 
 An intent is open from before CreateVolume until its volume is stored as a PersistentVolume, or surely does not exist. Whether it was left
 unattended for long is no state: it is stored with the intent, and true of it in any.
@@ -12,7 +12,7 @@ from typing import Final
 
 
 class IntentState(enum.Enum):
-    """What this process knows."""
+    """The knowledge of this process."""
 
     ENDED = "ended"  # also of a claim that has never had one
     OPEN = "open"  # the driver is being asked, or was and has not been heard
@@ -22,7 +22,7 @@ class IntentState(enum.Enum):
 
 
 class IntentEvent(enum.Enum):
-    """What happens to it."""
+    """The events in its life."""
 
     BEGUN = "the intent is stored, the driver may be asked"
     FOUND = "another process has left it open"

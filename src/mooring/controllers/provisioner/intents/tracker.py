@@ -1,12 +1,12 @@
-"""The open intents, and which of them an earlier call may have made a volume for.
+"""The states of intents: which are open, and for which of them an earlier call may have made a volume.
 
-A call that ended unknown may have made the volume, whatever the next one comes to: ResourceExhausted, say, tells that no volume can be
-made now, not that there is none. To users and to the claim such an error is final, as in external-provisioner; but the intent is kept,
-and when the claim is deleted before it has its volume, the call is repeated until the driver makes the volume known, or rules it out.
-An intent that was found has been in doubt since its former process died.
+A call that ended unknown may have made the volume, whatever the result of the next one: ResourceExhausted, say, means that no volume can
+be made now, not that there is none. To users and to the claim such an error is final, as in external-provisioner; but the intent is kept,
+and when the claim is deleted before it has its volume, the call is repeated until the driver reports the volume, or proves its absence.
+An intent that was found has been unknown since its former process died.
 
-Where the claim has wanted several things meanwhile, each request that ended unknown is in doubt for itself: that the driver refuses one
-of them, since a volume of that name is there, is no word on the others. They are stored with the next one: a new process knows them, too.
+Where the claim has changed several times meanwhile, each request that ended unknown counts for itself: that the driver refuses one of
+them, since a volume of that name exists, says nothing about the others. They are stored with the next one: a new process knows them, too.
 """
 
 from __future__ import annotations
@@ -17,33 +17,30 @@ from typing import Final
 
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
-from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, RulesOut, State
+from mooring.controllers.provisioner.claims.outcomes import Failed, Failure, ProvesAbsent, State
 from mooring.controllers.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.controllers.provisioner.claims.requests import is_same_call
 from mooring.controllers.provisioner.intents.intent import Intent, Intents
-from mooring.controllers.provisioner.intents.states import NEXT, IntentEvent, IntentState
+from mooring.controllers.provisioner.intents.states import NEXT, IntentEvent
 from mooring.kube.errors import ApiError
 
 log = logger(__name__)
 
-DOUBTS_MAX: Final = 8
-"""Requests in doubt for one claim; the oldest is given up."""
+UNKNOWN_MAX: Final = 8
+"""Unknown requests of one claim; the oldest is given up."""
 
 
 class IntentTracker:
-    """records: where the states are kept. ended: called with each intent that is over."""
+    """records: hold the states. ended: called with each intent that is closed."""
 
     def __init__(
         self, intents: Intents, records: ClaimRecords, clock: Clock, ended: Callable[[Intent], None] = lambda intent: None
     ) -> None:
-        self._intents = intents
-        self._records = records
-        self._clock = clock
-        self._ended = ended
+        self._intents, self._records, self._clock, self._ended = intents, records, clock, ended
         self._uid_of: dict[str, str] = {}
 
     def __contains__(self, uid: str) -> bool:
-        return uid in self._intents.open()
+        return self._records.get(uid).is_open
 
     @property
     def count(self) -> int:
@@ -56,13 +53,13 @@ class IntentTracker:
         return self._clock.now() - min(self._known_since(), default=self._clock.now())
 
     def _known_since(self) -> list[Instant]:
-        return [record.since for record in self._records if record.state is not IntentState.ENDED]
+        return [record.since for record in self._records if record.is_open]
 
     def _happened(self, uid: str, event: IntentEvent) -> None:
         record = self._records.of(uid)
         after = NEXT[record.state, event]
         assert after is not None, f"an intent that is {record.state.value}: {event.value}"
-        if record.state is IntentState.ENDED:
+        if not record.is_open:
             record.since = self._clock.now()
         record.state = after
 
@@ -102,15 +99,15 @@ class IntentTracker:
         unknown = self._records.of(intent.uid).unknown
         if not _is_among(unknown, intent):
             unknown.append(dataclasses.replace(intent, doubts=()))
-        if len(unknown) > DOUBTS_MAX:
+        if len(unknown) > UNKNOWN_MAX:
             log.error(
                 "so many requests of one claim ended unknown that the oldest is given up", PersistentVolume=unknown.pop(0).volume_name
             )
 
-    async def refuse(self, uid: str, rules_out: RulesOut) -> None:
+    async def refuse(self, uid: str, proves_absent: ProvesAbsent) -> None:
         """The driver has refused the open intent. It is kept while another request is unknown that was made before."""
         intent = self._intents.open().get(uid)
-        unknown = [] if intent is None else still_unknown(self._records.get(uid).unknown, intent, rules_out)
+        unknown = [] if intent is None else still_unknown(self._records.get(uid).unknown, intent, proves_absent)
         if intent is None or not unknown:
             await self.close(uid, IntentEvent.RULED_OUT)
             return
@@ -136,17 +133,17 @@ class IntentTracker:
             self._ended(intent)
 
     def _with_unknown(self, intent: Intent) -> Intent:
-        """As it is stored, so that a new process knows of what was asked for before."""
+        """As it is stored, so that a new process knows the former requests."""
         others = (one for one in self._records.get(intent.uid).unknown if not is_same_call(one, intent))
         return dataclasses.replace(intent, doubts=tuple(others))
 
 
-def still_unknown(unknown: list[Intent], refused: Intent, rules_out: RulesOut) -> list[Intent]:
+def still_unknown(unknown: list[Intent], refused: Intent, proves_absent: ProvesAbsent) -> list[Intent]:
     """The requests that may have made a volume, after the driver has refused one."""
-    match rules_out:
-        case RulesOut.VOLUME:
+    match proves_absent:
+        case ProvesAbsent.VOLUME:
             return []
-        case RulesOut.REQUEST:
+        case ProvesAbsent.REQUEST:
             return [one for one in unknown if not is_same_call(one, refused)]
     return unknown
 

@@ -1,7 +1,7 @@
 """Ownership of claims with immediate binding: no scheduler chooses their node, so the nodes agree by writing to the claim.
 
-Each node waits for a while of its own, then asks its driver for room, then writes its name into the claim; the API server lets one of
-them be the first. Waiting costs a timer, not a worker. external-provisioner sleeps in a worker and looks at the claim meanwhile.
+Each node waits for a random time, then asks its driver for room, then writes its name into the claim; the API server lets one of them be
+the first. Waiting costs a timer, not a worker; external-provisioner sleeps in a worker and polls the claim meanwhile.
 """
 
 from __future__ import annotations
@@ -14,21 +14,16 @@ from mooring.api.meta import key_of
 from mooring.api.storage import StorageClass
 from mooring.base.log import logger
 from mooring.control.controller import Controller
-from mooring.control.events import EventRecorder
 from mooring.control.result import Result
-from mooring.control.runtime import Runtime
-from mooring.control.secrets import SecretCache
 from mooring.control.slim import changed
-from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.calls import look_up, select_node
 from mooring.controllers.provisioner.claims.claim_events import WARNING, claim_reference
 from mooring.controllers.provisioner.claims.view import BY_CLASS, Looked, View
-from mooring.controllers.provisioner.fetch import look_up
+from mooring.controllers.provisioner.environment import Environment
 from mooring.controllers.provisioner.local_node import reasons as why
 from mooring.controllers.provisioner.local_node.decide import AskForRoom, BecomeOwner, LookUp, decide_ownership, obstacle
-from mooring.controllers.provisioner.local_node.reconcile import has_room
-from mooring.controllers.provisioner.options import ProvisionerOptions
-from mooring.controllers.provisioner.writes import select_node
-from mooring.csi.driver import Driver
+from mooring.csi.codes import DriverError
+from mooring.csi.driver import Call
 from mooring.kube.cache.informer import Cause, Change
 from mooring.kube.errors import ApiError, Conflict, NotFound
 
@@ -39,29 +34,21 @@ WORKERS_MAX: Final = 10
 
 @dataclasses.dataclass(slots=True)
 class Race:
-    """lost: how often somebody else was quicker to write. lacks_room: when the driver was asked last."""
+    """lost: how often another node was quicker to write. lacks_room: at the last answer of the driver."""
 
     lost: int = 0
     lacks_room: bool = False
 
 
 class ClaimOwnership:
-    """caches: has to be called before they run. view: the provisioner's own."""
+    """view: the provisioner's own."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        caches: Caches,
-        driver: Driver,
-        options: ProvisionerOptions,
-        events: EventRecorder,
-        secrets: SecretCache,
-        view: View,
-    ) -> None:
+    def __init__(self, env: Environment, view: View) -> None:
+        runtime, options, caches = env.runtime, env.options, env.caches
         assert options.node is not None
         self._node = options.node
-        self._cluster, self._chance, self._driver, self._timeout_s = runtime.cluster, runtime.chance, driver, options.timeout_s
-        self._claims, self._events, self._secrets, self._view = caches.claims, events, secrets, view
+        self._cluster, self._randomness, self._driver, self._timeout_s = runtime.cluster, runtime.randomness, env.driver, options.timeout_s
+        self._claims, self._events, self._secrets, self._view = caches.claims, env.events, env.secrets, view
         self._races: dict[str, Race] = {}
         self.controller: Controller[str] = Controller(
             runtime,
@@ -75,7 +62,7 @@ class ClaimOwnership:
         caches.claims.on_change(self._claim_changed)
         caches.classes.on_change(self._class_changed)
 
-    # -- when it is a claim's turn
+    # -- the turns of claims
 
     def room_freed(self) -> None:
         """A volume of this node was deleted: claims for which there was no room are worth a try."""
@@ -100,10 +87,10 @@ class ClaimOwnership:
         self.controller.add_after(uid, self._turn_s(uid))
 
     def _turn_s(self, uid: str) -> float:
-        """The more often others were quicker so far, the longer the wait; between two nodes chance decides."""
+        """The more often others were quicker so far, the longer the wait; between two nodes a random delay decides."""
         lost = self._races[uid].lost if uid in self._races else 0
         longest_s = min(self._node.base_delay_s * 2.0 ** min(lost, 30), self._node.max_delay_s)
-        return max(0.0, longest_s - self._chance.uniform(0.0, self._node.base_delay_s))
+        return max(0.0, longest_s - self._randomness.uniform(0.0, self._node.base_delay_s))
 
     # -- one turn
 
@@ -117,7 +104,7 @@ class ClaimOwnership:
                 case LookUp(wanted):
                     await look_up(self._cluster, self._secrets, wanted, looked)
                 case AskForRoom() as ask:
-                    room = await has_room(self._driver, ask, self._timeout_s)
+                    room = await self._has_room(ask)
                 case BecomeOwner(claim):
                     return await self._become_owner(uid, claim)
                 case None:
@@ -127,6 +114,17 @@ class ClaimOwnership:
         else:
             self._races.pop(uid, None)
         return Result(decision.because, done="no room" if decision.lacks_room else "")
+
+    async def _has_room(self, ask: AskForRoom) -> bool:
+        """True also when the driver can't answer: then provisioning is going to report why."""
+        try:
+            for request in ask.requests:
+                if ask.is_enough(await self._driver.get_capacity(request, Call(self._timeout_s))):
+                    return True
+        except DriverError as error:
+            log.error("could not ask for room, the node becomes the owner all the same", error=error)
+            return True
+        return False
 
     async def _become_owner(self, uid: str, claim: PersistentVolumeClaim) -> Result:
         node_name, pvc = self._node.node_name, str(key_of(claim))

@@ -1,4 +1,4 @@
-"""Does this node become the owner of a claim with immediate binding? Pure."""
+"""Decides whether this node becomes the owner of a claim with immediate binding. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mooring.csi.proto import csi_pb2 as csi
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LookUp:
-    """Ask for this object, then decide again."""
+    """Look up this object, then decide again."""
 
     wanted: Wanted
 
@@ -53,7 +53,7 @@ Action = LookUp | AskForRoom | BecomeOwner
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    """lacks_room: a volume that is deleted here makes it worth another try."""
+    """lacks_room: tried again when a volume is deleted here."""
 
     because: Because
     action: Action | None = None
@@ -61,7 +61,7 @@ class Decision:
 
 
 def obstacle(view: View, claim: PersistentVolumeClaim) -> Because | None:
-    """Why this node is not to become its owner, whatever room there is; None when the claim is free."""
+    """The reason why this node does not become its owner, whatever room there is; None when the claim is free."""
     if claim.spec.volume_name:
         return why.NotFree(f'it has the volume "{claim.spec.volume_name}"')
     asked = provisioner_of(claim)
@@ -79,8 +79,8 @@ def obstacle(view: View, claim: PersistentVolumeClaim) -> Because | None:
 def decide_ownership(view: View, uid: str, looked: Looked, has_room: bool | None = None) -> Decision:
     """The next step for a claim whose turn it is. view.node_name: this node.
 
-    has_room: as the driver has answered, None when it was not asked yet. It is not asked where the attempt is going to fail anyway, which
-    provisioning then tells the user.
+    has_room: the driver's answer, None when it was not asked yet. It is not asked where the attempt is going to fail anyway, which
+    provisioning then reports.
     """
     claim = view.claim(uid)
     if claim is None:

@@ -1,8 +1,8 @@
-"""Source protection: which change wakes a data source, and who needs it.
+"""Source protection: the changes that wake a data source, and its users.
 
-Users are counted: claims that wait for a volume from the source, and volumes that are being made, whatever has become of their claims.
-A finalizer that this process put on goes at once. One that was found, left by a process that died, goes after it was of no use for a
-whole sweep interval: another instance may have put it there for a claim that has not been seen here.
+Users are counted: claims that wait for a volume from the source, and volumes that are being made, also those of deleted claims. A
+finalizer that this process added is removed at once. One that was found, left by a process that died, is removed after a whole sweep
+interval without users: another instance may have added it for a claim that is not in this cache yet.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.locks import KeyLocks
-from mooring.control.manager import Beside, Loop
+from mooring.control.manager import Loop, Worker
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
 from mooring.controllers.provisioner import names
-from mooring.controllers.provisioner.caches import Caches
+from mooring.controllers.provisioner.caches import ProvisionerCaches
 from mooring.controllers.provisioner.claims.claim import CLAIM_KIND, SNAPSHOT_KIND, Source
 from mooring.controllers.provisioner.claims.view import BY_UID
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts
 from mooring.controllers.provisioner.options import ProvisionerOptions
 from mooring.controllers.provisioner.source_protection.decide import decide_origin
 from mooring.controllers.provisioner.source_protection.reconcile import Finalizers
 from mooring.controllers.provisioner.source_protection.view import FOR_CLAIMS, SNAPSHOT, Origin, View, origin_of, origins_of
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.informer import Change, Informer
 from mooring.kube.errors import ApiError, Forbidden, NotServed
 
@@ -41,14 +41,14 @@ ASK_AGAIN_S: Final = 10.0
 class SourceProtection:
     """Finalizers on snapshots and claims that are being copied. caches: has to be called before they run.
 
-    controller: takes finalizers off. beside: what has to run beside it, by name.
+    controller: removes finalizers. beside: parts that have to run beside it, by name.
     """
 
-    def __init__(self, runtime: Runtime, caches: Caches, facts: DriverFacts, options: ProvisionerOptions) -> None:
+    def __init__(self, runtime: Runtime, caches: ProvisionerCaches, capabilities: DriverCapabilities, options: ProvisionerOptions) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
         interval_s = options.snapshot_orphan_sweep_interval_s
         self._snapshots: Informer[VolumeSnapshot] = Informer(
-            runtime.cluster, VOLUME_SNAPSHOTS, clock=runtime.clock, chance=runtime.chance, prune=SNAPSHOT.of, resync_s=interval_s
+            runtime.cluster, VOLUME_SNAPSHOTS, clock=runtime.clock, randomness=runtime.randomness, prune=SNAPSHOT.of, resync_s=interval_s
         )
         self._users: dict[Origin, set[str]] = {}
         self._source_of: dict[str, Origin] = {}
@@ -56,7 +56,7 @@ class SourceProtection:
         self._ours: set[Origin] = set()
         self._unused_since: dict[Origin, Instant] = {}
         self._view = View(
-            driver=facts,
+            driver=capabilities,
             claims=caches.claims.store,
             volumes=caches.volumes.store,
             snapshots=self._snapshots.store,
@@ -79,10 +79,10 @@ class SourceProtection:
         )
         self.controller.watch(caches.claims, self._claim_changed)
         self.controller.watch(self._snapshots, self._snapshot_changed)
-        sweeps = facts.snapshots and interval_s > 0
-        self.beside: dict[str, Beside] = {"provisioner/volumesnapshots": Loop(self._watch_snapshots)} if sweeps else {}
+        sweeps = capabilities.snapshots and interval_s > 0
+        self.beside: dict[str, Worker] = {"provisioner/volumesnapshots": Loop(self._watch_snapshots)} if sweeps else {}
 
-    # -- who needs a source
+    # -- users of a source
 
     async def hold(self, source: Source, uid: str) -> None:
         """Keeps the source from being deleted. uid: of the claim that needs it. Raises ApiError."""
@@ -102,7 +102,7 @@ class SourceProtection:
                 log.error("not allowed to protect the snapshot, going on without", error=error, VolumeSnapshot=str(origin.key))
 
     def adopt(self, source: Source, uid: str) -> None:
-        """From here on nobody takes the finalizer off, which a former process may have put on."""
+        """From now on nobody removes the finalizer, which a former process may have added."""
         origin = origin_of(source)
         self._users.setdefault(origin, set()).add(uid)
         self._source_of[uid] = origin
@@ -117,7 +117,7 @@ class SourceProtection:
         self.controller.add(origin)
 
     def abandon(self, uid: str) -> None:
-        """The claim needs nothing any more, or waits as all others do: no volume is being made for it."""
+        """No volume is being made for the claim: it needs no source any more, or waits as all others do."""
         origin = self._source_of.pop(uid, None)
         if origin is not None:
             self._users[origin].discard(uid)
@@ -125,7 +125,7 @@ class SourceProtection:
                 del self._users[origin]
             self.controller.add(origin)
 
-    # -- what wakes a source
+    # -- waking sources
 
     def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> Iterator[Origin]:
         old, new = change.old, change.new
@@ -149,14 +149,14 @@ class SourceProtection:
     def on_snapshot(self, handler: Callable[[str], None]) -> None:
         """Calls the handler with namespace/name of each snapshot that changes for claims of it, as long as snapshots are watched."""
 
-        def told(change: Change[VolumeSnapshot]) -> None:
+        def snapshot_changed(change: Change[VolumeSnapshot]) -> None:
             if changed(change.old, change.new, FOR_CLAIMS):
                 handler(str(change.key))
 
-        self._snapshots.on_change(told)
+        self._snapshots.on_change(snapshot_changed)
 
     async def _watch_snapshots(self) -> None:
-        """For strays. Without the right to list them there is nothing to sweep; a kind that is not served the cache waits for."""
+        """Finds stray finalizers. Without the right to list snapshots there is no sweep; the cache waits for a kind that is not served."""
         while True:
             try:
                 await self._cluster.list(VOLUME_SNAPSHOTS, limit=1)
@@ -174,7 +174,7 @@ class SourceProtection:
     # -- one source
 
     async def _reconcile(self, origin: Origin) -> Result:
-        """One at a time with `hold`, which puts on what is taken off here. Raises Retry."""
+        """One at a time with `hold`, which adds the finalizer that is removed here. Raises Retry."""
         drivers: dict[str, str] = {}
         async with self._locks.of(origin):
             while True:

@@ -1,4 +1,4 @@
-"""When does the finalizer leave a data source? Pure."""
+"""Decides when the finalizer of a data source is removed. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTHING_KNOWN: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    """removes: the finalizer is taken off. look_up: the content whose driver has to be known first, "" for none.
+    """removes: the finalizer is removed. look_up: the content whose driver has to be known first, "" for none.
 
     unused_since: of a finalizer of unknown origin that nobody needs, to be remembered; None to forget it.
     wake_at: when to look again; None: a change will say.

@@ -1,7 +1,7 @@
-"""Putting a finalizer on a data source, and taking it off.
+"""Adds a finalizer to a data source, and removes it.
 
 By PUT, as external-provisioner does it: its rights on claims and snapshots, which stay with a swap, have no `patch`. A PUT needs the
-whole object, so a GET goes before it; a conflict means that somebody was quicker.
+whole object, so a GET goes before it; a conflict means that somebody else was quicker.
 """
 
 from __future__ import annotations
@@ -25,16 +25,14 @@ class Finalizers:
     """snapshots: takes in answers while it runs."""
 
     def __init__(self, cluster: Cluster, claims: Informer[PersistentVolumeClaim], snapshots: Informer[VolumeSnapshot]) -> None:
-        self._cluster = cluster
-        self._claims = claims
-        self._snapshots = snapshots
+        self._cluster, self._claims, self._snapshots = cluster, claims, snapshots
 
     async def put_on(self, origin: Origin) -> None:
         """Unless it is there. Raises ApiError."""
         await self._change(origin, wanted=True)
 
     async def take_off(self, origin: Origin) -> None:
-        """Unless it is gone, or its object is; who deletes a definition deletes all of its objects. Raises ApiError."""
+        """Unless it is gone, or its object is; the deletion of a definition deletes all of its objects. Raises ApiError."""
         with contextlib.suppress(NotFound, NotServed):
             await self._change(origin, wanted=False)
 

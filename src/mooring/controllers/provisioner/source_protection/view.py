@@ -1,4 +1,4 @@
-"""Who needs a data source, as caches and running work show it."""
+"""The users of a data source, from caches and running work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mooring.base.clock import Instant
 from mooring.control.slim import slim
 from mooring.controllers.provisioner.claims.claim import CLAIM_KIND, SNAPSHOT_KIND, Source
 from mooring.controllers.provisioner.claims.view import BY_SOURCE, CLAIM_INDEXES, source_key
-from mooring.controllers.provisioner.driver_capabilities import DriverFacts
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
 
 
@@ -46,23 +46,23 @@ def origin_of(source: Source) -> Origin:
 
 
 def origins_of(claim: PersistentVolumeClaim) -> tuple[Origin, ...]:
-    """What the claim waits for, as the cache's index has it."""
+    """The source that the claim waits for, from the cache's index."""
     found = (Origin(*value.split("/", 2)) for value in CLAIM_INDEXES[BY_SOURCE](claim))
     return tuple(origin for origin in found if origin.kind in (SNAPSHOT_KIND, CLAIM_KIND))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """The world as source protection sees it, live.
+    """The caches and the memory of source protection, live.
 
     adopted: uids of the claims whose volumes are being made, by source.
-    done: uids of claims whose volume is made from a snapshot, though they still wait to be bound; who waits for a clone counts until
-    then, as in external-provisioner.
+    done: uids of claims whose volume is made from a snapshot, though they still wait to be bound; a claim of a clone counts until then, as
+    in external-provisioner.
     ours: snapshots that this process put its finalizer on. unused_since: of snapshots with a finalizer that nobody needs.
     grace_s: how long such a finalizer of unknown origin is let alone.
     """
 
-    driver: DriverFacts
+    driver: DriverCapabilities
     claims: Reader[PersistentVolumeClaim]
     volumes: Reader[PersistentVolume]
     snapshots: Reader[VolumeSnapshot]
@@ -90,6 +90,6 @@ FOR_CLAIMS: Final = slim(
     metadata=slim("deletion_timestamp"),
     status=slim("bound_volume_snapshot_content_name", "ready_to_use", "restore_size"),
 )
-"""Of a snapshot what claims of it can fail of."""
+"""The part of a snapshot that can make claims of it fail."""
 
 SNAPSHOT: Final = FOR_CLAIMS | slim(metadata=slim("finalizers"))

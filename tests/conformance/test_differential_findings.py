@@ -1,0 +1,437 @@
+"""What random requests have shown to matter: both servers give the same answer."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from tests.support.applying import APPLY_PATCH, SHAPE_DEFINITION, SHAPES
+from tests.support.builders import a_class, a_node, a_secret
+from tests.support.paths import CSI_DRIVERS, EVENTS, LEASES, NODES, PODS, PVS, SECRETS, STORAGE_CLASSES, VAS
+from tests.support.rest import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Rest
+from tests.support.snapshot_crds import SNAPSHOT_CRDS
+from tests.support.waiting import eventually
+
+INVALID, FORBIDDEN, UNSUPPORTED = "FieldValueInvalid", "FieldValueForbidden", "FieldValueNotSupported"
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+MATCH = "resourceVersionMatch"
+
+
+@pytest.fixture
+def shapes(api: Rest) -> str:
+    """The path of a custom kind."""
+    api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", SHAPE_DEFINITION)
+    eventually(lambda: api.get(SHAPES).status == 200, 30, "the kind is served")
+    return SHAPES
+
+
+def a_shape(name: str, **fields: Any) -> dict[str, Any]:
+    return {"apiVersion": "mooring.test/v1", "kind": "Shape", "metadata": {"name": name}, **fields}
+
+
+# -- queries
+
+
+def test_all_that_is_wrong_with_a_match_is_told(api: Rest) -> None:
+    status = api.get(SECRETS, resourceVersionMatch="x", fieldSelector="x=y", **{"continue": "x"}).refused(422, "Invalid")
+    told = [(cause["reason"], cause["field"]) for cause in status["details"]["causes"]]
+    assert [(FORBIDDEN, MATCH), (FORBIDDEN, MATCH), (UNSUPPORTED, MATCH)] == told
+
+
+@pytest.mark.parametrize("query", ["limit", "timeoutSeconds"])
+def test_an_empty_number_is_no_number(api: Rest, query: str) -> None:
+    api.get(SECRETS, **{query: ""}).refused(400, "BadRequest", says='strconv.ParseInt: parsing "": invalid syntax')
+
+
+def test_an_empty_dry_run_is_none_that_is_known(api: Rest, name: str) -> None:
+    api.post(SECRETS, a_secret(name), dryRun="").refused(422, "Invalid", (UNSUPPORTED, "dryRun"))
+
+
+def test_selectors_are_read_before_the_options_of_a_deletion(api: Rest) -> None:
+    api.delete(SECRETS, labelSelector="=", gracePeriodSeconds="x").refused(400, "BadRequest", says="found '=', expected: !, identifier")
+
+
+def test_a_field_selector_of_nothing_selects_all(api: Rest) -> None:
+    api.get(SECRETS, fieldSelector="=").ok()
+
+
+def test_nodes_are_not_selected_by_namespaces(api: Rest) -> None:
+    api.get(NODES, fieldSelector="metadata.namespace=x").refused(400, "BadRequest", says="field label not supported: metadata.namespace")
+
+
+def test_custom_objects_outside_of_namespaces_are_not_selected_by_them(api: Rest, shapes: str) -> None:
+    api.get(shapes, fieldSelector="metadata.namespace=x").refused(400, "BadRequest", says="field label not supported: metadata.namespace")
+
+
+# -- paths
+
+
+@pytest.mark.parametrize(("segment", "why"), [("a%25b", "may not contain '%'"), ("%2e", "may not be '.'")])
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+def test_a_name_that_cannot_be_one_is_refused_at_once(api: Rest, method: str, segment: str, why: str) -> None:
+    name = unquote(segment)
+    body = a_secret(name) if method == "PUT" else None
+    api.request(method, f"{SECRETS}/{segment}", body).refused(400, "BadRequest", says=f'Name parameter invalid: "{name}": {why}')
+
+
+def test_a_slash_at_the_end_means_nothing(api: Rest, name: str) -> None:
+    api.post(SECRETS, a_secret(name)).ok(201)
+    assert name == api.get(f"{SECRETS}/{name}/").ok()["metadata"]["name"]
+
+
+def test_slashes_at_the_end_mean_nothing_to_a_deletion_either(api: Rest) -> None:
+    api.delete("/api/v1/namespaces/default////").refused(403, "Forbidden", says="this namespace may not be deleted")
+
+
+def test_a_part_that_a_custom_kind_has_not_is_not_found(api: Rest, shapes: str, name: str) -> None:
+    assert {"name": name, "group": "mooring.test", "kind": "shapes"} == api.get(f"{shapes}/{name}/none").refused(404, "NotFound")["details"]
+
+
+# -- patches
+
+
+def test_a_patch_of_what_is_not_there_is_not_read(api: Rest, name: str) -> None:
+    api.patch(f"{SECRETS}/{name}", b"\xff").refused(404, "NotFound")
+
+
+def test_a_patch_of_no_known_type_is_refused_before_anything_else(api: Rest, name: str) -> None:
+    status = api.patch(f"{SECRETS}/{name}", {}, "application/json").refused(415, "UnsupportedMediaType", says="415: Unsupported Media Type")
+    assert {} == status["details"]
+
+
+@pytest.mark.parametrize("body", [{"provisioner": 5}, {"noSuchField": 1}])
+def test_what_a_patch_makes_unreadable_names_no_object(api: Rest, name: str, body: dict[str, Any]) -> None:
+    api.post(STORAGE_CLASSES, a_class(name)).ok(201)
+    status = api.patch(f"{STORAGE_CLASSES}/{name}", body, fieldValidation="Strict").refused(422, "Invalid", (INVALID, "patch"))
+    assert ["causes"] == list(status["details"])
+
+
+def test_an_item_needs_its_key_only_where_a_list_is(api: Rest, name: str) -> None:
+    api.post(NODES, a_node(name)).ok(201)
+    conditions = [{"type": "x", "status": "1"}, {"type": "x", "status": "2"}]
+    patched = api.patch(f"{NODES}/{name}/status", {"status": {"conditions": conditions}}, STRATEGIC_PATCH).ok()
+    assert ["1", "2"] == [condition["status"] for condition in patched["status"]["conditions"]]
+
+
+def test_warnings_come_with_a_refusal_too(api: Rest, name: str) -> None:
+    refused = api.post(SECRETS, {**a_secret(name), "noSuchField": 1, "type": "Opaque", "data": {"/": ""}})
+    refused.refused(422, "Invalid")
+    assert ['299 - "unknown field \\"noSuchField\\""'] == refused.warnings
+
+
+def test_an_unknown_field_that_is_there_twice_is_told_once(api: Rest, name: str) -> None:
+    body = b'{"metadata":{"name":"%s"},"x":1,"x":2}' % name.encode()
+    assert ['299 - "unknown field \\"x\\""'] == api.post(SECRETS, body, dryRun="All").warnings
+
+
+@pytest.mark.parametrize("kind", [JSON_PATCH, STRATEGIC_PATCH])
+def test_a_patch_of_null_changes_nothing(api: Rest, name: str, kind: str) -> None:
+    made = api.post(SECRETS, a_secret(name)).ok(201)
+    assert made["metadata"]["resourceVersion"] == api.patch(f"{SECRETS}/{name}", b"null", kind).ok()["metadata"]["resourceVersion"]
+
+
+@pytest.mark.parametrize("kind", [MERGE_PATCH, STRATEGIC_PATCH])
+def test_what_a_patch_says_twice_is_told(api: Rest, name: str, kind: str) -> None:
+    api.post(SECRETS, a_secret(name)).ok(201)
+    patch = b'{"type":"Opaque","type":"Opaque"}'
+    assert ['299 - "duplicate field \\"type\\""'] == api.patch(f"{SECRETS}/{name}", patch, kind).warnings
+    assert [] == api.patch(f"{SECRETS}/{name}", patch, kind, fieldValidation="Ignore").warnings
+    api.patch(f"{SECRETS}/{name}", patch, kind, fieldValidation="Strict").refused(
+        422, "Invalid", (INVALID, "patch"), says='duplicate field "type"'
+    )
+
+
+# -- apply
+
+
+def test_an_apply_that_cannot_be_typed_names_the_kind(api: Rest, name: str) -> None:
+    config = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "x": 1}
+    message = api.patch(f"{SECRETS}/{name}", config, APPLY_PATCH, fieldManager="m").json["message"]
+    assert f"failed to create typed patch object (/{name}; /v1, Kind=Secret): .x: field not declared in schema" == message
+
+
+def test_an_apply_that_owns_nothing_writes_nothing(api: Rest, name: str) -> None:
+    made = api.post(NODES, a_node(name)).ok(201)
+    config = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"podCIDR": "10.0.0.0/24"}}
+    applied = api.patch(f"{NODES}/{name}/status", config, APPLY_PATCH, fieldManager="m").ok()
+    assert made["metadata"]["resourceVersion"] == applied["metadata"]["resourceVersion"]
+
+
+def test_what_an_apply_expects_of_values(api: Rest, name: str) -> None:
+    spec = {"renewTime": [], "holderIdentity": [], "leaseTransitions": []}
+    config = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
+    message = api.patch(f"{LEASES}/{name}", config, APPLY_PATCH, fieldManager="m").json["message"]
+    assert ".spec.renewTime: expected any scalar, got " in message
+    assert ".spec.holderIdentity: expected string, got " in message
+    assert ".spec.leaseTransitions: expected numeric (int or float), got " in message
+
+
+def test_items_with_keys_are_maps(api: Rest, name: str) -> None:
+    omits = 'has an element that omits all key fields ["name"] (and doesn\'t have default values for any key fields)'
+    for item, why in (("x", "may not have non-map elements"), (None, "may not have a null element"), ({}, omits)):
+        config = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}, "secrets": [item]}
+        message = api.patch(f"{ACCOUNTS}/{name}", config, APPLY_PATCH, fieldManager="m").json["message"]
+        assert message.endswith(f".secrets: element 0: associative list with keys {why}"), message
+
+
+@pytest.mark.parametrize(
+    ("item", "why"),
+    [
+        ({"a": "b"}, "associative list without keys has an element that's a map type"),
+        (["a"], "not supported: associative list with lists as elements"),
+        (None, "associative list without keys has an element that's an explicit null"),
+    ],
+)
+def test_items_of_sets_are_values(api: Rest, name: str, item: Any, why: str) -> None:
+    config = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "finalizers": [item]}}
+    message = api.patch(f"{SECRETS}/{name}", config, APPLY_PATCH, fieldManager="m").json["message"]
+    assert message.endswith(f".metadata.finalizers: element 0: {why}"), message
+
+
+def test_an_item_may_lack_keys_where_another_has_a_default(api: Rest, name: str) -> None:
+    container = {"name": "a", "image": "b", "ports": [{"protocol": "UDP"}]}
+    config = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
+    applied = api.patch(f"{PODS}/{name}", config, APPLY_PATCH, fieldManager="m")
+    applied.invalid(("FieldValueRequired", "spec.containers[0].ports[0].containerPort", "Required"))
+
+
+def test_an_apply_that_creates_names_no_uid(api: Rest, name: str) -> None:
+    config = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "uid": "x"}}
+    refused = api.patch(f"{SECRETS}/{name}", config, APPLY_PATCH, fieldManager="m")
+    refused.refused(409, "Conflict", says="uid mismatch: the provided object specified uid x, and no existing object was found")
+
+
+# -- deletions
+
+
+@pytest.mark.parametrize("condition", ["uid", "resourceVersion"])
+def test_an_empty_precondition_is_one(api: Rest, name: str, condition: str) -> None:
+    api.post(SECRETS, a_secret(name)).ok(201)
+    api.delete(f"{SECRETS}/{name}", {"preconditions": {condition: ""}}).refused(409, "Conflict", says="precondition ()")
+
+
+def test_all_that_is_wrong_with_a_policy_is_told(api: Rest, name: str) -> None:
+    status = api.delete(f"{SECRETS}/{name}", {"propagationPolicy": "Never", "orphanDependents": False}).refused(422, "Invalid")
+    assert [INVALID, UNSUPPORTED] == [cause["reason"] for cause in status["details"]["causes"]]
+
+
+def test_events_of_both_apis_are_one_kind_to_preconditions(api: Rest, name: str) -> None:
+    api.post(EVENTS, {"metadata": {"name": name}, "involvedObject": {"namespace": "default"}}).ok(201)
+    status = api.delete(f"{NEW_EVENTS}/{name}", {"preconditions": {"uid": "x"}}).refused(409, "Conflict", says=f'on Event "{name}"')
+    assert {"name": name, "kind": "Event"} == status["details"]
+
+
+def test_new_finalizers_are_told_in_order(api: Rest, name: str) -> None:
+    api.post(SECRETS, a_secret(name, finalizers=["a.b/z"])).ok(201)
+    api.delete(f"{SECRETS}/{name}")
+    refused = api.patch(f"{SECRETS}/{name}", {"metadata": {"finalizers": ["a.b/z", "a.b/y", "a.b/x"]}})
+    refused.refused(422, "Invalid", (FORBIDDEN, "metadata.finalizers"), says='[]string{"a.b/x", "a.b/y"}')
+    api.patch(f"{SECRETS}/{name}", {"metadata": {"finalizers": None}}).ok()
+
+
+# -- kinds
+
+
+def test_null_is_no_amount(api: Rest, name: str) -> None:
+    made = api.post(NODES, a_node(name, capacity={"cpu": None}), dryRun="All").ok(201)
+    assert {"cpu": "0"} == made["status"]["capacity"]
+
+
+@pytest.mark.parametrize(("text", "place"), [("AAEC=", 4), ("AA==AA==", 4), ("AAE", 0), ("AA EC", 2)])
+def test_base64_ends_where_it_ends(api: Rest, name: str, text: str, place: int) -> None:
+    wrong = api.post(SECRETS, {**a_secret(name), "data": {"a": text}})
+    wrong.refused(400, "BadRequest", says=f"illegal base64 data at input byte {place}")
+
+
+def test_the_name_of_a_volume_is_looked_at_beside_another_source(api: Rest, name: str) -> None:
+    inline = {"accessModes": ["ReadWriteOnce"], "csi": {"driver": "d", "volumeHandle": "h"}}
+    spec = {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "../x", "inlineVolumeSpec": inline}}
+    found = api.post(VAS, {"metadata": {"name": name}, "spec": spec})
+    field = "spec.source.persistentVolumeName"
+    found.invalid((FORBIDDEN, "spec.source", "exactly one"), (INVALID, field, "a lowercase RFC 1123 subdomain must consist"))
+
+
+def test_owners_without_a_version(api: Rest, name: str) -> None:
+    owners = [{"kind": "x", "name": "x", "uid": "1"}, {"apiVersion": "/", "kind": "x", "name": "x", "uid": "2"}]
+    wrong = api.post(SECRETS, a_secret(name, ownerReferences=owners))
+    wrong.invalid(*[(INVALID, "metadata.ownerReferences.apiVersion", "version must not be empty")] * 2)
+
+
+@pytest.mark.parametrize(
+    ("path", "obj"), [(LEASES, {"spec": {"holderIdentity": "a"}}), (EVENTS, {"involvedObject": {"namespace": "default"}})]
+)
+def test_finalizers_without_a_prefix_where_they_are_taken(api: Rest, name: str, path: str, obj: dict[str, Any]) -> None:
+    api.post(path, {"metadata": {"name": name, "finalizers": ["x"]}, **obj}, dryRun="All").ok(201)
+    wrong = api.post(path, {"metadata": {"name": name, "finalizers": ["a/b/c"]}, **obj}, dryRun="All")
+    wrong.invalid((INVALID, "metadata.finalizers", "a valid label key must consist of"))
+
+
+def test_accounts_keep_the_names_of_their_secrets(api: Rest, name: str) -> None:
+    api.post(ACCOUNTS, {"metadata": {"name": name}, "secrets": [{"name": "a", "kind": "x"}]}).ok(201)
+    changed = api.put(f"{ACCOUNTS}/{name}", {"metadata": {"name": name}, "secrets": [{"name": "a", "namespace": "x"}, {"kind": "x"}]}).ok()
+    assert [{"name": "a"}, {}] == changed["secrets"]
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("a", "Always"),
+        ("a:latest", "Always"),
+        ("host:5000/a", "Always"),
+        ("A.com/x", "Always"),
+        ("a:latest@sha256:" + "a" * 64, "Always"),
+        ("a@sha256:" + "a" * 64, "IfNotPresent"),
+        ("a:1", "IfNotPresent"),
+        ("/x", "IfNotPresent"),
+        ("X", "IfNotPresent"),
+        ("x y", "IfNotPresent"),
+        ("a:", "IfNotPresent"),
+        ("a" * 64, "IfNotPresent"),
+        ("x/" + "y" * 254, "IfNotPresent"),
+    ],
+)
+def test_when_images_are_pulled(api: Rest, name: str, image: str, policy: str) -> None:
+    pod = api.post(PODS, {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": image}]}}, dryRun="All").ok(201)
+    assert policy == pod["spec"]["containers"][0]["imagePullPolicy"]
+
+
+def a_file(name: str, **fields: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"fileKeyRef": {"volumeName": "v", "key": "K", "path": "p", **fields}}}
+
+
+def test_variables_from_files(api: Rest, name: str) -> None:
+    files = [a_file("a"), a_file("b", volumeName="", key="", path=""), a_file("c", key="a=b", path="../p"), a_file("d", volumeName="w")]
+    volumes = [{"name": "v", "emptyDir": {}}, {"name": "w", "hostPath": {"path": "/x"}}]
+    spec = {"containers": [{"name": "c", "image": "i", "env": files}], "volumes": volumes}
+    of = "spec.containers[0].env[{}].valueFrom.fileKeyRef.{}"
+    api.post(PODS, {"metadata": {"name": name}, "spec": spec}, dryRun="All").invalid(
+        ("FieldValueRequired", of.format(1, "key"), ""),
+        ("FieldValueRequired", of.format(1, "volumeName"), ""),
+        ("FieldValueRequired", of.format(1, "path"), ""),
+        (INVALID, of.format(2, "key"), "a valid environment variable name"),
+        (INVALID, of.format(2, "path"), "must not contain '..'"),
+        ("FieldValueNotFound", of.format(1, "volumeName"), 'Not found: ""'),
+        (INVALID, of.format(3, "volumeName"), "referenced volume must be of type emptyDir"),
+    )
+
+
+@pytest.mark.parametrize("part", ["matchLabelKeys", "mismatchLabelKeys"])
+def test_keys_of_labels_that_pods_are_matched_by(api: Rest, name: str, part: str) -> None:
+    terms = [{"topologyKey": "z", part: ["a"]}, {"topologyKey": "z", "labelSelector": {}, part: ["a b"]}]
+    spec = {
+        "containers": [{"name": "c", "image": "i"}],
+        "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
+    }
+    field = "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+    api.post(PODS, {"metadata": {"name": name}, "spec": spec}).invalid(
+        (FORBIDDEN, f"{field}[0].{part}", "must not be specified when labelSelector is not set"),
+        (INVALID, f"{field}[1].{part}[0]", "name part must consist of"),
+    )
+
+
+def test_a_volume_without_a_name_has_no_claim_of_a_wrong_name(api: Rest, name: str) -> None:
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    spec = {"containers": [{"name": "c", "image": "i"}], "volumes": [{"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}]}
+    api.post(PODS, {"metadata": {"name": name}, "spec": spec}).invalid(("FieldValueRequired", "spec.volumes[0].name", "Required"))
+
+
+def test_nodes_are_chosen_by_names_that_they_can_have(api: Rest, name: str) -> None:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["A b"]}]}
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
+    wrong = api.post(PVS, {"metadata": {"name": name}, "spec": {**spec, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}})
+    field = "spec.nodeAffinity.required.nodeSelectorTerms[0].matchFields[0].values[0]"
+    wrong.invalid((INVALID, field, "a lowercase RFC 1123 subdomain must consist"))
+
+
+def test_null_is_an_object_with_nothing_in_it(api: Rest) -> None:
+    api.post(SECRETS, b"null").refused(422, "Invalid", ("FieldValueRequired", "metadata.name"))
+
+
+def test_nobody_keeps_the_configuration_of_nodes(api: Rest, name: str) -> None:
+    source = {"configMap": {"name": "n", "namespace": "n", "kubeletConfigKey": "k"}}
+    made = api.post(NODES, {**a_node(name, config={"active": source}), "spec": {"configSource": source}}).ok(201)
+    assert "config" not in made["status"]
+    assert "configSource" not in made["spec"]
+
+
+@pytest.mark.parametrize(
+    ("features", "wrong"),
+    [
+        (["A", "A/b", "B1"], []),
+        (["B", "A"], [(INVALID, "status.declaredFeatures[1]", "list must be sorted alphabetically")]),
+        (["A", "A"], [("FieldValueDuplicate", "status.declaredFeatures[1]", "Duplicate")]),
+        (["a.b"], [(INVALID, "status.declaredFeatures[0]", "must start with an UpperCamelCase segment")]),
+        (["A/1"], [(INVALID, "status.declaredFeatures[0]", "must start with an UpperCamelCase segment")]),
+    ],
+)
+def test_features_that_a_node_declares(api: Rest, name: str, features: list[str], wrong: list[tuple[str, str, str]]) -> None:
+    answer = api.post(NODES, a_node(name, declaredFeatures=features), dryRun="All")
+    if wrong:
+        answer.invalid(*wrong)
+    else:
+        answer.ok(201)
+
+
+def test_a_definition_without_versions_is_told_all(api: Rest, name: str) -> None:
+    made = {"metadata": {"name": name}, "spec": {**SHAPE_DEFINITION["spec"], "versions": []}}
+    api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", made, dryRun="All").refused(
+        422,
+        "Invalid",
+        (INVALID, "metadata.name"),
+        (INVALID, "spec.versions"),
+        (INVALID, "status.storedVersions"),
+    )
+
+
+def test_the_plural_of_a_kind_has_63_characters(api: Rest) -> None:
+    names = {**SHAPE_DEFINITION["spec"]["names"], "plural": "a" * 64}
+    made = {"metadata": {"name": f"{'a' * 64}.mooring.test"}, "spec": {**SHAPE_DEFINITION["spec"], "names": names}}
+    wrong = api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", made, dryRun="All")
+    wrong.refused(422, "Invalid", (INVALID, "spec.names.plural"), says="must be no more than 63 characters")
+
+
+def test_tokens_in_secrets_need_requests(api: Rest, name: str) -> None:
+    wrong = api.post(CSI_DRIVERS, {"metadata": {"name": name}, "spec": {"serviceAccountTokenInSecrets": True}})
+    wrong.invalid((INVALID, "spec.serviceAccountTokenInSecrets", "serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
+
+
+def test_items_of_maps_are_objects(api: Rest, shapes: str, name: str) -> None:
+    found = api.post(shapes, a_shape(name, spec={"items": ["x"]}))
+    found.invalid(("FieldValueTypeInvalid", "spec.items[0]", "type object"), (INVALID, "spec.items[0]", "must be an object for an array"))
+
+
+@pytest.mark.parametrize("spec", [{"size": 2**63}, {"items": [{"port": 2**63}]}, {"text": 2**63}])
+def test_whole_numbers_of_custom_objects_have_64_bits(api: Rest, shapes: str, name: str, spec: dict[str, Any]) -> None:
+    status = api.post(shapes, a_shape(name, spec=spec)).refused(422, "Invalid", says='"number"')
+    assert "FieldValueTypeInvalid" == status["details"]["causes"][0]["reason"]
+
+
+def test_the_status_of_a_custom_object_writes_no_metadata(api: Rest, shapes: str, name: str) -> None:
+    api.post(shapes, a_shape(name)).ok(201)
+    change = {"metadata": {"uid": "x", "labels": {"a": "b"}, "generation": 7}}
+    changed = api.patch(f"{shapes}/{name}/status", change, MERGE_PATCH).ok()["metadata"]
+    assert "labels" not in changed
+    assert 1 == changed["generation"]
+
+
+def test_rules_wait_for_a_value_that_is_one_of_those_there_are(api: Rest, name: str) -> None:
+    api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", SNAPSHOT_CRDS[2])
+    path = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents"
+    eventually(lambda: api.get(path).status == 200, 30, "the kind is served")
+    spec = {"deletionPolicy": "x", "driver": "d", "source": {"snapshotHandle": "h"}, "volumeSnapshotRef": {"name": "s"}}
+    obj = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent", "metadata": {"name": name}, "spec": spec}
+    unchecked = (INVALID, "<nil>", "some validation rules were not checked")
+    api.post(path, obj).invalid((UNSUPPORTED, "spec.deletionPolicy", 'supported values: "Delete", "Retain"'), unchecked)
+
+
+def test_bookmarks_are_empty_objects_of_the_kind(api: Rest) -> None:
+    with api.watch(
+        CSI_DRIVERS, allowWatchBookmarks="true", sendInitialEvents="true", resourceVersionMatch="NotOlderThan", timeoutSeconds=1
+    ) as watch:
+        last = watch.rest()[-1]
+    assert "BOOKMARK" == last["type"]
+    assert {"kind", "apiVersion", "metadata", "spec"} == set(last["object"])
+    assert {"resourceVersion", "annotations"} >= set(last["object"]["metadata"])

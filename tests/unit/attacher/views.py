@@ -1,0 +1,81 @@
+"""A view made of objects, for tables of (situation, decision)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+from mooring.api.meta import Key
+from mooring.controllers.attacher.decide_after import Learnt
+from mooring.controllers.attacher.memory import Drift, Memory, UnconfirmedPublish
+from mooring.controllers.attacher.view import ATTACHMENT_INDEXES, View
+from mooring.csi.driver_capabilities import DriverCapabilities
+from tests.support.builders import DRIVER, typed
+
+T = TypeVar("T")
+
+
+class Shelf(Generic[T]):
+    """A cache that never changes."""
+
+    def __init__(self, objects: Iterable[T], indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None) -> None:
+        self._objects = {Key("", o.metadata.name): o for o in objects}  # type: ignore[attr-defined]
+        self._indexes = indexes or {}
+
+    def get(self, key: Key) -> T | None:
+        return self._objects.get(key)
+
+    def by(self, index: str, value: str) -> tuple[T, ...]:
+        return tuple(o for o in self._objects.values() if value in self._indexes[index](o))
+
+    def values(self) -> tuple[T, ...]:
+        return tuple(self._objects.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class Running:
+    """Calls as a test says they are."""
+
+    in_flight: Mapping[str, str]
+    calls_full: bool
+
+
+def facts(**changes: Any) -> DriverCapabilities:
+    """The base driver: it publishes, also read-only."""
+    return DriverCapabilities(**{"name": DRIVER, "publishes": True, "publishes_readonly": True, **changes})
+
+
+def a_view(
+    *,
+    vas: Iterable[Mapping[str, Any]] = (),
+    pvs: Iterable[Mapping[str, Any]] = (),
+    nodes: Iterable[Mapping[str, Any]] = (),
+    driver: DriverCapabilities | None = None,
+    drift: Mapping[str, Drift] | None = None,
+    in_flight: Mapping[str, str] | None = None,
+    calls_full: bool = False,
+    default_fs_type: str = "ext4",
+    finalizer_unknown: Mapping[str, str] | None = None,
+    unconfirmed_publishes: Iterable[UnconfirmedPublish] = (),
+    orphaned: Iterable[UnconfirmedPublish] = (),
+) -> View:
+    """torn: unconfirmed_publishes whose attachments have vanished."""
+    memory = Memory()
+    for name, difference in (drift or {}).items():
+        memory.mark_drift(name, difference)
+    for name, uid in (finalizer_unknown or {}).items():
+        memory.claim_unanswered(name, uid)
+    for unconfirmed in (*unconfirmed_publishes, *orphaned):
+        memory.mark_unconfirmed(unconfirmed)
+    for unconfirmed in orphaned:
+        memory.learn(unconfirmed.name, Learnt.VANISHED)
+    return View(
+        driver=driver or facts(),
+        attachments=Shelf(map(typed, vas), ATTACHMENT_INDEXES),
+        volumes=Shelf(map(typed, pvs)),
+        nodes=Shelf(map(typed, nodes)),
+        calls=Running(in_flight or {}, calls_full),
+        default_fs_type=default_fs_type,
+        memory=memory,
+    )

@@ -1,0 +1,119 @@
+"""Who keeps a finalizer: B33 to B37, ephemeral volumes and attributes classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from mooring.controllers.binder.ephemeral.decide import judge_pod
+from mooring.controllers.binder.protection.decide import Guard, judge_attributes_class, judge_claim, judge_volume
+from mooring.controllers.binding.names import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION
+from tests.support.builders import Json, a_claim, a_pod, a_volume, an_ephemeral_volume, typed
+
+DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+HELD = {"finalizers": [PVC_PROTECTION]}
+GOING = {**DELETED, **HELD}
+OWNED = {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": "uid-pod", "controller": True}]}
+SCRATCH = an_ephemeral_volume()
+
+CLAIMS: dict[str, tuple[Json, list[Json], Guard]] = {
+    "B33-finalizer-missing": (a_claim(), [], Guard.ADD),
+    "B33-finalizer-there": (a_claim(**HELD), [], Guard.NOTHING),
+    "B33-used-by-a-running-pod": (a_claim(**GOING), [a_pod("p", "claim", node="n1", phase="Running")], Guard.KEEP),
+    "B33-no-pod": (a_claim(**GOING), [], Guard.REMOVE),
+    "B33-held-by-others-alone": (a_claim(**DELETED, finalizers=["kit/hold"]), [], Guard.NOTHING),
+    "B34-pod-without-a-node": (a_claim(**GOING), [a_pod("p", "claim")], Guard.REMOVE),
+    "B35-finished-pod": (a_claim(**GOING), [a_pod("p", "claim", node="n1", phase="Succeeded")], Guard.KEEP),
+    "B35-failed-pod": (a_claim(**GOING), [a_pod("p", "claim", node="n1", phase="Failed")], Guard.KEEP),
+    "another-claim": (a_claim(**GOING), [a_pod("p", "other", node="n1")], Guard.REMOVE),
+    "ephemeral": (
+        a_claim("pod-scratch", **GOING, **OWNED),
+        [a_pod("pod", node="n1", uid="uid-pod", volumes=(SCRATCH,))],
+        Guard.KEEP,
+    ),
+    "ephemeral-of-another": (
+        a_claim("pod-scratch", **GOING),
+        [a_pod("pod", node="n1", uid="uid-pod", volumes=(SCRATCH,))],
+        Guard.REMOVE,
+    ),
+    "ephemeral-shut-down": (
+        a_claim("pod-scratch", **GOING, **OWNED),
+        [a_pod("pod", node="n1", uid="uid-pod", volumes=(SCRATCH,), **DELETED, deletionGracePeriodSeconds=0)],
+        Guard.REMOVE,
+    ),
+}
+
+
+@pytest.mark.parametrize(("claim", "pods", "expected"), CLAIMS.values(), ids=CLAIMS)
+def test_claims(claim: Json, pods: list[Json], expected: Guard) -> None:
+    assert expected is judge_claim(typed(claim), [typed(pod) for pod in pods], pods_are_fresh=True).guard
+
+
+def test_B36_a_cache_that_may_be_behind_lets_nothing_go() -> None:
+    assert Guard.ASK is judge_claim(typed(a_claim(**GOING)), (), pods_are_fresh=False).guard
+    user = typed(a_pod("p", "claim", node="n1"))
+    assert Guard.KEEP is judge_claim(typed(a_claim(**GOING)), (user,), pods_are_fresh=False).guard
+
+
+def test_B35_it_is_told_which_pod_holds_the_claim() -> None:
+    judgement = judge_claim(typed(a_claim(**GOING)), (typed(a_pod("p", "claim", node="n1", phase="Failed")),), pods_are_fresh=True)
+    assert judgement.holder_finished
+    assert 'still used by pod "p", which is finished and counts until it is deleted' == str(judgement)
+
+
+def _pv(phase: str, **meta: Any) -> Json:
+    return a_volume(phase=phase, claim="claim", **meta)
+
+
+VOLUMES: dict[str, tuple[Json, Guard]] = {
+    "B37-finalizer-missing": (_pv("Available"), Guard.ADD),
+    "B37-bound": (_pv("Bound", **DELETED, finalizers=[PV_PROTECTION]), Guard.KEEP),
+    "B37-released": (_pv("Released", **DELETED, finalizers=[PV_PROTECTION]), Guard.REMOVE),
+    "B37-available": (_pv("Available", **DELETED, finalizers=[PV_PROTECTION]), Guard.REMOVE),
+    "B37-held-by-the-provisioner": (_pv("Released", **DELETED, finalizers=["external-provisioner/x"]), Guard.NOTHING),
+    "B37-untouched": (_pv("Bound", finalizers=[PV_PROTECTION]), Guard.NOTHING),
+}
+
+
+@pytest.mark.parametrize(("pv", "expected"), VOLUMES.values(), ids=VOLUMES)
+def test_volumes(pv: Json, expected: Guard) -> None:
+    assert expected is judge_volume(typed(pv)).guard
+
+
+def test_an_attributes_class_stays_while_somebody_names_it() -> None:
+    one = {"kind": "VolumeAttributesClass", "metadata": {"name": "gold", **DELETED, "finalizers": [VAC_PROTECTION]}}
+    assert Guard.REMOVE is judge_attributes_class(typed(one), ()).guard
+    assert Guard.KEEP is judge_attributes_class(typed(one), (typed(a_claim()),)).guard
+    free = {"kind": "VolumeAttributesClass", "metadata": {"name": "gold", "finalizers": [VAC_PROTECTION]}}
+    assert Guard.NOTHING is judge_attributes_class(typed(free), ()).guard
+
+
+# -- ephemeral volumes
+
+POD = a_pod("pod", uid="uid-pod", volumes=(SCRATCH,))
+
+
+def test_B38_a_pod_brings_its_claims() -> None:
+    ((_, body),) = judge_pod(typed(POD), lambda _: None).bodies
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": "uid-pod", "controller": True, "blockOwnerDeletion": True}
+    assert ("pod-scratch", [owner]) == (body["metadata"]["name"], body["metadata"]["ownerReferences"])
+    assert ({"l": "1"}, {"a": "2"}) == (body["metadata"]["labels"], body["metadata"]["annotations"])
+    assert SCRATCH["ephemeral"]["volumeClaimTemplate"]["spec"] == msgspec.json.decode(msgspec.json.encode(body["spec"]))
+
+
+def test_B38_a_claim_that_is_there_is_not_made_again() -> None:
+    mine = typed(a_claim("pod-scratch", **OWNED))
+    assert () == judge_pod(typed(POD), lambda _: mine).bodies
+
+
+@pytest.mark.parametrize("pod", [{**POD, "metadata": {**POD["metadata"], **DELETED}}, {**POD, "status": {"phase": "Succeeded"}}])
+def test_B40_a_pod_that_goes_needs_no_claim(pod: Json) -> None:
+    assert () == judge_pod(typed(pod), lambda _: None).bodies
+
+
+def test_B39_a_foreign_claim_of_that_name() -> None:
+    wanted = judge_pod(typed(POD), lambda _: typed(a_claim("pod-scratch")))
+    text = "ephemeral volume scratch: PVC default/pod-scratch was not created for pod default/pod (pod is not owner)"
+    assert ("Warning", "FailedBinding", text) == wanted.event

@@ -1,0 +1,331 @@
+"""Events as client-go's recorder makes them."""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from mooring.api.core import EVENTS, ObjectReference
+from mooring.base.clock import LoopClock
+from mooring.base.randomness import Random
+from mooring.base.text import shortened
+from mooring.control.event_correlation import BURST, COMBINED_PREFIX, Correlator, Occurrence, Recent
+from mooring.control.events import MESSAGE_BYTES_MAX, WAITING_MAX, EventRecorder
+from mooring.kube.cluster import PatchType
+from mooring.kube.errors import Forbidden, ServerError
+from tests.support.virtual_loop import in_virtual_time
+from tests.unit.kube.fake_cluster import FakeCluster, lost
+
+EPOCH_S = 1_800_000_000
+POD = ObjectReference(api_version="v1", kind="Pod", namespace="ns", name="web-0", uid="u1", resource_version="7")
+PV = ObjectReference(api_version="v1", kind="PersistentVolume", name="pv1", uid="u2")
+
+
+@contextlib.asynccontextmanager
+async def recording(*, cluster: FakeCluster | None = None, asks_first: bool = False) -> AsyncIterator[tuple[FakeCluster, EventRecorder]]:
+    cluster = cluster or FakeCluster()
+    recorder = EventRecorder(cluster, "mooring-test", clock=LoopClock(EPOCH_S), randomness=Random(1), asks_first=asks_first)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(recorder.run(), name="events")
+        yield cluster, recorder
+        task.cancel()
+
+
+def events_of(cluster: FakeCluster) -> list[dict[str, Any]]:
+    return [obj for (plural, _, _), obj in cluster.objects.items() if plural == "events"]
+
+
+@in_virtual_time
+async def test_an_event_has_all_that_clients_show():
+    async with recording() as (cluster, recorder):
+        await asyncio.sleep(60)
+        recorder.event(POD, "Warning", "FailedAttach", "the node is gone")
+        await recorder.drain(5)
+    ((_, namespace, name), event) = next(iter(cluster.objects.items()))
+    assert namespace == "ns"
+    assert name == f"web-0.{(EPOCH_S + 60) * 10**9:x}"
+    del event["metadata"]
+    assert event == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "web-0", "uid": "u1", "resourceVersion": "7"},
+        "type": "Warning",
+        "reason": "FailedAttach",
+        "message": "the node is gone",
+        "source": {"component": "mooring-test"},
+        "reportingComponent": "mooring-test",
+        "reportingInstance": "",
+        "firstTimestamp": "2027-01-15T08:01:00Z",
+        "lastTimestamp": "2027-01-15T08:01:00Z",
+        "count": 1,
+    }
+
+
+class Reviewing(FakeCluster):
+    """It says what is allowed, and refuses nothing. allowed: verbs; None where it can't say."""
+
+    def __init__(self, *allowed: str) -> None:
+        super().__init__()
+        self.allowed: tuple[str, ...] | None = allowed
+
+    async def create(self, kind: Any, body: Any, namespace: str = "") -> Any:
+        if kind.name != "SelfSubjectAccessReview":
+            return await super().create(kind, body, namespace)
+        if self.allowed is None:
+            raise Forbidden("no reviews here", reason="Forbidden")
+        asked = body["spec"]["resourceAttributes"]
+        assert {"group": "", "resource": "events", "namespace": "ns"} == {name: asked[name] for name in ("group", "resource", "namespace")}
+        return {**body, "status": {"allowed": asked["verb"] in self.allowed}}
+
+
+@in_virtual_time
+async def test_who_asks_first_sends_what_it_has_a_right_to():
+    """Nothing is refused, and a right that comes later counts."""
+    cluster = Reviewing()
+    async with recording(asks_first=True, cluster=cluster) as (_, recorder):
+
+        async def sent() -> list[str]:
+            recorder.event(POD, "Normal", "LeaderElection", "me became leader")
+            await recorder.drain(5)
+            return [request.verb for request in cluster.requests if request.verb in ("create", "patch")]
+
+        assert [] == await sent()
+        cluster.allowed = ("create",)
+        assert ["create"] == await sent()
+        assert ["create"] == await sent(), "an event that is there already is patched"
+        cluster.allowed = ("create", "patch")
+        assert ["create", "patch"] == await sent()
+        cluster.allowed = None
+        assert ["create", "patch", "patch"] == await sent(), "nobody can tell: it is tried"
+
+
+@in_virtual_time
+async def test_events_of_objects_without_a_namespace_are_in_default():
+    async with recording() as (cluster, recorder):
+        recorder.event(PV, "Normal", "Fine", "all is well")
+        await recorder.drain(5)
+    assert next(iter(cluster.objects))[:2] == ("events", "default")
+
+
+@in_virtual_time
+async def test_the_same_again_is_counted_up_by_a_patch():
+    async with recording() as (cluster, recorder):
+        for version in ("7", "8", "9"):
+            recorder.event(
+                ObjectReference(api_version="v1", kind="Pod", namespace="ns", name="web-0", uid="u1", resource_version=version),
+                "Warning",
+                "FailedAttach",
+                "the node is gone",
+            )
+            await asyncio.sleep(10)
+    (event,) = events_of(cluster)
+    assert (event["count"], event["firstTimestamp"], event["lastTimestamp"]) == (3, "2027-01-15T08:00:00Z", "2027-01-15T08:00:20Z")
+    patches = [request.body for request in cluster.asked("patch")]
+    assert [patch.type for patch in patches] == [PatchType.STRATEGIC] * 2
+    assert patches[-1].body == {"count": 3, "lastTimestamp": "2027-01-15T08:00:20Z", "message": "the node is gone"}
+
+
+@in_virtual_time
+async def test_an_event_whose_time_was_over_is_made_again_with_its_count():
+    async with recording() as (cluster, recorder):
+        recorder.event(POD, "Normal", "A", "x")
+        await asyncio.sleep(1)
+        (name,) = [place[2] for place in cluster.objects]
+        cluster.remove(EVENTS, name, "ns")
+        recorder.event(POD, "Normal", "A", "x")
+        await asyncio.sleep(1)
+    (event,) = events_of(cluster)
+    assert event["count"] == 2
+    assert event["metadata"]["name"] != name
+
+
+@in_virtual_time
+async def test_names_differ_even_in_the_same_instant():
+    async with recording() as (cluster, recorder):
+        for reason in "ABC":
+            recorder.event(POD, "Normal", reason, "x")
+        await recorder.drain(5)
+    assert len(events_of(cluster)) == 3
+
+
+@in_virtual_time
+async def test_the_tenth_similar_event_is_combined_with_those_after_it():
+    async with recording() as (cluster, recorder):
+        for number in range(12):
+            recorder.event(POD, "Warning", "Failed", f"try {number}")
+        await recorder.drain(5)
+    events = events_of(cluster)
+    assert [event["message"] for event in events] == [*(f"try {number}" for number in range(9)), f"{COMBINED_PREFIX}try 11"]
+    assert events[-1]["count"] == 3
+
+
+@in_virtual_time
+async def test_after_ten_minutes_of_silence_similar_events_stand_alone_again():
+    async with recording() as (cluster, recorder):
+        for number in range(9):
+            recorder.event(POD, "Warning", "Failed", f"try {number}")
+        await asyncio.sleep(601)
+        recorder.event(POD, "Warning", "Failed", "try 9")
+        await recorder.drain(5)
+    assert events_of(cluster)[-1]["message"] == "try 9"
+
+
+@in_virtual_time
+async def test_one_object_may_not_flood_the_server_and_others_are_not_held_back():
+    async with recording() as (cluster, recorder):
+        for number in range(100):
+            recorder.event(POD, "Normal", f"Reason{number}", "x")
+        recorder.event(PV, "Normal", "Fine", "x")
+        await recorder.drain(5)
+        assert len(events_of(cluster)) == BURST + 1
+        await asyncio.sleep(301)
+        recorder.event(POD, "Normal", "Later", "x")
+        recorder.event(POD, "Normal", "TooMany", "x")
+        await recorder.drain(5)
+    assert len(events_of(cluster)) == BURST + 2
+
+
+@in_virtual_time
+async def test_spam_is_counted_once_its_event_is_sent_again():
+    async with recording() as (cluster, recorder):
+        for _ in range(40):
+            recorder.event(POD, "Normal", "A", "x")
+        await recorder.drain(5)
+        assert events_of(cluster)[0]["count"] == BURST
+        await asyncio.sleep(301)
+        recorder.event(POD, "Normal", "A", "x")
+        await recorder.drain(5)
+    assert events_of(cluster)[0]["count"] == 41
+
+
+@in_virtual_time
+async def test_an_event_that_did_not_reach_the_server_is_tried_every_ten_seconds():
+    cluster = FakeCluster()
+    cluster.fail("create", lost(), times=11)
+    async with recording(cluster=cluster) as (_, recorder):
+        recorder.event(POD, "Normal", "A", "x")
+        await recorder.drain(200)
+    assert len(events_of(cluster)) == 1
+    times = [request.at for request in cluster.asked("create")]
+    assert len(times) == 12
+    assert times[1] - times[0] <= 10
+    assert [later - earlier for earlier, later in itertools.pairwise(times[1:])] == pytest.approx([10] * 10, abs=0.01)
+
+
+@in_virtual_time
+async def test_after_twelve_tries_an_event_is_given_up(capsys: pytest.CaptureFixture[str]):
+    cluster = FakeCluster()
+    cluster.fail("create", lost(), times=12)
+    async with recording(cluster=cluster) as (_, recorder):
+        recorder.event(POD, "Normal", "A", "x")
+        recorder.event(POD, "Normal", "B", "x")
+        await recorder.drain(200)
+    assert [event["reason"] for event in events_of(cluster)] == ["B"]
+    assert "Failed to send an event" in capsys.readouterr().err
+
+
+@in_virtual_time
+@pytest.mark.parametrize("error", [Forbidden("events is forbidden"), ServerError("boom")])
+async def test_what_the_server_refused_is_not_tried_again(error: Exception, capsys: pytest.CaptureFixture[str]):
+    cluster = FakeCluster()
+    cluster.fail("create", error, times=1)  # type: ignore[arg-type]
+    async with recording(cluster=cluster) as (_, recorder):
+        recorder.event(POD, "Normal", "A", "x")
+        await asyncio.sleep(100)
+    assert len(cluster.asked("create")) == 1
+    assert str(error) in capsys.readouterr().err
+
+
+@in_virtual_time
+async def test_a_lost_answer_makes_no_second_event():
+    cluster = FakeCluster()
+    cluster.fail("create", lost(), late=True)
+    async with recording(cluster=cluster) as (_, recorder):
+        recorder.event(POD, "Normal", "A", "x")
+        await recorder.drain(60)
+        recorder.event(POD, "Normal", "A", "x")
+        await recorder.drain(60)
+    (event,) = events_of(cluster)
+    assert event["count"] == 2
+
+
+@in_virtual_time
+async def test_a_request_that_hangs_is_given_up():
+    cluster = FakeCluster()
+    cluster.fail("create", None, delay_s=10_000)
+    async with recording(cluster=cluster) as (_, recorder):
+        recorder.event(POD, "Normal", "A", "x")
+        await recorder.drain(100)
+    assert len(events_of(cluster)) == 1
+
+
+@in_virtual_time
+async def test_the_caller_never_waits_and_what_is_too_much_is_dropped_and_counted(capsys: pytest.CaptureFixture[str]):
+    cluster = FakeCluster()
+    cluster.fail("create", None, delay_s=50)
+    async with recording(cluster=cluster) as (_, recorder):
+        for number in range(WAITING_MAX + 50):
+            recorder.event(ObjectReference(kind="Pod", namespace="ns", name=f"p{number}"), "Normal", "A", "x")
+        assert recorder.dropped_count == 50
+        await recorder.drain(100)
+    assert len(events_of(cluster)) == WAITING_MAX
+    output = capsys.readouterr().err
+    assert output.count("dropping new ones") == 1
+    assert "dropped=50" in output
+
+
+@in_virtual_time
+async def test_draining_is_bounded():
+    cluster = FakeCluster()
+    cluster.fail("create", lost(), times=100)
+    async with recording(cluster=cluster) as (_, recorder):
+        recorder.event(POD, "Normal", "A", "x")
+        await recorder.drain(3)
+        assert asyncio.get_running_loop().time() == pytest.approx(3)
+
+
+@in_virtual_time
+async def test_long_messages_are_cut():
+    async with recording() as (cluster, recorder):
+        recorder.event(POD, "Normal", "A", "ä" * 2000)
+        await recorder.drain(5)
+    message = events_of(cluster)[0]["message"]
+    assert message == "ä" * 510 + "..."
+    assert len(message.encode()) <= MESSAGE_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("short", "short"),
+        ("exactly 10", "exactly 10"),
+        ("eleven char", "eleven ..."),
+        ("€€€€", "€€..."),
+        ("bad \ud800!", "bad ?!"),
+        ("", ""),
+    ],
+)
+def test_texts_are_shortened_to_valid_utf8(text: str, expected: str):
+    assert shortened(text, 10) == expected
+
+
+def test_what_is_remembered_is_bounded():
+    recent: Recent[int] = Recent(size_max=3)
+    for number in range(3):
+        recent.put(number, number)
+    recent.get(0)
+    recent.put(3, 3)
+    assert [recent.get(number) for number in range(4)] == [0, None, 2, 3]
+    assert len(recent) == 3
+
+
+def test_an_object_with_endless_messages_does_not_fill_memory():
+    correlator = Correlator()
+    for number in range(3000):
+        correlator.correlate(Occurrence(POD, "Normal", "A", f"message {number}", ""), now=0.0)
+    assert len(correlator._tallies) <= 10
+    (messages, _) = correlator._similar.get(((POD.api_version, POD.kind, POD.namespace, POD.name, POD.uid), "Normal", "A"))  # type: ignore[misc]
+    assert len(messages) < 10

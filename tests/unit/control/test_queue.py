@@ -1,0 +1,287 @@
+"""The work queue: client-go's semantics, and where ours differ."""
+
+import asyncio
+
+import pytest
+
+from mooring.base.clock import LoopClock
+from mooring.base.metrics import Metrics
+from mooring.base.randomness import Random
+from mooring.control import queue as queue_module
+from mooring.control.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
+from tests.support.virtual_loop import in_virtual_time
+
+
+def a_queue(*, base_s: float = 1.0, cap_s: float = 300.0, jitter: float = 0.0, metrics: QueueMetrics | None = None) -> WorkQueue[str]:
+    return WorkQueue("test", clock=LoopClock(), randomness=Random(1), backoff=BackOff(base_s, cap_s, jitter), metrics=metrics)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@in_virtual_time
+async def test_keys_come_in_the_order_they_were_added():
+    queue = a_queue()
+    for key in ("b", "a", "c"):
+        queue.add(key)
+    assert [await queue.get() for _ in range(3)] == ["b", "a", "c"]
+
+
+@in_virtual_time
+async def test_a_key_waits_once():
+    queue = a_queue()
+    queue.add("a")
+    queue.add("a")
+    assert len(queue) == 1
+    await queue.get()
+    assert len(queue) == 0
+
+
+@in_virtual_time
+async def test_a_key_is_never_in_two_hands_and_comes_again_after_done():
+    queue = a_queue()
+    queue.add("a")
+    key = await queue.get()
+    queue.add("a")
+    queue.add("a")
+    assert len(queue) == 0
+    queue.done(key)
+    assert len(queue) == 1
+    queue.done(await queue.get())
+    assert len(queue) == 0
+
+
+@in_virtual_time
+async def test_a_getter_waits_for_a_key():
+    queue = a_queue()
+    async with asyncio.TaskGroup() as group:
+        getter = group.create_task(queue.get())
+        await asyncio.sleep(5)
+        assert not getter.done()
+        queue.add("a")
+    assert getter.result() == "a"
+
+
+@in_virtual_time
+async def test_a_getter_that_is_cancelled_passes_its_key_on():
+    queue = a_queue()
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(queue.get())
+        second = group.create_task(queue.get())
+        await asyncio.sleep(0)
+        queue.add("a")  # wakes the first
+        first.cancel()
+    assert second.result() == "a"
+
+
+@in_virtual_time
+async def test_getters_given_up_leave_nothing_behind():
+    queue = a_queue()
+    for _ in range(10):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await queue.get()
+    assert len(queue._getters) == 0
+
+
+@in_virtual_time
+async def test_a_delayed_add_comes_at_its_time():
+    queue = a_queue()
+    queue.add_after("late", 20)
+    queue.add_after("soon", 10)
+    assert queue.waiting_until("soon") == pytest.approx(10)
+    assert (await queue.get(), round(now(), 3)) == ("soon", 10)
+    assert (await queue.get(), round(now(), 3)) == ("late", 20)
+    assert queue.waiting_until("late") is None
+
+
+@in_virtual_time
+async def test_the_earliest_of_several_delayed_adds_counts():
+    queue = a_queue()
+    queue.add_after("a", 10)
+    queue.add_after("a", 30)
+    queue.add_after("a", 5)
+    queue.done(await queue.get())
+    assert now() == pytest.approx(5)
+    await asyncio.sleep(100)
+    assert len(queue) == 0, "one of the others came as well"
+
+
+@in_virtual_time
+async def test_a_plain_add_bypasses_the_delay_and_cancels_it():
+    queue = a_queue()
+    queue.add_after("a", 10)
+    queue.add("a")
+    assert queue.waiting_until("a") is None
+    queue.done(await queue.get())
+    assert now() == 0
+    await asyncio.sleep(100)
+    assert len(queue) == 0
+
+
+@in_virtual_time
+async def test_a_delay_of_nothing_is_a_plain_add():
+    queue = a_queue()
+    queue.add_after("a", 0)
+    assert len(queue) == 1
+
+
+@in_virtual_time
+async def test_a_delayed_add_of_a_key_in_hand_comes_after_done():
+    queue = a_queue()
+    queue.add("a")
+    key = await queue.get()
+    queue.add_after("a", 1)
+    await asyncio.sleep(10)
+    assert len(queue) == 0
+    queue.done(key)
+    assert len(queue) == 1
+
+
+@in_virtual_time
+async def test_retries_double_up_to_the_cap():
+    queue = a_queue()
+    assert [queue.retry("a") for _ in range(11)] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+    assert queue.failures("a") == 11
+    assert queue.failures("b") == 0
+
+
+@in_virtual_time
+async def test_forget_begins_anew_and_leaves_the_delayed_add():
+    queue = a_queue()
+    queue.retry("a")
+    queue.retry("a")
+    queue.forget("a")
+    assert queue.failures("a") == 0
+    assert queue.waiting_until("a") == 1
+    assert queue.retry("a") == 1
+
+
+@in_virtual_time
+async def test_keys_that_failed_together_come_back_apart():
+    """W21: after an outage all keys would be tried in step."""
+    queue = a_queue(jitter=0.1)
+    delays = [queue.retry(str(number)) for number in range(100)]
+    assert all(0.9 <= delay <= 1.1 for delay in delays)
+    assert max(delays) - min(delays) > 0.1
+
+
+@in_virtual_time
+async def test_one_timer_serves_all_delays():
+    queue = a_queue()
+    for number in range(1000):
+        queue.add_after(str(number), 1000 - number)
+    live = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
+    assert len(live) == 1
+
+
+@in_virtual_time
+async def test_cancelled_delays_leave_nothing_behind():
+    """A key that fails and is woken by events, over and over, must not fill the heap with timers of five minutes."""
+    queue = a_queue()
+    for _ in range(10_000):
+        queue.add_after("a", 300)
+        queue.add("a")
+        queue.done(await queue.get())
+    assert len(queue._heap) < 200
+
+
+@in_virtual_time
+async def test_the_counts_of_failures_are_bounded(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr(queue_module, "FAILURES_MAX", 3)
+    queue = a_queue()
+    for key in ("a", "b", "c", "a", "d"):
+        queue.retry(key)
+    assert [queue.failures(key) for key in "abcd"] == [2, 0, 1, 1]
+    assert "forgetting the failures" in capsys.readouterr().err
+
+
+@in_virtual_time
+async def test_a_closed_queue_sends_its_workers_home():
+    queue = a_queue()
+    async with asyncio.TaskGroup() as group:
+        getters = [group.create_task(self_closing(queue)) for _ in range(3)]
+        await asyncio.sleep(0)
+        queue.add_after("late", 5)
+        queue.close()
+    assert [getter.result() for getter in getters] == ["closed"] * 3
+    queue.add("a")
+    queue.add_after("a", 1)
+    await asyncio.sleep(10)
+    assert len(queue) == 0
+
+
+async def self_closing(queue: WorkQueue[str]) -> str:
+    try:
+        return await queue.get()
+    except QueueClosed:
+        return "closed"
+
+
+@in_virtual_time
+async def test_a_key_in_hand_may_be_put_down_after_close():
+    queue = a_queue()
+    queue.add("a")
+    key = await queue.get()
+    queue.add("a")
+    queue.close()
+    queue.done(key)
+    assert len(queue) == 0
+
+
+@in_virtual_time
+async def test_a_worker_outlives_what_its_work_raises_and_ends_with_the_queue():
+    queue, seen = a_queue(), []
+
+    async def handle(key: str) -> None:
+        seen.append(key)
+        if seen.count("bad") < 3 and key == "bad":
+            raise ValueError("a bug")
+
+    for key in ("bad", "good"):
+        queue.add(key)
+    worker = asyncio.create_task(queue.work(handle))
+    await asyncio.sleep(100)
+    assert ["bad", "good", "bad", "bad"] == seen
+    queue.close()
+    await worker
+
+
+@in_virtual_time
+async def test_putting_down_what_is_not_in_hand_is_an_error():
+    with pytest.raises(KeyError):
+        a_queue().done("a")
+
+
+@in_virtual_time
+async def test_metrics_have_upstreams_names_and_buckets():
+    metrics = Metrics()
+    queue = a_queue(metrics=QueueMetrics(metrics.registry))
+
+    def value(series: str) -> float:
+        lines = dict(line.rsplit(" ", 1) for line in metrics.render().decode().splitlines() if not line.startswith("#"))
+        return float(lines[series])
+
+    queue.add("a")
+    queue.add("a")
+    queue.add("b")
+    queue.retry("c")
+    assert value('workqueue_depth{name="test"}') == 2
+    assert value('workqueue_adds_total{name="test"}') == 2
+    assert value('workqueue_retries_total{name="test"}') == 1
+    await asyncio.sleep(0.5)
+    key = await queue.get()
+    assert value('workqueue_depth{name="test"}') == 1
+    await asyncio.sleep(0.25)
+    await queue.get()
+    assert value('workqueue_queue_duration_seconds_sum{name="test"}') == pytest.approx(0.5 + 0.75)
+    await asyncio.sleep(0.5)
+    assert value('workqueue_unfinished_work_seconds{name="test"}') == pytest.approx(0.75 + 0.5)
+    assert value('workqueue_longest_running_processor_seconds{name="test"}') == pytest.approx(0.75)
+    queue.done(key)
+    assert value('workqueue_work_duration_seconds_sum{name="test"}') == pytest.approx(0.75)
+    assert value('workqueue_work_duration_seconds_bucket{le="1",name="test"}') == 1
+    for bound in ("1e-08", "1e-07", "1e-06", "9.999999999999999e-06", "9.999999999999999e-05", "0.001", "0.01", "0.1", "10", "+Inf"):
+        assert value(f'workqueue_queue_duration_seconds_bucket{{le="{bound}",name="test"}}') >= 0
+    assert value('workqueue_unfinished_work_seconds{name="test"}') == pytest.approx(0.5)

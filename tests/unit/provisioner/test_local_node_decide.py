@@ -1,0 +1,126 @@
+"""Whether a node becomes the owner of a claim with immediate binding: rows of (view, decision)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mooring.api.core import SECRETS, Node, PersistentVolumeClaim
+from mooring.api.storage import CSINode
+from mooring.controllers.provisioner import names
+from mooring.controllers.provisioner.claims.record import ClaimRecords
+from mooring.controllers.provisioner.claims.view import CLAIM_INDEXES, ClusterTopology, Looked, View, Wanted
+from mooring.controllers.provisioner.local_node import reasons as why
+from mooring.controllers.provisioner.local_node.decide import AskForRoom, BecomeOwner, Decision, LookUp, decide_ownership
+from mooring.controllers.provisioner.options import Rules
+from mooring.csi.driver_capabilities import DriverCapabilities
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.cache.store import Store
+from tests.support.builders import a_claim, a_class, a_csi_node, a_node, typed
+from tests.support.stores import store_of
+
+GiB = 1 << 30
+NODE, HOST = "node1", "csi.test/host"
+OURS = {names.STORAGE_PROVISIONER: "csi.test"}
+SECRET = {"csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "ns"}
+ELSEWHERE = [{"matchLabelExpressions": [{"key": HOST, "values": ["elsewhere"]}]}]
+HERE = [{"matchLabelExpressions": [{"key": HOST, "values": [NODE]}]}]
+
+
+def asking(annotations: Mapping[str, str] | None = None, **spec: Any) -> PersistentVolumeClaim:
+    metadata = {"namespace": "ns", "uid": "uid", "resourceVersion": "1", "annotations": {**OURS, **(annotations or {})}}
+    return typed(a_claim("c", **metadata, **spec))
+
+
+def decided(
+    claim: PersistentVolumeClaim | None,
+    *,
+    looked: Looked | None = None,
+    has_room: bool | None = None,
+    with_class: bool = True,
+    topology: bool = True,
+    **of_class: Any,
+) -> Decision:
+    classes = [typed(a_class(**{"parameters": {}, "volumeBindingMode": "Immediate", **of_class}))] if with_class else []
+    csi_nodes: Store[CSINode] = store_of(typed(a_csi_node(NODE, {"csi.test": "id"}, keys=[HOST])))
+    nodes: Store[Node] = store_of(typed(a_node(NODE, labels={HOST: NODE})))
+    view = View(
+        driver=DriverCapabilities("csi.test", topology=topology),
+        rules=Rules(strict_topology=True),
+        claims=store_of(*([] if claim is None else [claim]), indexes=CLAIM_INDEXES),
+        volumes=Store(),
+        classes=store_of(*classes),
+        csi_nodes=csi_nodes,
+        nodes=nodes,
+        grants=Store(),
+        places=ClusterTopology(csi_nodes, nodes),
+        intents={},
+        records=ClaimRecords(),
+        node_name=NODE,
+    )
+    return decide_ownership(view, "uid", looked or Looked(), has_room)
+
+
+@pytest.mark.parametrize(
+    ("claim", "of_class", "because"),
+    [
+        (None, {}, why.NotFree("it does not exist")),
+        (asking(volumeName="pv"), {}, why.NotFree('it has the volume "pv"')),
+        (asking({names.STORAGE_PROVISIONER: "other"}), {}, why.NotFree("another provisioner is asked, or nobody as yet")),
+        (asking(), {"with_class": False}, why.NotFree("its class is not there, or of another driver")),
+        (asking(), {"provisioner": "other"}, why.NotFree("its class is not there, or of another driver")),
+        (asking(), {"volumeBindingMode": "WaitForFirstConsumer"}, why.NotFree("the scheduler chooses the node")),
+        (asking({names.SELECTED_NODE: "other"}), {}, why.Taken("other")),
+        (asking({names.SELECTED_NODE: NODE}), {}, why.Taken(NODE)),
+    ],
+)
+def test_P89_what_is_not_free_is_let_alone(claim: PersistentVolumeClaim | None, of_class: dict[str, Any], because: object):
+    assert Decision(because) == decided(claim, **of_class)  # type: ignore[arg-type]
+
+
+def test_P89_a_class_that_does_not_allow_the_node():
+    decision = decided(asking(), allowedTopologies=ELSEWHERE)
+    assert (None, False) == (decision.action, decision.lacks_room)
+    assert isinstance(decision.because, why.NotAllowedHere)
+    assert isinstance(decided(asking(), allowedTopologies=HERE).action, AskForRoom)
+
+
+def test_P89_the_driver_is_asked_first():
+    decision = decided(asking(), parameters={"csi.storage.k8s.io/fstype": "xfs", "a": "b"})
+    assert why.Asking(GiB) == decision.because
+    assert isinstance(decision.action, AskForRoom)
+    [request] = decision.action.requests
+    assert ({HOST: NODE}, {"a": "b"}) == (dict(request.accessible_topology.segments), dict(request.parameters))
+
+
+def test_P89_without_topology_there_is_one_request_about_anywhere():
+    action = decided(asking(), topology=False).action
+    assert isinstance(action, AskForRoom)
+    assert [False] == [request.HasField("accessible_topology") for request in action.requests]
+
+
+@pytest.mark.parametrize(("capacity", "is_enough"), [(GiB - 1, False), (GiB, True), (GiB + 1, True)])
+def test_P89_room_is_what_the_claim_requests(capacity: int, is_enough: bool):
+    assert is_enough == AskForRoom(GiB, ()).is_enough(csi.GetCapacityResponse(available_capacity=capacity))
+
+
+def test_P89_with_room_it_becomes_the_owner_and_without_it_waits_for_some():
+    claim = asking()
+    assert Decision(why.BecomesOwner(NODE), BecomeOwner(claim)) == decided(claim, has_room=True)
+    assert Decision(why.NoRoom(GiB), lacks_room=True) == decided(claim, has_room=False)
+    assert Decision(why.Taken("other")) == decided(asking({names.SELECTED_NODE: "other"}), has_room=True), "meanwhile"
+
+
+def test_P89_what_can_not_work_gets_an_owner_so_that_the_user_is_told():
+    claim = asking(selector={"matchLabels": {"a": "b"}})
+    assert Decision(why.BecomesOwner(NODE), BecomeOwner(claim)) == decided(claim)
+    populated = asking(dataSourceRef={"apiGroup": "x.io", "kind": "Backup", "name": "b"})
+    assert Decision(why.BecomesOwner(NODE), BecomeOwner(populated)) == decided(populated)
+
+
+def test_P89_a_secret_that_the_class_names_is_looked_up_first():
+    wanted = Wanted(SECRETS, "s", "ns")
+    assert Decision(why.LookingUp("Secret s"), LookUp(wanted)) == decided(asking(), parameters=SECRET)
+    assert isinstance(decided(asking(), parameters=SECRET, looked=Looked({wanted: {"user": "me"}})).action, AskForRoom)
