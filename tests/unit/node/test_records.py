@@ -47,10 +47,20 @@ def test_a_missing_record_or_folder_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"driverName":"d"}', b'{"driverName":"d","volumeHandle":""}', b'{"driverName":"d","volumeHandle":1}',
-     b"[" * 100_000, b'{"driverName":"d","volumeHandle":"' + b"h" * (1 << 20) + b'"}'],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b'{"driverName":"d"}',
+        b'{"driverName":"d","volumeHandle":""}',
+        b'{"driverName":"d","volumeHandle":1}',
+        b"[" * 100_000,
+        b'{"driverName":"d","volumeHandle":"' + b"h" * (1 << 20) + b'"}',
+    ],
     ids=["empty", "half", "list", "null", "not-utf8", "no-handle", "empty-handle", "number", "deep", "long"],
-)  # fmt: skip
+)
 def test_a_broken_record_is_said_to_be_and_left_alone(tmp_path: Path, text: bytes) -> None:
     (tmp_path / records.NAME).write_bytes(text)
     with pytest.raises(records.BadRecord, match=records.NAME):
