@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from mooring.base import loops
 from mooring.base.clock import LoopClock
-from mooring.base.diagnostics import Diagnostics, Reply, Route, split_address
+from mooring.base.diagnostics import HEALTHZ, Diagnostics, Reply, Route, split_address
 from mooring.base.errors import ConfigError, first_of
 from mooring.base.flagkinds import DURATION, STRING
 from mooring.base.flags import Parsed, Section, flag
 from mooring.base.log import logger
 from mooring.base.stopping import unless_stopped
 from mooring.base.units import format_duration
-from mooring.cli.health import HEALTHZ
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.tables import REMOVED, AddressFlags, DropInFlags, ProcessFlags
 from mooring.csi.address import socket_path

@@ -13,14 +13,13 @@ from typing import Final
 
 from mooring.base import loops
 from mooring.base.clock import LoopClock
-from mooring.base.diagnostics import Diagnostics, Reply, Route
+from mooring.base.diagnostics import HEALTHZ, READYZ, Diagnostics, Reply, Route
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, INT, STRING
 from mooring.base.flags import Parsed, Section, flag
 from mooring.base.log import logger
 from mooring.base.stopping import unless_stopped
 from mooring.base.units import format_duration
-from mooring.cli.health import HEALTHZ, READYZ
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.stacks import stack_routes
 from mooring.cli.tables import REMOVED, AddressFlags, DropInFlags, ProcessFlags

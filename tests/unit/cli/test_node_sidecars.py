@@ -119,6 +119,13 @@ def test_CDR1_sigint_deletes_the_object_and_sigterm_keeps_it(folder: Path, numbe
 
 
 @pytest.mark.slow
+def test_the_registrar_carries_no_metrics() -> None:
+    """It has none; their library brings an HTTP server and a mail parser along."""
+    code = "import sys, mooring.cli.registrar, mooring.csi.grpc, mooring.registrar.registrar; sys.exit('prometheus_client' in sys.modules)"
+    assert 0 == subprocess.run([sys.executable, "-c", code], timeout=30, check=False).returncode
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["registrar", "livenessprobe"])
 def test_no_client_of_the_api_server_is_loaded(module: str) -> None:
     """One runs for each driver on each node: memory is a budget."""
