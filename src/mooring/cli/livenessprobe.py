@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from mooring.base import loops
 from mooring.base.clock import LoopClock
 from mooring.base.diagnostics import HEALTHZ, Diagnostics, Reply, Route, split_address
 from mooring.base.errors import ConfigError, first_of
@@ -101,7 +100,7 @@ def _serve(setup: Setup[ProbeFlags]) -> int:
     from mooring.csi.codes import DriverError  # here, so that --version and --help need not load gRPC
 
     try:
-        loops.run(unless_stopped(_live(setup.flags)))
+        asyncio.run(unless_stopped(_live(setup.flags)))
     except DriverError as error:
         _log.error("CSI driver does not introduce itself", error=error)
         return 1

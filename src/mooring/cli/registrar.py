@@ -5,13 +5,13 @@ Adds /readyz to the health server: 200 once the kubelet has registered the drive
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from mooring.base import loops
 from mooring.base.clock import LoopClock
 from mooring.base.diagnostics import HEALTHZ, READYZ, Diagnostics, Reply, Route
 from mooring.base.errors import ConfigError
@@ -100,7 +100,7 @@ def _serve(setup: Setup[RegistrarFlags], machine: Machine) -> int:
     from mooring.csi.codes import DriverError  # here, so that --version and --help need not load gRPC
 
     try:
-        loops.run(unless_stopped(_live(setup.flags, machine)))
+        asyncio.run(unless_stopped(_live(setup.flags, machine)))
     except DriverError as error:
         _log.error("CSI driver does not introduce itself", error=error)
         return 1
