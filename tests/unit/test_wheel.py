@@ -78,7 +78,7 @@ def run(scripts: Path, name: str, *words: str) -> subprocess.CompletedProcess[st
 
 
 def test_the_sidecars_start_without_extras(scripts: Path) -> None:
-    for name in ("csi-attacher", "csi-provisioner", "mooring"):
+    for name in PROJECT["scripts"]:
         done = run(scripts, name, "--version")
         assert (0, "") == (done.returncode, done.stderr), name
         assert PROJECT["version"] in done.stdout

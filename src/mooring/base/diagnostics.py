@@ -22,6 +22,9 @@ from mooring.base.log import logger
 
 _log = logger(__name__)
 
+HEALTHZ: Final = "/healthz"
+READYZ: Final = "/readyz"
+
 HEADER_BYTES_MAX: Final = 8 * 1024
 CONNECTION_S_MAX: Final = 10.0
 CONNECTIONS_MAX: Final = 64

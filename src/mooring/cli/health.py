@@ -19,11 +19,9 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from mooring.base.diagnostics import Reply, Route
+from mooring.base.diagnostics import HEALTHZ, READYZ, Reply, Route
 from mooring.base.metrics import CONTENT_TYPE, Metrics
 
-HEALTHZ: Final = "/healthz"
-READYZ: Final = "/readyz"
 ELECTION: Final = "/healthz/leader-election"
 
 DRIVER_S_MAX: Final = 3.0

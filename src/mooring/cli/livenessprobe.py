@@ -12,16 +12,14 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from mooring.base import loops
 from mooring.base.clock import LoopClock
-from mooring.base.diagnostics import Diagnostics, Reply, Route, split_address
+from mooring.base.diagnostics import HEALTHZ, Diagnostics, Reply, Route, split_address
 from mooring.base.errors import ConfigError, first_of
 from mooring.base.flagkinds import DURATION, STRING
 from mooring.base.flags import Parsed, Section, flag
 from mooring.base.log import logger
 from mooring.base.stopping import unless_stopped
 from mooring.base.units import format_duration
-from mooring.cli.health import HEALTHZ
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.tables import REMOVED, AddressFlags, DropInFlags, ProcessFlags
 from mooring.csi.address import socket_path
@@ -102,7 +100,7 @@ def _serve(setup: Setup[ProbeFlags]) -> int:
     from mooring.csi.codes import DriverError  # here, so that --version and --help need not load gRPC
 
     try:
-        loops.run(unless_stopped(_live(setup.flags)))
+        asyncio.run(unless_stopped(_live(setup.flags)))
     except DriverError as error:
         _log.error("CSI driver does not introduce itself", error=error)
         return 1

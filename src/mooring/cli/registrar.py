@@ -5,22 +5,21 @@ Adds /readyz to the health server: 200 once the kubelet has registered the drive
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from mooring.base import loops
 from mooring.base.clock import LoopClock
-from mooring.base.diagnostics import Diagnostics, Reply, Route
+from mooring.base.diagnostics import HEALTHZ, READYZ, Diagnostics, Reply, Route
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, INT, STRING
 from mooring.base.flags import Parsed, Section, flag
 from mooring.base.log import logger
 from mooring.base.stopping import unless_stopped
 from mooring.base.units import format_duration
-from mooring.cli.health import HEALTHZ, READYZ
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.stacks import stack_routes
 from mooring.cli.tables import REMOVED, AddressFlags, DropInFlags, ProcessFlags
@@ -101,7 +100,7 @@ def _serve(setup: Setup[RegistrarFlags], machine: Machine) -> int:
     from mooring.csi.codes import DriverError  # here, so that --version and --help need not load gRPC
 
     try:
-        loops.run(unless_stopped(_live(setup.flags, machine)))
+        asyncio.run(unless_stopped(_live(setup.flags, machine)))
     except DriverError as error:
         _log.error("CSI driver does not introduce itself", error=error)
         return 1

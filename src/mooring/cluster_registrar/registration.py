@@ -12,11 +12,14 @@ from mooring.api.storage import CSI_DRIVERS, CSIDriver
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.kube.cluster import Cluster
-from mooring.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from mooring.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 
 _log = logger(__name__)
 
 LOOK_S: Final = 120.0
+
+PAUSES_S: Final = (0.05, 0.1, 0.2, 0.4)
+"""Before a write that met a conflict is sent again."""
 
 
 class ClusterRegistration:
@@ -46,11 +49,17 @@ class ClusterRegistration:
 
     async def _make(self) -> None:
         body = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": self._name}, "spec": self._spec}
-        try:
-            await self._cluster.create(CSI_DRIVERS, body)
-        except AlreadyExists:
-            await self._compare()
-            return
+        for pause_s in (*PAUSES_S, None):
+            try:
+                await self._cluster.create(CSI_DRIVERS, body)
+                break
+            except AlreadyExists:
+                await self._compare()
+                return
+            except Conflict:
+                if pause_s is None:
+                    raise
+                await self._clock.sleep(pause_s)
         _log.info(0, "CSIDriver object created", driver=self._name, **self._spec)
 
     async def _compare(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -75,7 +76,9 @@ def read(folder: Path) -> dict[str, str] | None:
     """The record of a folder, None where there is none. Blocks. Raises BadRecord, OSError."""
     path = folder / NAME
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise BadRecord(f"{path}: not a regular file")
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would wait for its writer
     except (FileNotFoundError, NotADirectoryError):
         return None
     with os.fdopen(descriptor, "rb") as file:
@@ -84,7 +87,7 @@ def read(folder: Path) -> dict[str, str] | None:
         raise BadRecord(f"{path}: longer than {_BYTES_MAX} bytes")
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadRecord(f"{path}: {error}") from None
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise BadRecord(f"{path}: not an object of strings")

@@ -37,6 +37,10 @@ _CAUSES: Final[Sequence[tuple[re.Pattern[str], str]]] = tuple(
             "the kubelet can't reach the driver at {endpoint} on the host: --kubelet-registration-path must be the driver's socket as the "
             "host sees it, in a folder that the driver's pod mounts",
         ),
+        (
+            r"(?i)annotation",
+            "the Node's annotation csi.volume.kubernetes.io/nodeid can't be read as the JSON object that it must be: remove or mend it",
+        ),
         (r"(?i)node ?id", "the driver gave no node id, or one that CSINode can't hold (1 to 256 characters): look at its NodeGetInfo"),
         (r"code = Unimplemented", "the driver has no node service: only drivers that mount volumes are registered"),
         (r"(?i)NodeGetInfo", "the driver's NodeGetInfo failed: look at its log"),

@@ -43,8 +43,11 @@ class Mount:
 
 
 def parse(text: str) -> tuple[Mount, ...]:
-    """Every mount, in the order of the table: a later one covers an earlier one on its point. Lines that can't be read are left out."""
-    return tuple(mount for line in text.splitlines() if (mount := _mount(line)) is not None)
+    """Every mount, in the order of the table: a later one covers an earlier one on its point. Lines that can't be read are left out.
+
+    Only a line feed ends a line: the kernel leaves a carriage return and the like in names as they are.
+    """
+    return tuple(mount for line in text.split("\n") if (mount := _mount(line)) is not None)
 
 
 def _mount(line: str) -> Mount | None:

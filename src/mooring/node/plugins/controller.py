@@ -103,8 +103,8 @@ class Plugins:
             raise _Refusal(f"no handler registered for plugin type: {info.type} at socket {socket}")
         version = self._valid(info, socket)
         endpoint = info.endpoint or str(socket)
-        self._registered[socket] = generation  # from here on, a socket that goes is unregistered
         driver = NodeDriver(info.name, socket, endpoint, version, self._client(endpoint))
+        self._registered[socket] = generation  # from here on, a socket that goes is unregistered
         try:
             coming = await self._introduced(driver)
             await self._objects.enter(coming)

@@ -1,0 +1,110 @@
+"""The count of volumes that a node can hold, asked anew at the pace of the CSIDriver. In virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from mooring.api.core import NODES
+from mooring.api.storage import CSI_DRIVERS, CSI_NODES
+from mooring.control.caches import Caches
+from mooring.control.manager import Manager
+from mooring.control.runtime import Runtime
+from mooring.csi.grpc import GrpcDriver
+from mooring.csi.in_process import InProcessDriver
+from mooring.node.csinode.allocatable import Allocatable
+from mooring.node.csinode.reconcile import NodeObjects
+from mooring.node.plugins.controller import told_by
+from mooring.node.plugins.drivers import Drivers, NodeDriver
+from tests.support.cluster_world import ClusterWorld
+from tests.support.virtual_loop import in_virtual_time
+from tests.unit.node.plugin_world import NodePlugin
+
+PERIOD = "nodeAllocatableUpdatePeriodSeconds"
+
+
+class RegisteredDriver(InProcessDriver):
+    """With the end that a connection has."""
+
+    async def close(self) -> None:
+        pass
+
+
+class AllocatableWorld(ClusterWorld):
+    def __init__(self) -> None:
+        super().__init__()
+        runtime = Runtime(self.cluster, self.clock, self.chance, self.metrics)
+        caches = Caches(runtime, "test")
+        self.plugin, self.drivers = NodePlugin("d1", limit=5), Drivers()
+        self.objects = NodeObjects(self.cluster, "n", clock=self.clock)
+        self.allocatable = Allocatable(runtime, caches, self.drivers, self.objects, told_by)
+        self.manager = Manager(caches, self.allocatable.controller)
+
+    async def register(self) -> None:
+        client = cast(GrpcDriver, RegisteredDriver(self.plugin, clock=self.clock))
+        await self.drivers.put(NodeDriver("d1", Path("/s"), "/e", (1, 0, 0), client))
+        await self.objects.enter(told_by("d1", await self.plugin.node_get_info(None)))
+
+    async def count(self) -> int:
+        (driver,) = (await self.get(CSI_NODES, "n"))["spec"]["drivers"]
+        return int(driver["allocatable"]["count"])
+
+
+@asynccontextmanager
+async def registered(period_s: int | None) -> AsyncIterator[AllocatableWorld]:
+    world = AllocatableWorld()
+    await world.create(NODES, {"metadata": {"name": "n"}})
+    spec: dict[str, Any] = {} if period_s is None else {PERIOD: period_s}
+    await world.create(CSI_DRIVERS, {"metadata": {"name": "d1"}, "spec": spec})
+    async with world.running(world.manager.run()):
+        await world.settle()
+        await world.register()
+        world.story.clear()
+        world.plugin.limit, world.plugin.asked = 7, 0
+        yield world
+    await world.drivers.close()
+
+
+@in_virtual_time
+async def test_ALC1_a_changed_limit_is_written_after_the_period() -> None:
+    async with registered(10) as world:
+        await world.settle(9.0)
+        assert (5, 0) == (await world.count(), world.plugin.asked)
+        await world.settle(2.0)
+        assert (7, 1) == (await world.count(), world.plugin.asked)
+        await world.settle(100.0)
+        assert (11, ["patch csinodes"]) == (world.plugin.asked, [step for step in world.story if step.startswith("patch")])
+
+
+@in_virtual_time
+@pytest.mark.parametrize("stop", ["field", "object", "driver"])
+async def test_ALC2_it_is_not_asked_any_more(stop: str) -> None:
+    async with registered(10) as world:
+        match stop:
+            case "field":
+                await world.patch(CSI_DRIVERS, "d1", {"spec": {PERIOD: None}})
+            case "object":
+                await world.delete(CSI_DRIVERS, "d1")
+            case _:
+                await world.drivers.remove("d1")
+        await world.settle(100.0)
+        assert (0, 5) == (world.plugin.asked, await world.count())
+
+
+@in_virtual_time
+async def test_ALC2_without_a_period_it_is_never_asked() -> None:
+    async with registered(None) as world:
+        await world.settle(1000.0)
+        assert 0 == world.plugin.asked
+
+
+@in_virtual_time
+async def test_a_wrong_count_is_refreshed_at_once() -> None:
+    async with registered(600) as world:
+        world.allocatable.refresh_now("d1")
+        await world.settle(1.0)
+        assert 7 == await world.count()

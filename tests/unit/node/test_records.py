@@ -1,0 +1,136 @@
+"""vol_data.json: the kubelet's bytes, whatever else may lie in its place, and no half of one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mooring.node import records
+
+STAGED = records.staging_record("csi.test", "h")
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        (STAGED, '{"driverName":"csi.test","volumeHandle":"h"}\n'),
+        (
+            records.publish_record("d", "h", spec_name="pv", node="n", attachment="csi-1", mode=records.PERSISTENT),
+            '{"attachmentID":"csi-1","driverName":"d","nodeName":"n","specVolID":"pv","volumeHandle":"h","volumeLifecycleMode":"Persistent"}\n',
+        ),
+        (
+            records.publish_record("d", "h", spec_name="pv", node="n", attachment="csi-1", mode=""),
+            '{"attachmentID":"csi-1","driverName":"d","nodeName":"n","specVolID":"pv","volumeHandle":"h"}\n',
+        ),
+        (
+            records.staging_record("d", '<a>&"\\\n\u2028\u2029ä\x7f'),
+            '{"driverName":"d","volumeHandle":"\\u003ca\\u003e\\u0026\\"\\\\\\n\\u2028\\u2029ä\x7f"}\n',
+        ),
+    ],
+)
+def test_the_bytes_are_those_that_go_writes(record: dict[str, str], text: str) -> None:
+    assert text.encode() == records.encoded(record)
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    records.write(tmp_path, STAGED)
+    assert STAGED == records.read(tmp_path)
+    assert [records.NAME] == os.listdir(tmp_path)
+
+
+def test_a_missing_record_or_folder_is_none(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert (None, None, None) == (records.read(tmp_path), records.read(tmp_path / "no"), records.read(tmp_path / "file"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b'{"driverName":"d"}',
+        b'{"driverName":"d","volumeHandle":""}',
+        b'{"driverName":"d","volumeHandle":1}',
+        b"[" * 100_000,
+        b'{"driverName":"d","volumeHandle":"' + b"h" * (1 << 20) + b'"}',
+    ],
+    ids=["empty", "half", "list", "null", "not-utf8", "no-handle", "empty-handle", "number", "deep", "long"],
+)
+def test_a_broken_record_is_said_to_be_and_left_alone(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / records.NAME).write_bytes(text)
+    with pytest.raises(records.BadRecord, match=records.NAME):
+        records.read(tmp_path)
+    assert text == (tmp_path / records.NAME).read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["link", "loop", "folder", "pipe"])
+def test_what_is_no_file_is_not_followed_and_not_waited_for(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / records.NAME
+    (tmp_path / "elsewhere").write_bytes(records.encoded(STAGED))
+    match kind:
+        case "link":
+            path.symlink_to("elsewhere")
+        case "loop":
+            path.symlink_to(path)
+        case "folder":
+            path.mkdir()
+        case _:
+            os.mkfifo(path)
+    with pytest.raises(records.BadRecord, match="not a regular file"):
+        records.read(tmp_path)
+
+
+def test_a_link_in_the_place_of_the_temporary_file_is_not_written_through(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / f".{records.NAME}.tmp").symlink_to("precious")
+    with pytest.raises(OSError, match="symbolic"):
+        records.write(tmp_path, STAGED)
+    assert "precious" == (tmp_path / "precious").read_text()
+
+
+def test_a_link_in_the_place_of_the_record_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / records.NAME).symlink_to("precious")
+    records.write(tmp_path, STAGED)
+    assert ("precious", STAGED) == ((tmp_path / "precious").read_text(), records.read(tmp_path))
+
+
+@pytest.mark.parametrize("fails", ["fsync", "rename"])
+def test_a_write_that_fails_leaves_the_old_record_and_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    records.write(tmp_path, STAGED)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "no space left on device")
+
+    monkeypatch.setattr(os, fails, full)
+    with pytest.raises(OSError, match="no space"):
+        records.write(tmp_path, records.staging_record("d", "other"))
+    assert (STAGED, [records.NAME]) == (records.read(tmp_path), os.listdir(tmp_path))
+
+
+def test_the_old_record_is_there_until_the_new_one_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash at any point leaves the one or the other."""
+    records.write(tmp_path, STAGED)
+    seen = []
+    sync = os.fsync
+
+    def watched(descriptor: int) -> None:
+        seen.append((records.read(tmp_path) or {})["volumeHandle"])
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    records.write(tmp_path, records.staging_record("d", "new"))
+    assert ["h", "new", "new"] == seen  # the file, its folder, the folder above
+
+
+def test_remove_also_takes_what_a_crash_left(tmp_path: Path) -> None:
+    records.write(tmp_path, STAGED)
+    (tmp_path / f".{records.NAME}.tmp").touch()
+    records.remove(tmp_path)
+    records.remove(tmp_path)
+    assert [] == os.listdir(tmp_path)

@@ -1,0 +1,116 @@
+"""The registration socket and its health, on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import stat
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from mooring.base.clock import LoopClock
+from mooring.base.errors import ConfigError
+from mooring.csi.registration import Registration
+from mooring.registrar.registrar import Registrar
+from tests.unit.node.plugin_world import PluginServer, real_time
+
+ENDPOINT = "/var/lib/kubelet/plugins/d1/csi.sock"
+
+
+class Running:
+    def __init__(self, folder: Path) -> None:
+        self.refusals = 0
+        self.registrar = Registrar("d1", ENDPOINT, folder, clock=LoopClock(), on_refusal=self._refused)
+        self.kubelet = Registration(self.registrar.socket)
+
+    def _refused(self) -> None:
+        self.refusals += 1
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[Running]:
+    with tempfile.TemporaryDirectory(prefix="reg-") as folder:
+        world = Running(Path(folder))
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(world.registrar.run(), name="registrar")
+            while not world.registrar.socket.exists():  # noqa: ASYNC110 - a file tells nobody
+                await asyncio.sleep(0.005)
+            yield world
+            await world.kubelet.close()
+            task.cancel()
+        assert not world.registrar.socket.exists()
+
+
+@real_time
+async def test_NDR1_the_socket_is_its_owners_and_answers_for_the_driver() -> None:
+    async with running() as world:
+        info = await world.kubelet.get_info(2.0)
+        assert ("CSIPlugin", "d1", ENDPOINT, ["1.0.0"]) == (info.type, info.name, info.endpoint, list(info.supported_versions))
+        assert "d1-reg.sock" == world.registrar.socket.name
+        assert 0o700 == stat.S_IMODE(world.registrar.socket.stat().st_mode)
+
+
+@real_time
+async def test_readiness_follows_the_kubelets_word() -> None:
+    async with running() as world:
+        assert "has not asked yet" in world.registrar.obstacle
+        await world.kubelet.get_info(2.0)
+        assert "has not said yet" in world.registrar.obstacle
+        await world.kubelet.notify(registered=True, timeout_s=2.0)
+        assert (True, "", 0) == (world.registrar.is_registered, world.registrar.obstacle, world.refusals)
+
+
+@real_time
+async def test_NDR4_a_refusal_ends_it() -> None:
+    async with running() as world:
+        await world.kubelet.notify(registered=False, error="x", timeout_s=2.0)
+        assert (1, False) == (world.refusals, world.registrar.is_registered)
+
+
+@real_time
+async def test_NDR6_health_is_that_of_the_socket() -> None:
+    async with running() as world:
+        assert (200, "ok") == await world.registrar.health(2.0)
+        world.registrar.socket.unlink()
+        assert (404, "registration socket does not exist") == await world.registrar.health(2.0)
+        async with PluginServer(ENDPOINT, "other").on(world.registrar.socket):
+            code, text = await world.registrar.health(2.0)
+            assert (500, True) == (code, "invalid driver name: other" in text)
+        with socket.socket(socket.AF_UNIX) as silent:
+            silent.bind(str(world.registrar.socket))
+            assert 500 == (await world.registrar.health(0.3))[0]
+        world.registrar.socket.unlink()
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link"])
+def test_NDR3_what_is_no_socket_stays_and_is_named(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "d1-reg.sock"
+    match kind:
+        case "file":
+            path.write_text("x")
+        case "folder":
+            path.mkdir()
+        case _:
+            path.symlink_to("elsewhere")
+    registrar = Registrar("d1", ENDPOINT, tmp_path, clock=LoopClock(), on_refusal=lambda: None)
+    with pytest.raises(ConfigError, match="is not a socket"):
+        asyncio.run(registrar.run())
+    assert path.exists() or path.is_symlink()
+
+
+@real_time
+async def test_NDR3_a_left_over_socket_is_replaced() -> None:
+    with tempfile.TemporaryDirectory(prefix="reg-") as folder:
+        path = Path(folder) / "d1-reg.sock"
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(str(path))
+        registrar = Registrar("d1", ENDPOINT, Path(folder), clock=LoopClock(), on_refusal=lambda: None)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(registrar.run(), name="registrar")
+            while (await registrar.health(1.0))[0] != 200:  # noqa: ASYNC110 - a socket tells nobody
+                await asyncio.sleep(0.01)
+            task.cancel()
