@@ -16,7 +16,7 @@ from mooring.cli.settings import check_manager
 from mooring.cli.tables import ManagerFlags
 
 if TYPE_CHECKING:
-    from mooring.cli.life import Work
+    from mooring.control.manager import Work
     from mooring.control.runtime import Runtime
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

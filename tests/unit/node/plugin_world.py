@@ -71,7 +71,7 @@ class RegistryWorld(ClusterWorld):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.folder, self.registry = folder, folder / "reg"
-        runtime = Runtime(self.cluster, self.clock, self.chance, self.metrics)
+        runtime = Runtime(self.cluster, self.clock, self.randomness, self.metrics)
         self.drivers = Drivers()
         self.plugins = Plugins(
             runtime,

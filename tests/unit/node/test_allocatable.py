@@ -37,7 +37,7 @@ class RegisteredDriver(InProcessDriver):
 class AllocatableWorld(ClusterWorld):
     def __init__(self) -> None:
         super().__init__()
-        runtime = Runtime(self.cluster, self.clock, self.chance, self.metrics)
+        runtime = Runtime(self.cluster, self.clock, self.randomness, self.metrics)
         caches = Caches(runtime, "test")
         self.plugin, self.drivers = NodePlugin("d1", limit=5), Drivers()
         self.objects = NodeObjects(self.cluster, "n", clock=self.clock)
