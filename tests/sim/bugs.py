@@ -124,7 +124,7 @@ def _doubts_end_with_their_attachment() -> contextlib.AbstractContextManager[Any
 
     def ended(self: Memory, name: str) -> bool:
         if self.orphaned(name) is None:
-            self._change(name, drift=None, claim_uid=None, doubt=None)
+            self._change(name, drift=None, claim_uid=None, unconfirmed=None)
         return self.orphaned(name) is not None
 
     return mock.patch.object(Memory, "ended", ended)

@@ -331,7 +331,7 @@ from mooring.apiserver.disk.state import lasting
 from mooring.base.randomness import Random
 from mooring.base.clock import LoopClock
 async def main():
-    async with lasting(pathlib.Path(sys.argv[1]), clock=LoopClock(), chance=Random(), careful=False) as (store, log):
+    async with lasting(pathlib.Path(sys.argv[1]), clock=LoopClock(), randomness=Random(), careful=False) as (store, log):
         os._exit(9)
 asyncio.run(main())
 """
