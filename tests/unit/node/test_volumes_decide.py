@@ -96,7 +96,7 @@ INLINE = dataclasses.replace(VOLUME, is_inline=True)
         pytest.param(
             state(DONE, a=Publication("pv", UNCERTAIN, failure=LATER)),
             facts("b"),
-            Decision(why.Publishing("pod-b"), Step.PUBLISH, "b"),
+            Decision(why.Publishing("pod-b"), Step.PUBLISH, "b", after_s=5.0),
             id="UNM-3-a-new-pod-does-not-wait-for-it",
         ),
         pytest.param(
@@ -110,6 +110,36 @@ INLINE = dataclasses.replace(VOLUME, is_inline=True)
             facts("a", "b"),
             Decision(why.TakenByAnotherPod(), waits=Waits.OTHER_POD, refused={"b": why.TakenByAnotherPod()}),
             id="MNT-21",
+        ),
+        pytest.param(
+            state(UNCERTAIN, volume=ONE_POD, a=UNCERTAIN),
+            facts("a", "b"),
+            Decision(why.Staging(), Step.STAGE, refused={"b": why.TakenByAnotherPod()}),
+            id="MNT-21-the-pod-that-may-have-it-goes-on",
+        ),
+        pytest.param(
+            state(DONE, volume=ONE_POD, a=Publication("pv", UNCERTAIN, failure=LATER)),
+            facts("a", "b"),
+            Decision(why.Failing("no"), after_s=5.0, refused={"b": why.TakenByAnotherPod()}),
+            id="MNT-21-the-pod-that-may-have-it-is-tried-again",
+        ),
+        pytest.param(
+            state(DONE, volume=ONE_POD, a=Publication("pv", UNCERTAIN, failure=LATER)),
+            facts("b"),
+            Decision(why.TakenByAnotherPod(), waits=Waits.OTHER_POD, after_s=5.0, refused={"b": why.TakenByAnotherPod()}),
+            id="MNT-21-the-pod-that-is-gone-is-tried-again",
+        ),
+        pytest.param(
+            state(DONE, a=Publication("pv", UNCERTAIN, failure=LATER), b=DONE),
+            facts("b"),
+            Decision(why.Settled(), after_s=5.0),
+            id="UNM-3-is-tried-again-while-another-pod-has-the-volume",
+        ),
+        pytest.param(
+            state(DONE, attachable=True, a=Publication("pv", UNCERTAIN, failure=LATER)),
+            facts("b", attached=False),
+            Decision(why.NotAttached(), waits=Waits.ATTACHMENT, after_s=5.0),
+            id="UNM-3-is-tried-again-while-another-pod-waits-for-the-attachment",
         ),
         pytest.param(
             state(DONE, a=UNCERTAIN),

@@ -150,7 +150,8 @@ class NodeVolumes:
         for uid, because in decision.refused.items():
             self._announce(state, uid, "MountVolume.NewMounter initialization", str(because))
         if decision.waits is Waits.ATTACHMENT:
-            return Result(decision.because, after_s=await self._attachments.wait(state))
+            attachment_s = await self._attachments.wait(state)
+            return Result(decision.because, after_s=min(attachment_s, decision.after_s if decision.after_s is not None else attachment_s))
         state.unattached_since = None
         if decision.step is Step.NOTHING:
             topics = frozenset({REPORTED}) if decision.waits is Waits.REPORT else frozenset[str]()
