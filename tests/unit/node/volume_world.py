@@ -95,7 +95,7 @@ class VolumesWorld(ClusterWorld):
             await node.pods.remove_orphans()
 
         manager = Manager(caches, node.pods.controller, node.controller, prepare=prepare)
-        manager.beside("in-use", Loop(node.in_use.run))
+        manager.beside("in-use", Loop(node.report))
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.drivers.close)
             await stack.enter_async_context(self.running(manager.run(), orphans()))
