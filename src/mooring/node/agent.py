@@ -66,9 +66,7 @@ class NodeAgent(Manager):
         self._watcher = SocketWatcher(self.layout.registry, self._plugins.changed, clock=runtime.clock)
         self._allocatable = Allocatable(runtime, caches, self.drivers, self._objects, told_by)
         events = EventRecorder(runtime.cluster, COMPONENT, clock=runtime.clock, randomness=runtime.randomness)
-        self._volumes = NodeVolumes(
-            runtime, caches, options.node_name, self.layout, self.drivers, events, metrics, self._allocatable.refresh_now
-        )
+        self._volumes = NodeVolumes(runtime, caches, options.node_name, self.layout, self.drivers, events, self._allocatable.refresh_now)
         stats = VolumeStats(
             self.drivers,
             self._volumes.published,
@@ -77,7 +75,7 @@ class NodeAgent(Manager):
             clock=runtime.clock,
             randomness=runtime.randomness,
         )
-        runtime.metrics.once(UsageMetrics).show(lambda: stats.usages)
+        runtime.metrics.once(UsageMetrics).show(options.node_name, lambda: stats.usages)
         self._is_prepared = asyncio.Event()
         super().__init__(
             caches,

@@ -122,9 +122,7 @@ async def test_tries_are_farther_and_farther_apart(world: VolumesWorld, method: 
 
 
 @in_virtual_time
-async def test_MNT10_a_group_that_could_not_be_set_keeps_the_pod_from_running(
-    world: VolumesWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_MNT10_a_group_that_could_not_be_set_keeps_the_pod_from_running(world: VolumesWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(walk: fs_group.Walk) -> None:
         raise OSError(5, "Input/output error")
 

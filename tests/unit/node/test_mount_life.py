@@ -180,7 +180,9 @@ async def test_MNT13_a_missing_secret_is_named_and_waited_for(world: VolumesWorl
         pod = await world.pod(volume)
         await world.until_told(pod, "secrets/key")
         assert before == world.driver.calls_for_volumes()
-        await world.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key", "namespace": "secrets"}, "data": {"k": "dg=="}})
+        await world.create(
+            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key", "namespace": "secrets"}, "data": {"k": "dg=="}}
+        )
         await world.until_calls(STAGE, PUBLISH)
         method = STAGE if "Stage" in field else PUBLISH
         assert {"k": "v"} == dict(world.request(method).secrets)

@@ -60,10 +60,11 @@ class NodeVolumes:
         layout: Layout,
         drivers: Drivers,
         events: EventRecorder,
-        metrics: NodeMetrics,
         on_full: Callable[[str], None],
     ) -> None:
-        self._clock, self._metrics, self._layout, self._drivers = runtime.clock, metrics, layout, drivers
+        self._clock, self._layout, self._drivers = runtime.clock, layout, drivers
+        self._metrics = runtime.metrics.once(NodeMetrics)
+        self._node_name = node_name
         self._desired = DesiredState(self._wish_changed)
         actual = self._actual = ActualState(caches, node_name, self._desired, events)
         self.in_use = InUseReport(runtime.cluster, node_name, lambda: actual.in_use, self._reported, clock=runtime.clock)
@@ -80,7 +81,7 @@ class NodeVolumes:
             runtime.randomness,
         )
         self._threads = around.threads
-        self._watch = StepWatch(metrics, runtime.clock, self._tell_slow)
+        self._watch = StepWatch(self._metrics, runtime.clock, self._tell_slow)
         self._growth = GrowthSteps(around, runtime.cluster)
         self._file_system, self._block = FileSystemSteps(around), BlockSteps(around)
         self.controller: Controller[str] = Controller(runtime, "node-volumes", self._reconcile, workers=WORKERS, label="volume", log=_log)
@@ -96,7 +97,7 @@ class NodeVolumes:
         known_names = {*attached_to(node), *(node.status.volumes_in_use or ())}
         found = await asyncio.to_thread(find_volumes, self._layout)
         self._metrics.reconstructed(found.records_count, found.unread_count)
-        self._metrics.count_volumes(lambda: len(self._desired.volumes), lambda: len(self._actual.states))
+        self._metrics.count_volumes(self._node_name, lambda: len(self._desired.volumes), lambda: len(self._actual.states))
         for state in found.states:
             state.attachable = state.volume.unique in known_names
             self._actual.states[state.volume.unique] = state
