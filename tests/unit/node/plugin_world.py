@@ -78,7 +78,7 @@ class RegistryWorld(ClusterWorld):
             self.drivers,
             NodeObjects(self.cluster, "n", clock=self.clock),
             lambda socket: self.watcher.generation(socket),
-            lambda endpoint: GrpcDriver(endpoint, clock=self.clock),
+            lambda _, endpoint: GrpcDriver(endpoint, clock=self.clock),
         )
         self.watcher = SocketWatcher(self.registry, self.plugins.changed, clock=self.clock)
         self.stack = AsyncExitStack()
