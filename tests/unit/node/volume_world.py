@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS
+from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.control.caches import Caches
 from mooring.control.manager import Loop, Manager
@@ -168,6 +169,11 @@ class VolumesWorld(ClusterWorld):
 
     async def delete_pod(self, pod: Json) -> None:
         await self.delete(PODS, pod["metadata"]["name"])
+
+    async def remove_now(self, kind: Kind[Any], name: str) -> None:
+        """Whatever its finalizers say."""
+        await self.patch(kind, name, {"metadata": {"finalizers": None}})
+        await self.remove(kind, name)
 
     async def patch_claim(self, name: str, status: Mapping[str, Any]) -> Json:
         return await self.patch(PERSISTENT_VOLUME_CLAIMS, name, {"status": status}, subresource="status")

@@ -228,11 +228,14 @@ class NodeVolumes:
         match decision.step:
             case Step.STAGE:
                 await self._attachments.read(state)
-                await steps.stage(state, next(iter(uses.values())).fs_group)
-                state.device_failure = None
+                if (use := next(iter(uses.values()), None)) is not None:  # they may all have gone during the read
+                    await steps.stage(state, use.fs_group)
+                    state.device_failure = None
             case Step.PUBLISH:
                 await self._attachments.read(state)
-                await steps.publish(state, uses[uid])
+                if (use := uses.get(uid)) is None:  # gone during the read
+                    return
+                await steps.publish(state, use)
                 state.publications[uid].failure = None
                 self._actual.announced_no_more(uid, state.volume.unique)
                 self.pods.wake(uid)
