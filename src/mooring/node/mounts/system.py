@@ -47,7 +47,7 @@ def loop_devices_of(backing: Path) -> tuple[Path, ...]:
         except OSError:  # it was given back just now
             continue
         if name.removesuffix(" (deleted)").removesuffix("(deleted)").rstrip() == str(backing):
-            found.append(Path("/dev") / entry.parts[3])
+            found.append(Path("/dev") / entry.parent.parent.name)
     return tuple(found)
 
 

@@ -59,7 +59,9 @@ class BlockSteps(StepTools):
             await driver.rpc.node_publish_volume(request, Call(CALL_S))
         except DriverError as error:
             self._forget_secret(volume.publish_secret)
-            if error.final and before is Stand.ABSENT:
+            if before is Stand.DONE:  # what the pod has is as it was
+                publication.stand = Stand.DONE
+            elif error.final and before is Stand.ABSENT:
                 publication.stand = Stand.ABSENT
             raise self._failed(step, str(error), uncertain=not error.final) from None
         await self._on_disk(volume, step, self._files.map, volume.spec_name, use.uid)
