@@ -39,11 +39,15 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """node_name: of the Node. root: the node's root folder, a kubelet's. watches_health: volumes that are not well become events."""
+    """node_name: of the Node. root: the node's root folder, a kubelet's. watches_health: volumes that are not well become events.
+
+    labels_all: every volume of a driver that takes SELinux labels is mounted with its pod's, not only those that one pod alone may use.
+    """
 
     node_name: str
     root: Path
     watches_health: bool = False
+    labels_all: bool = False
 
 
 class NodeAgent(Manager):
@@ -66,7 +70,16 @@ class NodeAgent(Manager):
         self._watcher = SocketWatcher(self.layout.registry, self._plugins.changed, clock=runtime.clock)
         self._allocatable = Allocatable(runtime, caches, self.drivers, self._objects, told_by)
         events = EventRecorder(runtime.cluster, COMPONENT, clock=runtime.clock, randomness=runtime.randomness)
-        self._volumes = NodeVolumes(runtime, caches, options.node_name, self.layout, self.drivers, events, self._allocatable.refresh_now)
+        self._volumes = NodeVolumes(
+            runtime,
+            caches,
+            options.node_name,
+            self.layout,
+            self.drivers,
+            events,
+            self._allocatable.refresh_now,
+            labels_all=options.labels_all,
+        )
         stats = VolumeStats(
             self.drivers,
             self._volumes.published,

@@ -100,6 +100,7 @@ def _published(states: dict[str, VolumeState], uid: str, record: dict[str, str])
     volume = Volume(unique, driver, handle, spec_name, is_inline=is_inline, is_known=False)
     state = states.setdefault(unique, VolumeState(volume))
     state.publications[uid] = Publication(spec_name, Stand.UNCERTAIN, was_found=True)
+    state.label = record.get(records.LABEL, state.label)
 
 
 def _mapped(states: dict[str, VolumeState], layout: Layout, record: dict[str, str]) -> None:
@@ -123,3 +124,4 @@ def _staged(states: dict[str, VolumeState], record: dict[str, str]) -> None:
     unique = unique_name(driver, handle)
     state = states.setdefault(unique, VolumeState(Volume(unique, driver, handle, "", is_known=False)))
     state.device, state.device_was_found = Stand.UNCERTAIN, True
+    state.label = record.get(records.LABEL, state.label)
