@@ -19,6 +19,7 @@ from mooring.control.manager import Loop, Manager
 from mooring.control.runtime import Runtime
 from mooring.csi.grpc import GrpcDriver
 from mooring.csi.metrics import CallMetrics
+from mooring.csi.registration import Registration
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound
 from mooring.node.csinode.allocatable import Allocatable
@@ -46,14 +47,26 @@ class AgentOptions:
     watches_health: bool = False
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sockets:
+    """How the agent finds plugins and speaks with them, as a port: over sockets, or in process.
+
+    watch: of the folder with registration sockets. plugin: at one of these. driver: at its own endpoint.
+    """
+
+    watch: Callable[..., SocketWatcher] = SocketWatcher
+    plugin: Callable[[Path], Registration] = Registration
+    driver: Callable[..., GrpcDriver] = GrpcDriver
+
+
 class NodeAgent(Manager):
     """run() until cancelled or drained. Raises ConfigError when the root folder can't be used."""
 
-    def __init__(self, runtime: Runtime, options: AgentOptions, caches: Caches | None = None) -> None:
+    def __init__(self, runtime: Runtime, options: AgentOptions, caches: Caches | None = None, sockets: Sockets | None = None) -> None:
         self._cluster, self._clock, self._name = runtime.cluster, runtime.clock, options.node_name
         self.layout = Layout(options.root)
         caches = caches or Caches(runtime, f"node/{options.node_name}")
-        metrics = runtime.metrics.once(CallMetrics)
+        sockets, metrics = sockets or Sockets(), runtime.metrics.once(CallMetrics)
         self.drivers = Drivers()
         self._objects = NodeObjects(runtime.cluster, options.node_name, clock=runtime.clock)
         self._plugins = Plugins(
@@ -61,9 +74,10 @@ class NodeAgent(Manager):
             self.drivers,
             self._objects,
             lambda socket: self._watcher.generation(socket),
-            lambda endpoint: GrpcDriver(endpoint, clock=runtime.clock, metrics=metrics),
+            lambda endpoint: sockets.driver(endpoint, clock=runtime.clock, metrics=metrics),
+            plugin_at=sockets.plugin,
         )
-        self._watcher = SocketWatcher(self.layout.registry, self._plugins.changed, clock=runtime.clock)
+        self._watcher = sockets.watch(self.layout.registry, self._plugins.changed, clock=runtime.clock)
         self._allocatable = Allocatable(runtime, caches, self.drivers, self._objects, told_by)
         events = EventRecorder(runtime.cluster, COMPONENT, clock=runtime.clock, randomness=runtime.randomness)
         self._volumes = NodeVolumes(runtime, caches, options.node_name, self.layout, self.drivers, events, self._allocatable.refresh_now)

@@ -47,7 +47,7 @@ class _Refusal(MooringError):
 
 
 class Plugins:
-    """The registration of drivers. generation: of a socket in the folder, None when it is not there."""
+    """The registration of drivers. generation: of a socket in the folder, None when it is not there. plugin_at: who listens at a socket."""
 
     def __init__(
         self,
@@ -57,9 +57,10 @@ class Plugins:
         generation: Callable[[Path], int | None],
         connect: Callable[[str], GrpcDriver],
         registered: Callable[[DriverOnNode], None] = lambda _: None,
+        plugin_at: Callable[[Path], Registration] = Registration,
     ) -> None:
         self._drivers, self._objects = drivers, objects
-        self._generation, self._connect, self._on_registered = generation, connect, registered
+        self._generation, self._connect, self._on_registered, self._plugin_at = generation, connect, registered, plugin_at
         self._registered: dict[Path, int] = {}  # of the sockets whose plugin was registered: the generation
         self._told: dict[Path, int] = {}
         self.controller: Controller[Path] = Controller(
@@ -85,7 +86,7 @@ class Plugins:
         return Result(decision.because)
 
     async def _register(self, socket: Path, generation: int) -> None:
-        plugin = Registration(socket)
+        plugin = self._plugin_at(socket)
         try:
             await self._register_with(plugin, socket, generation)
         except _Refusal as refusal:
