@@ -6,9 +6,9 @@ import asyncio
 import dataclasses
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mooring.api.core import NODES
 from mooring.base.folders import hold, refusal
@@ -32,6 +32,8 @@ from mooring.node.volumes.controller import COMPONENT, NodeVolumes
 from mooring.node.volumes.stats import VolumeStats
 
 _log = logger(__name__)
+
+T = TypeVar("T")
 
 CONTROLLED_ATTACH: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 AGAIN_S: Final = 1.0
@@ -120,7 +122,7 @@ class NodeAgent(Manager):
         """Makes the Node and the CSINode where they are missing, however long the API server is away; then sockets are looked for."""
         await self._persistently(self._make_node)
         await self._objects.prepare()
-        await self._volumes.prepare(await self._cluster.get(NODES, self._name))
+        await self._volumes.prepare(await self._persistently(lambda: self._cluster.get(NODES, self._name)))
         self._is_prepared.set()
 
     async def _watch_registry(self) -> None:
@@ -129,12 +131,11 @@ class NodeAgent(Manager):
         await self._volumes.pods.remove_orphans()
         await self._watcher.run()
 
-    async def _persistently(self, step: Callable[[], Any]) -> None:
+    async def _persistently(self, step: Callable[[], Awaitable[T]]) -> T:
         logged = ""
         while True:
             try:
-                await step()
-                return
+                return await step()
             except ApiError as error:
                 if str(error) != logged:
                     logged = str(error)
