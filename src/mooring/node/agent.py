@@ -18,18 +18,18 @@ from mooring.control.events import EventRecorder
 from mooring.control.manager import Loop, Manager
 from mooring.control.runtime import Runtime
 from mooring.csi.grpc import GrpcDriver
-from mooring.csi.metrics import CallMetrics
 from mooring.csi.registration import Registration
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound
 from mooring.node.csinode.allocatable import Allocatable
 from mooring.node.csinode.reconcile import NodeObjects
 from mooring.node.layout import Layout
+from mooring.node.metrics import NodeMetrics
 from mooring.node.plugins.controller import Plugins, told_by
 from mooring.node.plugins.drivers import Drivers
 from mooring.node.plugins.watcher import SocketWatcher
 from mooring.node.volumes.controller import COMPONENT, NodeVolumes
-from mooring.node.volumes.stats import VolumeStats
+from mooring.node.volumes.stats import UsageMetrics, VolumeStats
 
 _log = logger(__name__)
 
@@ -68,7 +68,7 @@ class NodeAgent(Manager):
         self._cluster, self._clock, self._name = runtime.cluster, runtime.clock, options.node_name
         self.layout = Layout(options.root)
         caches = caches or Caches(runtime, f"node/{options.node_name}")
-        sockets, metrics = sockets or Sockets(), runtime.metrics.once(CallMetrics)
+        sockets, metrics = sockets or Sockets(), runtime.metrics.once(NodeMetrics)
         self.drivers = Drivers()
         self._objects = NodeObjects(runtime.cluster, options.node_name, clock=runtime.clock)
         self._plugins = Plugins(
@@ -76,7 +76,7 @@ class NodeAgent(Manager):
             self.drivers,
             self._objects,
             lambda socket: self._watcher.generation(socket),
-            lambda endpoint: sockets.driver(endpoint, clock=runtime.clock, metrics=metrics),
+            lambda name, endpoint: sockets.driver(endpoint, clock=runtime.clock, metrics=metrics.calls_of(name)),
             plugin_at=sockets.plugin,
         )
         self._watcher = sockets.watch(self.layout.registry, self._plugins.changed, clock=runtime.clock)
@@ -87,10 +87,11 @@ class NodeAgent(Manager):
             self.drivers,
             self._volumes.published,
             self._volumes.tell_abnormal if options.watches_health else lambda *_: None,
-            runtime.metrics.registry,
+            metrics,
             clock=runtime.clock,
             randomness=runtime.randomness,
         )
+        runtime.metrics.once(UsageMetrics).show(options.node_name, lambda: stats.usages)
         self._is_prepared = asyncio.Event()
         super().__init__(
             caches,

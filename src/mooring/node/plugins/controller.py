@@ -47,7 +47,11 @@ class _Refusal(MooringError):
 
 
 class Plugins:
-    """The registration of drivers. generation: of a socket in the folder, None when it is not there. plugin_at: who listens at a socket."""
+    """The registration of drivers.
+
+    generation: of a socket in the folder, None when it is not there. connect: to a driver, by name and endpoint. plugin_at: who listens
+    at a socket.
+    """
 
     def __init__(
         self,
@@ -55,7 +59,7 @@ class Plugins:
         drivers: Drivers,
         objects: NodeObjects,
         generation: Callable[[Path], int | None],
-        connect: Callable[[str], GrpcDriver],
+        connect: Callable[[str, str], GrpcDriver],
         registered: Callable[[DriverOnNode], None] = lambda _: None,
         plugin_at: Callable[[Path], Registration] = Registration,
     ) -> None:
@@ -104,7 +108,7 @@ class Plugins:
             raise _Refusal(f"no handler registered for plugin type: {info.type} at socket {socket}")
         version = self._valid(info, socket)
         endpoint = info.endpoint or str(socket)
-        driver = NodeDriver(info.name, socket, endpoint, version, self._client(endpoint))
+        driver = NodeDriver(info.name, socket, endpoint, version, self._client(info.name, endpoint))
         self._registered[socket] = generation  # from here on, a socket that goes is unregistered
         try:
             coming = await self._introduced(driver)
@@ -132,10 +136,10 @@ class Plugins:
             )
         return version
 
-    def _client(self, endpoint: str) -> GrpcDriver:
+    def _client(self, name: str, endpoint: str) -> GrpcDriver:
         """Raises _Refusal for an endpoint that is no socket's."""
         try:
-            return self._connect(endpoint)
+            return self._connect(name, endpoint)
         except ConfigError as error:
             raise _Refusal(f"plugin validation failed with err: endpoint: {error}") from None
 
