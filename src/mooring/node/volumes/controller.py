@@ -174,11 +174,14 @@ class NodeVolumes:
             topics = frozenset({REPORTED}) if decision.waits is Waits.REPORT else frozenset[str]()
             return Result(decision.because, waits_for=topics, after_s=decision.after_s)
         self.controller.explain(unique, decision.because)
+        state.is_at_work = True  # so it stays reported in use also where its last pod goes meanwhile
         try:
             async with self._watch.around(state, decision):
                 await self._carry_out(state, decision)
         except StepFailed as error:
             self._failed(state, decision, error)
+        finally:
+            state.is_at_work = False
         self.in_use.changed()
         return Result(decision.because, again=decision.step is not Step.FORGET)
 

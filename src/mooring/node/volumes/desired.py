@@ -17,14 +17,16 @@ class DesiredState:
         self._uses: dict[str, dict[str, PodUse]] = {}  # by volume, then by pod
         self._of_pod: dict[str, frozenset[str]] = {}  # the volumes of each pod that was looked at
         self._alive: set[str] = set()
+        self._in_part: set[str] = set()  # pods of which not every volume could be found out
 
     def appeared(self, pod_uid: str) -> None:
         """The pod is there, and is going to be looked at: what it has stays as it is until then."""
         self._alive.add(pod_uid)
 
-    def set(self, pod_uid: str, wanted: Mapping[str, tuple[Volume, PodUse]]) -> None:
-        """All that the pod wants, by unique name."""
+    def set(self, pod_uid: str, wanted: Mapping[str, tuple[Volume, PodUse]], *, is_all: bool = True) -> None:
+        """What the pod wants, by unique name. is_all: False where it wants more that could not be found out."""
         self._alive.add(pod_uid)
+        (self._in_part.discard if is_all else self._in_part.add)(pod_uid)
         before = self._of_pod.get(pod_uid, frozenset())
         self._of_pod[pod_uid] = frozenset(wanted)
         for unique in before - wanted.keys():
@@ -39,6 +41,7 @@ class DesiredState:
     def gone(self, pod_uid: str) -> None:
         """The pod wants nothing any more."""
         self._alive.discard(pod_uid)
+        self._in_part.discard(pod_uid)
         for unique in self._of_pod.pop(pod_uid, frozenset()):
             self._drop(unique, pod_uid)
 
@@ -55,11 +58,12 @@ class DesiredState:
         return {unique: self._volumes[unique] for unique in sorted(self._of_pod.get(pod_uid, ()))}
 
     def is_unsure(self, pod_uid: str) -> bool:
-        """True for a pod that is alive and was not looked at yet."""
-        return pod_uid in self._alive and pod_uid not in self._of_pod
+        """True for a pod that is alive, and not all of whose wishes are known."""
+        return pod_uid in self._in_part or (pod_uid in self._alive and pod_uid not in self._of_pod)
 
     @property
     def has_unsure(self) -> bool:
+        """True while a pod was not looked at yet. One that was, and has a volume that can't be found out, keeps only its own."""
         return any(uid not in self._of_pod for uid in self._alive)
 
     @property

@@ -28,7 +28,8 @@ class InUseReport:
         self, cluster: Cluster, node_name: str, names: Callable[[], Collection[str]], reported: Callable[[], None], *, clock: Clock
     ) -> None:
         self._cluster, self._node_name, self._names, self._reported, self._clock = cluster, node_name, names, reported, clock
-        self._reports: frozenset[str] | None = None  # what the Node says, None while that is not known
+        self._reports: frozenset[str] | None = None  # what the Node says, None while that is not known; certain to be there
+        self._is_unsure = False  # a write is on its way, or its answer was lost
         self._changed = asyncio.Event()
 
     def begin(self, present: Collection[str]) -> None:
@@ -51,8 +52,10 @@ class InUseReport:
             await self._clock.sleep(GATHER_S)
             self._changed.clear()
             wanted = frozenset(self._names())
-            if self._reports is None or wanted == self._reports:
+            if self._reports is None or (wanted == self._reports and not self._is_unsure):
                 continue
+            self._reports &= wanted  # what this write takes away is in use no more from here on, whatever becomes of its answer
+            self._is_unsure = True
             try:
                 patch = {"status": {"volumesInUse": sorted(wanted) or None}}
                 await self._cluster.patch(NODES, self._node_name, Patch(PatchType.STRATEGIC, patch), subresource="status")
@@ -61,5 +64,5 @@ class InUseReport:
                 self._changed.set()
                 await self._clock.sleep(AGAIN_S)
                 continue
-            self._reports = wanted
+            self._reports, self._is_unsure = wanted, False
             self._reported()

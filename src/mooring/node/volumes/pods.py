@@ -122,7 +122,7 @@ class NodePods:
         wanted, problems = await self._resolver.resolve(pod)
         if problems:
             before = {unique: (volume, self._desired.uses(unique)[uid]) for unique, volume in self._desired.of_pod(uid).items()}
-            self._desired.set(uid, {**before, **wanted})
+            self._desired.set(uid, {**before, **wanted}, is_all=False)
             text = f"Unable to attach or mount volumes: failed to process volumes: {'; '.join(problems)}"
             self._actual.announce(uid, "", text)
             raise Retry(text)
@@ -148,7 +148,9 @@ class NodePods:
             PatchType.STRATEGIC, {"metadata": {"uid": pod.metadata.uid}, "status": {"phase": "Running", "conditions": _CONDITIONS}}
         )
         key = key_of(pod)
-        answer = await self._actual.pods.write(key, self._cluster.patch(PODS, key.name, patch, key.namespace, subresource="status"))
+        answer = await self._cluster.patch(PODS, key.name, patch, key.namespace, subresource="status")
+        if answer.metadata.deletion_timestamp is None:  # else the cache would take it for gone, and the pod has its grace period
+            self._actual.pods.wrote(answer)
         self._looked_at[pod.metadata.uid] = answer.metadata.resource_version, self._clock.now()
 
     async def _leave(self, pod: Pod) -> Result:
