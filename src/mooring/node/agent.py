@@ -117,7 +117,7 @@ class NodeAgent(Manager):
         self.beside("node/events", events)
         self.beside("node/registry", Loop(self._watch_registry))
         self.beside("node/stats", Loop(stats.run))
-        self.beside("node/in-use", Loop(self._volumes.in_use.run))
+        self.beside("node/in-use", Loop(self._volumes.report))
 
     async def run(self) -> None:
         try:

@@ -7,6 +7,7 @@ whose pods' records are gone are found, too, by the records beside their staging
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,12 +68,15 @@ def remove_pod_folder(layout: Layout, uid: str) -> None:
 
     Blocks. Raises OSError for a folder that has something in it: nothing is ever removed with what it holds.
     """
-    folder = layout.pod(uid)
+    folder, own = layout.pod(uid), (layout.pod_volumes(uid), layout.pod_devices(uid))
     if read_mount_table().below(str(folder)):
         return
-    for path in sorted((*_tree(layout.pod_volumes(uid)), *_tree(layout.pod_devices(uid))), key=lambda path: len(path.parts), reverse=True):
+    for path in (folder, own[0].parent, own[0], own[1].parent, own[1]):
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, "a link in the place of a folder: look where it leads, and remove it by hand", str(path))
+    for path in sorted((*_tree(own[0]), *_tree(own[1])), key=lambda path: len(path.parts), reverse=True):
         os.rmdir(path)
-    for path in (layout.pod_volumes(uid).parent, layout.pod_devices(uid).parent, folder):
+    for path in (own[0].parent, own[1].parent, folder):
         if path.is_dir() and not any(path.iterdir()):
             os.rmdir(path)
 

@@ -122,7 +122,7 @@ class NodePods:
         wanted, problems = await self._resolver.resolve(pod)
         if problems:
             before = {unique: (volume, self._desired.uses(unique)[uid]) for unique, volume in self._desired.of_pod(uid).items()}
-            self._desired.set(uid, {**before, **wanted}, is_all=False)
+            self._desired.set(uid, {**before, **wanted}, is_complete=False)
             text = f"Unable to attach or mount volumes: failed to process volumes: {'; '.join(problems)}"
             self._actual.announce(uid, "", text)
             raise Retry(text)
