@@ -64,7 +64,7 @@ def find_volumes(layout: Layout) -> Found:
 
 
 def remove_pod_folder(layout: Layout, uid: str) -> bool:
-    """True when it is gone. Removes the folder of a pod that is gone, bottom up, as long as every folder is empty and nothing is mounted below it.
+    """True when it is gone. Removes the folder of a pod that is no more, bottom up, if every folder is empty and nothing is mounted below.
 
     Blocks. Raises OSError for a folder that has something in it: nothing is ever removed with what it holds.
     """
