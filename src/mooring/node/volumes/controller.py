@@ -34,6 +34,7 @@ from mooring.node.volumes.pods import NodePods
 from mooring.node.volumes.reconcile import FileSystemSteps
 from mooring.node.volumes.reconcile_block import BlockSteps
 from mooring.node.volumes.reconcile_growth import GrowthSteps
+from mooring.node.volumes.selinux import Labels, default_context
 from mooring.node.volumes.state import Publication, Stand, VolumeState
 from mooring.node.volumes.stats import Asked
 from mooring.node.volumes.step_tools import StepFailed, Surroundings
@@ -53,7 +54,7 @@ _TOPICS: Final[Mapping[Waits | None, frozenset[str]]] = {Waits.REPORT: frozenset
 
 
 class NodeVolumes:
-    """on_full: told of a driver whose node takes no more volumes."""
+    """on_full: told of a driver whose node takes no more volumes. labels_all: as in Labels."""
 
     def __init__(
         self,
@@ -64,6 +65,8 @@ class NodeVolumes:
         drivers: Drivers,
         events: EventRecorder,
         on_full: Callable[[str], None],
+        *,
+        labels_all: bool = False,
     ) -> None:
         self._clock, self._layout, self._drivers, self._caches = runtime.clock, layout, drivers, caches
         self._metrics = runtime.metrics.once(NodeMetrics)
@@ -85,11 +88,12 @@ class NodeVolumes:
             runtime.randomness,
         )
         self._threads = around.threads
+        self._labels = Labels(actual.driver_spec, for_all=labels_all)
         self._watch = StepWatch(self._metrics, runtime.clock, self._tell_slow)
         self._growth = GrowthSteps(around, runtime.cluster)
         self._file_system, self._block = FileSystemSteps(around), BlockSteps(around)
         self.controller: Controller[str] = Controller(runtime, "node-volumes", self._reconcile, workers=WORKERS, label="volume", log=_log)
-        self.pods = NodePods(runtime, actual, layout, self.controller.add)
+        self.pods = NodePods(runtime, actual, layout, self._labels, self.controller.add)
         actual.nodes.on_change(self._node_changed)
         actual.csi_drivers.on_change(lambda change: self._wake(actual.states_of_driver(change.key.name)))
         drivers.on_change(self._driver_changed)
@@ -99,6 +103,7 @@ class NodeVolumes:
     async def prepare(self, node: Node) -> None:
         """Finds what an earlier agent, or a kubelet, has left on the disk. node: this node's, read anew. Raises OSError."""
         known_names = {*attached_to(node), *(node.status.volumes_in_use or ())}
+        self._labels.default = await asyncio.to_thread(default_context)
         found = await asyncio.to_thread(find_volumes, self._layout)
         self._metrics.reconstructed(found.records_count, found.unread_count)
         self._metrics.count_volumes(self._node_name, lambda: len(self._desired.volumes), lambda: len(self._actual.states))
@@ -136,8 +141,11 @@ class NodeVolumes:
     # -- what wakes what
 
     def _node_changed(self, change: Change[Node]) -> None:
+        """Wakes what is attached now, and what its node affinity has kept away."""
         attached = attached_to(change.object)
-        self._wake(state for state in self._actual.states.values() if state.attachable and state.volume.unique in attached)
+        for state in self._actual.states.values():
+            if (state.attachable and state.volume.unique in attached) or state.volume.affinity is not None:
+                self.controller.add(state.volume.unique)
 
     def _driver_changed(self, name: str) -> None:
         """What failed for the driver's absence is tried at once."""
@@ -178,7 +186,7 @@ class NodeVolumes:
         decision = decide_volume(state, facts)
         self._watch.wanted(unique, (uid for uid in facts.wanted if not state.has(uid)))
         for uid, because in decision.refused.items():
-            self._announce(state, uid, "MountVolume.NewMounter initialization", str(because))
+            self._announce(state, uid, f"MountVolume.{decision.refused_at}", str(because))
         if decision.waits is Waits.ATTACHMENT:
             attachment_s = await self._attachments.wait(state)
             return Result(decision.because, after_s=min(attachment_s, decision.after_s if decision.after_s is not None else attachment_s))
@@ -186,11 +194,14 @@ class NodeVolumes:
         if decision.step is Step.NOTHING:
             return Result(decision.because, waits_for=_TOPICS.get(decision.waits, frozenset()), after_s=decision.after_s)
         self.controller.explain(unique, decision.because)
+        state.is_at_work = True  # so it stays reported in use also where its last pod goes meanwhile
         try:
             async with self._watch.around(state, decision):
                 await self._carry_out(state, decision)
         except StepFailed as error:
             self._failed(state, decision, error)
+        finally:
+            state.is_at_work = False
         self.in_use.changed()
         return Result(decision.because, again=decision.step is not Step.FORGET)
 
@@ -218,6 +229,8 @@ class NodeVolumes:
             attached=unique in self._actual.attached,
             has_driver=self._drivers.find(state.volume.driver) is not None,
             now=self._clock.now(),
+            in_reach=self._actual.is_in_reach(state.volume),
+            labels={uid: use.label for uid, use in uses.items() if use.label},
             readers=frozenset(uid for uid, use in uses.items() if use.read_only),
         )
 
@@ -229,7 +242,7 @@ class NodeVolumes:
             case Step.STAGE:
                 await self._attachments.read(state)
                 if (use := next(iter(uses.values()), None)) is not None:  # they may all have gone during the read
-                    await steps.stage(state, use.fs_group)
+                    await steps.stage(state, use)
                     state.device_failure = None
             case Step.PUBLISH:
                 await self._attachments.read(state)

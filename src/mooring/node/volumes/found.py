@@ -63,14 +63,14 @@ def find_volumes(layout: Layout) -> Found:
     return found
 
 
-def remove_pod_folder(layout: Layout, uid: str) -> None:
-    """Removes the folder of a pod that is gone, bottom up, as long as every folder is empty and nothing is mounted below it.
+def remove_pod_folder(layout: Layout, uid: str) -> bool:
+    """True when it is gone. Removes the folder of a pod that is no more, bottom up, if every folder is empty and nothing is mounted below.
 
     Blocks. Raises OSError for a folder that has something in it: nothing is ever removed with what it holds.
     """
     folder, own = layout.pod(uid), (layout.pod_volumes(uid), layout.pod_devices(uid))
     if read_mount_table().below(str(folder)):
-        return
+        return False
     for path in (folder, own[0].parent, own[0], own[1].parent, own[1]):
         if path.is_symlink():
             raise OSError(errno.ELOOP, "a link in the place of a folder: look where it leads, and remove it by hand", str(path))
@@ -79,6 +79,7 @@ def remove_pod_folder(layout: Layout, uid: str) -> None:
     for path in (own[0].parent, own[1].parent, folder):
         if path.is_dir() and not any(path.iterdir()):
             os.rmdir(path)
+    return not folder.exists()
 
 
 def _tree(folder: Path) -> Iterator[Path]:
@@ -104,6 +105,7 @@ def _published(states: dict[str, VolumeState], uid: str, record: dict[str, str])
     volume = Volume(unique, driver, handle, spec_name, is_inline=is_inline, is_known=False)
     state = states.setdefault(unique, VolumeState(volume))
     state.publications[uid] = Publication(spec_name, Stand.UNCERTAIN, was_found=True)
+    state.label = record.get(records.LABEL, state.label)
 
 
 def _mapped(states: dict[str, VolumeState], layout: Layout, record: dict[str, str]) -> None:
@@ -127,3 +129,4 @@ def _staged(states: dict[str, VolumeState], record: dict[str, str]) -> None:
     unique = unique_name(driver, handle)
     state = states.setdefault(unique, VolumeState(Volume(unique, driver, handle, "", is_known=False)))
     state.device, state.device_was_found = Stand.UNCERTAIN, True
+    state.label = record.get(records.LABEL, state.label)

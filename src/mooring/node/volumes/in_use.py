@@ -38,7 +38,8 @@ class InUseReport:
     ) -> None:
         self._cluster, self._nodes, self._node_name, self._clock = cluster, nodes, node_name, clock
         self._names, self._reported = names, reported
-        self._reports: frozenset[str] | None = None  # what the Node says, None while that is not known
+        self._reports: frozenset[str] | None = None  # what the Node says, None while that is not known; certain to be there
+        self._is_unsure = False  # a write is on its way, or its answer was lost
         self._changed = asyncio.Event()
         nodes.on_change(self._node_changed)
 
@@ -58,6 +59,8 @@ class InUseReport:
     def _node_changed(self, change: Change[Node]) -> None:
         """Whoever wrote the Node, the report is what it says: one that was changed, or lost with the Node, is made again."""
         present = frozenset(change.new.status.volumes_in_use or ()) if change.new is not None else frozenset[str]()
+        if self._reports is not None and self._is_unsure:
+            present &= self._reports  # the Node as it was before our write
         if self._reports is not None and present != self._reports:
             self._reports = present
             self._changed.set()
@@ -70,8 +73,10 @@ class InUseReport:
             await self._clock.sleep(GATHER_S)
             self._changed.clear()
             wanted = frozenset(self._names())
-            if self._reports is None or wanted == self._reports:
+            if self._reports is None or (wanted == self._reports and not self._is_unsure):
                 continue
+            self._reports &= wanted  # what this write takes away is in use no more from here on, whatever becomes of its answer
+            self._is_unsure = True
             try:
                 patch = {"status": {"volumesInUse": sorted(wanted) or None}}
                 write = self._cluster.patch(NODES, self._node_name, Patch(PatchType.STRATEGIC, patch), subresource="status")
@@ -81,5 +86,5 @@ class InUseReport:
                 self._changed.set()
                 await self._clock.sleep(AGAIN_S)
                 continue
-            self._reports = wanted
+            self._reports, self._is_unsure = wanted, False
             self._reported()
