@@ -33,6 +33,7 @@ class Waits(enum.Enum):
     DRIVER = "driver"
     PODS = "pods"
     OTHER_POD = "other-pod"
+    NODE = "node"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ class Facts:
 
     wanted: the pods that use the volume, by uid, to their names. unsure: pods that are alive, and whose volumes are not known yet.
     may_take_away: False until every pod of this node was looked at after a start. reported: the Node's status says that it is in use.
-    attached: the Node's status lists it. has_driver: its driver is registered. now: monotonic seconds. readers: the
-    pods that only read it.
+    attached: the Node's status lists it. has_driver: its driver is registered. now: monotonic seconds. in_reach: its
+    node affinity means this node. readers: the pods that only read it. labels: the SELinux labels that pods want, where they want one.
     """
 
     wanted: Mapping[str, str]
@@ -52,14 +53,16 @@ class Facts:
     attached: bool
     has_driver: bool
     now: float
+    in_reach: bool = True
     readers: frozenset[str] = frozenset()
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
     """step, and for whom: the pod's uid for PUBLISH and UNPUBLISH. waits: in place of a step. after_s: when to look again, at the latest.
 
-    refused: pods that can't have the volume as things are, to the reason that they are told.
+    refused: pods that can't have the volume as things are, to the reason that they are told. refused_at: the step in their event.
     """
 
     because: Because
@@ -68,6 +71,7 @@ class Decision:
     waits: Waits | None = None
     after_s: float | None = None
     refused: Mapping[str, Because] = dataclasses.field(default_factory=dict)
+    refused_at: str = "NewMounter initialization"
 
 
 def decide_volume(state: VolumeState, facts: Facts) -> Decision:
@@ -119,6 +123,34 @@ def _arriving(state: VolumeState, facts: Facts) -> Decision:
     if not facts.has_driver:
         absent = why.NoDriver(state.volume.driver)
         return Decision(absent, waits=Waits.DRIVER, refused=dict.fromkeys(due, absent))
+    if not facts.in_reach:
+        far = why.OutOfReach()
+        return Decision(far, waits=Waits.NODE, refused=dict.fromkeys(due, far), refused_at="NodeAffinity check")
+    alike = _labelled_alike(state, facts, due)
+    unlike = dict.fromkeys(due.keys() - alike.keys(), why.LabelledOtherwise(state.volume.spec_name))
+    decision = _mounting(state, facts, alike) if alike else _relabelling(state, facts)
+    return dataclasses.replace(decision, refused={**decision.refused, **unlike})
+
+
+def _labelled_alike(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Mapping[str, str]:
+    """The pods that want the volume under the SELinux label that it has here; before it is here, the label of the first pod."""
+    if state.volume.is_block:
+        return due
+    label = facts.labels.get(next(iter(due)), "") if state.is_empty else state.label
+    return {uid: name for uid, name in due.items() if facts.labels.get(uid, "") == label}
+
+
+def _relabelling(state: VolumeState, facts: Facts) -> Decision:
+    """The volume is here under another label than any pod that is due wants: it has to leave the node first."""
+    because = why.LabelledOtherwise(state.volume.spec_name)
+    is_held = any(one.stand is not Stand.ABSENT for one in state.publications.values())
+    if is_held or not facts.may_take_away or facts.unsure:
+        return Decision(because, waits=Waits.OTHER_POD)
+    return _once_due(state.device_failure, facts) or Decision(because, Step.UNSTAGE)
+
+
+def _mounting(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decision:
+    """Nothing keeps these pods from having the volume but its own steps."""
     if state.volume.is_for_one_pod and (others := _held_by_others(state, due)):
         taken = why.TakenByAnotherPod()
         return Decision(taken, waits=Waits.OTHER_POD, refused=dict.fromkeys(others, taken))

@@ -22,7 +22,7 @@ class BlockSteps(StepTools):
         super().__init__(around)
         self._files = files or BlockFiles(around.layout)
 
-    async def stage(self, state: VolumeState, _fs_group: int | None) -> None:
+    async def stage(self, state: VolumeState, _use: PodUse) -> None:
         """The device is on this node afterwards, for any pod."""
         volume, step, before = state.volume, "SetUpDevice", state.device
         driver, able = await self._able(volume, step)
