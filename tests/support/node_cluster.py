@@ -253,7 +253,7 @@ class NodeCluster:
 
         def is_clean() -> bool:
             left = self.left_over()
-            assert [] == left
+            assert not left, "\n".join(left)
             return True
 
         self.until(is_clean, "nothing is left", timeout_s)

@@ -20,6 +20,7 @@ from mooring.kube.cache.informer import Change
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NotFound
 from mooring.node.layout import Layout
+from mooring.node.records import BadRecord
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.found import remove_pod_folder
@@ -172,7 +173,7 @@ class NodePods:
     async def _remove_folder(self, uid: str) -> None:
         try:
             await asyncio.to_thread(remove_pod_folder, self._layout, uid)
-        except OSError as error:
+        except (OSError, BadRecord) as error:
             _log.error("The folder of a pod that is gone can't be removed; look what is in it", error=error, pod_uid=uid)
 
 
